@@ -1,0 +1,1 @@
+"""One file a family: its configuration and its Learner."""

@@ -1,0 +1,1 @@
+"""Questions put to recordings and policies: attribution and decoding."""

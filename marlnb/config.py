@@ -1,0 +1,156 @@
+"""Experiment and its parts: the only place where an option, its default, unit and help stand.
+
+Forms, the command's help, the docs and the files on disk come from these frozen dataclasses. Each algorithm,
+environment and model states its own options beside its code, in a subclass of the bases here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from marlnb.specs import ActionKind, EnvSpec, GroupSpec
+
+if TYPE_CHECKING:
+    from marlnb.algorithms.learner import Learner
+    from marlnb.envs.vector import VectorEnv
+    from marlnb.models.network import Network
+
+
+def option(
+    default: Any = MISSING,
+    *,
+    help: str,
+    unit: str = "",
+    choices: Sequence[Any] = (),
+    ge: float | None = None,
+    gt: float | None = None,
+    le: float | None = None,
+) -> Any:
+    """A dataclass field that carries its help, unit and valid range, from which forms, help and checks are made."""
+    metadata = {"help": help, "unit": unit, "choices": tuple(choices), "ge": ge, "gt": gt, "le": le}
+    if isinstance(default, dict):
+        return field(default_factory=lambda: dict(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class EnvConfig(ABC):
+    """The options of one environment; registered under its name, as `mpe/simple_spread`."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def build(self, n_envs: int, device: str = "cpu") -> VectorEnv:
+        """B = `n_envs` copies, not yet reset."""
+
+
+@dataclass(frozen=True)
+class ModelConfig(ABC):
+    """The options of one kind of network; registered as `mlp`, `gru`."""
+
+    name: ClassVar[str]
+    recurrent: ClassVar[bool] = False
+
+    share_parameters: bool = option(True, help="one network for all agents of the group, or one for each of them")
+
+    @abstractmethod
+    def build(self, n_agents: int, in_features: int, out_features: int) -> Network:
+        """A network `[..., n_agents, in_features] -> [..., n_agents, out_features]`."""
+
+
+@dataclass(frozen=True)
+class AlgorithmConfig(ABC):
+    """The options of one algorithm, and what it can do; registered as `mappo`."""
+
+    name: ClassVar[str]
+    on_policy: ClassVar[bool] = True
+    action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete", "multi_discrete", "continuous")
+
+    @abstractmethod
+    def build(
+        self,
+        group: GroupSpec,
+        env: EnvSpec,
+        actor: ModelConfig,
+        critic: ModelConfig,
+        *,
+        n_envs: int,
+        rollout_steps: int,
+        device: str,
+    ) -> Learner:
+        """The Learner of one group. Its weights are drawn from torch's global generator.
+
+        Raises:
+            ConfigError: the group, environment or model is not one that this algorithm can learn on.
+        """
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Everything that a training needs; the same experiment gives the same run.
+
+    The lengths of training are counted in frames: one frame is one step of one copy of the environment.
+    """
+
+    env: EnvConfig = option(help="what the agents live in")
+    algorithm: AlgorithmConfig = option(help="how every group learns, unless `algorithms` says otherwise for it")
+    model: ModelConfig = option(help="the actor's network, unless `models` says otherwise for a group")
+    critic: ModelConfig | None = option(None, help="the critic's network; none: the same kind as the actor's")
+    algorithms: Mapping[str, AlgorithmConfig] = option({}, help="algorithm by group of agents")
+    models: Mapping[str, ModelConfig] = option({}, help="actor's network by group of agents")
+    critics: Mapping[str, ModelConfig] = option({}, help="critic's network by group of agents")
+    frames: int = option(1_000_000, help="length of the training", unit="frames", ge=1)
+    seed: int = option(0, help="of weights, environments and exploration", ge=0)
+    device: str = option("cpu", help="where networks, learning and native environments live: cpu, cuda, cuda:1")
+    n_envs: int = option(32, help="copies of the environment stepped at once", ge=1)
+    rollout_steps: int = option(64, help="steps of every copy between two updates", unit="steps", ge=1)
+    threads: int = option(0, help="torch's threads; 0: one for each core that this process may use", ge=0)
+    target_return: float | None = option(
+        None, help="stop once the mean return per agent, averaged over the groups, reaches this", unit="reward"
+    )
+    evaluate_every: int = option(0, help="iterations between two evaluations; 0: none", unit="iterations", ge=0)
+    evaluation_episodes: int = option(100, help="episodes of one evaluation", unit="episodes", ge=1)
+    checkpoint_every: int = option(50, help="iterations between two checkpoints", unit="iterations", ge=1)
+    keep_checkpoints: int = option(3, help="checkpoints kept, newest first; 0: all", ge=0)
+    loggers: tuple[str, ...] = option((), help="beside the files: tensorboard, wandb")
+
+    @property
+    def iteration_frames(self) -> int:
+        return self.n_envs * self.rollout_steps
+
+    def algorithm_of(self, group: str) -> AlgorithmConfig:
+        return self.algorithms.get(group, self.algorithm)
+
+    def actor_of(self, group: str) -> ModelConfig:
+        return self.models.get(group, self.model)
+
+    def critic_of(self, group: str) -> ModelConfig:
+        return self.critics.get(group, self.critic or self.actor_of(group))
+
+    @staticmethod
+    def compose(*overrides: str, config_dir: str | None = None) -> Experiment:
+        """An Experiment from overrides in Hydra's grammar, as `"env=mpe/simple_spread", "algorithm.lr=3e-4"`.
+
+        Args:
+            config_dir: a folder of YAML files that add variants, `<folder>/env/multiwalker/shared.yaml`.
+        Raises:
+            ConfigError: an unknown or misspelt key or name, with the nearest valid ones; a value out of range.
+        """
+        from marlnb.compose import compose
+
+        return compose(*overrides, config_dir=config_dir)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON that `from_json` turns into an equal Experiment."""
+        from marlnb.codec import to_json
+
+        return to_json(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Experiment:
+        from marlnb.codec import from_json
+
+        return from_json(data)

@@ -1,0 +1,145 @@
+"""VectorEnv: B copies of an environment stepped at once. The one protocol that training, recording and tests know."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from marlnb.errors import EnvError
+from marlnb.specs import EnvSpec
+
+SEED_SPAN = 2**31
+
+
+@dataclass(slots=True)
+class GroupStep:
+    """One group's buffers, allocated once and overwritten by the next `step` or `reset`.
+
+    The moment before the next action (after an episode's end: the first moment of the new episode):
+        observation `[env, agent, *shape]`; alive, acting `[env, agent]` bool (acting: asked for an action now; acting
+        implies alive); action_mask `[env, agent, n_logits]` bool, True where allowed, None where there is none.
+        Rows of agents that are not alive are zero in observation.
+    The transition just made (all zero after `reset`):
+        reward `[env, agent]` float32; terminated, truncated `[env, agent]` bool, True on the one step at which that
+        agent's episode ends; final_observation `[env, agent, *shape]`, what the agent saw at that end, valid where
+        terminated or truncated.
+    """
+
+    observation: Tensor
+    alive: Tensor
+    acting: Tensor
+    reward: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    final_observation: Tensor
+    action_mask: Tensor | None = None
+
+
+@dataclass(slots=True)
+class Step:
+    """What `reset` and `step` return: buffers per group, and what is common to a copy.
+
+    done `[env]` bool: the copy's episode has just ended and it has been reset already.
+    episode_seed `[env]` int64: the seed of the episode that the observations belong to.
+    state, final_state `[env, *state_shape]`: as observation and final_observation, None where there is no state.
+    """
+
+    groups: dict[str, GroupStep]
+    done: Tensor
+    episode_seed: Tensor
+    state: Tensor | None = None
+    final_state: Tensor | None = None
+
+
+class VectorEnv(ABC):
+    """B copies of one environment, per-group tensors, reset by themselves at an episode's end.
+
+    The k-th episode of copy b runs under the seed `(seed + k * n_envs + b) mod 2**31`: distinct for every copy and
+    episode, and the whole rollout is a function of `seed` and the actions.
+    """
+
+    spec: EnvSpec
+    n_envs: int
+    device: torch.device
+
+    @abstractmethod
+    def reset(self, seed: int) -> Step:
+        """Starts every copy anew; episode numbers start at zero."""
+
+    @abstractmethod
+    def step(self, actions: Mapping[str, Tensor]) -> Step:
+        """Steps every copy.
+
+        Args:
+            actions: per group, as `ActionSpec` says; the values for agents that are not acting are ignored.
+        """
+
+    def state_dict(self) -> dict[str, Tensor] | None:
+        """Everything that `load_state_dict` needs to go on bit for bit; None where it cannot be saved."""
+        return None
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> Step:
+        """Goes on from a saved state; returns the step whose observations are current."""
+        raise EnvError(f"{self.spec.name} cannot be restored from a saved state; reset it with a known seed instead")
+
+    def labels(self) -> dict[str, Tensor]:
+        """The concepts of `spec.labels` at the current moment: `[env]` or `[env, agent of the group]`."""
+        return {}
+
+    def render(self, index: int = 0) -> np.ndarray:
+        """Copy `index` as an image `[height, width, 3]` uint8.
+
+        Raises:
+            EnvError: it has no picture, or was built without one.
+        """
+        raise EnvError(f"{self.spec.name} has no picture to render")
+
+    def close(self) -> None:
+        """Frees processes and memory; safe to call twice."""
+
+    def __enter__(self) -> VectorEnv:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def allocate_step(spec: EnvSpec, n_envs: int, device: torch.device | str) -> Step:
+    """Zeroed buffers for `spec`, all agents alive and acting."""
+
+    def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        return torch.zeros(n_envs, *shape, dtype=dtype, device=device)
+
+    groups = {}
+    for group in spec.groups:
+        n, shape, dtype = group.n_agents, group.observation.shape, getattr(torch, group.observation.dtype)
+        flags = [zeros(n, dtype=torch.bool) for _ in range(4)]
+        groups[group.name] = GroupStep(
+            observation=zeros(n, *shape, dtype=dtype),
+            alive=~flags[0],
+            acting=~flags[1],
+            reward=zeros(n),
+            terminated=flags[2],
+            truncated=flags[3],
+            final_observation=zeros(n, *shape, dtype=dtype),
+            action_mask=zeros(n, group.action.n_logits, dtype=torch.bool).logical_not_() if group.has_action_mask else None,
+        )
+    has_state = spec.state_shape is not None
+    return Step(
+        groups=groups,
+        done=zeros(dtype=torch.bool),
+        episode_seed=zeros(dtype=torch.int64),
+        state=zeros(*spec.state_shape) if has_state else None,  # type: ignore[misc]
+        final_state=zeros(*spec.state_shape) if has_state else None,  # type: ignore[misc]
+    )
+
+
+def episode_seeds(seed: int, episode: Tensor) -> Tensor:
+    """The seed of episode number `episode[b]` of each copy b, `[env]` int64."""
+    copies = torch.arange(episode.numel(), device=episode.device)
+    return (seed + episode * episode.numel() + copies) % SEED_SPAN

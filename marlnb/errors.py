@@ -1,0 +1,65 @@
+"""The exception tree: every error a user can cause says what was asked, what was found and what is valid."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class MarlnbError(Exception):
+    """The root of every error that marlnb raises on purpose."""
+
+
+class ConfigError(MarlnbError):
+    """An option, a value or a combination of them that cannot be run."""
+
+
+class UnknownNameError(ConfigError, KeyError):
+    """A name that is in no registry."""
+
+    __str__ = Exception.__str__  # KeyError would print the message's repr
+
+
+class EnvError(MarlnbError):
+    """An environment that cannot be built, stepped or closed."""
+
+
+class ShapeError(MarlnbError):
+    """A tensor whose axes are not those that were asked for."""
+
+
+class SiteError(MarlnbError):
+    """A site that a policy does not have, or that never fired."""
+
+
+class RunError(MarlnbError):
+    """A run folder that is missing, incomplete or already there."""
+
+
+class CheckpointError(RunError):
+    """A checkpoint that is missing, damaged or of another experiment."""
+
+
+class RecordingError(MarlnbError):
+    """A recording that cannot be planned, written or read."""
+
+
+class AnalysisError(MarlnbError):
+    """A question that a recording or a policy cannot answer."""
+
+
+def nearest(asked: str, valid: Iterable[str], *, most: int = 3) -> list[str]:
+    """The valid names that look most like `asked`, best first."""
+    names = sorted(set(valid))
+    by_tail = [name for name in names if asked and asked == name.rsplit("/", 1)[-1]]
+    close = difflib.get_close_matches(asked, names, n=most, cutoff=0.5)
+    return list(dict.fromkeys([*by_tail, *close]))[:most]
+
+
+def unknown(kind: str, asked: str, valid: Iterable[str]) -> str:
+    """A message for a name that is not among the valid ones: the request, the nearest, all of them."""
+    names = sorted(set(valid))
+    close = nearest(asked, names)
+    hint = f"; did you mean {' or '.join(repr(name) for name in close)}?" if close else ""
+    listed = ", ".join(names[:40]) + (f", and {len(names) - 40} more" if len(names) > 40 else "")
+    return f"no {kind} {asked!r}{hint} Valid: {listed or '(none)'}"

@@ -1,0 +1,93 @@
+"""Policy: what one group of agents acts with. An actor, perhaps a critic, and the sites inside both."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from marlnb.models.sites import Site
+from marlnb.specs import GroupSpec
+
+
+class ActorOutput(NamedTuple):
+    """What `Policy.act` gives for one moment.
+
+    Attributes:
+        action: as the group's ActionSpec says, `[env, agent(, component)]`, ready for the environment.
+        log_prob: `[env, agent]`, in nats, summed over components; zero where the policy has no density.
+        logits: `[env, agent, parameter]`, the actor's output: masked logits for discrete actions, (mean, log_std)
+            concatenated for continuous ones.
+        recurrent: the actor's state after the step, `[env, agent, layer, unit]`, None where it has none.
+        extras: what else this policy's learner wants stored, by name, each `[env, agent, ...]`.
+    """
+
+    action: Tensor
+    log_prob: Tensor
+    logits: Tensor
+    recurrent: Tensor | None = None
+    extras: Mapping[str, Tensor] = {}
+
+
+class Policy(nn.Module, ABC):
+    """One group's policy.
+
+    `recurrent_shape` is `(layer, unit)` of the actor's state, None for a feed-forward actor. The state at an
+    episode's start is zero; whoever steps the environment zeroes the rows of copies that begin an episode.
+    """
+
+    group: GroupSpec
+    recurrent_shape: tuple[int, int] | None = None
+    critic_recurrent_shape: tuple[int, int] | None = None
+
+    @abstractmethod
+    def act(
+        self,
+        observation: Tensor,
+        *,
+        recurrent: Tensor | None = None,
+        action_mask: Tensor | None = None,
+        explore: bool = True,
+        generator: torch.Generator | None = None,
+    ) -> ActorOutput:
+        """Chooses actions for observations `[env, agent, *shape]`.
+
+        Args:
+            action_mask: `[env, agent, choice]` bool, True where allowed.
+            explore: sample; otherwise the most likely action.
+        """
+
+    def value(
+        self, observations: Mapping[str, Tensor], *, state: Tensor | None = None, recurrent: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The critic's estimate of the discounted return, in units of reward.
+
+        Args:
+            observations: of every group by name, `[..., agent, *shape]`: a centralised critic reads them all.
+            state: `[..., *state_shape]` where the environment has a state.
+            recurrent: the critic's state that enters the step, `[..., agent, layer, unit]`.
+        Returns:
+            values `[..., agent]`, and the critic's state after the step (None for a feed-forward critic).
+        Raises:
+            SiteError: the policy has no critic.
+        """
+        from marlnb.errors import SiteError
+
+        raise SiteError(f"the policy of {self.group.name!r} has no critic")
+
+    @property
+    def has_critic(self) -> bool:
+        return False
+
+    def sites(self) -> list[Site]:
+        """Every site, the actor's first, in the order in which they fire."""
+        return []
+
+    def initial_recurrent(self, n_envs: int, device: torch.device | str) -> Tensor | None:
+        """Zeros `[env, agent, layer, unit]`, None for a feed-forward actor."""
+        if self.recurrent_shape is None:
+            return None
+        return torch.zeros(n_envs, self.group.n_agents, *self.recurrent_shape, device=device)

@@ -1,0 +1,1 @@
+"""Figures, drawn from arrays and tables that they are handed."""

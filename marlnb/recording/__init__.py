@@ -1,0 +1,1 @@
+"""The recorder, the HDF5 file and its lazy reader."""

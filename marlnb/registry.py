@@ -1,0 +1,85 @@
+"""Names to classes. Registration is one decorator; third parties register through entry points.
+
+A registry imports the package that holds its built-in members only when it is first asked, so that importing
+marlnb, and a worker process that needs none of it, stay light.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import Generic, TypeVar
+
+from marlnb.errors import ConfigError, UnknownNameError, unknown
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+class Registry(Generic[T]):
+    """A table of named classes of one kind.
+
+    Args:
+        kind: the word for a member in messages, as "algorithm".
+        package: the package whose modules register the built-in members when imported.
+    Third parties name a module in the entry-point group `marlnb.<kind>s`; importing it registers their members.
+    """
+
+    def __init__(self, kind: str, package: str) -> None:
+        self.kind = kind
+        self.package = package
+        self._members: dict[str, T] = {}
+        self._loaded = False
+
+    def register(self, name: str) -> Callable[[S], S]:
+        """A class decorator that enters the class under `name`; it also sets the class attribute `name`."""
+
+        def enter(member: S) -> S:
+            present = self._members.get(name)
+            if present is not None and _path(present) != _path(member):
+                raise ConfigError(f"{self.kind} {name!r} is registered already, by {_path(present)}")
+            member.name = name  # type: ignore[attr-defined]
+            self._members[name] = member  # type: ignore[assignment]
+            return member
+
+        return enter
+
+    def names(self) -> list[str]:
+        self._load()
+        return sorted(self._members)
+
+    def get(self, name: str) -> T:
+        """The class registered as `name`.
+
+        Raises:
+            UnknownNameError: there is none; the message gives the nearest names.
+        """
+        if name not in self._members:
+            self._load()
+        if name not in self._members:
+            raise UnknownNameError(unknown(self.kind, name, self._members))
+        return self._members[name]
+
+    def items(self) -> list[tuple[str, T]]:
+        return [(name, self.get(name)) for name in self.names()]
+
+    def _load(self) -> None:
+        if self._loaded:
+            return
+        self._loaded = True
+        package = importlib.import_module(self.package)
+        for module in pkgutil.iter_modules(package.__path__, f"{self.package}."):
+            importlib.import_module(module.name)
+        for point in entry_points(group=f"marlnb.{self.kind}s"):
+            point.load()
+
+
+def _path(member: object) -> str:
+    return f"{getattr(member, '__module__', '?')}.{getattr(member, '__qualname__', member)}"
+
+
+ENVIRONMENTS: Registry = Registry("environment", "marlnb.envs")
+ALGORITHMS: Registry = Registry("algorithm", "marlnb.algorithms")
+MODELS: Registry = Registry("model", "marlnb.models")

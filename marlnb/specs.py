@@ -1,0 +1,153 @@
+"""What an environment tells about its agents before anything is built: groups, observations and actions.
+
+Plain frozen data without torch, so that worker processes, the command's help and a recording's header share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Literal
+
+from marlnb.errors import ConfigError, unknown
+
+ActionKind = Literal["discrete", "multi_discrete", "continuous"]
+
+
+@dataclass(frozen=True)
+class ObservationSpec:
+    """One agent's observation: shape `[*shape]`, dtype as numpy names it, a name per feature where it is flat."""
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.names and len(self.names) != self.size:
+            raise ConfigError(f"{len(self.names)} feature names for {self.size} features")
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+
+@dataclass(frozen=True)
+class ActionSpec:
+    """One agent's action.
+
+    discrete: an int64 in `[0, n[0])`, tensors `[env, agent]`; multi_discrete: `[env, agent, component]`, component k
+    in `[0, n[k])`; continuous: float32 `[env, agent, component]` in `[low, high]`, the environment's own units.
+    """
+
+    kind: ActionKind
+    n: tuple[int, ...] = ()
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind == "continuous":
+            if not self.low or len(self.low) != len(self.high) or any(a >= b for a, b in zip(self.low, self.high)):
+                raise ConfigError(f"continuous actions need low < high for each component; got {self.low}, {self.high}")
+        elif not self.n or min(self.n) < 1 or (self.kind == "discrete" and len(self.n) != 1):
+            raise ConfigError(f"{self.kind} actions need a positive number of choices; got n={self.n}")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The axes that one agent's action adds to `[env, agent]`."""
+        return () if self.kind == "discrete" else (self.n_components,)
+
+    @property
+    def n_components(self) -> int:
+        return len(self.low) if self.kind == "continuous" else len(self.n)
+
+    @property
+    def n_logits(self) -> int:
+        """Distribution parameters that a discrete policy outputs: choices summed over components."""
+        return sum(self.n)
+
+    @property
+    def dtype(self) -> str:
+        return "float32" if self.kind == "continuous" else "int64"
+
+
+@dataclass(frozen=True)
+class GroupSpec:
+    """Agents that share spaces, policy and algorithm; the order of `agents` is that of every agent axis."""
+
+    name: str
+    agents: tuple[str, ...]
+    observation: ObservationSpec
+    action: ActionSpec
+    has_action_mask: bool = False
+
+    @property
+    def n_agents(self) -> int:
+        return len(self.agents)
+
+
+@dataclass(frozen=True)
+class LabelSpec:
+    """A concept that an environment can tell at each step: `[env]`, or `[env, agent]` of one group.
+
+    classes: the names of an int64 label's values, empty for a float32 quantity.
+    """
+
+    name: str
+    group: str | None = None
+    classes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """Everything that networks, buffers and files need to know about an environment.
+
+    Attributes:
+        state_shape: axes of the global state `[env, *state_shape]`, None where the environment has none.
+        max_steps: steps after which an episode is truncated, None where it may go on.
+    """
+
+    name: str
+    groups: tuple[GroupSpec, ...]
+    state_shape: tuple[int, ...] | None = None
+    max_steps: int | None = None
+    labels: tuple[LabelSpec, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        names = [agent for group in self.groups for agent in group.agents]
+        if not names or len(set(names)) != len(names):
+            raise ConfigError(f"{self.name}: each agent must be in one group; got {names}")
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        return tuple(group.name for group in self.groups)
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return tuple(agent for group in self.groups for agent in group.agents)
+
+    def group(self, name: str) -> GroupSpec:
+        for group in self.groups:
+            if group.name == name:
+                return group
+        raise ConfigError(unknown(f"group of agents in {self.name}", name, self.group_names))
+
+
+def group_agents(agents: tuple[str, ...], groups: Mapping[str, tuple[str, ...]] | None = None) -> dict[str, tuple[str, ...]]:
+    """Agents by group: as the user says, or by the id convention `<group>_<index>`.
+
+    Raises:
+        ConfigError: the user's groups miss an agent, name one twice or name one that is not there.
+    """
+    if groups:
+        named = [agent for members in groups.values() for agent in members]
+        wrong = sorted(set(named) ^ set(agents)) + sorted({a for a in named if named.count(a) > 1})
+        if wrong:
+            raise ConfigError(f"groups must name each of {list(agents)} once; not so for {wrong}")
+        return {name: tuple(members) for name, members in groups.items()}
+    found: dict[str, list[str]] = {}
+    for agent in agents:
+        stem, _, index = agent.rpartition("_")
+        found.setdefault(stem if stem and index.isdigit() else agent, []).append(agent)
+    return {name: tuple(members) for name, members in found.items()}

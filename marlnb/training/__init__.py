@@ -1,0 +1,1 @@
+"""Rollouts, the trainer, checkpoints, the run folder and evaluation."""
