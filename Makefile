@@ -1,0 +1,67 @@
+# Everything from a fresh clone needs Python (3.10 or newer) and make, and sets itself up first.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PEERS := .peers/benchmarl
+BENCHMARKS := $(sort $(filter-out peers table,$(basename $(notdir $(wildcard benchmarks/*.py)))))
+
+# uv reads its own variable for the folder of wheels that pip already knows
+ifdef PIP_FIND_LINKS
+export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lab check format bench bench-peers-setup wheel clean
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@printf 'make %-20s %s\n' $(foreach name,$(BENCHMARKS),bench-$(name) 'benchmarks/$(name).py alone')
+
+setup: $(READY) ## make .venv and install marlnb in it, with everything for development
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "marlnb needs Python 3.10 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12 setup"; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "$(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv || echo "uv cannot be had here: pip installs instead, slower"
+	@if test -x $(BIN)/uv; then $(BIN)/uv pip install --python $(BIN)/python --editable '.[dev]'; \
+	  else $(BIN)/python -m pip install --disable-pip-version-check --editable '.[dev]'; fi
+	@touch $@
+
+demo: $(READY) ## train, record and explain: runs/quickstart holds the executed notebook, its HTML and the run
+	$(BIN)/python -m marlnb.batch.execute notebooks/quickstart.ipynb --out runs/quickstart
+
+test: $(READY) ## run the tests
+	$(BIN)/python -m pytest
+
+lab: $(READY) ## open JupyterLab on the notebooks
+	$(BIN)/jupyter lab --notebook-dir notebooks
+
+check: $(READY) ## lint, format, types and layers
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY) ## put the code into its format
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(READY) ## run every benchmark, one after the other
+	@for name in $(BENCHMARKS); do $(MAKE) --no-print-directory bench-$$name || exit 1; done
+
+bench-training: bench-peers-setup
+
+bench-%: $(READY)
+	$(BIN)/python benchmarks/$*.py $(ARGS)
+
+bench-peers-setup: $(READY) ## make the environment of BenchMARL's own, in .peers
+	$(BIN)/python benchmarks/peers.py
+
+wheel: $(READY) ## build dist/marlnb-*.whl
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+
+clean: ## remove what was built, not the runs
+	rm -rf $(VENV) .peers dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
