@@ -1,0 +1,208 @@
+"""Evaluation: how well a run's policies do over a fixed number of episodes, with edits or without."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, is_dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+
+from marlnb.config import EnvConfig
+from marlnb.envs.vector import VectorEnv
+from marlnb.errors import ConfigError, unknown
+from marlnb.models.policy import Policy
+from marlnb.registry import ENVIRONMENTS
+from marlnb.specs import EnvSpec, GroupSpec
+from marlnb.training.episodes import EpisodeTable, play
+from marlnb.training.run import Run, Which
+from marlnb.training.scripted import RandomPolicy
+from marlnb.training.seeds import derive_seed
+
+if TYPE_CHECKING:
+    from marlnb.models.edits import Edit
+
+MOST_COPIES = 32
+EnvLike = EnvConfig | str | None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores over `episodes` episodes, in units of reward.
+
+    Attributes:
+        return_mean: by group, the return of one agent in one episode (its undiscounted sum of rewards), averaged over
+            the group's agents and the episodes.
+        return_se: by group, the standard error of that mean over episodes (the agents of one episode count once);
+            None for a single episode.
+        length_mean: steps an episode.
+        checkpoint: the iteration that was evaluated, None for a policy that was not trained.
+        table: every episode's length, seed and returns.
+    """
+
+    env: str
+    policy: str
+    checkpoint: int | None
+    episodes: int
+    seed: int
+    explore: bool
+    return_mean: dict[str, float]
+    return_se: dict[str, float | None]
+    length_mean: float
+    seconds: float
+    edits: tuple[Any, ...] = ()
+    table: EpisodeTable | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def score(self) -> float:
+        """The mean return per agent, averaged over the groups."""
+        return sum(self.return_mean.values()) / len(self.return_mean)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON, without the table of episodes."""
+        names = (
+            "env",
+            "policy",
+            "checkpoint",
+            "episodes",
+            "seed",
+            "explore",
+            "return_mean",
+            "return_se",
+            "length_mean",
+        )
+        edits = [
+            asdict(edit) if is_dataclass(edit) and not isinstance(edit, type) else repr(edit) for edit in self.edits
+        ]
+        return {**{name: getattr(self, name) for name in (*names, "seconds", "score")}, "edits": edits}
+
+
+def evaluate(
+    run: Run,
+    *,
+    episodes: int = 100,
+    seed: int = 1000,
+    explore: bool = False,
+    env: EnvLike = None,
+    policy: Literal["run", "random"] = "run",
+    edits: Sequence[Edit] = (),
+    checkpoint: Which = "last",
+    n_envs: int | None = None,
+) -> Evaluation:
+    """Plays exactly `episodes` episodes, episode k under `seed + k`, and averages.
+
+    Args:
+        explore: sample actions; otherwise take the most likely.
+        env: another environment, by name or configuration, whose groups have the same names, sizes and spaces.
+        policy: "run", or "random" for a baseline.
+        edits: interventions in the policies' sites, in force during this evaluation only.
+        checkpoint: "last", "best" or an iteration.
+        n_envs: copies stepped at once.
+    Raises:
+        ConfigError: the environment does not fit the run's policies, or an option is out of range.
+        CheckpointError: there is no such checkpoint.
+        SiteError: an edit names no site of the policies.
+    """
+    if episodes < 1 or (n_envs is not None and n_envs < 1) or seed < 0:
+        raise ConfigError(f"episodes and n_envs are 1 or more, seed 0 or more; got {episodes}, {n_envs}, {seed}")
+    if policy not in ("run", "random"):
+        raise ConfigError(unknown("policy", str(policy), ("run", "random")))
+    if policy == "random" and edits:
+        raise ConfigError("a random policy has no sites to edit; evaluate the run's own")
+    config = _config(run, env)
+    copies = min(episodes, n_envs or min(run.experiment.n_envs, MOST_COPIES))
+    policies, iteration = _policies(run, policy, checkpoint)
+    with config.build(copies) as built, ExitStack() as stack:
+        if env is not None:
+            check_fit(run.spec, built.spec)
+        if edits:
+            from marlnb.models.edits import edited
+
+            stack.enter_context(edited(policies, edits))
+        began = time.perf_counter()
+        table = score_policies(built, policies, episodes=episodes, seed=seed, explore=explore)
+        seconds = time.perf_counter() - began
+    return summarise(
+        table,
+        env=built.spec.name,
+        policy=policy,
+        checkpoint=iteration,
+        seed=seed,
+        explore=explore,
+        seconds=seconds,
+        edits=tuple(edits),
+    )
+
+
+def score_policies(
+    env: VectorEnv, policies: Mapping[str, Policy], *, episodes: int, seed: int, explore: bool
+) -> EpisodeTable:
+    """`play` with a generator of its own, seeded by `seed`, on the policies' device."""
+    tensors = (tensor for policy in policies.values() for tensor in (*policy.parameters(), *policy.buffers()))
+    device = next((tensor.device for tensor in tensors), env.device)
+    generator = torch.Generator(device=device).manual_seed(derive_seed(seed, "actions"))
+    return play(env, policies, episodes=episodes, seed=seed, explore=explore, generator=generator)
+
+
+def summarise(table: EpisodeTable, **facts: Any) -> Evaluation:
+    """Means and standard errors of a table; `facts` are the other fields of Evaluation."""
+    means, errors = {}, {}
+    for group in table.spec.group_names:
+        values = table.group_return(group)
+        means[group] = float(values.mean())
+        errors[group] = float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
+    return Evaluation(
+        episodes=len(table),
+        return_mean=means,
+        return_se=errors,
+        length_mean=float(np.mean(table.length)),
+        table=table,
+        **facts,
+    )
+
+
+def check_fit(trained: EnvSpec, other: EnvSpec) -> None:
+    """Raises ConfigError unless policies trained in one environment can act in another."""
+    if set(trained.group_names) != set(other.group_names):
+        raise ConfigError(
+            f"{other.name} has the groups {sorted(other.group_names)}; "
+            f"the run was trained on {trained.name} with the groups {sorted(trained.group_names)}"
+        )
+    for group in trained.groups:
+        mine, theirs = _interface(group), _interface(other.group(group.name))
+        for what, value in mine.items():
+            if theirs[what] != value:
+                raise ConfigError(
+                    f"group {group.name!r} of {other.name} has {what} {theirs[what]}; "
+                    f"the run was trained on {trained.name} with {value}"
+                )
+
+
+def _interface(group: GroupSpec) -> dict[str, Any]:
+    action = group.action
+    return {
+        "agents": group.n_agents,
+        "observation shape": tuple(group.observation.shape),
+        "action kind": action.kind,
+        "action choices": tuple(action.n),
+        "action range": (tuple(action.low), tuple(action.high)),
+    }
+
+
+def _config(run: Run, env: EnvLike) -> EnvConfig:
+    if isinstance(env, str):
+        built = ENVIRONMENTS.get(env)()
+        assert isinstance(built, EnvConfig)
+        return built
+    return run.experiment.env if env is None else env
+
+
+def _policies(run: Run, policy: str, which: Which) -> tuple[dict[str, Policy], int | None]:
+    if policy == "random":
+        return {group.name: RandomPolicy(group) for group in run.spec.groups}, None
+    checkpoint = run.checkpoint(which)
+    return run.policies(checkpoint.iteration), checkpoint.iteration

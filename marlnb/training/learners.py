@@ -1,0 +1,72 @@
+"""An experiment's learners, one a group, with weights that depend on the experiment's seed and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from marlnb.algorithms.learner import Learner
+from marlnb.config import Experiment
+from marlnb.errors import CheckpointError, ConfigError
+from marlnb.specs import EnvSpec
+from marlnb.training.seeds import derive_seed
+
+
+def build_learners(experiment: Experiment, spec: EnvSpec, device: str | None = None) -> dict[str, Learner]:
+    """A Learner for each group of `spec`; torch's global generator is left as it was.
+
+    Raises:
+        ConfigError: a group that the environment does not have, or a combination that cannot learn.
+    """
+    device = device or experiment.device
+    for table in (experiment.algorithms, experiment.models, experiment.critics):
+        for name in table:
+            spec.group(name)
+    learners = {}
+    for group in spec.groups:
+        with torch.random.fork_rng(_cuda_devices(device)):
+            torch.manual_seed(derive_seed(experiment.seed, "learner", group.name))
+            learners[group.name] = experiment.algorithm_of(group.name).build(
+                group,
+                spec,
+                experiment.actor_of(group.name),
+                experiment.critic_of(group.name),
+                n_envs=experiment.n_envs,
+                rollout_steps=experiment.rollout_steps,
+                device=device,
+            )
+    return learners
+
+
+def load_learners(learners: Mapping[str, Learner], state: Mapping[str, Any]) -> None:
+    """Restores every learner from a checkpoint's part `learners`.
+
+    Raises:
+        CheckpointError: the checkpoint is of other groups or other networks.
+    """
+    if not isinstance(state, Mapping) or set(state) != set(learners):
+        found = sorted(state) if isinstance(state, Mapping) else type(state).__name__
+        raise CheckpointError(f"the checkpoint holds learners for {found}, the experiment has {sorted(learners)}")
+    for name, learner in learners.items():
+        try:
+            learner.load_state_dict(state[name])
+        except (RuntimeError, KeyError, ValueError, TypeError, AttributeError) as error:
+            raise CheckpointError(f"the checkpoint does not fit the learner of {name!r}: {error}") from error
+
+
+def check_device(device: str) -> torch.device:
+    """Raises ConfigError when `device` is none that this machine has."""
+    try:
+        found = torch.device(device)
+    except RuntimeError as error:
+        raise ConfigError(f"no device {device!r}: {error}") from error
+    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(f"device {device!r} was asked for; torch finds {torch.cuda.device_count()} CUDA devices here")
+    return found
+
+
+def _cuda_devices(device: str) -> list[torch.device]:
+    found = torch.device(device)
+    return [found] if found.type == "cuda" else []

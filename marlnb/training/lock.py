@@ -1,0 +1,119 @@
+"""One trainer a run folder: a lock that the kernel drops when its holder dies, however it dies."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import time
+from pathlib import Path
+
+from marlnb.errors import RunError
+
+UNSUPPORTED = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+RETRY_S = 0.5
+HEARTBEAT_S = 600.0
+
+
+class RunLock:
+    """Holds `<run>/lock`, in which stands who has it.
+
+    Where the file system has no locks, a holder counts as alive while its process is there (same host) or while the
+    file has been touched in the last ten minutes (another host); `touch` is the sign of life.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises RunError when another process, or another trainer of this one, holds the lock."""
+        self.path = path
+        self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            supported = _acquire(self._descriptor)
+            if not supported and _holder_alive(path):
+                raise BlockingIOError
+        except BlockingIOError:
+            os.close(self._descriptor)
+            self._descriptor = None
+            holder = read_holder(path)
+            raise RunError(
+                f"{path.parent} is being trained already, by process {holder.get('pid', '?')} on "
+                f"{holder.get('host', '?')}; stop that one first (a file {path.parent / 'STOP'} asks it to)"
+            ) from None
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
+
+    def touch(self) -> None:
+        if self._descriptor is not None:
+            os.utime(self._descriptor)
+
+    def release(self) -> None:
+        """Gives the lock up; safe to call twice."""
+        if self._descriptor is not None:
+            os.ftruncate(self._descriptor, 0)
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a living process holds the lock."""
+    if not path.exists():
+        return False
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError as error:
+        if error.errno not in UNSUPPORTED:
+            raise
+        return _holder_alive(path)
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def read_holder(path: Path) -> dict[str, object]:
+    """Who wrote the lock file, {} where that cannot be told."""
+    try:
+        holder = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return holder if isinstance(holder, dict) else {}
+
+
+def process_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _acquire(descriptor: int) -> bool:
+    """Takes the lock, True; False where the file system has none."""
+    deadline = time.monotonic() + RETRY_S  # someone who only looks holds it for microseconds
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        except OSError as error:
+            if error.errno in UNSUPPORTED:
+                return False
+            raise
+
+
+def _holder_alive(path: Path) -> bool:
+    holder = read_holder(path)
+    pid = holder.get("pid")
+    if not isinstance(pid, int):
+        return False
+    if holder.get("host") == socket.gethostname():
+        return process_alive(pid)
+    return time.time() - path.stat().st_mtime < HEARTBEAT_S

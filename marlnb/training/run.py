@@ -1,0 +1,259 @@
+"""Run: a folder from which a training is watched, resumed, evaluated and explained, with nothing else needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from marlnb.config import Experiment
+from marlnb.errors import CheckpointError, RunError
+from marlnb.specs import EnvSpec
+from marlnb.training.checkpoint import Checkpoint, best_checkpoint, list_checkpoints
+from marlnb.training.learners import build_learners, load_learners
+from marlnb.training.lock import is_locked
+from marlnb.training.spec_file import spec_from_json, spec_to_json
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from marlnb.models.policy import Policy
+
+State = Literal["created", "running", "interrupted", "stopped", "complete", "failed"]
+Which = int | str
+
+EXPERIMENT = "experiment.json"
+SPEC = "spec.json"
+METRICS = "metrics.jsonl"
+EVENTS = "events.log"
+STATUS = "status.json"
+LOCK = "lock"
+STOP = "STOP"
+MAY_PRECEDE = ("notebook.ipynb", "notebook.html", "job.json", STOP)
+
+
+class Run:
+    """One training's folder.
+
+    Attributes:
+        path: the folder.
+        experiment: what it runs.
+    """
+
+    def __init__(self, path: Path, experiment: Experiment) -> None:
+        """Use `Run.create` or `Run.open`."""
+        self.path = path
+        self.experiment = experiment
+        self._spec: EnvSpec | None = None
+
+    @staticmethod
+    def create(path: str | os.PathLike[str], experiment: Experiment) -> Run:
+        """A new run folder, readable by its owner alone.
+
+        It may be there already only if it is empty or holds what a batch job puts there before a run begins.
+
+        Raises:
+            RunError: it holds something already, or cannot be made.
+        """
+        folder = Path(path).expanduser()
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            found = [name for name in sorted(os.listdir(folder)) if name not in MAY_PRECEDE]
+        except OSError as error:
+            raise RunError(f"{folder} cannot be made: {error.strerror or error}") from error
+        if found:
+            hint = "open it with Run.open, go on with resume, or" if EXPERIMENT in found else ""
+            raise RunError(
+                f"{folder} is there already and holds {', '.join(found[:5])}; {hint} give another name".replace(
+                    "  ", " "
+                )
+            )
+        write_atomically(folder / EXPERIMENT, json.dumps(experiment.to_json(), indent=2) + "\n")
+        for name in ("checkpoints", "recordings"):
+            (folder / name).mkdir(mode=0o700)
+        return Run(folder, experiment)
+
+    @staticmethod
+    def open(path: str | os.PathLike[str]) -> Run:
+        """An existing run folder.
+
+        Raises:
+            RunError: there is none, or its experiment cannot be read.
+        """
+        folder = Path(path).expanduser()
+        if not is_run(folder):
+            raise RunError(f"{folder} is no run folder: it has no {EXPERIMENT}{_near(folder)}")
+        try:
+            data = json.loads((folder / EXPERIMENT).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RunError(f"{folder / EXPERIMENT} cannot be read: {error}") from error
+        return Run(folder, Experiment.from_json(data))
+
+    def __repr__(self) -> str:
+        status = self.status()
+        progress = f"{status['state']}, {status.get('frames', 0):,} frames"
+        return f"Run({str(self.path)!r}, {self.experiment.env.name}, {progress})"
+
+    @property
+    def spec(self) -> EnvSpec:
+        """What the environment told when the run began; it is built for a moment where the run has not begun."""
+        if self._spec is None:
+            file = self.path / SPEC
+            if file.exists():
+                self._spec = spec_from_json(read_json(file))
+            else:
+                with self.experiment.env.build(1) as env:
+                    self._spec = env.spec
+        return self._spec
+
+    @property
+    def checkpoints(self) -> list[Checkpoint]:
+        """Those that are whole, oldest first."""
+        return list_checkpoints(self.path / "checkpoints")
+
+    def checkpoint(self, which: Which = "last") -> Checkpoint:
+        """One checkpoint: "last", "best" (highest mean return as known when it was saved) or its iteration.
+
+        Raises:
+            CheckpointError: there is no such one; the message names those that are there.
+        """
+        found = self.checkpoints
+        if which == "last" and found:
+            return found[-1]
+        best = best_checkpoint(found)
+        if which == "best" and best is not None:
+            return best
+        if str(which).isdigit() and (self.path / "checkpoints" / str(which)).is_dir():
+            return Checkpoint.open(self.path / "checkpoints" / str(which))
+        have = ", ".join(str(checkpoint.iteration) for checkpoint in found) or "none"
+        raise CheckpointError(f"no checkpoint {which!r} in {self.path}; valid: last, best or an iteration of: {have}")
+
+    def policies(self, checkpoint: Which = "last", *, device: str = "cpu") -> dict[str, Policy]:
+        """The policy of each group with the weights of a checkpoint, ready to act.
+
+        Raises:
+            CheckpointError: there is no such checkpoint, or it is damaged.
+        """
+        state = self.checkpoint(checkpoint).load()
+        learners = build_learners(self.experiment, self.spec, device)
+        load_learners(learners, state.get("learners", {}))
+        return {name: learner.policy.eval() for name, learner in learners.items()}
+
+    def metrics(self) -> pd.DataFrame:
+        """One row an iteration, in order; nested names are joined by `/`, as `returns/agent`."""
+        import pandas as pd
+
+        return pd.json_normalize(read_lines(self.path / METRICS), sep="/")
+
+    @property
+    def recordings(self) -> dict[str, Path]:
+        """Files of `recordings/` by name."""
+        return {path.stem: path for path in sorted((self.path / "recordings").glob("*.h5"))}
+
+    def status(self) -> dict[str, Any]:
+        """state, frames, frames_per_second, eta_s, pid, host, updated (seconds since 1970); what is known of them.
+
+        state is interrupted where a training ended without saying so, as after a kill.
+        """
+        file = self.path / STATUS
+        status: dict[str, Any] = read_json(file) if file.exists() else {"state": "created", "frames": 0}
+        if status["state"] == "running" and not is_locked(self.path / LOCK):
+            status["state"] = "interrupted"
+        return status
+
+    def events(self) -> list[str]:
+        """Lines of `events.log`, oldest first."""
+        file = self.path / EVENTS
+        return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+
+    def log_event(self, text: str) -> None:
+        """Adds a line with the time to `events.log`."""
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+        with open(self.path / EVENTS, "a", encoding="utf-8") as file:
+            file.write(f"{stamp} {text}\n")
+
+    def write_spec(self, spec: EnvSpec) -> None:
+        """Keeps what the environment tells; the same on every resume.
+
+        Raises:
+            RunError: the environment has changed since the run began.
+        """
+        if (self.path / SPEC).exists() and spec_to_json(self.spec) != spec_to_json(spec):
+            raise RunError(
+                f"{self.path}: {spec.name} is no longer what this run began with; see {SPEC} for what it was"
+            )
+        self._spec = spec
+        write_atomically(self.path / SPEC, json.dumps(spec_to_json(spec)) + "\n")
+
+    def write_status(self, state: State, **facts: Any) -> None:
+        """Replaces `status.json` atomically."""
+        identity = {"pid": os.getpid(), "host": socket.gethostname(), "updated": time.time()}
+        write_atomically(self.path / STATUS, json.dumps({"state": state, **facts, **identity}) + "\n", sync=False)
+
+    def append_metrics(self, row: dict[str, Any]) -> None:
+        with open(self.path / METRICS, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row, allow_nan=False) + "\n")
+
+    def cut_metrics(self, iteration: int) -> None:
+        """Drops the rows after `iteration`, and a line that was being written when the process died."""
+        rows = {row["iteration"]: row for row in read_lines(self.path / METRICS) if row["iteration"] <= iteration}
+        text = "".join(json.dumps(rows[key]) + "\n" for key in sorted(rows))
+        write_atomically(self.path / METRICS, text)
+
+
+def is_run(path: str | os.PathLike[str]) -> bool:
+    """Whether a folder holds a run."""
+    return (Path(path).expanduser() / EXPERIMENT).is_file()
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Raises RunError when the file cannot be read as a JSON object."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} cannot be read: {error}") from error
+    if not isinstance(data, dict):
+        raise RunError(f"{path} cannot be read: it holds a {type(data).__name__}, not an object")
+    return data
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The JSON objects of a file of lines; a last line that is cut short is left out.
+
+    Raises:
+        RunError: another line is damaged.
+    """
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
+    rows = []
+    for number, line in enumerate(lines, 1):
+        try:
+            rows.append(json.loads(line))
+        except ValueError as error:
+            if number < len(lines):
+                raise RunError(f"{path}, line {number}, is damaged: {error}") from error
+    return rows
+
+
+def write_atomically(path: Path, text: str, *, sync: bool = True) -> None:
+    """A reader sees the old content or the new one, never a part; with `sync` this holds after a power cut too."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _near(folder: Path) -> str:
+    """A hint: the runs beside or below a folder that is none."""
+    places = [folder, folder.parent] if folder.is_dir() else [folder.parent]
+    runs = [str(path.parent) for place in places if place.is_dir() for path in sorted(place.glob(f"*/{EXPERIMENT}"))]
+    return f"; runs near it: {', '.join(runs[:5])}" if runs else ""

@@ -1,0 +1,193 @@
+"""Nested state as JSON and one file of raw tensor bytes: safe to read from strangers, since nothing in it is code.
+
+`manifest.json` holds the tree, in which a tensor is `{"$tensor": k}`, a table of dtype, shape and offset, and the
+SHA-256 of `tensors.bin` and of itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from marlnb.errors import CheckpointError
+
+FORMAT = "marlnb-state"
+VERSION = 1
+MANIFEST = "manifest.json"
+TENSORS = "tensors.bin"
+ALIGNMENT = 64
+DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex64, torch.complex128),
+        *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
+    )
+}
+
+
+def write_state(folder: Path, state: Mapping[str, Any], header: Mapping[str, Any]) -> str:
+    """Writes `state` into an empty folder, synced to disk.
+
+    Args:
+        state: nested dicts, lists and tuples of tensors, numbers, strings, booleans and None.
+        header: JSON that can be read without reading the tensors.
+    Returns:
+        the SHA-256 that names this content.
+    Raises:
+        CheckpointError: something in `state` is of another type.
+        OSError: the disk is full or the folder cannot be written.
+    """
+    tensors: list[Tensor] = []
+    tree = _encode(state, tensors, "state")
+    table, digest = _write_tensors(folder / TENSORS, tensors)
+    manifest: dict[str, Any] = {"format": FORMAT, "version": VERSION, **header, "tree": tree, "tensors": table}
+    manifest["files"] = {TENSORS: {"sha256": digest, "size_bytes": (folder / TENSORS).stat().st_size}}
+    manifest["sha256"] = _digest(manifest)
+    with open(folder / MANIFEST, "x", encoding="utf-8") as file:
+        json.dump(manifest, file, allow_nan=False)
+        file.flush()
+        os.fsync(file.fileno())
+    sync_folder(folder)
+    return str(manifest["sha256"])
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a folder, checked against its own hash.
+
+    Raises:
+        CheckpointError: it is missing, damaged or of another format.
+    """
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{folder} has no readable {MANIFEST}: {error}") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT or manifest.get("version") != VERSION:
+        raise CheckpointError(f"{folder / MANIFEST} is not of the format {FORMAT!r}, version {VERSION}")
+    if manifest.get("sha256") != _digest({key: value for key, value in manifest.items() if key != "sha256"}):
+        raise CheckpointError(f"{folder / MANIFEST} is damaged: its content does not match its SHA-256")
+    return manifest
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """The state that `write_state` wrote, tensors on the CPU, every hash verified.
+
+    Raises:
+        CheckpointError: a file is missing, damaged, truncated or malformed.
+    """
+    manifest = read_manifest(folder)
+    try:
+        data = bytearray((folder / TENSORS).read_bytes())
+    except OSError as error:
+        raise CheckpointError(f"{folder} has no readable {TENSORS}: {error}") from error
+    try:
+        expected = manifest["files"][TENSORS]
+        if len(data) != expected["size_bytes"] or hashlib.sha256(data).hexdigest() != expected["sha256"]:
+            raise CheckpointError(
+                f"{folder / TENSORS} is damaged: {len(data)} bytes where {expected['size_bytes']} bytes of SHA-256 "
+                f"{expected['sha256'][:12]}… were written"
+            )
+        tensors = [_read_tensor(entry, data) for entry in manifest["tensors"]]
+        state = _decode(manifest["tree"], tensors)
+    except (KeyError, TypeError, ValueError, IndexError, RuntimeError, RecursionError, OverflowError) as error:
+        raise CheckpointError(f"{folder / MANIFEST} is malformed: {type(error).__name__}: {error}") from error
+    if not isinstance(state, dict):
+        raise CheckpointError(f"{folder / MANIFEST} is malformed: its tree is a {type(state).__name__}, not a dict")
+    return state
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _encode(value: Any, tensors: list[Tensor], where: str) -> Any:
+    if isinstance(value, Tensor):
+        if str(value.dtype).removeprefix("torch.") not in DTYPES:
+            raise CheckpointError(f"{where} is a tensor of {value.dtype}; these can be saved: {', '.join(DTYPES)}")
+        tensors.append(value)
+        return {"$tensor": len(tensors) - 1}
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else {"$float": repr(float(value))}
+    if isinstance(value, Mapping):
+        if all(isinstance(key, str) and not key.startswith("$") for key in value):
+            return {key: _encode(item, tensors, f"{where}.{key}") for key, item in value.items()}
+        pairs = [[_encode(k, tensors, where), _encode(v, tensors, f"{where}[{k!r}]")] for k, v in value.items()]
+        return {"$dict": pairs}
+    if isinstance(value, (list, tuple)):
+        items = [_encode(item, tensors, f"{where}[{index}]") for index, item in enumerate(value)]
+        return {"$tuple": items} if isinstance(value, tuple) else items
+    raise CheckpointError(
+        f"{where} is a {type(value).__name__}; a state holds dicts, lists and tuples of tensors, numbers, strings, "
+        "booleans and None only"
+    )
+
+
+def _decode(value: Any, tensors: list[Tensor]) -> Any:
+    if isinstance(value, list):
+        return [_decode(item, tensors) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        (key, item), *_ = value.items()
+        if key == "$tensor":
+            return tensors[item]
+        if key == "$float":
+            return float(item)
+        if key == "$tuple":
+            return tuple(_decode(part, tensors) for part in item)
+        if key == "$dict":
+            return {_decode(k, tensors): _decode(v, tensors) for k, v in item}
+    return {key: _decode(item, tensors) for key, item in value.items()}
+
+
+def _write_tensors(path: Path, tensors: list[Tensor]) -> tuple[list[dict[str, Any]], str]:
+    table: list[dict[str, Any]] = []
+    digest, offset = hashlib.sha256(), 0
+    with open(path, "xb") as file:
+        for tensor in tensors:
+            data = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+            for piece in (bytes(-offset % ALIGNMENT), data.data):
+                file.write(piece)
+                digest.update(piece)
+            offset += -offset % ALIGNMENT
+            dtype = str(tensor.dtype).removeprefix("torch.")
+            table.append({"dtype": dtype, "shape": list(tensor.shape), "offset": offset, "size_bytes": data.nbytes})
+            offset += data.nbytes
+        file.flush()
+        os.fsync(file.fileno())
+    return table, digest.hexdigest()
+
+
+def _read_tensor(entry: Mapping[str, Any], data: bytearray) -> Tensor:
+    dtype, shape, offset, size = DTYPES[entry["dtype"]], entry["shape"], entry["offset"], entry["size_bytes"]
+    if not all(type(number) is int and number >= 0 for number in (offset, size, *shape)):
+        raise ValueError(f"offsets, sizes and shapes are whole numbers from 0; got {entry}")
+    if math.prod(shape) * dtype.itemsize != size or offset + size > len(data):
+        raise ValueError(f"a tensor of {size} bytes at {offset} does not fit its shape {shape} or the file")
+    if size == 0:
+        return torch.empty(shape, dtype=dtype)
+    raw = torch.frombuffer(data, dtype=torch.uint8, count=size, offset=offset).clone()
+    return (raw != 0).reshape(shape) if dtype == torch.bool else raw.view(dtype).reshape(shape)
+
+
+def _digest(manifest: Mapping[str, Any]) -> str:
+    try:
+        return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+    except RecursionError as error:
+        raise CheckpointError("the manifest is nested too deeply") from error
