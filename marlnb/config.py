@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from marlnb.registry import ALGORITHMS, ENVIRONMENTS, MODELS, Registry
 from marlnb.specs import ActionKind, EnvSpec, GroupSpec
+from marlnb.values import validate
 
 if TYPE_CHECKING:
     from marlnb.algorithms.learner import Learner
@@ -28,9 +30,15 @@ def option(
     ge: float | None = None,
     gt: float | None = None,
     le: float | None = None,
+    lt: float | None = None,
 ) -> Any:
-    """A dataclass field that carries its help, unit and valid range, from which forms, help and checks are made."""
-    metadata = {"help": help, "unit": unit, "choices": tuple(choices), "ge": ge, "gt": gt, "le": le}
+    """A dataclass field that carries its help, unit and valid range, from which forms, help and checks are made.
+
+    Args:
+        choices: the values allowed; of a tuple, for each of its items, as the bounds are.
+        ge: at least. gt: more than. le: at most. lt: less than. All in `unit`.
+    """
+    metadata = {"help": help, "unit": unit, "choices": tuple(choices), "ge": ge, "gt": gt, "le": le, "lt": lt}
     if isinstance(default, dict):
         return field(default_factory=lambda: dict(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -40,7 +48,11 @@ def option(
 class EnvConfig(ABC):
     """The options of one environment; registered under its name, as `mpe/simple_spread`."""
 
+    registry: ClassVar[Registry[type[EnvConfig]]] = ENVIRONMENTS
     name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        validate(self)
 
     @abstractmethod
     def build(self, n_envs: int, device: str = "cpu") -> VectorEnv:
@@ -51,10 +63,14 @@ class EnvConfig(ABC):
 class ModelConfig(ABC):
     """The options of one kind of network; registered as `mlp`, `gru`."""
 
+    registry: ClassVar[Registry[type[ModelConfig]]] = MODELS
     name: ClassVar[str]
     recurrent: ClassVar[bool] = False
 
     share_parameters: bool = option(True, help="one network for all agents of the group, or one for each of them")
+
+    def __post_init__(self) -> None:
+        validate(self)
 
     @abstractmethod
     def build(self, n_agents: int, in_features: int, out_features: int) -> Network:
@@ -65,9 +81,13 @@ class ModelConfig(ABC):
 class AlgorithmConfig(ABC):
     """The options of one algorithm, and what it can do; registered as `mappo`."""
 
+    registry: ClassVar[Registry[type[AlgorithmConfig]]] = ALGORITHMS
     name: ClassVar[str]
     on_policy: ClassVar[bool] = True
     action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete", "multi_discrete", "continuous")
+
+    def __post_init__(self) -> None:
+        validate(self)
 
     @abstractmethod
     def build(
@@ -115,7 +135,10 @@ class Experiment:
     evaluation_episodes: int = option(100, help="episodes of one evaluation", unit="episodes", ge=1)
     checkpoint_every: int = option(50, help="iterations between two checkpoints", unit="iterations", ge=1)
     keep_checkpoints: int = option(3, help="checkpoints kept, newest first; 0: all", ge=0)
-    loggers: tuple[str, ...] = option((), help="beside the files: tensorboard, wandb")
+    loggers: tuple[str, ...] = option((), choices=("tensorboard", "wandb"), help="beside the files")
+
+    def __post_init__(self) -> None:
+        validate(self)
 
     @property
     def iteration_frames(self) -> int:

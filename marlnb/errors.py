@@ -60,6 +60,6 @@ def unknown(kind: str, asked: str, valid: Iterable[str]) -> str:
     """A message for a name that is not among the valid ones: the request, the nearest, all of them."""
     names = sorted(set(valid))
     close = nearest(asked, names)
-    hint = f"; did you mean {' or '.join(repr(name) for name in close)}?" if close else ""
+    hint = f"; did you mean {' or '.join(repr(name) for name in close)}?" if close else "."
     listed = ", ".join(names[:40]) + (f", and {len(names) - 40} more" if len(names) > 40 else "")
     return f"no {kind} {asked!r}{hint} Valid: {listed or '(none)'}"

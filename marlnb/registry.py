@@ -10,9 +10,12 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from importlib.metadata import entry_points
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from marlnb.errors import ConfigError, UnknownNameError, unknown
+
+if TYPE_CHECKING:
+    from marlnb.config import AlgorithmConfig, EnvConfig, ModelConfig
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -80,6 +83,6 @@ def _path(member: object) -> str:
     return f"{getattr(member, '__module__', '?')}.{getattr(member, '__qualname__', member)}"
 
 
-ENVIRONMENTS: Registry = Registry("environment", "marlnb.envs")
-ALGORITHMS: Registry = Registry("algorithm", "marlnb.algorithms")
-MODELS: Registry = Registry("model", "marlnb.models")
+ENVIRONMENTS: Registry[type[EnvConfig]] = Registry("environment", "marlnb.envs")
+ALGORITHMS: Registry[type[AlgorithmConfig]] = Registry("algorithm", "marlnb.algorithms")
+MODELS: Registry[type[ModelConfig]] = Registry("model", "marlnb.models")

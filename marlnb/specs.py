@@ -134,7 +134,9 @@ class EnvSpec:
         raise ConfigError(unknown(f"group of agents in {self.name}", name, self.group_names))
 
 
-def group_agents(agents: tuple[str, ...], groups: Mapping[str, tuple[str, ...]] | None = None) -> dict[str, tuple[str, ...]]:
+def group_agents(
+    agents: tuple[str, ...], groups: Mapping[str, tuple[str, ...]] | None = None
+) -> dict[str, tuple[str, ...]]:
     """Agents by group: as the user says, or by the id convention `<group>_<index>`.
 
     Raises:

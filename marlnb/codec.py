@@ -1,0 +1,127 @@
+"""Config dataclasses to plain JSON and back, exactly; and the one place where their values are checked.
+
+The annotation and the metadata of a field (`marlnb.config.option`) say what it may hold. The same check serves a
+dataclass made in Python, one read from JSON and one composed from overrides, so all doors give the same messages.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from marlnb.errors import ConfigError, MarlnbError, UnknownNameError, unknown
+from marlnb.values import INFINITY, hints, join_path, settle
+
+if TYPE_CHECKING:
+    from marlnb.config import Experiment
+    from marlnb.registry import Registry
+
+T = TypeVar("T")
+
+
+def to_json(value: Any) -> Any:
+    """Plain JSON (dict, list, str, int, float, bool, None) for a config dataclass or anything that one may hold.
+
+    A registered class is written as `{"name": its name, ...options}`; tuples become lists.
+
+    Raises:
+        ConfigError: a value that JSON cannot hold.
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        name = {"name": value.name} if _registry(type(value)) is not None else {}
+        return {**name, **{field.name: to_json(getattr(value, field.name)) for field in fields(value)}}
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [to_json(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        if math.isnan(value):
+            raise ConfigError("a NaN cannot be written: it would not be equal when read back")
+        return INFINITY if value > 0 else f"-{INFINITY}"
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise ConfigError(f"cannot write a {type(value).__name__} as JSON: {value!r}")
+
+
+@overload
+def from_json(data: Mapping[str, Any], kind: type[T], path: str = "") -> T: ...
+@overload
+def from_json(data: Mapping[str, Any], kind: None = None, path: str = "") -> Experiment: ...
+def from_json(data: Mapping[str, Any], kind: type[Any] | None = None, path: str = "") -> Any:
+    """The dataclass that `to_json` wrote.
+
+    Args:
+        kind: the class to read, an Experiment if not given; for a registered family (EnvConfig, AlgorithmConfig,
+            ModelConfig) `data["name"]` chooses the class.
+        path: where `data` stands in a larger whole, for messages: "algorithm".
+    Raises:
+        ConfigError: an unknown key or name, a missing one, a wrong type, a value out of range, with its full path.
+    """
+    if kind is None:
+        from marlnb.config import Experiment
+
+        kind = Experiment
+    return _read_dataclass(kind, data, path)
+
+
+def _registry(kind: type) -> Registry[Any] | None:
+    registry: Registry[Any] | None = getattr(kind, "registry", None)
+    return registry
+
+
+def _read_dataclass(kind: type[Any], data: Any, path: str) -> Any:
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{path or kind.__name__} must be a mapping of options; got {data!r}")
+    options = dict(data)
+    registry = _registry(kind)
+    if registry is not None:
+        kind = _named(registry, kind, options.pop("name", None), path)
+    known = {field.name: field for field in fields(kind) if field.init}
+    wrong = [key for key in options if key not in known]
+    if wrong:
+        owner = f"option of {registry.kind} {kind.name!r}" if registry else "option"
+        valid = [join_path(path, key) for key in known]
+        raise ConfigError(unknown(owner, join_path(path, wrong[0]), valid))
+    missing = [key for key, field in known.items() if key not in options and _required(field)]
+    if missing:
+        asked = f"; {known[missing[0]].metadata['help']}" if known[missing[0]].metadata.get("help") else ""
+        raise ConfigError(f"{join_path(path, missing[0])} has no default and must be given{asked}")
+    values = {
+        key: settle(value, hints(kind)[key], join_path(path, key), known[key], _read_dataclass)
+        for key, value in options.items()
+    }
+    return _construct(kind, values, path)
+
+
+def _construct(kind: type[Any], values: Mapping[str, Any], path: str) -> Any:
+    try:
+        return kind(**values)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}" if path else str(error)) from error
+    except MarlnbError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{path or kind.__name__}: {error}") from error
+
+
+def _named(registry: Registry[Any], kind: type, name: Any, path: str) -> type[Any]:
+    if name is None:
+        own = getattr(kind, "name", None)
+        if own is not None:
+            return kind
+        raise ConfigError(f"{path or registry.kind}: no name given; valid: {', '.join(registry.names())}")
+    if not isinstance(name, str):
+        raise ConfigError(f"{join_path(path, 'name')} must be a text; got {name!r}")
+    try:
+        member: type[Any] = registry.get(name)
+    except UnknownNameError as error:
+        raise UnknownNameError(f"{path}: {error}" if path else str(error)) from None
+    if not issubclass(member, kind):
+        raise ConfigError(f"{join_path(path, 'name')}: {name!r} is not a {kind.__name__}")
+    return member
+
+
+def _required(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING

@@ -1,0 +1,260 @@
+"""An Experiment from overrides, `env=mpe/simple_spread algorithm.lr=3e-4`: Hydra's grammar and composition.
+
+The registered dataclasses are the schema. They go to Hydra as plain nodes, of which it selects, places and merges
+those that were asked for; `marlnb.codec` then checks every key and value, with the messages that all doors share.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import Any
+
+from hydra import compose as hydra_compose
+from hydra import initialize
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override, Sweep
+from hydra.errors import HydraException
+from hydra.version import VersionBase
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from marlnb.codec import from_json, to_json
+from marlnb.config import Experiment
+from marlnb.errors import ConfigError, UnknownNameError, unknown
+from marlnb.registry import ALGORITHMS, ENVIRONMENTS, MODELS, Registry
+from marlnb.variants import Variants, base_of, experiment_choices
+
+DEFAULTS = {"algorithm": "mappo", "model": "mlp"}
+REGISTRIES: dict[str, Registry[Any]] = {"env": ENVIRONMENTS, "algorithm": ALGORITHMS, "model": MODELS}
+_GROUP_OF = {"env": "env", "algorithm": "algorithm", "model": "model", "critic": "model"}
+_GROUP_OF_EACH = {"algorithms": "algorithm", "models": "model", "critics": "model"}  # by group of agents
+_PRIMARY = "marlnb_experiment"
+_lock = threading.RLock()  # Hydra's state is global to the process
+
+
+def compose(*overrides: str, config_dir: str | None = None) -> Experiment:
+    """An Experiment from overrides in Hydra's grammar.
+
+    Args:
+        overrides: `env=pettingzoo/multiwalker`, `algorithm=mappo`, `algorithm.lr=3e-4`, `model.hidden=[64,64]`,
+            `algorithms.adversary=ippo`, `models.speaker=gru`, `experiment=<a file of the folder>`, `frames=1_000_000`.
+        config_dir: a folder of YAML variants; if none is given, that in MARLNB_CONFIG_DIR, or `./conf`.
+    Raises:
+        ConfigError: an unknown or misspelt key or name, with the nearest valid ones; a value out of range; a sweep.
+    """
+    return from_json(compose_json(*overrides, config_dir=config_dir))
+
+
+def compose_json(*overrides: str, config_dir: str | None = None) -> dict[str, Any]:
+    """What `compose` reads: the composed options as plain JSON, names chosen and values merged, not yet checked."""
+    variants = Variants.find(config_dir)
+    request = _request(overrides, variants)
+    with _lock, _private_hydra(_nodes(request, variants)):
+        try:
+            with initialize(config_path=None, job_name="marlnb", version_base="1.3"):
+                composed = hydra_compose(_PRIMARY, overrides=request.values)
+            plain = OmegaConf.to_container(composed, resolve=True)
+        except (HydraException, OmegaConfBaseException) as error:
+            raise ConfigError(f"cannot compose {' '.join(overrides)!r}: {error}") from error
+    assert isinstance(plain, dict)
+    return _inherit({str(key): value for key, value in plain.items() if value is not None or key not in _GROUP_OF})
+
+
+@dataclass
+class _Request:
+    """What was asked for: a name for each part, options from an experiment's file, and overrides of single values."""
+
+    choices: dict[str, str | None] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    values: list[str] = field(default_factory=list)
+
+
+def _request(overrides: Sequence[str], variants: Variants) -> _Request:
+    parsed = [_parse(text) for text in overrides]
+    request = _Request(choices=dict(DEFAULTS))
+    for override in parsed:
+        if override.key_or_group == "experiment":
+            _take_experiment(request, str(override.value()), variants)
+    for override in parsed:
+        part = override.key_or_group
+        if _is_part(part):
+            request.choices[part] = _chosen(part, override.value())
+        elif part != "experiment":
+            request.values.append(_value_override(override))
+    if request.choices.get("env") is None:
+        raise ConfigError(f"no environment: say env=name, one of: {', '.join(_names('env', variants))}")
+    return request
+
+
+def _parse(text: str) -> Override:
+    try:
+        override = OverridesParser.create().parse_override(text)
+    except HydraException as error:
+        raise ConfigError(f"cannot read {text!r} as key=value, for instance algorithm.lr=3e-4: {error}") from error
+    if override.is_delete():
+        raise ConfigError(f"{text!r}: nothing can be deleted; every option has a value")
+    if override.package is not None:
+        raise ConfigError(f"{text!r}: write algorithms.<group>=, models.<group>= or critics.<group>= instead of '@'")
+    if isinstance(override._value, Sweep):
+        raise ConfigError(
+            f"{text!r} asks for several experiments; this composes one. Quote a text that has commas, "
+            "write a list as [1,2], or start one command for each value"
+        )
+    return override
+
+
+def _is_part(key: str) -> bool:
+    head, _, group = key.partition(".")
+    return key in _GROUP_OF or (head in _GROUP_OF_EACH and bool(group) and "." not in group)
+
+
+def _chosen(part: str, value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value or None
+    raise ConfigError(
+        f"{part} takes a name, as {part}={DEFAULTS.get(_group(part), 'mpe/simple_spread')}; got {value!r}"
+    )
+
+
+def _group(part: str) -> str:
+    """The group of names that a part is chosen from: `models.speaker` is a model."""
+    return _GROUP_OF.get(part) or _GROUP_OF_EACH[part.partition(".")[0]]
+
+
+def _value_override(override: Override) -> str:
+    key = override.key_or_group
+    part, _, last = key.rpartition(".")
+    if last == "name" and _is_part(part):
+        raise ConfigError(f"{key} cannot be set by itself: choose with {part}=name")
+    assert override.input_line is not None
+    return f"++{key}={override.input_line.partition('=')[2]}"
+
+
+def _take_experiment(request: _Request, name: str, variants: Variants) -> None:
+    """Enters a file of whole experiments: names choose parts, all else are options."""
+    content = variants.read("experiment", name)
+    where = variants.where("experiment", name)
+    request.choices.update({part: choice for part, choice in experiment_choices(content, where).items()})
+    content.pop("defaults", None)
+    for part in [*_GROUP_OF, *_GROUP_OF_EACH]:
+        if part in content:
+            content[part] = _take_part(request, part, content[part])
+    request.options = {key: value for key, value in content.items() if value not in ({}, None)}
+
+
+def _take_part(request: _Request, part: str, value: Any) -> Any:
+    if part in _GROUP_OF_EACH and isinstance(value, Mapping):
+        return {group: _take_part(request, f"{part}.{group}", item) for group, item in value.items()}
+    if isinstance(value, Mapping):
+        options = dict(value)
+        if "name" in options:
+            request.choices[part] = _chosen(part, options.pop("name"))
+        return options
+    request.choices[part] = _chosen(part, value)
+    return {}
+
+
+def _names(group: str, variants: Variants) -> list[str]:
+    return sorted({*REGISTRIES[group].names(), *variants.names(group)})
+
+
+def _nodes(request: _Request, variants: Variants) -> Iterator[tuple[str | None, str, dict[str, Any], str | None]]:
+    """(group, name, node, package) of all that this composition needs; groups and names have no slash in them.
+
+    Hydra reads `/` in a name as a folder, whose files it places under another key than `env` and cannot find from
+    within another folder. So a name travels as `pettingzoo:multiwalker`, and its base as an absolute `@_here_`.
+    """
+    parts = {part: name for part, name in request.choices.items() if name is not None}
+    entered = set()
+    for part, name in parts.items():
+        pending: str | None = name
+        while pending is not None and (_group(part), pending) not in entered:
+            entered.add((_group(part), pending))
+            node, below = _node(_group(part), pending, variants)
+            yield _group(part), _flat(pending), node, None
+            pending = below
+    chosen = [{f"{_group(part)}@{part}": _flat(name)} for part, name in parts.items()]
+    yield None, _PRIMARY, {"defaults": ["_self_", *chosen, {"options": "file"}], **_scalars()}, None
+    yield "options", "file", request.options, "_global_"
+
+
+def _node(group: str, name: str, variants: Variants) -> tuple[dict[str, Any], str | None]:
+    """The node of one name, and the name that it is built on."""
+    registry, own = REGISTRIES[group], variants.names(group)
+    if name in registry.names():
+        if name in own:
+            raise ConfigError(f"{variants.where(group, name)}: {name!r} is a registered {registry.kind} already")
+        return schema(registry.get(name)), None
+    if name not in own:
+        place = f" (and in {variants.folder}/{group})" if variants.folder else ""
+        raise UnknownNameError(unknown(registry.kind, name, [*registry.names(), *own]) + place)
+    content = variants.read(group, name)
+    known = {*registry.names(), *own}
+    base = base_of(group, name, content, known, variants.where(group, name))
+    content.pop("defaults", None)
+    if base is None:
+        return content, None
+    return {"defaults": [f"/{group}/{_flat(base)}@_here_", "_self_"], **content}, base
+
+
+def _flat(name: str) -> str:
+    return name.replace("/", ":")
+
+
+def schema(kind: type[Any]) -> dict[str, Any]:
+    """A registered class as a node: its name and the default of every option that has one."""
+    return {"name": kind.name, **_defaults(kind)}
+
+
+def _scalars() -> dict[str, Any]:
+    return {key: value for key, value in _defaults(Experiment).items() if key not in _GROUP_OF}
+
+
+def _defaults(kind: type[Any]) -> dict[str, Any]:
+    return {item.name: to_json(_default(item)) for item in fields(kind) if _default(item) is not MISSING}
+
+
+def _default(item: Field[Any]) -> Any:
+    return item.default_factory() if item.default_factory is not MISSING else item.default
+
+
+def _inherit(options: dict[str, Any]) -> dict[str, Any]:
+    """Completes the parts of which only options were given: `critic.hidden` changes the model's, and so on."""
+    if isinstance(options.get("critic"), dict) and "name" not in options["critic"]:
+        options["critic"] = _merged(options["model"], options["critic"])
+    for several, one in (("algorithms", "algorithm"), ("models", "model"), ("critics", "critic")):
+        for group, given in options.get(several, {}).items():
+            if isinstance(given, dict) and "name" not in given:
+                base = options.get(one) or options.get("models", {}).get(group) or options["model"]
+                options[several][group] = _merged(base, given)
+    return options
+
+
+def _merged(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    merged = OmegaConf.to_container(OmegaConf.merge(dict(base), dict(given)))
+    assert isinstance(merged, dict)
+    return {str(key): value for key, value in merged.items()}
+
+
+@contextmanager
+def _private_hydra(
+    nodes: Iterator[tuple[str | None, str, dict[str, Any], str | None]],
+) -> Iterator[None]:
+    """Hydra with these nodes only; what the process's own Hydra application had is back afterwards."""
+    store, running, base = ConfigStore.instance(), GlobalHydra.instance().hydra, VersionBase.instance().getbase()
+    repo = store.repo
+    store.repo = {key: value for key, value in repo.items() if key.startswith(("hydra", "_"))}
+    try:
+        for group, name, node, package in nodes:
+            store.store(group=group, name=name, node=node, package=package)
+        GlobalHydra.instance().clear()
+        yield
+    finally:
+        store.repo = repo
+        GlobalHydra.instance().hydra = running
+        VersionBase.instance().version_base = base

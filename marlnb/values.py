@@ -1,0 +1,243 @@
+"""What a config field may hold: its annotation and metadata, applied to a value.
+
+One check for every door: a dataclass made in Python, one read from JSON, one composed from overrides.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field, fields, is_dataclass
+from functools import cache
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from marlnb.errors import ConfigError, unknown
+
+INFINITY = "Infinity"  # JSON has no infinities: a float field writes them as these words
+_INFINITIES = {INFINITY: math.inf, f"-{INFINITY}": -math.inf}
+_KINDS: dict[type, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+
+Reader = Callable[[type, Any, str], Any]  # makes a dataclass of a class from JSON data found at a path
+
+
+def validate(config: Any) -> None:
+    """Checks a frozen dataclass that was just made, and settles its values in their plain form.
+
+    Lists become the tuples that the fields are annotated with, whole floats become ints where ints are asked for,
+    numpy scalars become Python's, and tuples within free-form mappings become lists, so that what is in memory
+    equals what is read back from a file.
+
+    Raises:
+        ConfigError: a wrong type or a value out of range.
+    """
+    kind = type(config)
+    for field in fields(config):
+        path = f"{getattr(kind, 'name', kind.__name__)}.{field.name}"
+        value = settle(getattr(config, field.name), hints(kind)[field.name], path, field)
+        object.__setattr__(config, field.name, value)
+
+
+@cache
+def hints(kind: type) -> dict[str, Any]:
+    """The annotations of a dataclass's fields, resolved.
+
+    Raises:
+        ConfigError: an annotation that names something its module does not have at run time.
+    """
+    try:
+        return get_type_hints(kind)
+    except NameError as error:
+        raise ConfigError(
+            f"{kind.__module__}.{kind.__qualname__}: cannot resolve an annotation ({error}); "
+            "import what it names outside `if TYPE_CHECKING`"
+        ) from error
+
+
+def describe(annotation: Any) -> str:
+    """An annotation in words: `a number`, `a text or none`, `a list of whole numbers`."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if annotation in _KINDS:
+        return _KINDS[annotation]
+    if annotation is type(None):
+        return "none"
+    if origin in (Union, types.UnionType):
+        return " or ".join(describe(argument) for argument in arguments)
+    if origin is Literal:
+        return " or ".join(repr(argument) for argument in arguments)
+    if origin in (tuple, list):
+        inner = [describe(argument) for argument in arguments if argument is not Ellipsis]
+        return f"a list of {inner[0].partition(' ')[2]}s" if len(set(inner)) == 1 and inner[0][:2] == "a " else "a list"
+    if origin is not None and issubclass(origin, Mapping):
+        return "a mapping"
+    if isinstance(annotation, type):
+        article = "an" if annotation.__name__[0] in "AEIOU" else "a"
+        return f"{article} {annotation.__name__}"
+    return "anything"
+
+
+def join_path(path: str, key: object) -> str:
+    return f"{path}.{key}" if path else str(key)
+
+
+def settle(value: Any, annotation: Any, path: str, field: Field[Any], read: Reader | None = None) -> Any:
+    """The value in the form that the field asks for, checked against its range; `path` is for messages."""
+    settled = _cast(value, annotation, path, read)
+    _check_range(settled, path, field.metadata)
+    return settled
+
+
+def _cast(value: Any, annotation: Any, path: str, read: Reader | None) -> Any:
+    """`value` as `annotation` asks for it; `read`, for a value from JSON, makes the dataclasses within it."""
+    if annotation is Any:
+        return _free(value, path)
+    if annotation is None or annotation is type(None):
+        if value is None:
+            return None
+        raise _wrong(value, annotation, path)
+    if annotation in _SCALARS:
+        return _SCALARS[annotation](value, path)
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _cast(value, arguments[0], path, read)
+    if origin in (Union, types.UnionType):
+        return _cast_union(value, annotation, path, read)
+    if origin is Literal:
+        return _one_of(value, arguments, path)
+    if annotation in (tuple, list) or origin in (tuple, list) or origin is Sequence:
+        return _cast_sequence(value, annotation, path, read)
+    holder = origin or annotation
+    if isinstance(holder, type) and issubclass(holder, Mapping):
+        return _cast_mapping(value, annotation, path, read)
+    if isinstance(annotation, type) and isinstance(value, annotation):
+        return value
+    if read is not None and isinstance(annotation, type) and is_dataclass(annotation):
+        return read(annotation, {"name": value} if isinstance(value, str) else value, path)
+    raise _wrong(value, annotation, path)
+
+
+def _cast_union(value: Any, annotation: Any, path: str, read: Reader | None) -> Any:
+    arguments = get_args(annotation)
+    if value is None and type(None) in arguments:
+        return None
+    real = [argument for argument in arguments if argument is not type(None)]
+    exact = [argument for argument in real if isinstance(argument, type) and type(value) is argument]
+    if len(real) == 1 or exact:
+        return _cast(value, (exact or real)[0], path, read)
+    for argument in real:
+        try:
+            return _cast(value, argument, path, read)
+        except ConfigError:
+            continue
+    raise _wrong(value, annotation, path)
+
+
+def _cast_sequence(value: Any, annotation: Any, path: str, read: Reader | None) -> Any:
+    origin, arguments = get_origin(annotation) or annotation, get_args(annotation)
+    if not isinstance(value, tuple | list):
+        raise _wrong(value, annotation, path)
+    kinds: Sequence[Any]
+    if origin is tuple and arguments and arguments[-1] is not Ellipsis:
+        if len(value) != len(arguments):
+            raise ConfigError(f"{path} must have {len(arguments)} values; got {len(value)}: {value!r}")
+        kinds = arguments
+    else:
+        kinds = [arguments[0] if arguments else Any] * len(value)
+    items = [_cast(item, kind, f"{path}[{k}]", read) for k, (item, kind) in enumerate(zip(value, kinds, strict=True))]
+    return items if origin is list else tuple(items)
+
+
+def _cast_mapping(value: Any, annotation: Any, path: str, read: Reader | None) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise _wrong(value, annotation, path)
+    keyed = get_args(annotation)
+    for key in value:
+        if not isinstance(key, str):
+            raise ConfigError(f"{path}: keys must be texts; got {key!r}")
+    return {key: _cast(item, keyed[1] if keyed else Any, join_path(path, key), read) for key, item in value.items()}
+
+
+def _free(value: Any, path: str) -> Any:
+    """A value of a field annotated Any: whatever JSON holds, in the form in which it comes back."""
+    if isinstance(value, Mapping):
+        return _cast_mapping(value, Mapping[str, Any], path, read=None)
+    if isinstance(value, tuple | list):
+        return [_free(item, f"{path}[{k}]") for k, item in enumerate(value)]
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        if not math.isfinite(value):
+            raise ConfigError(f"{path} must be a finite number here; got {value!r}")
+        return float(value)
+    raise ConfigError(f"{path} must be plain data (texts, numbers, true/false, none, lists, mappings); got {value!r}")
+
+
+def _bool(value: Any, path: str) -> bool:
+    if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):
+        return bool(value)
+    raise _wrong(value, bool, path)
+
+
+def _int(value: Any, path: str) -> int:
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        return int(value)
+    if isinstance(value, numbers.Real) and not isinstance(value, bool) and float(value).is_integer():
+        return int(value)  # frames=1e6
+    raise _wrong(value, int, path)
+
+
+def _float(value: Any, path: str) -> float:
+    if isinstance(value, str) and value in _INFINITIES:
+        return _INFINITIES[value]
+    if isinstance(value, numbers.Real) and not isinstance(value, bool) and not math.isnan(value):
+        return float(value)
+    raise _wrong(value, float, path)
+
+
+def _str(value: Any, path: str) -> str:
+    if isinstance(value, str):
+        return value
+    raise _wrong(value, str, path)
+
+
+_SCALARS: dict[Any, Callable[[Any, str], Any]] = {bool: _bool, int: _int, float: _float, str: _str}
+
+
+def _wrong(value: Any, annotation: Any, path: str) -> ConfigError:
+    return ConfigError(f"{path} must be {describe(annotation)}; got {value!r}")
+
+
+def _one_of(value: Any, choices: Sequence[Any], path: str) -> Any:
+    for choice in choices:
+        if value == choice and isinstance(value, bool) == isinstance(choice, bool):
+            return choice
+    raise ConfigError(f"{path}: {unknown('choice', str(value), [str(choice) for choice in choices])}")
+
+
+def _check_range(value: Any, path: str, metadata: Mapping[str, Any]) -> None:
+    if value is None or not metadata:
+        return
+    if isinstance(value, tuple | list):
+        for k, item in enumerate(value):
+            _check_range(item, f"{path}[{k}]", metadata)
+        return
+    if metadata.get("choices"):
+        _one_of(value, metadata["choices"], path)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return
+    for word, sign, holds in _BOUNDS:
+        bound = metadata.get(word)
+        if bound is not None and not holds(value, bound):
+            unit = f" {metadata['unit']}" if metadata.get("unit") else ""
+            raise ConfigError(f"{path} must be {sign} {bound}{unit}; got {value!r}")
+
+
+_BOUNDS: tuple[tuple[str, str, Callable[[Any, Any], bool]], ...] = (
+    ("ge", "at least", lambda value, bound: value >= bound),
+    ("gt", "more than", lambda value, bound: value > bound),
+    ("le", "at most", lambda value, bound: value <= bound),
+    ("lt", "less than", lambda value, bound: value < bound),
+)

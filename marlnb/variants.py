@@ -1,0 +1,132 @@
+"""A user's folder of YAML files: variants of environments, algorithms and models, and whole experiments.
+
+    <folder>/env/multiwalker/shared.yaml     env=multiwalker/shared
+    <folder>/algorithm/careful.yaml          algorithm=careful, algorithms.adversary=careful
+    <folder>/model/wide.yaml                 model=wide, critic=wide
+    <folder>/experiment/thesis/first.yaml    experiment=thesis/first
+
+A variant says what it is built on in `defaults`, or names a registered class in `name`, and then its options.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from marlnb.errors import ConfigError, UnknownNameError, unknown
+
+FOLDER_VARIABLE = "MARLNB_CONFIG_DIR"
+DEFAULT_FOLDER = "conf"
+_SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True)
+class Variants:
+    """The YAML files of one folder; nothing is read before it is asked for. `folder` is None where there is none."""
+
+    folder: Path | None
+
+    @staticmethod
+    def find(folder: str | os.PathLike[str] | None = None) -> Variants:
+        """The folder given, or the one in the variable MARLNB_CONFIG_DIR, or `./conf` if there is one.
+
+        Raises:
+            ConfigError: a folder that was asked for is not there.
+        """
+        asked = folder or os.environ.get(FOLDER_VARIABLE)
+        if not asked:
+            default = Path(DEFAULT_FOLDER)
+            return Variants(default if default.is_dir() else None)
+        path = Path(asked).expanduser()
+        if not path.is_dir():
+            source = "" if folder else f" (from {FOLDER_VARIABLE})"
+            raise ConfigError(f"no folder of configurations at {str(path)!r}{source}")
+        return Variants(path)
+
+    def names(self, group: str) -> list[str]:
+        """The variants of `env`, `algorithm` or `model`, or the experiments, as they are asked for."""
+        return sorted(self._files(group))
+
+    def read(self, group: str, name: str) -> dict[str, Any]:
+        """The content of one file.
+
+        Raises:
+            ConfigError: it is not there, or not a mapping in YAML.
+        """
+        files = self._files(group)
+        if name not in files:
+            raise UnknownNameError(unknown(group, name, files))
+        return _load(files[name])
+
+    def where(self, group: str, name: str) -> str:
+        return str(self._files(group).get(name, name))
+
+    def _files(self, group: str) -> dict[str, Path]:
+        if self.folder is None:
+            return {}
+        root = self.folder / group
+        found = (path for path in root.rglob("*") if path.suffix in _SUFFIXES and path.is_file())
+        return {path.relative_to(root).with_suffix("").as_posix(): path for path in found}
+
+
+def base_of(group: str, name: str, content: Mapping[str, Any], known: set[str], where: str) -> str | None:
+    """What the variant `name` is built on, None where its `name` names a registered class directly.
+
+    An entry of `defaults` is looked up beside the file first, then in the whole group; Hydra's absolute forms,
+    `/env/pettingzoo/multiwalker` and `/env: pettingzoo/multiwalker`, mean the same.
+
+    Raises:
+        ConfigError: nothing of that name, more than one base, or neither `defaults` nor `name`.
+    """
+    entries = [entry for entry in content.get("defaults", ()) if entry != "_self_"]
+    if not entries and "name" in content:
+        return None
+    if len(entries) != 1:
+        raise ConfigError(
+            f"{where}: a variant is built on one other, as `defaults: [pettingzoo/multiwalker]`, "
+            f"or has the `name` of one; got defaults {entries}"
+        )
+    asked = _entry_name(group, entries[0], where)
+    folder = name.rpartition("/")[0]
+    for candidate in (f"{folder}/{asked}" if folder else asked, asked):
+        if candidate in known and candidate != name:
+            return candidate
+    raise UnknownNameError(f"{where}: {unknown(group, asked, known)}")
+
+
+def _entry_name(group: str, entry: Any, where: str) -> str:
+    if isinstance(entry, Mapping) and len(entry) == 1:
+        key, value = next(iter(entry.items()))
+        entry = f"{key}/{value}"
+    if not isinstance(entry, str):
+        raise ConfigError(f"{where}: an entry of defaults is a name; got {entry!r}")
+    return entry.partition("@")[0].removeprefix("/").removeprefix(f"{group}/")
+
+
+def experiment_choices(content: Mapping[str, Any], where: str) -> dict[str, str]:
+    """The choices of parts in an experiment's `defaults`: `override /env: mpe/simple_spread`, `env: mpe/...`."""
+    choices = {}
+    for entry in content.get("defaults", ()):
+        if entry == "_self_":
+            continue
+        if not isinstance(entry, Mapping) or len(entry) != 1:
+            raise ConfigError(f"{where}: an entry of an experiment's defaults is `env: name`; got {entry!r}")
+        key, value = next(iter(entry.items()))
+        choices[str(key).removeprefix("override ").strip().removeprefix("/")] = str(value)
+    return choices
+
+
+def _load(path: Path) -> dict[str, Any]:
+    from omegaconf import DictConfig, OmegaConf
+
+    try:
+        loaded = OmegaConf.load(path)
+    except Exception as error:  # a YAML or an OS error: either way this file cannot be used
+        raise ConfigError(f"cannot read {path}: {error}") from error
+    content = OmegaConf.to_container(loaded, resolve=False) if isinstance(loaded, DictConfig) else None
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path} must hold a mapping of options")
+    return {str(key): value for key, value in content.items()}
