@@ -25,7 +25,7 @@ class Site:
     Attributes:
         name: `<group>/<actor|critic>/<layer>`, as `listener/actor/hidden_1`.
         module: the submodule whose output is the activation, `[..., n_agents, unit]`.
-        kind: hidden (after its nonlinearity), recurrent (the state that leaves the step), head (what the network outputs).
+        kind: hidden (after its nonlinearity), recurrent (the state that leaves the step), head (the network's output).
     """
 
     name: str

@@ -1,0 +1,50 @@
+"""capture: sees what chosen sites output while the block runs, and leaves no hook behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+
+from torch import Tensor, nn
+
+from marlnb.models.policy import Policy
+from marlnb.models.sites import Site, match_sites
+
+
+@contextmanager
+def capture(policies: Policy | Mapping[str, Policy], sites: str | Iterable[str] = "*") -> Iterator[dict[str, Tensor]]:
+    """Inside the block, the returned dict holds each site's latest activation, detached, `[..., agent, unit]`.
+
+    A critic that serves all agents with one pass is shown on every agent's row. The tensors are the network's own:
+    clone what is to be changed. Inside `edited` they are the edited values.
+
+    Args:
+        policies: one policy, or policies by group.
+        sites: globs over site names, as `"*/actor/hidden_*"`.
+    Raises:
+        SiteError: a glob that matches nothing.
+    """
+    chosen = match_sites(all_sites(policies), sites)
+    activations: dict[str, Tensor] = {}
+    with ExitStack() as hooks:
+        for site in chosen:
+            hooks.callback(site.module.register_forward_hook(_keeper(site, activations)).remove)
+        yield activations
+
+
+def all_sites(policies: Policy | Mapping[str, Policy]) -> list[Site]:
+    """The sites of one policy, or of policies by group, in order."""
+    members = [policies] if isinstance(policies, Policy) else list(policies.values())
+    return [site for policy in members for site in policy.sites()]
+
+
+def _keeper(site: Site, activations: dict[str, Tensor]) -> Callable[[nn.Module, object, Tensor], None]:
+    name, n_agents = site.name, site.n_agents
+
+    def keep(module: nn.Module, inputs: object, output: Tensor) -> None:
+        output = output.detach()
+        if output.shape[-2] != n_agents:
+            output = output.expand(*output.shape[:-2], n_agents, output.shape[-1])
+        activations[name] = output
+
+    return keep

@@ -1,0 +1,171 @@
+"""Distributions over one agent's action: categorical, multi-discrete, Gaussian squashed by tanh or clipped.
+
+Stateless, on tensors `[..., agent, parameter]`. What a learner stores is `Sample.stored`: for a Gaussian the value
+before it was squashed, so that no log-probability ever inverts a tanh.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from math import log, pi
+from typing import Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from marlnb.errors import ConfigError, unknown
+from marlnb.specs import ActionSpec
+
+Squash = Literal["tanh", "clip"]
+LOG_STD_RANGE = (-5.0, 2.0)
+
+
+class Sample(NamedTuple):
+    """An action for the environment, `[..., agent(, component)]`, and what `evaluate` wants of it later."""
+
+    action: Tensor
+    stored: Tensor
+
+
+class ActionDistribution(ABC):
+    """A family of distributions for one ActionSpec; `n_parameters` for each agent."""
+
+    n_parameters: int
+    stored_as: str = "action"
+
+    @abstractmethod
+    def sample(self, parameters: Tensor, generator: torch.Generator | None = None) -> Sample: ...
+
+    @abstractmethod
+    def mode(self, parameters: Tensor) -> Sample:
+        """The most likely action (of a squashed Gaussian: the squashed mean)."""
+
+    @abstractmethod
+    def evaluate(self, parameters: Tensor, stored: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probability of `stored` and the distribution's entropy, both `[..., agent]` in nats."""
+
+    def log_prob(self, parameters: Tensor, stored: Tensor) -> Tensor:
+        return self.evaluate(parameters, stored)[0]
+
+    def mask(self, parameters: Tensor, allowed: Tensor | None) -> Tensor:
+        """Parameters with the forbidden choices made impossible; allowed `[..., agent, n_logits]` bool."""
+        return parameters
+
+
+class Categorical(ActionDistribution):
+    """One choice of n, from logits `[..., agent, choice]`."""
+
+    def __init__(self, n: int) -> None:
+        self.n_parameters = n
+
+    def sample(self, parameters: Tensor, generator: torch.Generator | None = None) -> Sample:
+        weights = parameters.softmax(-1)
+        race = torch.empty_like(weights).exponential_(generator=generator)  # the first to arrive wins in proportion
+        action = (weights / race).argmax(-1)
+        return Sample(action, action)
+
+    def mode(self, parameters: Tensor) -> Sample:
+        action = parameters.argmax(-1)
+        return Sample(action, action)
+
+    def evaluate(self, parameters: Tensor, stored: Tensor) -> tuple[Tensor, Tensor]:
+        log_probs = parameters.log_softmax(-1)
+        log_prob = log_probs.gather(-1, stored.unsqueeze(-1)).squeeze(-1)
+        return log_prob, -(log_probs.exp() * log_probs).sum(-1)
+
+    def log_prob(self, parameters: Tensor, stored: Tensor) -> Tensor:
+        return parameters.log_softmax(-1).gather(-1, stored.unsqueeze(-1)).squeeze(-1)
+
+    def mask(self, parameters: Tensor, allowed: Tensor | None) -> Tensor:
+        if allowed is None:
+            return parameters
+        return parameters.masked_fill(~allowed, torch.finfo(parameters.dtype).min)  # finite: 0 * log 0 stays 0
+
+
+class MultiDiscrete(ActionDistribution):
+    """Independent choices, component k of n[k], from concatenated logits; actions `[..., agent, component]`."""
+
+    def __init__(self, n: tuple[int, ...]) -> None:
+        self.n_parameters, self.n = sum(n), n
+        self._parts = [Categorical(choices) for choices in n]
+
+    def sample(self, parameters: Tensor, generator: torch.Generator | None = None) -> Sample:
+        parts = zip(self._parts, parameters.split(self.n, -1))
+        action = torch.stack([part.sample(logits, generator).action for part, logits in parts], -1)
+        return Sample(action, action)
+
+    def mode(self, parameters: Tensor) -> Sample:
+        action = torch.stack([logits.argmax(-1) for logits in parameters.split(self.n, -1)], -1)
+        return Sample(action, action)
+
+    def evaluate(self, parameters: Tensor, stored: Tensor) -> tuple[Tensor, Tensor]:
+        parts = zip(self._parts, parameters.split(self.n, -1), stored.unbind(-1))
+        log_probs, entropies = zip(*(part.evaluate(logits, choice) for part, logits, choice in parts))
+        return sum(log_probs[1:], log_probs[0]), sum(entropies[1:], entropies[0])
+
+    def mask(self, parameters: Tensor, allowed: Tensor | None) -> Tensor:
+        return self._parts[0].mask(parameters, allowed)
+
+
+class Gaussian(ActionDistribution):
+    """Independent normals in `[-1, 1]` units, squashed or clipped there, then scaled to the action's bounds.
+
+    Parameters are (mean, log_std) concatenated, `[..., agent, 2 * component]`; log_std is held in LOG_STD_RANGE.
+    Log-probabilities are densities in the environment's units: of the action for tanh; for clip of the action before
+    clipping. Entropy is that of the normal before it is squashed or clipped, in the environment's units (tanh's own has
+    no closed form).
+    Source of the stable tanh density: Haarnoja et al. 2018, appendix C (arXiv:1801.01290).
+    """
+
+    stored_as = "unsquashed_action"
+
+    def __init__(self, low: tuple[float, ...], high: tuple[float, ...], squash: Squash = "tanh") -> None:
+        if squash not in get_args(Squash):
+            raise ConfigError(unknown("way to bound actions", squash, get_args(Squash)))
+        self.n_components, self.n_parameters, self.squash = len(low), 2 * len(low), squash
+        self._half = torch.tensor([(b - a) / 2 for a, b in zip(low, high)])
+        self._middle = torch.tensor([(b + a) / 2 for a, b in zip(low, high)])
+        self._log_scale = sum(log((b - a) / 2) for a, b in zip(low, high))
+
+    def sample(self, parameters: Tensor, generator: torch.Generator | None = None) -> Sample:
+        mean, log_std = self._split(parameters)
+        noise = torch.randn(mean.shape, dtype=mean.dtype, device=mean.device, generator=generator)
+        stored = torch.addcmul(mean, log_std.exp(), noise)
+        return Sample(self._bound(stored), stored)
+
+    def mode(self, parameters: Tensor) -> Sample:
+        mean = parameters[..., : self.n_components]
+        return Sample(self._bound(mean), mean)
+
+    def evaluate(self, parameters: Tensor, stored: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_std = self._split(parameters)
+        total = log_std.sum(-1)
+        square = ((stored - mean) * torch.exp(-log_std)).square().sum(-1)
+        log_prob = -0.5 * square - total - (0.5 * self.n_components * log(2 * pi) + self._log_scale)
+        if self.squash == "tanh":
+            log_prob = log_prob - self.log_slope(stored)
+        entropy = total + (0.5 * self.n_components * (1 + log(2 * pi)) + self._log_scale)
+        return log_prob, entropy.expand(log_prob.shape)
+
+    @staticmethod
+    def log_slope(stored: Tensor) -> Tensor:
+        """log |d tanh(u) / du| summed over components, `[..., agent]`; no parameter enters."""
+        return 2 * (log(2) - stored - F.softplus(-2 * stored)).sum(-1)
+
+    def _split(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_std = parameters.split(self.n_components, -1)
+        return mean, log_std.clamp(*LOG_STD_RANGE)
+
+    def _bound(self, stored: Tensor) -> Tensor:
+        if self._half.device != stored.device:
+            self._half, self._middle = self._half.to(stored.device), self._middle.to(stored.device)
+        unit = stored.tanh() if self.squash == "tanh" else stored.clamp(-1, 1)
+        return torch.addcmul(self._middle, unit, self._half)
+
+
+def action_distribution(spec: ActionSpec, squash: Squash = "tanh") -> ActionDistribution:
+    """The distribution for an agent's actions."""
+    if spec.kind == "continuous":
+        return Gaussian(spec.low, spec.high, squash)
+    return Categorical(spec.n[0]) if spec.kind == "discrete" else MultiDiscrete(spec.n)

@@ -1,0 +1,95 @@
+"""MLP: hidden layers and a head; the feed-forward network, registered as `mlp`."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from marlnb.config import ModelConfig, option
+from marlnb.errors import ConfigError
+from marlnb.models.layers import HIDDEN_GAIN, ActivationName, AgentLinear, activation
+from marlnb.models.network import Network
+from marlnb.models.sites import SiteKind
+from marlnb.registry import MODELS
+
+
+class HiddenLayer(nn.Module):
+    """Linear, layer normalisation if asked for, nonlinearity. Its output `[..., n_agents, unit]` is a site."""
+
+    def __init__(
+        self, n_agents: int, in_features: int, units: int, *, act: ActivationName, shared: bool, layer_norm: bool
+    ) -> None:
+        super().__init__()
+        self.linear = AgentLinear(n_agents, in_features, units, shared=shared, gain=HIDDEN_GAIN)
+        self.norm = nn.LayerNorm(units) if layer_norm else None
+        self.activation = activation(act)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.linear(x)
+        return self.activation(x if self.norm is None else self.norm(x))
+
+
+class MLP(Network):
+    """Hidden layers, each a site, and a linear head `[..., n_agents, in] -> [..., n_agents, out]`."""
+
+    def __init__(self, n_agents: int, in_features: int, out_features: int, config: MLPConfig) -> None:
+        super().__init__()
+        self.n_agents, self.in_features, self.out_features = n_agents, in_features, out_features
+        self.hidden = hidden_layers(n_agents, in_features, config)
+        width = config.hidden[-1] if config.hidden else in_features
+        self.head = AgentLinear(n_agents, width, out_features, shared=config.share_parameters)
+
+    def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        for layer in self.hidden:
+            x = layer(x)
+        return self.head(x), None
+
+    def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
+        return [*hidden_sites(self.hidden), ("head", self.head, self.out_features, "head")]
+
+
+@MODELS.register("mlp")
+@dataclass(frozen=True)
+class MLPConfig(ModelConfig):
+    """A feed-forward network."""
+
+    hidden: tuple[int, ...] = option((64, 64), help="units of each hidden layer", unit="units")
+    activation: ActivationName = option("tanh", help="the hidden layers' nonlinearity")
+    layer_norm: bool = option(False, help="normalise each hidden layer before its nonlinearity")
+
+    def build(self, n_agents: int, in_features: int, out_features: int) -> Network:
+        check_sizes(self.name, hidden=self.hidden, in_features=(in_features,), out_features=(out_features,))
+        return MLP(n_agents, in_features, out_features, self)
+
+
+def hidden_layers(n_agents: int, in_features: int, config: MLPConfig) -> nn.ModuleList:
+    """The hidden layers that `config` asks for."""
+    widths = [in_features, *config.hidden]
+    return nn.ModuleList(
+        HiddenLayer(
+            n_agents,
+            width,
+            units,
+            act=config.activation,
+            shared=config.share_parameters,
+            layer_norm=config.layer_norm,
+        )
+        for width, units in itertools.pairwise(widths)
+    )
+
+
+def hidden_sites(layers: nn.ModuleList) -> list[tuple[str, nn.Module, int, SiteKind]]:
+    """hidden_1 to hidden_k."""
+    return [
+        (f"hidden_{index}", layer, layer.linear.out_features, "hidden")  # type: ignore[union-attr, list-item]
+        for index, layer in enumerate(layers, start=1)
+    ]
+
+
+def check_sizes(model: str, **sizes: tuple[int, ...]) -> None:
+    """Raises ConfigError unless every size is at least 1."""
+    for what, values in sizes.items():
+        if any(value < 1 for value in values):
+            raise ConfigError(f"model {model!r}: {what} must be at least 1 each; got {values}")
