@@ -1,0 +1,68 @@
+"""A speaker that sees which landmark is the goal and can only talk; a listener that must go there and cannot know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from marlnb.envs.mpe.layout import Body, Feature, Layout
+from marlnb.envs.mpe.scenario import MPEConfig, Scenario, block
+from marlnb.registry import ENVIRONMENTS
+from marlnb.specs import LabelSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from marlnb.envs.mpe.world import World
+
+COLORS = ((0.65, 0.15, 0.15), (0.15, 0.65, 0.15), (0.15, 0.15, 0.65))
+COLOR_NAMES = ("red", "green", "blue")
+SPEAKER, LISTENER = 0, 1
+
+
+@ENVIRONMENTS.register("mpe/simple_speaker_listener")
+@dataclass(frozen=True)
+class SimpleSpeakerListenerConfig(MPEConfig):
+    """Two agents, three landmarks, three words; both earn minus the squared distance from listener to goal."""
+
+    mpe2_module = "mpe2.simple_speaker_listener_v4"
+
+    def scenario(self) -> Scenario:
+        return SimpleSpeakerListener()
+
+
+class SimpleSpeakerListener(Scenario):
+    n_words = 3
+    choices = {"goal": 3}
+
+    def __init__(self) -> None:
+        speaker = Body("speaker_0", size=0.075, collide=False, movable=False, silent=False)
+        listener = Body("listener_0", size=0.075, collide=False)
+        landmarks = [Body(f"landmark_{i}", size=0.04, collide=False, movable=False) for i in range(3)]
+        super().__init__([speaker, listener], landmarks)
+
+    def blocks(self) -> dict[str, tuple[int, ...]]:
+        return {"goal_color": (3,)}
+
+    def features(self, layout: Layout, agent: int) -> list[Feature]:
+        if agent == SPEAKER:
+            return block(layout, "goal_color", [f"goal_{color}" for color in COLOR_NAMES])
+        moving = self.own(layout, agent, position=False)
+        return moving + self.to_landmarks(layout, agent) + self.heard(layout, SPEAKER)
+
+    def begin(self, world: World) -> None:
+        world["goal_color"].copy_(world.tensor(COLORS).t()[:, world.choice["goal"]])
+
+    def reward(self, world: World, out: Tensor) -> None:
+        out.copy_(_goal_distance(world).square_().neg_())
+
+    def labels(self) -> tuple[LabelSpec, ...]:
+        return (LabelSpec("goal", None, COLOR_NAMES), LabelSpec("goal_distance"))
+
+    def read_labels(self, world: World) -> dict[str, Tensor]:
+        return {"goal": world.choice["goal"], "goal_distance": _goal_distance(world)[0]}
+
+
+def _goal_distance(world: World) -> Tensor:
+    """Listener to goal, `[1, env]`."""
+    return world.distance[LISTENER, world.n_agents :].gather(0, world.choice["goal"][None])

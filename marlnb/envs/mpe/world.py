@@ -1,0 +1,132 @@
+"""The physics of MPE for all copies at once: particles on a plane, pushed by their own force and by soft contacts.
+
+Follows `mpe2._mpe_utils.core.World` operation by operation. Everything an observation can hold is a row of one tensor
+`[row, env]`; the copies are the last axis, so that each operation runs over contiguous memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from marlnb.envs.mpe.layout import Body, Layout
+
+DT = 0.1
+DAMPING = 0.25
+CONTACT_FORCE = 1e2
+CONTACT_MARGIN = 1e-3
+_NEVER = -1e30
+
+
+class World:
+    """The state of B copies and the views that scenarios read.
+
+    Attributes:
+        position `[axis, entity, env]`: agents first, then landmarks; velocity, control (force) `[axis, agent, env]`;
+        message `[speaker, word, env]`; delta `[axis, agent, entity, env]`: entity minus agent;
+        distance `[agent, entity, env]`, 1 from an agent to itself; touching_below `[agent, entity, 1]`: the distance
+        under which two bodies overlap; choice: what the episode drew, `[env]` int64 by name.
+    """
+
+    def __init__(
+        self,
+        agents: Sequence[Body],
+        landmarks: Sequence[Body],
+        layout: Layout,
+        n_envs: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        self.layout, self.n_envs, self.dtype, self.device = layout, n_envs, dtype, device
+        self.n_agents, self.n_landmarks = len(agents), len(landmarks)
+        self.rows = torch.zeros(layout.n_rows, n_envs, dtype=dtype, device=device)
+        self["constant"].copy_(self.tensor(layout.constants)[:, None].expand(-1, n_envs))
+        self.position, self.velocity, self.message = self["position"], self["velocity"], self["message"]
+        self.delta = self["delta"]
+        self.control = torch.zeros_like(self.velocity)
+        self.choice: dict[str, Tensor] = {}
+        self.start_range = torch.ones(n_envs, dtype=dtype, device=device)
+        self._prepare_distances(agents, landmarks)
+        self._prepare_contacts(agents, landmarks)
+        self._prepare_speeds(agents)
+
+    def __getitem__(self, block: str) -> Tensor:
+        """A view of one block, `[*shape, env]`."""
+        start, shape = self.layout.starts[block], self.layout.shapes[block]
+        return self.rows[start : start + torch.Size(shape).numel()].view(*shape, self.n_envs)
+
+    def tensor(self, values: Sequence[float] | Sequence[Sequence[float]]) -> Tensor:
+        return torch.tensor(values, dtype=self.dtype, device=self.device)
+
+    def place(self, start: Tensor, chosen: dict[str, Tensor], copies: slice | Tensor) -> None:
+        """Puts the entities of some copies at `start` `[axis, entity, copy]`, at rest and silent."""
+        self.position[..., copies] = start
+        self.velocity[..., copies] = 0
+        self.message[..., copies] = 0
+        self.start_range[copies] = start.abs().amax((0, 1))
+        for name, value in chosen.items():
+            if name not in self.choice:
+                self.choice[name] = torch.zeros(self.n_envs, dtype=torch.int64, device=self.device)
+            self.choice[name][copies] = value
+
+    def advance(self) -> None:
+        """One step of `DT` seconds; positions move with the velocity from before the step, as in mpe2."""
+        if not self.moves:
+            return
+        touches = self.n_colliding > 0
+        if touches:
+            self._find_contact_forces()
+        self._moving_position.add_(self.velocity, alpha=DT)
+        self.velocity.mul_(1 - DAMPING).add_(self.control, alpha=DT)
+        if touches:
+            self.velocity.add_(self._force, alpha=-CONTACT_FORCE * DT)
+        if self._max_speed is not None:
+            self._limit_speeds(self._max_speed)
+
+    def measure(self) -> None:
+        """Brings delta and distance up to date with position."""
+        torch.sub(self.position[:, None], self._moving_position[:, :, None], out=self.delta)
+        torch.addcmul(self._to_itself, self.delta[0], self.delta[0], out=self.distance)
+        self.distance.addcmul_(self.delta[1], self.delta[1]).sqrt_()
+
+    def _prepare_distances(self, agents: Sequence[Body], landmarks: Sequence[Body]) -> None:
+        n, entities = self.n_agents, [*agents, *landmarks]
+        self._moving_position = self.position[:, :n]
+        self._to_itself = torch.eye(n, len(entities), dtype=self.dtype, device=self.device)[:, :, None]
+        self.distance = torch.ones(n, len(entities), self.n_envs, dtype=self.dtype, device=self.device)
+        sizes = [[a.size + e.size if a is not e else _NEVER for e in entities] for a in agents]
+        self.touching_below = self.tensor(sizes)[:, :, None]
+
+    def _prepare_contacts(self, agents: Sequence[Body], landmarks: Sequence[Body]) -> None:
+        entities = [*agents, *landmarks]
+        self.moves = any(agent.movable for agent in agents)
+        self.n_colliding = sum(entity.collide for entity in entities) if agents[0].collide else 0
+        assert all(entity.collide == (i < self.n_colliding) for i, entity in enumerate(entities))
+        shape = (self.n_agents, self.n_colliding, self.n_envs)
+        self._overlap = torch.zeros(shape, dtype=self.dtype, device=self.device)
+        self._push = torch.zeros(2, *shape, dtype=self.dtype, device=self.device)
+        self._force = torch.zeros_like(self.velocity)
+        self._contact_distance = self.distance[:, : self.n_colliding]
+        self._contact_delta = self.delta[:, :, : self.n_colliding]
+        self._contact_below = self.touching_below[:, : self.n_colliding]
+
+    def _prepare_speeds(self, agents: Sequence[Body]) -> None:
+        limited = any(agent.max_speed < float("inf") for agent in agents)
+        self._max_speed = self.tensor([agent.max_speed for agent in agents])[:, None] if limited else None
+        self._speed = torch.zeros(self.n_agents, self.n_envs, dtype=self.dtype, device=self.device)
+
+    def _find_contact_forces(self) -> None:
+        """Force on each agent over `-CONTACT_FORCE`: softplus of the overlap, along the line between the centres."""
+        torch.sub(self._contact_below, self._contact_distance, out=self._overlap)
+        torch._C._nn.softplus(self._overlap, 1 / CONTACT_MARGIN, 40.0, out=self._overlap)
+        self._overlap.div_(self._contact_distance)
+        torch.mul(self._contact_delta, self._overlap, out=self._push)
+        torch.sum(self._push, 2, out=self._force)
+
+    def _limit_speeds(self, max_speed: Tensor) -> None:
+        torch.mul(self.velocity[0], self.velocity[0], out=self._speed)
+        self._speed.addcmul_(self.velocity[1], self.velocity[1]).sqrt_()
+        torch.div(max_speed, self._speed, out=self._speed)
+        self.velocity.mul_(self._speed.clamp_(max=1.0))
