@@ -47,6 +47,12 @@ class RunLock:
         if self._descriptor is not None:
             os.utime(self._descriptor)
 
+    def __enter__(self) -> RunLock:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.release()
+
     def release(self) -> None:
         """Gives the lock up; safe to call twice."""
         if self._descriptor is not None:

@@ -1,0 +1,92 @@
+"""Loggers beside the run's files, TensorBoard and Weights & Biases, through torchrl's."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from marlnb.config import Experiment
+from marlnb.errors import ConfigError, unknown
+from marlnb.training.report import Report
+from marlnb.training.run import Run
+
+LOGGERS = ("tensorboard", "wandb")
+
+
+class Logger(Protocol):
+    """What a report's numbers are written to."""
+
+    def log(self, report: Report) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class TorchRLLogger:
+    """Writes every number of a report as a scalar over frames."""
+
+    def __init__(self, name: str, run: Run) -> None:
+        self._logger = _LOGGERS[name](run)
+
+    def log(self, report: Report) -> None:
+        for name, value in scalars(report).items():
+            self._logger.log_scalar(name, value, step=report.frames)
+
+    def close(self) -> None:
+        finish = getattr(self._logger.experiment, "finish", None) or self._logger.experiment.close
+        finish()
+
+
+def check_loggers(names: Sequence[str]) -> None:
+    """Raises ConfigError for a logger that is unknown or whose package is missing."""
+    for name in names:
+        if name not in LOGGERS:
+            raise ConfigError(unknown("logger", name, LOGGERS))
+        if importlib.util.find_spec(name) is None:
+            raise ConfigError(
+                f"logger {name!r} was asked for and the package {name!r} is not installed: pip install 'marlnb[{name}]'"
+            )
+
+
+def open_loggers(experiment: Experiment, run: Run) -> list[Logger]:
+    check_loggers(experiment.loggers)
+    return [TorchRLLogger(name, run) for name in experiment.loggers]
+
+
+def scalars(report: Report) -> dict[str, float]:
+    """The numbers of a report by name, those that are known: `returns/agent`, `learning/agent/entropy`."""
+    found: dict[str, float] = {}
+    pending: list[tuple[str, object]] = [("", report.to_json())]
+    while pending:
+        name, value = pending.pop()
+        if isinstance(value, dict):
+            pending += [(f"{name}/{key}".lstrip("/"), item) for key, item in value.items()]
+        elif isinstance(value, (int, float)):
+            found[name] = float(value)
+    return found
+
+
+def _tensorboard(run: Run) -> Any:
+    from torchrl.record.loggers.tensorboard import TensorboardLogger
+
+    return TensorboardLogger(exp_name="tensorboard", log_dir=str(run.path))
+
+
+def _wandb(run: Run) -> Any:
+    from torchrl.record.loggers.wandb import WandbLogger
+
+    offline = os.environ.get("WANDB_MODE") == "offline"
+    config = run.experiment.to_json()
+    return WandbLogger(
+        exp_name=run.path.name,
+        project="marlnb",
+        offline=offline,
+        save_dir=str(run.path),
+        config=config,
+        id=None if offline else run.path.name,
+        resume="allow",
+    )
+
+
+_LOGGERS = {"tensorboard": _tensorboard, "wandb": _wandb}

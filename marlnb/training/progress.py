@@ -1,0 +1,136 @@
+"""Progress of a training as text: one line, rewritten in a terminal or notebook, added now and then to a log."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Protocol, TextIO
+
+from marlnb.config import Experiment
+from marlnb.training.report import Report
+
+LIVE_INTERVAL_S = 0.25
+NOTEBOOK_INTERVAL_S = 1.0
+LOG_INTERVAL_S = 30.0
+BAR_WIDTH = 20
+
+
+class Display(Protocol):
+    """Where progress is shown."""
+
+    def show(self, report: Report) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Progress:
+    """Shows the newest report, seldom enough to cost nothing.
+
+    In a terminal one line is rewritten. In a notebook one text is replaced in place, so that a notebook executed by
+    papermill or nbconvert keeps the last state only. Anywhere else, as in a batch job's log, a line is added every
+    half minute.
+    """
+
+    def __init__(self, experiment: Experiment, *, frames: int = 0, stream: TextIO | None = None) -> None:
+        self._experiment = experiment
+        self._stream = stream or sys.stderr
+        self._notebook = stream is None and _in_notebook()
+        self._terminal = not self._notebook and self._stream.isatty()
+        self._interval = (
+            NOTEBOOK_INTERVAL_S if self._notebook else LIVE_INTERVAL_S if self._terminal else LOG_INTERVAL_S
+        )
+        self._began, self._began_frames = time.monotonic(), frames
+        self._shown_at = -float("inf")
+        self._newest: Report | None = None
+        self._shown: Report | None = None
+        self._handle: object | None = None
+
+    def show(self, report: Report) -> None:
+        """Takes note of a report; shows it when the last showing is long enough ago."""
+        self._newest = report
+        if time.monotonic() - self._shown_at >= self._interval:
+            self._draw()
+
+    def close(self) -> None:
+        """Shows the newest report, and ends the line."""
+        if self._newest is not None and self._newest is not self._shown:
+            self._draw()
+        if self._terminal and self._shown is not None:
+            self._stream.write("\n")
+            self._stream.flush()
+
+    def _draw(self) -> None:
+        assert self._newest is not None
+        text = describe(
+            self._newest, self._experiment.frames, self._rate(self._newest), bar=self._terminal or self._notebook
+        )
+        self._shown, self._shown_at = self._newest, time.monotonic()
+        if self._notebook:
+            self._draw_in_notebook(text)
+        elif self._terminal:
+            self._stream.write(f"\r\x1b[2K{text[: _columns(self._stream) - 1]}")
+        else:
+            self._stream.write(text + "\n")
+        self._stream.flush()
+
+    def _draw_in_notebook(self, text: str) -> None:
+        from IPython.display import display
+
+        bundle = {"text/plain": text}
+        if self._handle is None:
+            self._handle = display(bundle, raw=True, display_id=True)
+        else:
+            self._handle.update(bundle, raw=True)  # type: ignore[attr-defined]
+
+    def _rate(self, report: Report) -> float:
+        """Frames a second since this session began, evaluations and checkpoints included."""
+        elapsed = time.monotonic() - self._began
+        return (report.frames - self._began_frames) / elapsed if elapsed > 0 else report.frames_per_second
+
+
+def describe(report: Report, frames: int, rate: float, *, bar: bool = False) -> str:
+    """One line: how far, how fast, how long yet, and how well."""
+    share = min(1.0, report.frames / frames)
+    filled = int(share * BAR_WIDTH)
+    parts = [f"{share:4.0%}"]
+    if bar:
+        parts.append(f"{'█' * filled}{'·' * (BAR_WIDTH - filled)}")
+    parts.append(f"{count(report.frames)}/{count(frames)} frames")
+    parts.append(f"{count(rate)}/s")
+    if rate > 0:
+        parts.append(f"{duration(max(0, frames - report.frames) / rate)} left")
+    returns = " ".join(f"{name} {value:.2f}" for name, value in report.returns.items() if value is not None)
+    if returns:
+        parts.append(f"return {returns}")
+    if report.evaluation:
+        parts.append("evaluation " + " ".join(f"{name} {value:.2f}" for name, value in report.evaluation.items()))
+    return "  ".join(parts)
+
+
+def count(number: float) -> str:
+    """A number in at most five characters: 999, 12.3k, 1.25M."""
+    if number >= 999_500:
+        return f"{number / 1e6:.2f}M"
+    return f"{number / 1e3:.1f}k" if number >= 1000 else f"{number:.0f}"
+
+
+def duration(seconds: float) -> str:
+    """0:42, 12:05, 3:07:00."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _in_notebook() -> bool:
+    """Whether an IPython kernel runs this code; IPython is not imported to find out."""
+    module = sys.modules.get("IPython")
+    shell = module.get_ipython() if module is not None else None
+    return type(shell).__name__ == "ZMQInteractiveShell"
+
+
+def _columns(stream: TextIO) -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except OSError:
+        return 80

@@ -1,0 +1,108 @@
+"""Returns and lengths of the episodes that end within rollouts, computed for a whole rollout at once."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tensordict import TensorDictBase
+
+from marlnb.specs import EnvSpec
+
+ENOUGH_EPISODES = 100
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The episodes that ended in one rollout.
+
+    Attributes:
+        returns: by group, `[episode]`: each agent's undiscounted sum of rewards, averaged over the group's agents.
+        lengths: `[episode]` steps.
+    """
+
+    returns: dict[str, np.ndarray]
+    lengths: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+
+class ScoreKeeper:
+    """Follows every copy's episode across rollouts, and the mean of recent ones."""
+
+    def __init__(self, spec: EnvSpec, n_envs: int) -> None:
+        self._groups = spec.group_names
+        self._sums = {name: np.zeros(n_envs) for name in self._groups}
+        self._steps = np.zeros(n_envs, dtype=np.int64)
+        self._recent: deque[tuple[int, dict[str, float]]] = deque()
+
+    def add(self, rollout: TensorDictBase) -> Ended:
+        """Accounts for one rollout, batch `[env, time]`."""
+        done = rollout["next", "done"][..., 0].cpu().numpy()
+        copies, times = np.nonzero(done)
+        returns = {}
+        for name in self._groups:
+            rewards = rollout["next", name, "reward"][..., 0].double().mean(-1).cpu().numpy()
+            sums = np.cumsum(rewards, axis=1) + self._sums[name][:, None]
+            returns[name], self._sums[name] = _split(sums, copies, times)
+        steps = np.arange(1, done.shape[1] + 1) + self._steps[:, None]
+        lengths, self._steps = _split(steps, copies, times)
+        ended = Ended(returns, lengths)
+        self._remember(ended)
+        return ended
+
+    def begin(self) -> None:
+        """Every copy starts anew; the episodes under way do not count."""
+        for sums in self._sums.values():
+            sums[:] = 0.0
+        self._steps[:] = 0
+
+    @property
+    def recent_episodes(self) -> int:
+        return sum(count for count, _ in self._recent)
+
+    @property
+    def recent_score(self) -> float | None:
+        """Mean return per agent, averaged over groups, of the newest iterations that make up 100 episodes.
+
+        None before any episode ended; of fewer episodes until there are so many.
+        """
+        if not self._recent:
+            return None
+        total = sum(sum(sums.values()) for _, sums in self._recent)
+        return total / self.recent_episodes / len(self._groups)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "sums": {name: sums.tolist() for name, sums in self._sums.items()},
+            "steps": self._steps.tolist(),
+            "recent": list(self._recent),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._sums = {name: np.array(state["sums"][name], dtype=np.float64) for name in self._groups}
+        self._steps = np.array(state["steps"], dtype=np.int64)
+        self._recent = deque(state["recent"])
+
+    def _remember(self, ended: Ended) -> None:
+        if not len(ended):
+            return
+        self._recent.append((len(ended), {name: float(values.sum()) for name, values in ended.returns.items()}))
+        while self.recent_episodes - self._recent[0][0] >= ENOUGH_EPISODES:
+            self._recent.popleft()
+
+
+def _split(running: np.ndarray, copies: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Running sums `[env, time]` cut at the ends: each episode's own sum, and what is left over for each copy."""
+    totals = running[copies, times]
+    earlier = np.zeros_like(totals)
+    same_copy = copies[1:] == copies[:-1]
+    earlier[1:][same_copy] = totals[:-1][same_copy]
+    left = running[:, -1].copy()
+    last = np.flatnonzero(np.append(~same_copy, True)) if len(copies) else np.zeros(0, dtype=np.int64)
+    left[copies[last]] -= totals[last]
+    return totals - earlier, left

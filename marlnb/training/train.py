@@ -1,0 +1,165 @@
+"""train and resume: a Trainer driven to its end, with progress shown and signals heeded."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from marlnb.config import Experiment
+from marlnb.errors import ConfigError, RunError
+from marlnb.training.learners import check_device
+from marlnb.training.lock import RunLock
+from marlnb.training.loggers import check_loggers
+from marlnb.training.progress import Progress
+from marlnb.training.report import Report
+from marlnb.training.run import EXPERIMENT, LOCK, Run, is_run, write_atomically
+from marlnb.training.trainer import Trainer
+
+SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
+RunLike = Run | str | os.PathLike[str]
+
+
+def train(
+    experiment: Experiment,
+    run: str | os.PathLike[str] | None = None,
+    *,
+    resume: bool = False,
+    progress: bool = True,
+    callbacks: Sequence[Callable[[Report], None]] = (),
+) -> Run:
+    """Trains until the experiment's frames, its target return or a request to stop; returns the run either way.
+
+    A file STOP in the run folder, SIGTERM, SIGUSR1 or a first interrupt end the training after the iteration, saved;
+    a second interrupt ends it at once, with the last checkpoint whole.
+
+    Args:
+        run: the folder to make; none: `runs/<env>-<algorithm>-<seed>-<n>`.
+        resume: when the folder holds an interrupted run of this experiment, go on with it; when that is complete,
+            return it; when there is none, begin.
+        callbacks: called with each iteration's report.
+    Raises:
+        RunError: the folder holds something already, a run of another experiment, or one being trained.
+        ConfigError, EnvError: the experiment cannot be run.
+        CheckpointError: a checkpoint cannot be written or read; the earlier ones are whole.
+        DivergedError: losses or weights are no longer finite.
+    """
+    if resume and run is None:
+        raise RunError("resume=True needs the run's folder: train(experiment, run=..., resume=True)")
+    check_loggers(experiment.loggers)
+    check_device(experiment.device)
+    if resume and run is not None and is_run(run):
+        opened = Run.open(run)
+        _check_same(opened, experiment)
+    else:
+        opened = Run.create(_free_path(experiment) if run is None else run, experiment)
+    return _drive(opened, progress, callbacks)
+
+
+def resume(
+    run: RunLike,
+    *,
+    frames: int | None = None,
+    progress: bool = True,
+    callbacks: Sequence[Callable[[Report], None]] = (),
+) -> Run:
+    """Goes on with a run from its last checkpoint; returns it at once when it is complete.
+
+    Args:
+        frames: a new total length, longer than what is done, to train a complete run further.
+    Raises:
+        As `train`; ConfigError: `frames` is less than what is done.
+    """
+    opened = run if isinstance(run, Run) else Run.open(run)
+    if frames is not None and frames != opened.experiment.frames:
+        _change_frames(opened, frames)
+    return _drive(opened, progress, callbacks)
+
+
+def _drive(run: Run, progress: bool, callbacks: Sequence[Callable[[Report], None]]) -> Run:
+    status = run.status()
+    if status["state"] == "complete" and status.get("frames_total") == run.experiment.frames:
+        return run
+    with Trainer(run.experiment, run) as trainer, _heeding_signals(trainer):
+        display = Progress(run.experiment, frames=trainer.frames) if progress else None
+        try:
+            for report in trainer:
+                if display is not None:
+                    display.show(report)
+                for callback in callbacks:
+                    callback(report)
+        finally:
+            if display is not None:
+                display.close()
+    return run
+
+
+@contextmanager
+def _heeding_signals(trainer: Trainer) -> Iterator[None]:
+    """In the main thread a signal asks the trainer to stop, and a second interrupt interrupts at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    interrupts = 0
+
+    def heed(number: int, frame: FrameType | None) -> None:
+        nonlocal interrupts
+        interrupts += number == signal.SIGINT
+        if interrupts > 1:
+            raise KeyboardInterrupt
+        name = signal.Signals(number).name
+        trainer.ask_to_stop(name)
+        hint = "; interrupt again to stop at once" if number == signal.SIGINT else ""
+        os.write(2, f"\n{name}: stopping after this iteration, which is then saved{hint}\n".encode())
+
+    numbers = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
+    before = {number: signal.signal(number, heed) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+
+
+def _change_frames(run: Run, frames: int) -> None:
+    done = int(run.status()["frames"])
+    if frames < max(done, 1):
+        raise ConfigError(f"{run.path} has {done} frames already; frames={frames} would be less than that")
+    with RunLock(run.path / LOCK):
+        experiment = replace(run.experiment, frames=frames)
+        write_atomically(run.path / EXPERIMENT, json.dumps(experiment.to_json(), indent=2) + "\n")
+        run.log_event(f"frames changed from {run.experiment.frames} to {frames}")
+        run.experiment = experiment
+
+
+def _check_same(run: Run, experiment: Experiment) -> None:
+    """Raises RunError, with the options that differ, unless the run is of this experiment."""
+    theirs, mine = _flat(run.experiment.to_json()), _flat(experiment.to_json())
+    differing = [
+        f"{key}: {theirs.get(key, '(none)')} there, {mine.get(key, '(none)')} here"
+        for key in sorted({*theirs, *mine})
+        if theirs.get(key) != mine.get(key)
+    ]
+    if differing:
+        hint = "; resume(run, frames=...) changes its length" if any(d.startswith("frames:") for d in differing) else ""
+        raise RunError(f"{run.path} is a run of another experiment; {'; '.join(differing)}{hint}")
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    if isinstance(value, Mapping) and value:
+        return {name: item for key, part in value.items() for name, item in _flat(part, f"{prefix}.{key}").items()}
+    return {prefix.lstrip("."): value}
+
+
+def _free_path(experiment: Experiment) -> Path:
+    env, algorithm = experiment.env.name.rsplit("/", 1)[-1], experiment.algorithm.name
+    stem = f"{env}-{algorithm}-{experiment.seed}"
+    return next(path for n in itertools.count(1) if not (path := Path("runs") / f"{stem}-{n}").exists())

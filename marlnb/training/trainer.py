@@ -1,0 +1,274 @@
+"""Trainer: an iterator that collects, learns and reports. Pausing is not calling it.
+
+On a CPU, N + M iterations and a resume at N give the same bits: a checkpoint holds everything that the next iteration
+depends on. An environment that cannot be saved is reset with a known seed at each checkpoint, in the run that goes on
+as well.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Any
+
+from marlnb.config import Experiment
+from marlnb.envs.vector import VectorEnv
+from marlnb.errors import CheckpointError, RunError
+from marlnb.models.policy import Policy
+from marlnb.training.checkpoint import Checkpoint, rotate_checkpoints, save_checkpoint
+from marlnb.training.evaluation import score_policies, summarise
+from marlnb.training.learners import check_device
+from marlnb.training.lock import RunLock
+from marlnb.training.loggers import Logger, check_loggers, open_loggers
+from marlnb.training.loop import Advance, Loop
+from marlnb.training.report import Report
+from marlnb.training.run import LOCK, STOP, Run, State
+from marlnb.training.scores import ENOUGH_EPISODES
+from marlnb.training.seeds import derive_seed
+from marlnb.training.threads import torch_threads
+
+
+class Trainer:
+    """Trains an experiment in a run folder, from where the folder's last checkpoint is.
+
+    Each `next` is one iteration and gives a Report. Iterations end with the experiment's frames, with its target
+    return, or after `ask_to_stop`. Use it in a `with`, or `close` it: that saves what was learnt, frees the
+    environment and gives up the folder's lock.
+
+    Attributes:
+        state: "running" until it ends: "complete", "stopped" or "failed".
+        iteration, frames: done since the run began.
+
+    Raises:
+        RunError: the folder is being trained by someone else, or its environment has changed.
+        ConfigError, EnvError: the experiment cannot be run.
+        CheckpointError: the last checkpoint does not fit the experiment, or is damaged.
+    """
+
+    def __init__(self, experiment: Experiment, run: Run) -> None:
+        check_loggers(experiment.loggers)
+        device = check_device(experiment.device)
+        self.experiment, self.run = experiment, run
+        self.state: State = "running"
+        self.iteration = self.frames = 0
+        self._seconds = self._rate = 0.0
+        self._evaluation_score: float | None = None
+        self._stop_reason: str | None = None
+        self._saved_at = 0
+        self._closed = False
+        self._lock = RunLock(run.path / LOCK)
+        self._env: VectorEnv | None = None
+        self._evaluation_env: VectorEnv | None = None
+        self._loggers: list[Logger] = []
+        try:
+            self._env = experiment.env.build(experiment.n_envs, experiment.device)
+            run.write_spec(self._env.spec)
+            self._loop = Loop(experiment, self._env, device)
+            self._begin()
+        except BaseException as error:
+            self._fail(error)
+            raise
+
+    @staticmethod
+    def resume(run: Run) -> Trainer:
+        """Goes on from the run's last checkpoint, from the start where it has none."""
+        return Trainer(run.experiment, run)
+
+    @property
+    def policies(self) -> Mapping[str, Policy]:
+        """The policies as they are now, by group."""
+        return self._loop.policies
+
+    @property
+    def score(self) -> float | None:
+        """Mean return per agent averaged over groups: of the last evaluation, or of recent episodes if there are none."""
+        return self._evaluation_score if self.experiment.evaluate_every else self._loop.scores.recent_score
+
+    def __iter__(self) -> Iterator[Report]:
+        return self
+
+    def __next__(self) -> Report:
+        if self.state == "failed":
+            raise RunError(f"this training has failed; resume {self.run.path}: its last checkpoint is whole")
+        self._look_for_end()
+        if self.state != "running":
+            self.close()
+            raise StopIteration
+        try:
+            with torch_threads(self.experiment.threads):
+                return self._iterate()
+        except BaseException as error:
+            self._fail(error)
+            raise
+
+    def ask_to_stop(self, reason: str = "asked to") -> None:
+        """The iteration under way is finished and saved, then the training ends; safe from a signal handler."""
+        self._stop_reason = reason
+
+    def save(self) -> Checkpoint:
+        """A checkpoint of now. An environment that cannot be saved is reset, as at every checkpoint.
+
+        Raises:
+            CheckpointError: it cannot be written; the earlier ones are whole.
+        """
+        cannot_be_saved = self._loop.env.state_dict() is None
+        if cannot_be_saved:
+            self._loop.begin(self.iteration)
+        state = {"loop": self._loop.state_dict(), "seconds": self._seconds, "evaluation_score": self._evaluation_score}
+        folder = self.run.path / "checkpoints"
+        saved = save_checkpoint(folder, state, iteration=self.iteration, frames=self.frames, score=self.score)
+        rotate_checkpoints(folder, self.experiment.keep_checkpoints)
+        self._saved_at = self.iteration
+        return saved
+
+    def close(self) -> None:
+        """Saves what is not yet saved, and frees everything; safe to call twice."""
+        if self._closed:
+            return
+        try:
+            if self._saved_at != self.iteration:
+                self.save()
+        except BaseException as error:
+            self._fail(error)
+            raise
+        if self.state == "running":
+            self.state = "stopped"
+        self.run.log_event(f"{self.state} at iteration {self.iteration}, {self.frames} frames")
+        self._release()
+
+    def __enter__(self) -> Trainer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _begin(self) -> None:
+        found = self.run.checkpoints
+        if found:
+            self._restore(found[-1])
+        else:
+            self._loop.begin(0)
+        self.run.cut_metrics(self.iteration)
+        self._loggers = open_loggers(self.experiment, self.run)
+        where = f"from iteration {self.iteration}, {self.frames} frames" if found else "from the start"
+        self.run.log_event(f"training {where}")
+        self._write_status()
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        state = checkpoint.load()
+        try:
+            self.iteration = self._saved_at = checkpoint.iteration
+            self.frames, self._seconds = checkpoint.frames, state["seconds"]
+            self._evaluation_score = state["evaluation_score"]
+            self._loop.load_state_dict(state["loop"], checkpoint.iteration)
+        except KeyError as error:
+            raise CheckpointError(f"{checkpoint.path} lacks {error}; it is no checkpoint of a training") from error
+
+    def _iterate(self) -> Report:
+        began = time.perf_counter()
+        advance = self._loop.advance()
+        self.iteration += 1
+        self.frames += self.experiment.iteration_frames
+        self._rate = self.experiment.iteration_frames / advance.seconds
+        evaluation = self._evaluate()
+        self._seconds += time.perf_counter() - began
+        report = self._report(advance, evaluation)
+        self.run.append_metrics(report.to_json())
+        for logger in self._loggers:
+            logger.log(report)
+        self._look_for_end()
+        if self.iteration % self.experiment.checkpoint_every == 0 or self.state != "running":
+            self.save()
+        self._lock.touch()
+        self._write_status()
+        return report
+
+    def _report(self, advance: Advance, evaluation: dict[str, float]) -> Report:
+        ended = advance.ended
+        return Report(
+            iteration=self.iteration,
+            frames=self.frames,
+            seconds=self._seconds,
+            episodes=len(ended),
+            returns={name: float(values.mean()) if len(ended) else None for name, values in ended.returns.items()},
+            recent_return=self._loop.scores.recent_score,
+            length=float(ended.lengths.mean()) if len(ended) else None,
+            learning=advance.learning,
+            evaluation=evaluation,
+            frames_per_second=self._rate,
+            stepping_s=advance.stepping_s,
+            acting_s=advance.acting_s,
+            learning_s=advance.learning_s,
+        )
+
+    def _evaluate(self) -> dict[str, float]:
+        experiment = self.experiment
+        if not experiment.evaluate_every or self.iteration % experiment.evaluate_every:
+            return {}
+        episodes, seed = experiment.evaluation_episodes, derive_seed(experiment.seed, "evaluation")
+        if self._evaluation_env is None:
+            self._evaluation_env = experiment.env.build(min(experiment.n_envs, episodes), experiment.device)
+        table = score_policies(self._evaluation_env, self.policies, episodes=episodes, seed=seed, explore=False)
+        found = summarise(
+            table, env=table.spec.name, policy="run", checkpoint=None, seed=seed, explore=False, seconds=0.0
+        )
+        self._evaluation_score = found.score
+        return found.return_mean
+
+    def _look_for_end(self) -> None:
+        if self.state != "running":
+            return
+        stop = self.run.path / STOP
+        if self.frames >= self.experiment.frames:
+            self.state = "complete"
+        elif self._target_reached():
+            self.state = "complete"
+            self.run.log_event(f"target return {self.experiment.target_return} reached: {self.score}")
+        elif stop.exists() or self._stop_reason is not None:
+            self.run.log_event(f"stopping: {'the file STOP' if stop.exists() else self._stop_reason}")
+            stop.unlink(missing_ok=True)
+            self.state = "stopped"
+
+    def _target_reached(self) -> bool:
+        target, score = self.experiment.target_return, self.score
+        if target is None or score is None or score < target:
+            return False
+        return self.experiment.evaluate_every > 0 or self._loop.scores.recent_episodes >= ENOUGH_EPISODES
+
+    def _fail(self, error: BaseException) -> None:
+        """Says what happened and frees everything; the last checkpoint stays. Nothing here may hide `error`."""
+        interrupted = isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit))
+        self.state = "stopped" if interrupted else "failed"
+        with suppress(OSError):  # a full disk, as `error` says
+            self.run.log_event(f"{self.state} in iteration {self.iteration + 1}: {error!r}")
+            if not interrupted:
+                self.run.log_event("".join(traceback.format_exception(error)).rstrip())
+        self._release(error=f"{type(error).__name__}: {error}")
+
+    def _release(self, **facts: Any) -> None:
+        self._closed = True
+        with suppress(OSError):
+            self._write_status(**facts)
+        try:
+            for resource in (*self._loggers, self._env, self._evaluation_env):
+                if resource is not None:
+                    resource.close()
+        finally:
+            self._lock.release()
+
+    def _write_status(self, **facts: Any) -> None:
+        left = max(0, self.experiment.frames - self.frames)
+        self.run.write_status(
+            self.state,
+            iteration=self.iteration,
+            frames=self.frames,
+            frames_total=self.experiment.frames,
+            frames_per_second=self._rate,
+            eta_s=left / self._rate if self._rate and self.state == "running" else None,
+            **facts,
+        )
