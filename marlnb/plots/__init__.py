@@ -1,1 +1,27 @@
-"""Figures, drawn from arrays and tables that they are handed."""
+"""Figures, drawn from arrays and tables that they are handed.
+
+Each function draws into `ax`, or into a figure of its own (`axes.figure`), and returns the axes. Agents have the same
+colours everywhere.
+"""
+
+from __future__ import annotations
+
+from marlnb.plots.activations import activation_map, filmstrip
+from marlnb.plots.attribution import attribution_bars, attribution_over_time, influence_map
+from marlnb.plots.canvas import agent_colour, panels
+from marlnb.plots.decoding import decoding_bars, decoding_over_time
+from marlnb.plots.learning import learning_curve, return_distribution
+
+__all__ = [
+    "activation_map",
+    "agent_colour",
+    "attribution_bars",
+    "attribution_over_time",
+    "decoding_bars",
+    "decoding_over_time",
+    "filmstrip",
+    "influence_map",
+    "learning_curve",
+    "panels",
+    "return_distribution",
+]

@@ -1,0 +1,98 @@
+"""What hidden units did: heat maps over an episode, beside the pictures of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
+
+from marlnb.errors import ShapeError
+from marlnb.plots.canvas import INK, SEQUENTIAL, axes, finish
+
+
+def activation_map(
+    activations: ArrayLike,
+    *,
+    agent: str,
+    site: str = "hidden units",
+    order: Literal["index", "similarity"] = "similarity",
+    bound: float | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """One agent's units over one episode, a line a unit.
+
+    Args:
+        activations: `[time, unit]`.
+        order: similarity puts units that move alike next to each other; index keeps the network's order.
+        bound: the colours run from -bound to bound; None: to the largest magnitude (from 0 if nothing is negative).
+    Raises:
+        ShapeError: not two axes.
+    """
+    x = np.asarray(activations, dtype=float)
+    if x.ndim != 2:
+        raise ShapeError(f"an activation map takes [time, unit]; got {list(x.shape)}")
+    ax = axes(ax, height=4.2)
+    top = float(np.abs(x).max(initial=0)) if bound is None else bound
+    low = 0.0 if bound is None and x.min(initial=0) >= 0 else -top
+    shown = x[:, similar_order(x)] if order == "similarity" else x
+    edges = (-0.5, x.shape[0] - 0.5, x.shape[1] - 0.5, -0.5)
+    image = ax.imshow(
+        shown.T, aspect="auto", cmap=SEQUENTIAL, vmin=low, vmax=top or 1.0, interpolation="nearest", extent=edges
+    )
+    bar = ax.figure.colorbar(image, ax=ax, pad=0.02)
+    bar.set_label("activation", color=INK)
+    bar.outline.set_visible(False)  # type: ignore[operator]
+    sorted_note = ", alike ones together" if order == "similarity" else ""
+    return finish(ax, title=f"{agent}: {site}", x="time (steps)", y=f"unit{sorted_note}", grid="")
+
+
+def similar_order(x: np.ndarray) -> np.ndarray:
+    """The order of units `[unit]` in which neighbours move alike: by their angle in the first two components of x."""
+    centred = x - x.mean(axis=0)
+    scale = np.linalg.norm(centred, axis=0)
+    _, _, directions = np.linalg.svd(centred / np.where(scale > 0, scale, 1.0), full_matrices=False)
+    if len(directions) < 2:
+        return np.arange(x.shape[1])
+    return np.argsort(np.arctan2(directions[1], directions[0]), kind="stable")
+
+
+def filmstrip(
+    frames: ArrayLike, *, times: Sequence[int] | None = None, n: int = 5, title: str = "One episode", ax: Axes | None = None
+) -> Axes:
+    """Pictures of an episode beside one another.
+
+    Args:
+        frames: `[time, height, width, 3]` uint8.
+        times: which ones; None: `n` evenly spaced, the first and the last among them.
+    """
+    pictures = np.asarray(frames)
+    if pictures.ndim != 4:
+        raise ShapeError(f"a filmstrip takes [time, height, width, 3]; got {list(pictures.shape)}")
+    shown = np.linspace(0, len(pictures) - 1, min(n, len(pictures))).round().astype(int) if times is None else times
+    gap = max(2, pictures.shape[2] // 50)
+    parts: list[np.ndarray] = []
+    for t in shown:
+        parts += [pictures[t], np.full((pictures.shape[1], gap, 3), 255, np.uint8)]
+    strip = np.concatenate(parts[:-1], axis=1)
+    ax = axes(ax, width=2.0 * len(shown), height=2.5)
+    ax.imshow(strip, interpolation="antialiased")
+    step = pictures.shape[2] + gap
+    for index in range(len(shown)):
+        left = index * step - 0.5
+        ax.plot(
+            [left, left + pictures.shape[2], left + pictures.shape[2], left, left],
+            [-0.5, -0.5, pictures.shape[1] - 0.5, pictures.shape[1] - 0.5, -0.5],
+            color="#BBBBBB",
+            linewidth=0.8,
+            clip_on=False,
+        )
+    ax.set_xticks([index * step + pictures.shape[2] / 2 for index in range(len(shown))], [f"t = {t}" for t in shown])
+    ax.set_yticks([])
+    finish(ax, title=title, x="", y="", grid="")
+    for side in ax.spines.values():
+        side.set_visible(False)
+    ax.tick_params(length=0)
+    return ax

@@ -1,0 +1,71 @@
+"""Where figures are drawn, and the look that they share. No pyplot: nothing here touches global state."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#8C8C8C")
+"""Told apart with any colour vision; the first ones also in greyscale. Source: Okabe and Ito 2008, Color Universal Design."""
+DASHES: tuple[object, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.2, 1.2, 1.2)), (0, (8, 2)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+INK, MUTED, ALARM = "#222222", "#6B6B6B", "#B00020"
+SEQUENTIAL = "cividis"
+
+
+def axes(ax: Axes | None, *, width: float = 6.4, height: float = 3.8) -> Axes:
+    """`ax`, or the axes of a new figure of its own, sizes in inches."""
+    if ax is not None:
+        return ax
+    figure = Figure(figsize=(width, height), dpi=110, layout="constrained")
+    return figure.add_subplot()
+
+
+def panels(n: int, *, width: float = 6.4, height: float = 3.4) -> list[Axes]:
+    """`n` axes beside one another in a new figure, each of that size in inches."""
+    figure = Figure(figsize=(width * n, height), dpi=110, layout="constrained")
+    return [figure.add_subplot(1, n, k + 1) for k in range(n)]
+
+
+def agent_colour(agent: str, agents: Sequence[str]) -> str:
+    """The colour of an agent: its place among all of the environment's, so the same in every figure."""
+    return OKABE_ITO[list(agents).index(agent) % len(OKABE_ITO)]
+
+
+def finish(ax: Axes, *, title: str, x: str, y: str, grid: str = "y") -> Axes:
+    """Title and axis labels, open frame, a quiet grid behind the data."""
+    ax.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=10)
+    ax.set_xlabel(x, color=INK)
+    ax.set_ylabel(y, color=INK)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        ax.spines[side].set_color(MUTED)
+    ax.tick_params(colors=INK, labelsize=9)
+    if grid:
+        ax.grid(axis=grid, color="#E3E3E3", linewidth=0.8)  # type: ignore[arg-type]
+        ax.set_axisbelow(True)
+    return ax
+
+
+def alarm(ax: Axes, warnings: Sequence[str]) -> None:
+    """Says across the figure, in red, why it must not be trusted."""
+    if not warnings:
+        return
+    text = "NOT TO BE TRUSTED\n" + "\n".join(textwrap.fill(note, 60) for note in warnings)
+    ax.text(
+        0.5,
+        0.5,
+        text,
+        transform=ax.transAxes,
+        ha="center",
+        va="center",
+        color="white",
+        fontsize=10,
+        fontweight="bold",
+        zorder=10,
+        bbox={"facecolor": ALARM, "edgecolor": "none", "alpha": 0.88, "boxstyle": "round,pad=0.6"},
+    )

@@ -1,0 +1,100 @@
+"""How well the agents do: learning curves and distributions of returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
+
+from marlnb.plots.canvas import DASHES, INK, MUTED, OKABE_ITO, axes, finish
+
+
+def learning_curve(
+    frames: ArrayLike,
+    returns: ArrayLike | Mapping[str, ArrayLike],
+    *,
+    references: Mapping[str, float] | None = None,
+    smooth: int = 1,
+    title: str = "Learning curve",
+    ax: Axes | None = None,
+) -> Axes:
+    """Mean return per agent against frames, beside what others reach.
+
+    Args:
+        frames: `[iteration]`, environment steps so far.
+        returns: `[iteration]`, or several by name, in units of reward per agent and episode; NaN where none was
+            measured.
+        references: named levels drawn as horizontal lines, as `{"random": -42.9}`.
+        smooth: iterations in a running mean, drawn over the raw curve; 1: none.
+    """
+    ax = axes(ax)
+    curves = returns if isinstance(returns, Mapping) else {"trained": returns}
+    x = np.asarray(frames, dtype=float)
+    million = x.max(initial=0) >= 1e6
+    x = x / (1e6 if million else 1e3)
+    for index, (name, curve) in enumerate(curves.items()):
+        y = np.asarray(curve, dtype=float)
+        known = np.isfinite(y)
+        colour, dash = OKABE_ITO[index % len(OKABE_ITO)], DASHES[index % len(DASHES)]
+        if smooth > 1 and known.sum() > smooth:
+            ax.plot(x[known], y[known], color=colour, alpha=0.3, linewidth=0.9)
+            ax.plot(x[known], running_mean(y[known], smooth), color=colour, linestyle=dash, linewidth=2, label=name)
+        else:
+            ax.plot(x[known], y[known], color=colour, linestyle=dash, linewidth=2, label=name)
+    _reference_lines(ax, references or {})
+    if len(curves) > 1:
+        ax.legend(frameon=False, fontsize=9, loc="lower right")
+    ax.margins(x=0.01)
+    unit = "million frames" if million else "thousand frames"
+    return finish(ax, title=title, x=f"environment steps ({unit})", y="return per agent and episode (reward)")
+
+
+def running_mean(y: np.ndarray, window: int) -> np.ndarray:
+    """The mean of the last `window` values at each place (of fewer at the start)."""
+    total = np.concatenate([[0.0], np.cumsum(y)])
+    stop = np.arange(1, len(y) + 1)
+    start = np.maximum(stop - window, 0)
+    return (total[stop] - total[start]) / (stop - start)
+
+
+def _reference_lines(ax: Axes, references: Mapping[str, float]) -> None:
+    """Dashed levels, named at the right end, above the line."""
+    for name, level in references.items():
+        ax.axhline(level, color=MUTED, linewidth=1.1, linestyle=(0, (4, 2)), zorder=1)
+        ax.annotate(
+            f"{name} ({level:g})",
+            xy=(1.0, level),
+            xycoords=("axes fraction", "data"),
+            xytext=(-2, 3),
+            textcoords="offset points",
+            ha="right",
+            va="bottom",
+            fontsize=8.5,
+            color=INK,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6},
+        )
+
+
+def return_distribution(
+    returns: ArrayLike,
+    *,
+    references: Mapping[str, float] | None = None,
+    bins: int = 30,
+    title: str = "Returns of single episodes",
+    ax: Axes | None = None,
+) -> Axes:
+    """A histogram of episode returns `[episode]` (reward per agent), with its mean and named reference levels."""
+    ax = axes(ax)
+    y = np.asarray(returns, dtype=float)
+    y = y[np.isfinite(y)]
+    ax.hist(y, bins=bins, color=OKABE_ITO[0], alpha=0.85, edgecolor="white", linewidth=0.6)
+    top = ax.get_ylim()[1]
+    ax.set_ylim(0, top * 1.18)
+    levels = {f"mean of {len(y)} episodes": float(np.mean(y)), **(references or {})}
+    for index, (name, level) in enumerate(levels.items()):
+        dash = "-" if index == 0 else DASHES[index % len(DASHES)]
+        ax.axvline(level, color=INK if index == 0 else MUTED, linestyle=dash, linewidth=1.6, label=f"{name} ({level:.1f})")
+    ax.legend(frameon=False, fontsize=9, loc="upper left")
+    return finish(ax, title=title, x="return per agent and episode (reward)", y="episodes")
