@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PEERS := .peers/benchmarl
-BENCHMARKS := $(sort $(filter-out peers table,$(basename $(notdir $(wildcard benchmarks/*.py)))))
+BENCHMARKS := $(sort $(filter-out __init__ peers table,$(basename $(notdir $(wildcard benchmarks/*.py)))))
 
 # uv reads its own variable for the folder of wheels that pip already knows
 ifdef PIP_FIND_LINKS
@@ -55,10 +55,10 @@ bench: $(READY) ## run every benchmark, one after the other
 bench-training: bench-peers-setup
 
 bench-%: $(READY)
-	$(BIN)/python benchmarks/$*.py $(ARGS)
+	$(BIN)/python -m benchmarks.$* $(ARGS)
 
 bench-peers-setup: $(READY) ## make the environment of BenchMARL's own, in .peers
-	$(BIN)/python benchmarks/peers.py
+	$(BIN)/python -m benchmarks.peers
 
 wheel: $(READY) ## build dist/marlnb-*.whl
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .

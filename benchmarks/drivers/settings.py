@@ -1,0 +1,39 @@
+"""The settings that both sides train with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Settings:
+    """IPPO as BenchMARL's own configuration has it, with these sizes. Frames are steps of one copy of the environment."""
+
+    n_envs: int = 8
+    rollout_steps: int = 250
+    minibatch_frames: int = 400
+    epochs: int = 10
+    hidden: tuple[int, ...] = (256, 256)
+    lr: float = 3e-4
+    adam_eps: float = 1e-6
+    gamma: float = 0.99
+    lmbda: float = 0.9
+    clip: float = 0.2
+    entropy: float = 0.0
+    critic_coefficient: float = 1.0
+    max_grad_norm: float = 5.0
+
+    @property
+    def frames(self) -> int:
+        return self.n_envs * self.rollout_steps
+
+
+SETTINGS = Settings()
+
+
+def environment_options(name: str) -> dict[str, Any]:
+    """The constructor's keyword arguments, in PettingZoo's words."""
+    if name == "multiwalker":
+        return {"n_walkers": 3, "shared_reward": False, "max_cycles": 500}
+    return {"N": 3, "local_ratio": 0.5, "max_cycles": 100}

@@ -1,0 +1,77 @@
+"""Makes the environments of the libraries that marlnb is measured against, each in a folder of its own under .peers.
+
+BenchMARL needs an older torchrl than marlnb's, so the two cannot share one environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BENCHMARL = ROOT / ".peers" / "benchmarl"
+REQUIREMENTS = Path(__file__).parent / "requirements-benchmarl.txt"
+
+# torchrl 0.11 finds environments in this module of PettingZoo, which asks for every game of Atari and knows no MPE
+ALL_MODULES = '''"""The environments that are measured; in place of PettingZoo's list of all of them."""
+
+from mpe2 import simple_spread_v3
+from pettingzoo.sisl import multiwalker_v9
+
+all_environments = {"multiwalker_v9": multiwalker_v9, "simple_spread_v3": simple_spread_v3}
+'''
+
+
+def python(folder: Path) -> Path:
+    return folder / "bin" / "python"
+
+
+def install(folder: Path) -> None:
+    """Makes `folder` a virtual environment with BenchMARL, by uv where it is at hand; keeps one that is up to date."""
+    stamp = folder / ".ready"
+    if stamp.exists() and stamp.read_text() == _wanted():
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    venv.create(folder, with_pip=uv is None)
+    installer = [uv, "pip", "install", "--python"] if uv else []
+    command = [*installer, str(python(folder))] if uv else [str(python(folder)), "-m", "pip", "install"]
+    subprocess.run([*command, "-r", str(REQUIREMENTS)], check=True, env=_environment())
+    _replace(_site_packages(folder) / "pettingzoo" / "utils" / "all_modules.py", ALL_MODULES)
+    subprocess.run([str(python(folder)), "-c", "import benchmarl.environments"], check=True, cwd=ROOT)
+    stamp.write_text(_wanted())
+
+
+def _wanted() -> str:
+    return REQUIREMENTS.read_text() + ALL_MODULES
+
+
+def _environment() -> dict[str, str]:
+    links = os.environ.get("UV_FIND_LINKS") or os.environ.get("PIP_FIND_LINKS")
+    return {**os.environ, **({"UV_FIND_LINKS": links} if links else {})}
+
+
+def _site_packages(folder: Path) -> Path:
+    (found,) = folder.glob("lib/python*/site-packages")
+    return found
+
+
+def _replace(path: Path, text: str) -> None:
+    """A new file in the old one's place: the old one may be shared with the installer's cache."""
+    path.unlink(missing_ok=True)
+    path.write_text(text)
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    install(BENCHMARL)
+    print(f"BenchMARL is ready in {BENCHMARL.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
