@@ -12,6 +12,9 @@ from marlnb.specs import GroupSpec
 class RandomPolicy(Policy):
     """Uniform over the allowed choices, or over the box of a continuous action; it draws whether exploring or not."""
 
+    low: Tensor
+    high: Tensor
+
     def __init__(self, group: GroupSpec) -> None:
         super().__init__()
         self.group = group

@@ -84,7 +84,7 @@ class Trainer:
 
     @property
     def score(self) -> float | None:
-        """Mean return per agent averaged over groups: of the last evaluation, or of recent episodes if there are none."""
+        """Mean return per agent averaged over groups: of the last evaluation, else of recent episodes."""
         return self._evaluation_score if self.experiment.evaluate_every else self._loop.scores.recent_score
 
     def __iter__(self) -> Iterator[Report]:
@@ -117,8 +117,9 @@ class Trainer:
         cannot_be_saved = self._loop.env.state_dict() is None
         if cannot_be_saved:
             self._loop.begin(self.iteration)
-        state = {"loop": self._loop.state_dict(), "seconds": self._seconds, "evaluation_score": self._evaluation_score}
+        own = {"seconds": self._seconds, "evaluation_score": self._evaluation_score}
         folder = self.run.path / "checkpoints"
+        state = {**self._loop.state_dict(), **own}
         saved = save_checkpoint(folder, state, iteration=self.iteration, frames=self.frames, score=self.score)
         rotate_checkpoints(folder, self.experiment.keep_checkpoints)
         self._saved_at = self.iteration
@@ -165,7 +166,7 @@ class Trainer:
             self.iteration = self._saved_at = checkpoint.iteration
             self.frames, self._seconds = checkpoint.frames, state["seconds"]
             self._evaluation_score = state["evaluation_score"]
-            self._loop.load_state_dict(state["loop"], checkpoint.iteration)
+            self._loop.load_state_dict(state, checkpoint.iteration)
         except KeyError as error:
             raise CheckpointError(f"{checkpoint.path} lacks {error}; it is no checkpoint of a training") from error
 
