@@ -1,1 +1,91 @@
-"""marlnb: train multi-agent reinforcement-learning agents in a notebook and look inside them."""
+"""marlnb: train multi-agent reinforcement-learning agents in a notebook and look inside them.
+
+Names are loaded when they are first used: `import marlnb` alone imports neither torch nor anything heavy, so that
+worker processes and the command's help start at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from marlnb.analysis.attribution import attribute as attribute
+    from marlnb.analysis.decoding import decode as decode
+    from marlnb.config import AlgorithmConfig as AlgorithmConfig
+    from marlnb.config import EnvConfig as EnvConfig
+    from marlnb.config import Experiment as Experiment
+    from marlnb.config import ModelConfig as ModelConfig
+    from marlnb.config import option as option
+    from marlnb.envs.contract import check_vector_env as check_vector_env
+    from marlnb.errors import MarlnbError as MarlnbError
+    from marlnb.models.edits import Ablate as Ablate
+    from marlnb.recording.plan import plan_recording as plan_recording
+    from marlnb.recording.reader import Recording as Recording
+    from marlnb.recording.recorder import record as record
+    from marlnb.registry import ALGORITHMS as ALGORITHMS
+    from marlnb.registry import ENVIRONMENTS as ENVIRONMENTS
+    from marlnb.registry import MODELS as MODELS
+    from marlnb.registry import algorithm as algorithm
+    from marlnb.registry import environment as environment
+    from marlnb.registry import model as model
+    from marlnb.training.evaluation import evaluate as evaluate
+    from marlnb.training.run import Run as Run
+    from marlnb.training.train import resume as resume
+    from marlnb.training.train import train as train
+    from marlnb.training.trainer import Trainer as Trainer
+
+_HOME = {
+    "Ablate": "marlnb.models.edits",
+    "ALGORITHMS": "marlnb.registry",
+    "AlgorithmConfig": "marlnb.config",
+    "ENVIRONMENTS": "marlnb.registry",
+    "EnvConfig": "marlnb.config",
+    "Experiment": "marlnb.config",
+    "MODELS": "marlnb.registry",
+    "MarlnbError": "marlnb.errors",
+    "ModelConfig": "marlnb.config",
+    "Recording": "marlnb.recording.reader",
+    "Run": "marlnb.training.run",
+    "Trainer": "marlnb.training.trainer",
+    "algorithm": "marlnb.registry",
+    "attribute": "marlnb.analysis.attribution",
+    "check_vector_env": "marlnb.envs.contract",
+    "decode": "marlnb.analysis.decoding",
+    "environment": "marlnb.registry",
+    "evaluate": "marlnb.training.evaluation",
+    "model": "marlnb.registry",
+    "option": "marlnb.config",
+    "plan_recording": "marlnb.recording.plan",
+    "record": "marlnb.recording.recorder",
+    "resume": "marlnb.training.train",
+    "train": "marlnb.training.train",
+}
+_MODULES = ("algorithms", "analysis", "envs", "errors", "models", "plots", "recording", "training")
+
+__all__ = ["__version__", *_HOME, *_MODULES]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("marlnb")
+        except PackageNotFoundError:  # a source tree on the path, not installed
+            return "0+unknown"
+    if name in _HOME:
+        value = getattr(importlib.import_module(_HOME[name]), name)
+        globals()[name] = value
+        return value
+    if name in _MODULES:
+        return importlib.import_module(f"marlnb.{name}")
+    from marlnb.errors import nearest
+
+    close = nearest(name, __all__)
+    hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+    raise AttributeError(f"module 'marlnb' has no attribute {name!r}{hint}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

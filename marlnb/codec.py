@@ -30,7 +30,7 @@ def to_json(value: Any) -> Any:
         ConfigError: a value that JSON cannot hold.
     """
     if is_dataclass(value) and not isinstance(value, type):
-        name = {"name": value.name} if _registry(type(value)) is not None else {}
+        name = {"name": getattr(value, "name", None)} if _registry(type(value)) is not None else {}
         return {**name, **{field.name: to_json(getattr(value, field.name)) for field in fields(value)}}
     if isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}

@@ -24,7 +24,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from marlnb.codec import from_json, to_json
-from marlnb.config import Experiment
+from marlnb.config import EnvConfig, Experiment
 from marlnb.errors import ConfigError, UnknownNameError, unknown
 from marlnb.registry import ALGORITHMS, ENVIRONMENTS, MODELS, Registry
 from marlnb.variants import Variants, base_of, experiment_choices
@@ -48,6 +48,15 @@ def compose(*overrides: str, config_dir: str | None = None) -> Experiment:
         ConfigError: an unknown or misspelt key or name, with the nearest valid ones; a value out of range; a sweep.
     """
     return from_json(compose_json(*overrides, config_dir=config_dir))
+
+
+def compose_env(name: str, *overrides: str, config_dir: str | None = None) -> EnvConfig:
+    """One environment's options: a name, registered or a variant's, and overrides as `env.max_cycles=50`.
+
+    Raises:
+        ConfigError: as `compose`.
+    """
+    return from_json(compose_json(f"env={name}", *overrides, config_dir=config_dir)["env"], EnvConfig, "env")
 
 
 def compose_json(*overrides: str, config_dir: str | None = None) -> dict[str, Any]:
@@ -139,7 +148,7 @@ def _take_experiment(request: _Request, name: str, variants: Variants) -> None:
     """Enters a file of whole experiments: names choose parts, all else are options."""
     content = variants.read("experiment", name)
     where = variants.where("experiment", name)
-    request.choices.update({part: choice for part, choice in experiment_choices(content, where).items()})
+    request.choices.update(experiment_choices(content, where))
     content.pop("defaults", None)
     for part in [*_GROUP_OF, *_GROUP_OF_EACH]:
         if part in content:
@@ -204,6 +213,36 @@ def _node(group: str, name: str, variants: Variants) -> tuple[dict[str, Any], st
 
 def _flat(name: str) -> str:
     return name.replace("/", ":")
+
+
+def chosen_parts(overrides: Sequence[str], config_dir: str | None = None) -> dict[str, type[Any]]:
+    """The class behind each part that overrides name, by the part's path; a variant's is that of its base.
+
+    Raises:
+        ConfigError: an override that cannot be read, or an unknown name.
+    """
+    variants = Variants.find(config_dir)
+    named = {part: value for part, value in _named_parts(overrides, variants) if value is not None}
+    return {
+        part: REGISTRIES[_group(part)].get(_registered(_group(part), name, variants)) for part, name in named.items()
+    }
+
+
+def _named_parts(overrides: Sequence[str], variants: Variants) -> Iterator[tuple[str, str | None]]:
+    for text in overrides:
+        override = _parse(text)
+        if override.key_or_group == "experiment":
+            request = _Request()
+            _take_experiment(request, str(override.value()), variants)
+            yield from request.choices.items()
+        elif _is_part(override.key_or_group):
+            yield override.key_or_group, _chosen(override.key_or_group, override.value())
+
+
+def _registered(group: str, name: str, variants: Variants) -> str:
+    """The registered name at the bottom of a variant."""
+    node, below = _node(group, name, variants)
+    return str(node.get("name", name)) if below is None else _registered(group, below, variants)
 
 
 def schema(kind: type[Any]) -> dict[str, Any]:

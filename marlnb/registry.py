@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import threading
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from marlnb.errors import ConfigError, UnknownNameError, unknown
@@ -27,14 +27,17 @@ class Registry(Generic[T]):
     Args:
         kind: the word for a member in messages, as "algorithm".
         package: the package whose modules register the built-in members when imported.
-    Third parties name a module in the entry-point group `marlnb.<kind>s`; importing it registers their members.
+    Third parties name a module in the entry-point group `marlnb.<kind>s`; importing it registers their members. One
+    that cannot be imported takes nothing else with it: `broken` says why, and so does the error for a missing name.
     """
 
     def __init__(self, kind: str, package: str) -> None:
         self.kind = kind
         self.package = package
         self._members: dict[str, T] = {}
+        self._broken: dict[str, str] = {}
         self._loaded = False
+        self._lock = threading.RLock()
 
     def register(self, name: str) -> Callable[[S], S]:
         """A class decorator that enters the class under `name`; it also sets the class attribute `name`."""
@@ -57,26 +60,53 @@ class Registry(Generic[T]):
         """The class registered as `name`.
 
         Raises:
-            UnknownNameError: there is none; the message gives the nearest names.
+            UnknownNameError: there is none; the message gives the nearest names, and plug-ins that could not be loaded.
         """
         if name not in self._members:
             self._load()
         if name not in self._members:
-            raise UnknownNameError(unknown(self.kind, name, self._members))
+            broken = "".join(f"\n{message}" for message in self._broken.values())
+            raise UnknownNameError(unknown(self.kind, name, self._members) + broken)
         return self._members[name]
 
     def items(self) -> list[tuple[str, T]]:
         return [(name, self.get(name)) for name in self.names()]
 
+    def broken(self) -> dict[str, str]:
+        """A message for each third party's entry point that could not be loaded, by the entry point's name."""
+        self._load()
+        return dict(self._broken)
+
+    @property
+    def entry_point_group(self) -> str:
+        return f"marlnb.{self.kind}s"
+
     def _load(self) -> None:
-        if self._loaded:
-            return
-        self._loaded = True
-        package = importlib.import_module(self.package)
-        for module in pkgutil.iter_modules(package.__path__, f"{self.package}."):
-            importlib.import_module(module.name)
-        for point in entry_points(group=f"marlnb.{self.kind}s"):
-            point.load()
+        with self._lock:
+            if self._loaded:
+                return
+            self._loaded = True  # before the imports: they may ask in their turn
+            try:
+                package = importlib.import_module(self.package)
+                for module in pkgutil.iter_modules(package.__path__, f"{self.package}."):
+                    importlib.import_module(module.name)
+            except BaseException:
+                self._loaded = False
+                raise
+            self._load_plugins()
+
+    def _load_plugins(self) -> None:
+        from importlib.metadata import entry_points
+
+        for point in entry_points(group=self.entry_point_group):
+            try:
+                point.load()
+            except Exception as error:  # a stranger's module may raise anything
+                owner = f" of {point.dist.name} {point.dist.version}" if point.dist else ""
+                self._broken[point.name] = (
+                    f"the plug-in {point.name!r}{owner} ({self.entry_point_group} = {point.value}) "
+                    f"could not be loaded: {type(error).__name__}: {error}"
+                )
 
 
 def _path(member: object) -> str:
@@ -86,3 +116,7 @@ def _path(member: object) -> str:
 ENVIRONMENTS: Registry[type[EnvConfig]] = Registry("environment", "marlnb.envs")
 ALGORITHMS: Registry[type[AlgorithmConfig]] = Registry("algorithm", "marlnb.algorithms")
 MODELS: Registry[type[ModelConfig]] = Registry("model", "marlnb.models")
+
+environment = ENVIRONMENTS.register
+algorithm = ALGORITHMS.register
+model = MODELS.register

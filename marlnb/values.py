@@ -10,7 +10,6 @@ import numbers
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, fields, is_dataclass
-from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from marlnb.errors import ConfigError, unknown
@@ -18,6 +17,8 @@ from marlnb.errors import ConfigError, unknown
 INFINITY = "Infinity"  # JSON has no infinities: a float field writes them as these words
 _INFINITIES = {INFINITY: math.inf, f"-{INFINITY}": -math.inf}
 _KINDS: dict[type, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+
+_HINTS: dict[type[Any], dict[str, Any]] = {}
 
 Reader = Callable[[type, Any, str], Any]  # makes a dataclass of a class from JSON data found at a path
 
@@ -39,15 +40,16 @@ def validate(config: Any) -> None:
         object.__setattr__(config, field.name, value)
 
 
-@cache
-def hints(kind: type) -> dict[str, Any]:
+def hints(kind: type[Any]) -> dict[str, Any]:
     """The annotations of a dataclass's fields, resolved.
 
     Raises:
         ConfigError: an annotation that names something its module does not have at run time.
     """
+    if kind in _HINTS:
+        return _HINTS[kind]
     try:
-        return get_type_hints(kind)
+        return _HINTS.setdefault(kind, get_type_hints(kind))
     except NameError as error:
         raise ConfigError(
             f"{kind.__module__}.{kind.__qualname__}: cannot resolve an annotation ({error}); "
@@ -185,7 +187,7 @@ def _int(value: Any, path: str) -> int:
     if isinstance(value, numbers.Integral) and not isinstance(value, bool):
         return int(value)
     if isinstance(value, numbers.Real) and not isinstance(value, bool) and float(value).is_integer():
-        return int(value)  # frames=1e6
+        return int(float(value))  # frames=1e6
     raise _wrong(value, int, path)
 
 

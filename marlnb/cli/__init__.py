@@ -1,0 +1,103 @@
+"""The command line: `marlnb <command>`. Each command is one file here; nothing heavy is imported before it runs.
+
+Results go to stdout, progress and messages to stderr. Exit codes: 0 done; 1 it failed; 2 bad usage or bad input,
+nothing was started; 130 interrupted, what was trained or recorded so far is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+from marlnb.errors import AnalysisError, ConfigError, MarlnbError, RecordingError, RunError, SiteError, nearest
+
+COMMANDS = ("train", "resume", "evaluate", "record", "attribute", "info", "list")
+DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+_INPUT_ERRORS = (ConfigError, RunError, SiteError, RecordingError, AnalysisError)
+
+_EPILOG = """\
+examples:
+  marlnb list envs
+  marlnb train env=mpe/simple_spread algorithm=mappo frames=1_000_000 seed=0 run=runs/spread
+  marlnb evaluate runs/spread --episodes 300 --seed 1000 --json
+  marlnb record runs/spread --sites '*/actor/*' --episodes 200
+  marlnb attribute runs/spread/recordings/recording.h5 --group agent
+
+exit codes: 0 done; 1 it failed; 2 bad usage or bad input, nothing was started; 130 interrupted
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns the exit code; never raises for what a user can cause."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(_overview(), end="")
+        return DONE if words else BAD_INPUT
+    if words[0] in ("-V", "--version"):
+        import marlnb
+
+        print(f"marlnb {marlnb.__version__}")
+        return DONE
+    if words[0] not in COMMANDS:
+        close = nearest(words[0], COMMANDS)
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        return _complain(f"no command {words[0]!r}{hint} The commands are {', '.join(COMMANDS)}", BAD_INPUT)
+    return _guarded(_load(words[0]), words[0], words[1:])
+
+
+def _load(command: str) -> ModuleType:
+    return importlib.import_module(f"marlnb.cli.{command}")
+
+
+def _guarded(module: ModuleType, command: str, words: list[str]) -> int:
+    """Runs a command's module; an error becomes one message on stderr and an exit code."""
+    try:
+        arguments = parser_of(command).parse_intermixed_args(words)
+        code: int = module.run(arguments)
+        sys.stdout.flush()
+        return code
+    except SystemExit as stop:  # argparse has printed its help or its complaint
+        return stop.code if isinstance(stop.code, int) else FAILED
+    except _INPUT_ERRORS as error:
+        return _complain(str(error), BAD_INPUT)
+    except MarlnbError as error:
+        return _complain(f"{type(error).__name__}: {error}", FAILED)
+    except KeyboardInterrupt:
+        return _complain("interrupted", INTERRUPTED)
+    except BrokenPipeError:  # the reader of stdout has gone, as in `marlnb list envs | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _complain(f"{where}{error.strerror or error}", FAILED)
+
+
+def parser_of(command: str) -> argparse.ArgumentParser:
+    module = _load(command)
+    parser = argparse.ArgumentParser(
+        prog=f"marlnb {command}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        add_help=not hasattr(module, "print_help"),
+    )
+    module.add_arguments(parser)
+    return parser
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"marlnb: {message}", file=sys.stderr)
+    return code
+
+
+def _overview() -> str:
+    lines = [f"  {name:<10} {(_load(name).__doc__ or '').splitlines()[0]}" for name in COMMANDS]
+    return (
+        "usage: marlnb COMMAND ...\n\n"
+        "Train multi-agent reinforcement-learning agents, record their hidden states, explain what they do.\n\n"
+        "commands (each has --help):\n" + "\n".join(lines) + "\n\n" + _EPILOG
+    )

@@ -1,0 +1,102 @@
+"""Play a run's policies and print their mean return.
+
+The return is that of one agent in one episode (its undiscounted sum of rewards), averaged over the group's agents and
+the episodes; `se` is the standard error of that mean over episodes. Episode k runs under seed + k.
+
+  marlnb evaluate runs/spread --episodes 300 --seed 1000 --json
+  marlnb evaluate runs/spread --env pettingzoo/simple_spread env.max_cycles=25
+  marlnb evaluate runs/spread --policy random
+  marlnb evaluate runs/spread --ablate agent/actor/hidden_1:3,17
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from marlnb.cli.output import print_json, print_table, quiet_stdout
+from marlnb.errors import ConfigError
+
+if TYPE_CHECKING:
+    from marlnb.config import EnvConfig
+    from marlnb.models.edits import Edit
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="the run's folder")
+    parser.add_argument("overrides", nargs="*", metavar="env.KEY=VALUE", help="options of the environment of --env")
+    parser.add_argument("--episodes", type=int, default=100, metavar="N", help="episodes played (default %(default)s)")
+    parser.add_argument(
+        "--seed", type=int, default=1000, metavar="N", help="of the first episode (default %(default)s)"
+    )
+    parser.add_argument("--env", metavar="NAME", help="another environment with the same groups and spaces")
+    parser.add_argument(
+        "--policy", default="run", metavar="run|random", help="the run's own, or random actions for a baseline"
+    )
+    parser.add_argument(
+        "--checkpoint", default="last", metavar="WHICH", help="last, best or an iteration (default last)"
+    )
+    parser.add_argument("--explore", action="store_true", help="sample actions instead of taking the most likely")
+    parser.add_argument("--n-envs", type=int, metavar="N", help="copies of the environment stepped at once")
+    parser.add_argument(
+        "--ablate",
+        action="append",
+        default=[],
+        metavar="SITE[:UNIT,...]",
+        help="hold a site, or some of its units, at zero meanwhile; may be repeated",
+    )
+    parser.add_argument("--config-dir", metavar="FOLDER", help="YAML variants for --env (else MARLNB_CONFIG_DIR)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    with quiet_stdout():
+        from marlnb.training.evaluation import evaluate
+        from marlnb.training.run import Run
+
+        found = evaluate(
+            Run.open(arguments.run),
+            episodes=arguments.episodes,
+            seed=arguments.seed,
+            explore=arguments.explore,
+            env=_environment(arguments),
+            policy=arguments.policy,
+            edits=[_ablation(text) for text in arguments.ablate],
+            checkpoint=arguments.checkpoint,
+            n_envs=arguments.n_envs,
+        )
+    if arguments.json:
+        print_json(found.to_json())
+        return 0
+    print(f"{found.env}, policy {found.policy}, {found.episodes} episodes from seed {found.seed}")
+    rows = [[group, mean, _or_dash(found.return_se[group])] for group, mean in found.return_mean.items()]
+    print_table(["group", "return", "se"], rows)
+    return 0
+
+
+def _environment(arguments: argparse.Namespace) -> EnvConfig | None:
+    if arguments.env is None:
+        if arguments.overrides:
+            raise ConfigError(f"{arguments.overrides[0]!r} is an option of --env, which is not given")
+        return None
+    for word in arguments.overrides:
+        if not word.startswith("env."):
+            raise ConfigError(f"{word!r} is not an option of the environment: those are env.KEY=VALUE")
+    from marlnb.compose import compose_env
+
+    return compose_env(arguments.env, *arguments.overrides, config_dir=arguments.config_dir)
+
+
+def _ablation(text: str) -> Edit:
+    from marlnb.models.edits import Ablate
+
+    site, _, units = text.partition(":")
+    try:
+        chosen = tuple(int(unit) for unit in units.split(",")) if units else None
+    except ValueError:
+        raise ConfigError(f"--ablate {text!r}: units are numbers, as in agent/actor/hidden_1:3,17") from None
+    return Ablate(site, units=chosen)
+
+
+def _or_dash(value: float | None) -> float | str:
+    return "-" if value is None else value

@@ -1,0 +1,126 @@
+"""Say what a run, a checkpoint or a recording holds.
+
+examples:
+  marlnb info runs/spread
+  marlnb info runs/spread/checkpoints/50
+  marlnb info runs/spread/recordings/recording.h5 --json
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from marlnb.cli.output import print_json
+
+EXPERIMENT, MANIFEST = "experiment.json", "manifest.json"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", metavar="PATH", type=Path, help="a run's folder, a checkpoint's folder or a recording")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, the whole experiment included")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    path = arguments.path.expanduser()
+    facts = _facts(path)
+    if arguments.json:
+        print_json(facts)
+        return 0
+    _print_facts({key: value for key, value in facts.items() if key != "experiment"})
+    return 0
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    if path.is_dir() and (path / MANIFEST).is_file():
+        return _checkpoint_facts(path)
+    if path.suffix in (".h5", ".hdf5") or path.is_file():
+        return _recording_facts(path)
+    return _run_facts(path)
+
+
+def _run_facts(path: Path) -> dict[str, Any]:
+    from marlnb.training.run import Run
+
+    run = Run.open(path)
+    experiment = run.experiment
+    groups = {
+        group.name: {
+            "agents": group.n_agents,
+            "observation": list(group.observation.shape),
+            "action": group.action.kind,
+            "algorithm": experiment.algorithm_of(group.name).name,
+            "actor": experiment.actor_of(group.name).name,
+        }
+        for group in run.spec.groups
+    }
+    return {
+        "kind": "run",
+        "path": str(run.path),
+        "environment": experiment.env.name,
+        "seed": experiment.seed,
+        "status": run.status(),
+        "groups": groups,
+        "checkpoints": [checkpoint.iteration for checkpoint in run.checkpoints],
+        "recordings": {name: str(file) for name, file in run.recordings.items()},
+        "experiment": experiment.to_json(),
+    }
+
+
+def _checkpoint_facts(path: Path) -> dict[str, Any]:
+    from marlnb.training.checkpoint import Checkpoint
+
+    found = Checkpoint.open(path)
+    return {
+        "kind": "checkpoint",
+        "path": str(found.path),
+        "iteration": found.iteration,
+        "frames": found.frames,
+        "score": found.score,
+        "sha256": found.sha256,
+        "size_bytes": sum(file.stat().st_size for file in found.path.rglob("*") if file.is_file()),
+    }
+
+
+def _recording_facts(path: Path) -> dict[str, Any]:
+    from marlnb.recording.reader import Recording
+
+    with Recording.open(path) as recording:
+        episodes = recording.episodes
+        return {
+            "kind": "recording",
+            "path": str(path),
+            "environment": recording.spec.name,
+            "complete": bool(recording.complete),
+            "episodes": len(episodes),
+            "steps": int(episodes["length"].sum()),
+            "groups": {name: list(recording.spec.group(name).agents) for name in recording.groups},
+            "sites": {name: list(recording[name].shape) for name in recording.sites},
+            "size_bytes": path.stat().st_size,
+            "run": str(recording.run_path) if recording.run_path else None,
+            "experiment": recording.experiment.to_json(),
+        }
+
+
+def _print_facts(facts: Mapping[str, Any], indent: str = "") -> None:
+    width = max((len(key) for key in facts), default=0)
+    for key, value in facts.items():
+        if isinstance(value, Mapping) and value:
+            print(f"{indent}{key}")
+            _print_facts(value, indent + "  ")
+        else:
+            print(f"{indent}{key:<{width}}  {_text(value)}")
+
+
+def _text(value: object) -> str:
+    if value is None or value in ([], {}):
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

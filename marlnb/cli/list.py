@@ -1,0 +1,91 @@
+"""List environments, algorithms, models, or the sites of a run's policies.
+
+examples:
+  marlnb list envs
+  marlnb list sites runs/spread
+  marlnb list sites env=mpe/simple_speaker_listener model=gru
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from marlnb.cli.output import print_json, print_table, say
+from marlnb.errors import ConfigError, unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from marlnb.models.policy import Policy
+
+_GROUPS = {"envs": "env", "algorithms": "algorithm", "models": "model"}
+WHAT = (*_GROUPS, "sites")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", metavar="WHAT", help=", ".join(WHAT))
+    parser.add_argument("of", nargs="*", metavar="RUN|KEY=VALUE", help="for sites: a run's folder, or what to build")
+    parser.add_argument("--config-dir", metavar="FOLDER", help="YAML variants to list too (else MARLNB_CONFIG_DIR)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.what not in WHAT:
+        raise ConfigError(unknown("list", arguments.what, WHAT))
+    if arguments.what == "sites":
+        return _list_sites(arguments)
+    if arguments.of:
+        raise ConfigError(f"`marlnb list {arguments.what}` takes nothing more; got {' '.join(arguments.of)}")
+    from marlnb.cli.options import summary
+    from marlnb.compose import REGISTRIES
+    from marlnb.variants import Variants
+
+    group = _GROUPS[arguments.what]
+    registry, variants = REGISTRIES[group], Variants.find(arguments.config_dir)
+    found = {name: summary(member) for name, member in registry.items()}
+    found |= {name: f"variant, {variants.where(group, name)}" for name in variants.names(group)}
+    for message in registry.broken().values():
+        say(message)
+    if arguments.json:
+        print_json({arguments.what: found})
+        return 0
+    print_table(["name", "what it is"], sorted(found.items()))
+    return 0
+
+
+def _list_sites(arguments: argparse.Namespace) -> int:
+    if not arguments.of:
+        raise ConfigError(
+            "sites of what? `marlnb list sites RUN`, or `marlnb list sites env=mpe/simple_spread model=gru`"
+        )
+    rows = [
+        [site.name, site.n_agents, site.n_units, site.kind]
+        for policy in _policies(arguments.of, arguments.config_dir)
+        for site in policy.sites()
+    ]
+    header = ["site", "agents", "units", "kind"]
+    if arguments.json:
+        sites: list[dict[str, Any]] = [dict(zip(header, row)) for row in rows]
+        print_json({"sites": sites})
+        return 0
+    print_table(header, rows)
+    return 0
+
+
+def _policies(of: Sequence[str], config_dir: str | None) -> Iterable[Policy]:
+    """Of a run as its experiment says (no checkpoint is needed), or of an experiment that is composed."""
+    from marlnb.training.learners import build_learners
+
+    if len(of) == 1 and "=" not in of[0]:
+        from marlnb.training.run import Run
+
+        opened = Run.open(of[0])
+        experiment, spec = opened.experiment, opened.spec
+    else:
+        from marlnb.config import Experiment
+
+        experiment = Experiment.compose(*of, config_dir=config_dir)
+        with experiment.env.build(1) as env:
+            spec = env.spec
+    return [learner.policy for learner in build_learners(experiment, spec, "cpu").values()]

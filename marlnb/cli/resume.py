@@ -1,0 +1,26 @@
+"""Go on with a run from its last checkpoint.
+
+examples:
+  marlnb resume runs/spread
+  marlnb resume runs/spread --frames 2_000_000     a complete run, further
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from marlnb.cli.folders import end_of_training
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="the run's folder")
+    parser.add_argument(
+        "--frames", type=int, metavar="N", help="a new total length, in frames (default: the run's own)"
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from marlnb.training.train import resume
+
+    return end_of_training(resume(arguments.run, frames=arguments.frames, progress=not arguments.quiet))
