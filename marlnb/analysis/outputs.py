@@ -17,6 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from marlnb.errors import AnalysisError, unknown
+from marlnb.models.actor_critic import ActorCritic
+from marlnb.models.distributions import Gaussian, Squash
 from marlnb.models.policy import Policy
 from marlnb.specs import ActionSpec, EnvSpec
 
@@ -121,8 +123,6 @@ def _index(spec: ActionSpec, target: Target, count: int, word: str) -> int:
 def pick(logits: Tensor, action: Tensor, spec: ActionSpec, output: Output) -> Tensor:
     """The scalar that `output` names: logits `[..., parameter]`, action `[...(, component)]` -> `[...]`."""
     if spec.kind == "continuous":
-        if output.to == "log_prob":
-            raise AnalysisError("the log-probability of a continuous action needs the policy's distribution")
         return logits[..., output.component]
     chosen = action.unsqueeze(-1) if spec.kind == "discrete" else action
     terms = []
@@ -185,9 +185,28 @@ class AnyOutput(nn.Module):
 def actor_scalar(
     policy: Policy, output: Output, observation: Tensor, action: Tensor, recurrent: Tensor | None, mask: Tensor | None
 ) -> Tensor:
-    """The actor's scalar `[row, agent]` for observations `[row, agent, *shape]`."""
-    logits = policy.act(observation, recurrent=recurrent, action_mask=mask, explore=False).logits
-    return pick(logits, action, policy.group.action, output)
+    """The actor's scalar `[row, agent]` for observations `[row, agent, *shape]`.
+
+    Raises:
+        AnalysisError: the policy is of a kind whose output cannot be differentiated.
+    """
+    if not isinstance(policy, ActorCritic):
+        raise AnalysisError(f"an output of {type(policy).__name__} cannot be attributed yet; of ActorCritic it can")
+    parameters, _ = policy.actor.step(observation, recurrent)
+    if output.to != "log_prob":
+        return pick(parameters, action, policy.group.action, output)
+    distribution = policy.actor.distribution
+    if isinstance(distribution, Gaussian):
+        return distribution.log_prob(parameters, unbounded(action, policy.group.action, distribution.squash))
+    return pick(distribution.mask(parameters, mask), action, policy.group.action, output)
+
+
+def unbounded(action: Tensor, spec: ActionSpec, squash: Squash) -> Tensor:
+    """The value that was squashed or clipped into a continuous action `[..., component]`; near the bounds, the largest
+    that float32 tells apart from them."""
+    low, high = (torch.tensor(ends, device=action.device) for ends in (spec.low, spec.high))
+    unit = (2 * action - low - high) / (high - low)
+    return unit.clamp(-1 + 1e-6, 1 - 1e-6).atanh() if squash == "tanh" else unit
 
 
 def split_observation(flat: Tensor, env: EnvSpec) -> Mapping[str, Tensor]:

@@ -1,0 +1,71 @@
+"""The untrained control: the same architecture with random weights, looking at the same observations.
+
+Random features of an observation can already be read out; what training added is what lies above them
+(Conneau et al. 2018, arXiv:1805.01070, section 4.2; Zhang and Bowman 2018, arXiv:1809.10040).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from marlnb.analysis.rows import RowSource, Rows
+from marlnb.models.capture import capture
+from marlnb.models.policy import Policy
+from marlnb.training.learners import build_learners
+
+BATCH_ROWS = 4096
+
+
+def untrained_activations(source: RowSource, site: str, rows: Rows, seed: int) -> tuple[np.ndarray | None, list[str]]:
+    """Activations `[row, agent, unit]` of the site with weights drawn anew, and notes on why there are none.
+
+    The experiment's own initialisation draws them. A recurrent network is run through each episode from a zero state,
+    which needs every step of it.
+    """
+    if source.recording.experiment is None:
+        return None, ["no untrained network to compare with: the recording does not know its experiment"]
+    experiment = source.recording.experiment
+    redrawn = replace(experiment, seed=experiment.seed + 1 + seed)
+    policy = build_learners(redrawn, source.env, "cpu")[source.group].policy.eval()
+    of_critic = site.split("/")[1] == "critic"
+    state = policy.critic_recurrent_shape if of_critic else policy.recurrent_shape
+    if state is None:
+        return _feed_forward(source, policy, site, rows, of_critic), []
+    if of_critic:
+        return None, ["no untrained network to compare with: a recurrent critic's state is not replayed"]
+    if not source.keeps_every_step(rows):
+        return None, ["no untrained network to compare with: a recurrent one needs every step of each episode"]
+    return _recurrent(source, policy, site, rows), []
+
+
+@torch.no_grad()
+def _feed_forward(source: RowSource, policy: Policy, site: str, rows: Rows, of_critic: bool) -> np.ndarray:
+    parts = []
+    for moments in source.batches(rows, BATCH_ROWS, needs_state=of_critic, every_group=of_critic):
+        with capture(policy, [site]) as activations:
+            if of_critic:
+                policy.value(moments.observations, state=moments.state)
+            else:
+                policy.act(moments.observations[source.group], explore=False)
+        parts.append(activations[site].numpy().copy())
+    return np.concatenate(parts)
+
+
+@torch.no_grad()
+def _recurrent(source: RowSource, policy: Policy, site: str, rows: Rows) -> np.ndarray:
+    """Every episode at once, step by step; an episode that has ended is run on and thrown away."""
+    observation = torch.from_numpy(source.observations(source.group, rows))
+    _, start, number, length = np.unique(rows.episode, return_index=True, return_inverse=True, return_counts=True)
+    state = policy.initial_recurrent(len(start), "cpu")
+    steps: list[Tensor] = []
+    for t in range(int(length.max())):
+        at = torch.from_numpy(start + np.minimum(t, length - 1))
+        with capture(policy, [site]) as activations:
+            state = policy.act(observation[at], recurrent=state, explore=False).recurrent
+        steps.append(activations[site].clone())
+    place = np.arange(len(rows.episode)) - start[number]
+    return torch.stack(steps)[torch.from_numpy(place), torch.from_numpy(number)].numpy()

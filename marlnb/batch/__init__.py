@@ -1,0 +1,1 @@
+"""Notebooks run without anyone looking on."""
