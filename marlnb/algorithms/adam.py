@@ -1,4 +1,4 @@
-"""Adam over named groups of parameters, whose whole state is plain tensors by parameter name."""
+"""Adam over the parts of a policy, each kept as one vector: few operations a step, and a state of plain tensors."""
 
 from __future__ import annotations
 
@@ -10,60 +10,62 @@ from torch import Tensor, nn
 
 from marlnb.errors import CheckpointError
 
+BETAS = (0.9, 0.999)
 
-class NamedAdam:
-    """Adam with a learning rate and a gradient-norm bound for each part of a policy.
+
+class PartAdam:
+    """Adam with a learning rate and a gradient-norm bound for each part, equal to `torch.optim.Adam` to rounding.
 
     Args:
         parts: modules by name, as `{"actor": ..., "critic": ...}`.
-        lr: learning rate by part; eps: Adam's epsilon.
+        eps: added to the root of the second moment.
+    Source: Kingma and Ba 2015, algorithm 1 (arXiv:1412.6980).
     """
 
-    def __init__(self, parts: Mapping[str, nn.Module], lr: Mapping[str, float], eps: float) -> None:
-        self.named = {part: dict(module.named_parameters()) for part, module in parts.items()}
-        groups = [{"params": list(named.values()), "lr": lr[part]} for part, named in self.named.items()]
-        self._adam = torch.optim.Adam(groups, eps=eps, fused=True)
-
-    def set_lr(self, lr: Mapping[str, float]) -> None:
-        for part, group in zip(self.named, self._adam.param_groups):
-            group["lr"] = lr[part]
-
-    def step(self, loss: Tensor, max_norm: float) -> Tensor:
-        """One step down `loss`; returns each part's gradient norm before clipping to `max_norm` (0: none), `[part]`."""
-        self._adam.zero_grad(set_to_none=True)
-        loss.backward()
-        norms = [clip_norm(list(named.values()), max_norm) for named in self.named.values()]
-        self._adam.step()
-        return torch.stack(norms)
-
-    def state_dict(self) -> dict[str, dict[str, Tensor]]:
-        """Adam's moments and step count by `<part>.<parameter>`; empty for a parameter that has not been stepped."""
-        return {
-            f"{part}.{name}": {key: value.clone() for key, value in self._adam.state.get(parameter, {}).items()}
-            for part, named in self.named.items()
-            for name, parameter in named.items()
+    def __init__(self, parts: Mapping[str, nn.Module], eps: float) -> None:
+        self.parameters = {part: list(module.parameters()) for part, module in parts.items()}
+        self.eps = eps
+        self.steps = 0
+        self._all = [parameter for members in self.parameters.values() for parameter in members]
+        self._moments = {
+            part: tuple(torch.zeros_like(nn.utils.parameters_to_vector(members).detach()) for _ in BETAS)
+            for part, members in self.parameters.items()
         }
 
-    def load_state_dict(self, state: Mapping[str, Mapping[str, Any]]) -> None:
+    def step(self, loss: Tensor, lr: Mapping[str, float], max_norm: float) -> Tensor:
+        """One step down `loss`; returns each part's gradient norm before clipping to `max_norm` (0: none), `[part]`."""
+        gradients = iter(torch.autograd.grad(loss, self._all))
+        self.steps += 1
+        norms = []
+        with torch.no_grad():
+            for part, members in self.parameters.items():
+                gradient = torch.cat([next(gradients).reshape(-1) for _ in members])
+                norm = torch.linalg.vector_norm(gradient)
+                if max_norm > 0:
+                    gradient.mul_((max_norm / (norm + 1e-6)).clamp_max_(1.0))
+                change = self._change(part, gradient, lr[part]).split([parameter.numel() for parameter in members])
+                torch._foreach_add_(members, [delta.view_as(p) for delta, p in zip(change, members)])
+                norms.append(norm)
+        return torch.stack(norms)
+
+    def state_dict(self) -> dict[str, Any]:
+        moments = {part: {"mean": m.clone(), "square": v.clone()} for part, (m, v) in self._moments.items()}
+        return {"steps": self.steps, **moments}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Raises CheckpointError where the state is of other parameters."""
-        own = {f"{part}.{name}": p for part, named in self.named.items() for name, p in named.items()}
-        if set(own) != set(state):
-            raise CheckpointError(f"optimizer state of other parameters: {sorted(set(own) ^ set(state))}")
-        self._adam.state.clear()
-        for name, parameter in own.items():
-            if state[name]:
-                self._adam.state[parameter] = {
-                    key: value.clone().to(
-                        "cpu" if key == "step" and parameter.device.type == "cpu" else parameter.device
-                    )
-                    for key, value in state[name].items()
-                }
+        for part, moments in self._moments.items():
+            for own, name in zip(moments, ("mean", "square")):
+                saved = state.get(part, {}).get(name)
+                if saved is None or saved.shape != own.shape:
+                    found = "nothing" if saved is None else f"{saved.numel()} values"
+                    raise CheckpointError(f"optimizer state of {part!r}: found {found}, it has {own.numel()}")
+                own.copy_(saved)
+        self.steps = int(state["steps"])
 
-
-def clip_norm(parameters: list[nn.Parameter], max_norm: float) -> Tensor:
-    """Scales the gradients so that their joint 2-norm is at most `max_norm` (0: leaves them); returns it as it was."""
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    norm = torch.stack(torch._foreach_norm(gradients)).norm()
-    if max_norm > 0:
-        torch._foreach_mul_(gradients, (max_norm / (norm + 1e-6)).clamp_max(1.0))
-    return norm
+    def _change(self, part: str, gradient: Tensor, lr: float) -> Tensor:
+        mean, square = self._moments[part]
+        mean.lerp_(gradient, 1 - BETAS[0])
+        square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
+        root = square.sqrt().div_((1 - BETAS[1] ** self.steps) ** 0.5).add_(self.eps)
+        return torch.div(mean, root, out=gradient).mul_(-lr / (1 - BETAS[0] ** self.steps))

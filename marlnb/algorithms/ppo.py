@@ -16,7 +16,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from marlnb.algorithms.adam import NamedAdam
+from marlnb.algorithms.adam import PartAdam
 from marlnb.algorithms.gae import critic_inputs, gae, value_rollout
 from marlnb.algorithms.learner import Learner
 from marlnb.algorithms.ppo_loss import METRICS, LossSettings, ValueLoss, ppo_losses
@@ -24,6 +24,7 @@ from marlnb.config import AlgorithmConfig, ModelConfig, option
 from marlnb.errors import ConfigError
 from marlnb.models.actor_critic import ActorCritic, StdOf, features
 from marlnb.models.distributions import Squash
+from marlnb.models.layers import fast_training
 from marlnb.models.network import Network
 from marlnb.registry import ALGORITHMS
 from marlnb.specs import EnvSpec, GroupSpec
@@ -129,7 +130,7 @@ class PPOLearner(Learner):
         self.frames = 0
         self._shuffler = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
         self._critic_recurrent: Tensor | None = None
-        self._optimizer = NamedAdam({"actor": policy.actor, "critic": policy.critic}, self._lr(), config.adam_eps)
+        self._optimizer = PartAdam({"actor": policy.actor, "critic": policy.critic}, config.adam_eps)
         self._settings = LossSettings(
             config.clip, config.entropy_coef, config.value_coef, config.value_clip, config.value_loss
         )
@@ -141,12 +142,15 @@ class PPOLearner(Learner):
             policy_loss, value_loss (of normalised values), entropy, kl (nats), clip_fraction, grad_norm_actor,
             grad_norm_critic: means over the minibatches; explained_variance of the returns; value_mean.
         """
+        with fast_training(self.policy):
+            return self._learn(rollout)
+
+    def _learn(self, rollout: TensorDictBase) -> dict[str, float]:
         samples, report = self._samples(rollout)
         self.frames += rollout.batch_size.numel()
-        self._optimizer.set_lr(self._lr())
-        totals = []
+        lr, totals = self._lr(), []
         for _ in range(self.config.epochs):
-            totals.append(self._epoch(samples))
+            totals.append(self._epoch(samples, lr))
             if self.config.target_kl is not None and float(totals[-1][METRICS.index("kl")]) > self.config.target_kl:
                 break
         names = (*METRICS, "grad_norm_actor", "grad_norm_critic", *report)
@@ -249,7 +253,7 @@ class PPOLearner(Learner):
             cut["critic_recurrent"] = critic_entering[:, :: self.chunk].flatten(0, 1)
         return cut
 
-    def _epoch(self, samples: dict[str, Tensor]) -> Tensor:
+    def _epoch(self, samples: dict[str, Tensor], lr: Mapping[str, float]) -> Tensor:
         """One pass over the samples in a new order; returns the mean of each metric."""
         n_samples = samples["log_prob"].shape[0]
         order = torch.randperm(n_samples, generator=self._shuffler).to(samples["log_prob"].device)
@@ -258,7 +262,7 @@ class PPOLearner(Learner):
         for start, stop in self._minibatches(n_samples):
             minibatch = {key: value[start:stop] for key, value in shuffled.items()}
             loss, measured = self.loss(minibatch)
-            norms = self._optimizer.step(loss, self.config.max_grad_norm)
+            norms = self._optimizer.step(loss, lr, self.config.max_grad_norm)
             metrics.append(torch.cat((measured, norms)))
         return torch.stack(metrics).mean(0)
 

@@ -9,26 +9,10 @@ from torch import Tensor, nn
 
 from marlnb.config import ModelConfig, option
 from marlnb.errors import ConfigError
-from marlnb.models.layers import HIDDEN_GAIN, ActivationName, AgentLinear, activation
+from marlnb.models.layers import ActivationName, AgentLinear, HiddenLayer
 from marlnb.models.network import Network
 from marlnb.models.sites import SiteKind
 from marlnb.registry import MODELS
-
-
-class HiddenLayer(nn.Module):
-    """Linear, layer normalisation if asked for, nonlinearity. Its output `[..., n_agents, unit]` is a site."""
-
-    def __init__(
-        self, n_agents: int, in_features: int, units: int, *, act: ActivationName, shared: bool, layer_norm: bool
-    ) -> None:
-        super().__init__()
-        self.linear = AgentLinear(n_agents, in_features, units, shared=shared, gain=HIDDEN_GAIN)
-        self.norm = nn.LayerNorm(units) if layer_norm else None
-        self.activation = activation(act)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.linear(x)
-        return self.activation(x if self.norm is None else self.norm(x))
 
 
 class MLP(Network):
