@@ -1,0 +1,81 @@
+"""Rendered frames beside the rows: compressed as they are drawn, so that episodes in progress take little memory.
+
+They are stored as an ordinary HDF5 dataset with the deflate filter, which any reader opens.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+
+import h5py
+import numpy as np
+
+from marlnb.envs.vector import VectorEnv
+
+COMPRESSION_LEVEL = 1
+
+
+class FrameStore:
+    """Frames of the episodes in progress, and `/frames/{image, row}` of the file.
+
+    Args:
+        every: draws the steps t = 0, `every`, 2 `every` ... among those that are recorded.
+        shape: (height, width, channel) of one image, uint8.
+    """
+
+    def __init__(self, every: int, shape: tuple[int, ...]) -> None:
+        self.every, self.shape = every, shape
+        self._drawn: dict[tuple[int, int], bytes] = {}
+        self._pending: list[tuple[int, bytes]] = []
+        self._file: h5py.File | None = None
+
+    @property
+    def pending_bytes(self) -> int:
+        return sum(len(image) for _, image in self._pending)
+
+    def attach(self, file: h5py.File) -> None:
+        """Creates the datasets."""
+        self._file = file
+        image = file.create_dataset(
+            "frames/image",
+            (0, *self.shape),
+            "uint8",
+            maxshape=(None, *self.shape),
+            chunks=(1, *self.shape),
+            compression="gzip",
+            compression_opts=COMPRESSION_LEVEL,
+        )
+        for axis, name in enumerate(("frame", "height", "width", "channel")):
+            image.dims[axis].label = name
+        file.create_dataset("frames/row", (0,), "int64", maxshape=(None,), chunks=(1024,))
+
+    def draw(self, env: VectorEnv, counted: np.ndarray, t: np.ndarray, position: int) -> None:
+        """Renders the copies that count and are at a step to be drawn."""
+        for copy in np.flatnonzero(counted & (t % self.every == 0)):
+            self._drawn[int(copy), position] = compress(env.render(int(copy)))
+
+    def append(self, copy: int, positions: Iterable[int], start_row: int) -> None:
+        """Queues a copy's frames at `positions`, which become rows `start_row`, `start_row` + 1, ..."""
+        for row, position in enumerate(positions, start_row):
+            image = self._drawn.pop((copy, position), None)
+            if image is not None:
+                self._pending.append((row, image))
+
+    def write(self) -> None:
+        """Writes what is queued."""
+        if not self._pending or self._file is None:
+            return
+        images, rows = self._file["frames/image"], self._file["frames/row"]
+        start = len(rows)
+        images.resize(start + len(self._pending), axis=0)
+        rows.resize(start + len(self._pending), axis=0)
+        for index, (_, image) in enumerate(self._pending, start):
+            images.id.write_direct_chunk((index, 0, 0, 0), image)
+        rows[start:] = [row for row, _ in self._pending]
+        self._pending.clear()
+
+
+def compress(image: np.ndarray) -> bytes:
+    """An image as HDF5's deflate filter stores it."""
+    return zlib.compress(np.ascontiguousarray(image).data, COMPRESSION_LEVEL)

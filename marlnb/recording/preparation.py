@@ -1,0 +1,127 @@
+"""Everything that stands between a request to record and the first row: checks, policies, environment, a trial step.
+
+Whatever can be wrong with a request is found here, before a file exists.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from marlnb.envs.vector import VectorEnv
+from marlnb.errors import RecordingError, SiteError, unknown
+from marlnb.models.capture import all_sites, capture
+from marlnb.models.policy import Policy
+from marlnb.models.sites import Site, match_sites
+from marlnb.recording.request import Request
+from marlnb.recording.sources import Selection
+from marlnb.recording.trial import Trial, in_critic, try_steps
+from marlnb.specs import EnvSpec
+from marlnb.training.checkpoint import Checkpoint
+from marlnb.training.evaluation import check_fit
+from marlnb.training.run import Run
+from marlnb.training.seeds import derive_seed
+
+MOST_COPIES = 32
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A request that can be carried out; `activations` is live while `prepare`'s block runs."""
+
+    request: Request
+    run: Run
+    checkpoint: Checkpoint
+    env: VectorEnv
+    policies: Mapping[str, Policy]
+    sites: Sequence[Site]
+    activations: dict[str, Tensor]
+    trial: Trial
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What makes two recordings the same one, as plain JSON."""
+        request = self.request
+        return {
+            "env": self.env.spec.name,
+            "checkpoint": self.checkpoint.sha256,
+            "sites": [site.name for site in self.sites],
+            "agents": [agent for selection in self.trial.contents.selections for agent in selection.agents],
+            "labels": sorted(request.labels),
+            "n_envs": self.env.n_envs,
+            **{name: getattr(request, name) for name in ("episodes", "every", "dtype", "seed", "explore", "values")},
+            "frames": int(request.frames),
+        }
+
+    def generator(self) -> torch.Generator:
+        """Of sampled actions: the same as an evaluation's with this seed."""
+        device = next((p.device for policy in self.policies.values() for p in policy.parameters()), self.env.device)
+        return torch.Generator(device=device).manual_seed(derive_seed(self.request.seed, "actions"))
+
+
+@contextmanager
+def prepare(run: Run | str | os.PathLike[str], request: Request) -> Iterator[Prepared]:
+    """Opens what a recording needs and tries a few steps; hooks and environment are gone after the block.
+
+    Raises:
+        SiteError: a pattern that matches no site, or a site that never fires.
+        RecordingError, ConfigError, RunError, EnvError: whatever else is wrong with the request.
+    """
+    run = run if isinstance(run, Run) else Run.open(run)
+    checkpoint = run.checkpoint(request.checkpoint)
+    policies = run.policies(checkpoint.iteration, device=request.device)
+    selections = select_agents(run.spec, request.agents)
+    sites = select_sites(policies, request.sites, selections)
+    n_envs = request.n_envs or min(run.experiment.n_envs, MOST_COPIES)
+    config = request.env or run.experiment.env
+    acting = [site.name for site in sites if not in_critic(site)]
+    with (
+        config.build(min(n_envs, request.episodes), request.device) as env,
+        capture(policies, acting) if acting else nullcontext({}) as activations,
+    ):
+        check_fit(run.spec, env.spec)
+        trial = try_steps(env, policies, selections, sites, activations, request)
+        yield Prepared(request, run, checkpoint, env, policies, sites, activations, trial)
+
+
+def select_agents(spec: EnvSpec, patterns: str | Sequence[str] | None) -> list[Selection]:
+    """The agents that match any of the names or globs, group by group; None: all of them.
+
+    Raises:
+        RecordingError: a pattern that matches no agent, with the nearest names.
+    """
+    wanted = ["*"] if patterns is None else [patterns] if isinstance(patterns, str) else list(patterns)
+    for pattern in wanted:
+        if not any(fnmatchcase(agent, pattern) for agent in spec.agents):
+            raise RecordingError(unknown("agent", pattern, spec.agents))
+    found = []
+    for group in spec.groups:
+        indices = tuple(
+            index for index, agent in enumerate(group.agents) if any(fnmatchcase(agent, pattern) for pattern in wanted)
+        )
+        if indices:
+            found.append(Selection(group, indices))
+    return found
+
+
+def select_sites(
+    policies: Mapping[str, Policy], patterns: str | Sequence[str], selections: Sequence[Selection]
+) -> list[Site]:
+    """The sites that match, of the groups of which an agent is recorded; an empty list of patterns: none.
+
+    Raises:
+        SiteError: a pattern that matches nothing, with the nearest names.
+    """
+    recorded = {selection.group.name for selection in selections}
+    matched = match_sites(all_sites(policies), patterns) if patterns else []
+    found = [site for site in matched if site.name.split("/")[0] in recorded]
+    if matched and not found:
+        raise SiteError(f"the sites {[site.name for site in matched]} belong to none of the recorded agents' groups")
+    return found

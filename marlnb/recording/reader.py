@@ -1,0 +1,315 @@
+"""Recording: reads what `record` wrote, lazily and by name."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import h5py
+import numpy as np
+
+from marlnb.config import Experiment
+from marlnb.errors import RecordingError, SiteError, unknown
+from marlnb.recording.array import LabelledArray
+from marlnb.recording.episodes import EpisodeIndex
+from marlnb.recording.layout import BFLOAT16, FORMAT, VERSION, is_bfloat16
+from marlnb.specs import EnvSpec
+from marlnb.training.spec_file import spec_from_json
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Locking = bool | Literal["best-effort"] | None
+
+
+class Recording:
+    """A recording on disk. Arrays are read when they are asked for; the file is closed by `close` or a `with`.
+
+    It can be handed to another process, which opens the file for itself.
+    """
+
+    def __init__(self, path: Path, locking: Locking = None) -> None:
+        """Use `Recording.open`."""
+        self.path = path
+        self.locking = locking
+        self._opened: tuple[int, h5py.File] | None = None
+        self._closed = False
+        self._check_format()
+        self._index = EpisodeIndex.read(self.file, self._row_count())
+
+    @staticmethod
+    def open(path: str | os.PathLike[str], *, locking: Locking = None) -> Recording:
+        """Opens a recording, complete or not; of one that broke off, what was written.
+
+        Args:
+            locking: HDF5's file locking; False reads a file that is still being written, as of its last block, and
+                files on file systems without locks.
+        Raises:
+            RecordingError: there is no such file, it is no recording, or it is locked.
+        """
+        return Recording(Path(path).expanduser(), locking)
+
+    def close(self) -> None:
+        """Closes the file; safe to call twice."""
+        if self._opened is not None and self._opened[0] == os.getpid():
+            self._opened[1].close()
+        self._opened, self._closed = None, True
+
+    def __enter__(self) -> Recording:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Recording, (self.path, self.locking)
+
+    @property
+    def file(self) -> h5py.File:
+        """The open HDF5 file, one of this process's own: a handle shared across a fork would lose data silently."""
+        if self._closed:
+            raise RecordingError(f"{self.path} has been closed; open it again")
+        if self._opened is None or self._opened[0] != os.getpid():
+            self._opened = (os.getpid(), _open_file(self.path, self.locking))
+        return self._opened[1]
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return f"<Recording {self.path}, closed>"
+        told = "complete" if self.complete else "incomplete"
+        lines = [f"<Recording {self.path}: {self.spec.name}, {len(self._index)} episodes, {len(self):,} rows, {told}"]
+        for group in self.groups:
+            lines.append(f"  {group}: {', '.join(self.group_agents(group))}")
+        lines += [f"  {site} × {self[site].axes[1][1]} units" for site in self.sites]
+        if self.labels:
+            lines.append(f"  labels: {', '.join(self.labels)}")
+        return "\n".join(lines) + ">"
+
+    def __len__(self) -> int:
+        """Rows: recorded steps of whole episodes."""
+        return self._index.n_rows
+
+    @property
+    def complete(self) -> bool:
+        """Whether it was finished; False for one that is being written, or broke off."""
+        return bool(self.file.attrs["complete"])
+
+    @property
+    def experiment(self) -> Experiment:
+        return Experiment.from_json(json.loads(self.file.attrs["experiment"]))
+
+    @property
+    def spec(self) -> EnvSpec:
+        """Of the environment that was recorded."""
+        return spec_from_json(json.loads(self.file.attrs["spec"]))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What `record` was asked for, as plain JSON."""
+        return dict(json.loads(self.file.attrs["settings"]))
+
+    @property
+    def checkpoint(self) -> tuple[int, str]:
+        """Iteration and sha256 of the checkpoint whose policies were recorded."""
+        return int(self.file.attrs["iteration"]), str(self.file.attrs["checkpoint"])
+
+    @property
+    def run_path(self) -> Path | None:
+        """The run folder around the file, None where it lies elsewhere."""
+        folder = self.path.absolute().parent.parent
+        return folder if (folder / "experiment.json").is_file() else None
+
+    @property
+    def episodes(self) -> pd.DataFrame:
+        """One row an episode, by its number: start and length in rows, n_steps, seed, and each agent's return."""
+        return self._index.frame(self.agents)
+
+    @property
+    def rows(self) -> pd.DataFrame:
+        """One row a row: episode, t (steps since it began) and env_id (the copy that played it)."""
+        import pandas as pd
+
+        n = len(self)
+        return pd.DataFrame({name: self.file[f"steps/{name}"][:n] for name in ("episode", "t", "env_id")})
+
+    @property
+    def agents(self) -> list[str]:
+        """The recorded agents, group by group."""
+        return [name.decode() for name in self.file["agents/name"][:]]
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups of which an agent is recorded."""
+        return list(dict.fromkeys(name.decode() for name in self.file["agents/group"][:]))
+
+    def group_agents(self, group: str) -> list[str]:
+        """The recorded agents of one group: the order of every agent axis."""
+        self._check_group(group)
+        groups = [name.decode() for name in self.file["agents/group"][:]]
+        return [agent for agent, its_group in zip(self.agents, groups) if its_group == group]
+
+    @property
+    def sites(self) -> list[str]:
+        """Names of the recorded sites, as `listener/actor/hidden_1`."""
+        found = _datasets(self.file, "activations")
+        wanted = [site for site in self.settings.get("sites", []) if site in found]
+        return wanted + [site for site in found if site not in wanted]
+
+    @property
+    def labels(self) -> list[str]:
+        return _datasets(self.file, "labels")
+
+    def fields(self, group: str) -> list[str]:
+        """Names that `steps` takes for a group."""
+        self._check_group(group)
+        return _datasets(self.file, f"steps/{group}")
+
+    def __getitem__(self, site: str) -> LabelledArray:
+        """A site's activations `[row, agent, unit]`.
+
+        Raises:
+            SiteError: it is not recorded.
+        """
+        if site not in _datasets(self.file, "activations"):
+            raise SiteError(f"{self.path.name}: {unknown('recorded site', site, self.sites)}")
+        return self._array(f"activations/{site}")
+
+    def __contains__(self, site: object) -> bool:
+        return site in self.sites
+
+    def steps(self, group: str, field: str) -> LabelledArray:
+        """A field of a group, `[row, agent, ...]`: observation, action, logits, log_prob, value, reward, terminated,
+        truncated, alive, acting or action_mask.
+
+        Raises:
+            RecordingError: no such group or field.
+        """
+        if field not in self.fields(group):
+            raise RecordingError(f"{self.path.name}: {unknown(f'field of {group!r}', field, self.fields(group))}")
+        return self._array(f"steps/{group}/{field}")
+
+    def recurrent(self, group: str) -> LabelledArray:
+        """The actor's state that entered each step, `[row, agent, layer, unit]`.
+
+        Raises:
+            RecordingError: the group has none.
+        """
+        self._check_group(group)
+        found = _datasets(self.file, f"recurrent/{group}")
+        if not found:
+            raise RecordingError(f"{self.path.name}: the policy of {group!r} has no recurrent state")
+        return self._array(f"recurrent/{group}/{found[0]}")
+
+    @property
+    def state(self) -> LabelledArray:
+        """The environment's state before each step, `[row, ...]`; an error where it has none."""
+        if "state" not in self.file["steps"]:
+            raise RecordingError(f"{self.path.name}: {self.spec.name} has no state")
+        return self._array("steps/state")
+
+    def label(self, name: str) -> LabelledArray:
+        """A label `[row]` or `[row, agent]`.
+
+        Raises:
+            RecordingError: it is not recorded.
+        """
+        if name not in self.labels:
+            raise RecordingError(f"{self.path.name}: {unknown('label', name, self.labels)}")
+        return self._array(f"labels/{name}")
+
+    def classes(self, label: str) -> list[str]:
+        """The names of a label's values 0, 1, ...; empty for a quantity or where nobody named them."""
+        return self._names(self.label(label).path, "classes")
+
+    def feature_names(self, group: str) -> list[str]:
+        """The names of a group's observation features; empty where the environment gives none."""
+        return self._names(self.steps(group, "observation").path, "names")
+
+    def frame(self, *, episode: int, t: int) -> np.ndarray:
+        """The image `[height, width, channel]` uint8 drawn at one step.
+
+        Raises:
+            RecordingError: there is none.
+        """
+        if "frames" not in self.file:
+            raise RecordingError(f"{self.path.name} has no frames; record with frames=True")
+        row = self._index.rows(np.arange(len(self)), {"episode": episode, "t": t}, self._times)
+        found = np.flatnonzero(np.isin(self.file["frames/row"][:], row))
+        if not len(found):
+            raise RecordingError(f"{self.path.name}: no frame was drawn at t={t} of episode {episode}")
+        return np.asarray(self.file["frames/image"][int(found[0])])
+
+    def _array(self, path: str) -> LabelledArray:
+        dataset = self.file[path]
+        dims = tuple(dimension.label for dimension in dataset.dims)[1:]
+        group = dataset.attrs.get("group", "")
+        names = {dims[-1]: self._names(path, "names")} if dims else {}
+        return LabelledArray(
+            path=path,
+            open_dataset=lambda: self.file[path],
+            find_rows=lambda rows, selectors: self._index.rows(rows, selectors, self._times),
+            axes=tuple(zip(dims, dataset.shape[1:])),
+            labels={**names, **({"agent": self.group_agents(group)} if group else {})},
+            rows=np.arange(len(self)),
+            dtype_stored=BFLOAT16 if is_bfloat16(dataset) else dataset.dtype.name,
+            picks=tuple(slice(None) for _ in dims),
+        )
+
+    def _times(self) -> np.ndarray:
+        return np.asarray(self.file["steps/t"][: len(self)])
+
+    def _names(self, path: str, attribute: str) -> list[str]:
+        return [str(name) for name in self.file[path].attrs.get(attribute, ())]
+
+    def _check_group(self, group: str) -> None:
+        if group not in self.groups:
+            raise RecordingError(f"{self.path.name}: {unknown('recorded group', group, self.groups)}")
+
+    def _check_format(self) -> None:
+        found = self.file.attrs.get("format")
+        if found != FORMAT:
+            self.close()
+            raise RecordingError(f"{self.path} is no recording of marlnb: its format is {found!r}")
+        if self.file.attrs["version"] > VERSION:
+            version = self.file.attrs["version"]
+            self.close()
+            raise RecordingError(f"{self.path} has version {version} of the format; this marlnb reads up to {VERSION}")
+
+    def _row_count(self) -> int:
+        """Rows that every dataset has: a kill inside a flush may leave some a block ahead."""
+        paths = [
+            f"{top}/{path}"
+            for top in ("steps", "activations", "recurrent", "labels")
+            for path in _datasets(self.file, top)
+        ]
+        return min(self.file[path].shape[0] for path in paths)
+
+
+def _datasets(file: h5py.File, group: str) -> list[str]:
+    """Paths of the datasets below a group, relative to it."""
+    found: list[str] = []
+    if group in file:
+        file[group].visititems(lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) else None)
+    return found
+
+
+def _open_file(path: Path, locking: Locking) -> h5py.File:
+    try:
+        return h5py.File(path, "r", locking=locking)
+    except FileNotFoundError as error:
+        near = sorted(str(other) for other in path.parent.glob("*.h5")) if path.parent.is_dir() else []
+        hint = f"; recordings beside it: {', '.join(near[:5])}" if near else ""
+        raise RecordingError(f"there is no recording {path}{hint}") from error
+    except OSError as error:
+        raise RecordingError(_opening_failed(path, error)) from error
+
+
+def _opening_failed(path: Path, error: OSError) -> str:
+    text = str(error)
+    if isinstance(error, BlockingIOError) or "already open" in text or error.errno == 11:
+        return f"{path} is being written; open it when it is done, or with locking=False to see its last whole block"
+    if any(f"errno = {number}" in text for number in (37, 524)):
+        return f"{path} lies on a file system without locks; open it with locking=False ({text})"
+    return f"{path} cannot be opened as HDF5: {text}"

@@ -1,0 +1,224 @@
+"""record: plays episodes under a run's policies and writes what agents saw, did and had inside to one HDF5 file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Literal
+
+from tqdm.auto import tqdm
+
+from marlnb.config import EnvConfig
+from marlnb.errors import RecordingError
+from marlnb.recording.episode_recorder import EpisodeRecorder
+from marlnb.recording.frames import FrameStore
+from marlnb.recording.layout import FORMAT, VERSION
+from marlnb.recording.plan import RecordingPlan, make_plan, recording_path
+from marlnb.recording.preparation import Prepared, prepare
+from marlnb.recording.reader import Recording
+from marlnb.recording.request import Request
+from marlnb.recording.sources import LabelFn
+from marlnb.recording.writer import RecordingWriter
+from marlnb.training.episodes import play
+from marlnb.training.run import Run
+from marlnb.training.spec_file import spec_to_json
+
+
+def record(
+    run: Run | str | os.PathLike[str],
+    *,
+    episodes: int = 200,
+    sites: str | Sequence[str] = "*/actor/*",
+    agents: str | Sequence[str] | None = None,
+    every: int = 1,
+    dtype: str = "float32",
+    seed: int = 2000,
+    explore: bool = False,
+    values: bool = True,
+    labels: Mapping[str, LabelFn] | None = None,
+    frames: bool | int = False,
+    name: str = "recording",
+    exist: Literal["error", "open"] = "error",
+    checkpoint: int | str = "last",
+    n_envs: int | None = None,
+    env: EnvConfig | None = None,
+    device: str = "cpu",
+    progress: bool = True,
+    locking: bool | Literal["best-effort"] | None = None,
+) -> Recording:
+    """Records episodes 0 to `episodes` - 1, episode k under `seed` + k, into `recordings/<name>.h5` of the run.
+
+    Observations, actions, logits, log-probabilities, rewards, ends and masks are always recorded, and the
+    environment's own labels. A process that is killed loses the episodes in progress and the block being gathered
+    (at most 32 MiB, or what came in the last seconds); the file opens as it is.
+
+    Args:
+        sites: globs over site names, as `"listener/actor/hidden_*"`, of actors and critics; `[]`: none.
+        agents: names or globs; None: all.
+        every: keeps the steps t = 0, `every`, 2 `every`, ... of each episode.
+        dtype: float32, float16 or bfloat16, of activations and recurrent states; everything else keeps its own.
+        explore: sample actions; otherwise take the most likely.
+        values: run the critics, where the policies have them, and record what they estimate.
+        labels: by name, functions of the moment before each step that return `[env]` or `[env, agent]`. A label of
+            agents belongs to the one group of that size, or is named `<group>/<name>`.
+        frames: rendered images of every recorded step, or of every k-th.
+        exist: "open" returns a complete recording of this name if it was made from the same checkpoint with the same
+            settings; an incomplete one is kept under another name and made anew.
+        n_envs: copies played at once; by default as in the training, at most 32. With 1, a kill loses at most a block.
+        env: another environment whose groups have the same names, sizes and spaces.
+        locking: HDF5's file locking, as h5py takes it; False for file systems without locks.
+    Raises:
+        SiteError: a pattern that matches no site, or a site that never fires.
+        RecordingError: a recording of this name is there already; the disk has no room, before the start or
+            later (then what was written stays, marked incomplete); another option that cannot be met.
+        RunError, CheckpointError, ConfigError, EnvError: the run or the environment cannot be opened.
+    """
+    if exist not in ("error", "open"):
+        raise RecordingError(f"exist must be 'error' or 'open'; got {exist!r}")
+    run = run if isinstance(run, Run) else Run.open(run)
+    path = recording_path(run, name)
+    if exist == "error" and path.exists():
+        raise RecordingError(f"{path} is there already; give another name, or exist='open' to use it")
+    request = Request(
+        episodes,
+        sites,
+        agents,
+        every,
+        dtype,
+        seed,
+        explore,
+        values,
+        frames,
+        checkpoint,
+        n_envs,
+        env,
+        device,
+        labels or {},
+    )
+    with prepare(run, request) as prepared:
+        if path.exists() and _is_same(path, prepared, locking):
+            return Recording.open(path, locking=locking)
+        plan = make_plan(prepared, path)
+        plan.check()
+        _write(prepared, plan, progress=progress, locking=locking)
+    return Recording.open(path, locking=locking)
+
+
+def _write(prepared: Prepared, plan: RecordingPlan, *, progress: bool, locking: bool | str | None) -> None:
+    """Plays and writes; the file is closed whatever happens, complete only if nothing did."""
+    request, trial = prepared.request, prepared.trial
+    frames = FrameStore(request.every * int(request.frames), trial.frame_shape) if request.frames else None
+    writer = RecordingWriter(
+        plan.path,
+        plan.fields,
+        _attributes(prepared),
+        _agents(prepared),
+        expected_rows=plan.rows,
+        frames=frames,
+        locking=locking,
+    )
+    complete = False
+    with tqdm(total=request.episodes, unit="episode", desc=f"recording {plan.path.stem}", disable=not progress) as bar:
+        try:
+            writer.describe(_dataset_attributes(prepared))
+            writer.add_checkpoint(prepared.checkpoint.iteration, prepared.checkpoint.sha256)
+            recorder = EpisodeRecorder(
+                prepared.env,
+                trial.contents,
+                writer,
+                every=request.every,
+                activations=prepared.activations,
+                frames=frames,
+                on_episodes=bar.update,
+            )
+            play(
+                prepared.env,
+                prepared.policies,
+                episodes=request.episodes,
+                seed=request.seed,
+                explore=request.explore,
+                generator=prepared.generator(),
+                watcher=recorder,
+            )
+            complete = True
+        finally:
+            writer.close(complete=complete)
+
+
+def _attributes(prepared: Prepared) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "experiment": json.dumps(prepared.run.experiment.to_json()),
+        "spec": json.dumps(spec_to_json(prepared.env.spec)),
+        "settings": json.dumps(prepared.settings, sort_keys=True),
+        "checkpoint": prepared.checkpoint.sha256,
+        "iteration": prepared.checkpoint.iteration,
+        "code_version": code_version(),
+        "seed": prepared.request.seed,
+        "dtype": prepared.request.dtype,
+        "every": prepared.request.every,
+    }
+
+
+def _agents(prepared: Prepared) -> dict[str, list[Any]]:
+    """Columns of `/agents`: `policy_index` counts a group's networks, 0 where its agents share one."""
+    columns: dict[str, list[Any]] = {"id": [], "name": [], "group": [], "policy_index": []}
+    for selection in prepared.trial.contents.selections:
+        group = selection.group
+        shared = prepared.run.experiment.actor_of(group.name).share_parameters
+        for index in selection.indices:
+            columns["id"].append(prepared.env.spec.agents.index(group.agents[index]))
+            columns["name"].append(group.agents[index])
+            columns["group"].append(group.name)
+            columns["policy_index"].append(0 if shared else index)
+    return columns
+
+
+def _dataset_attributes(prepared: Prepared) -> dict[str, dict[str, Any]]:
+    """Names of features, choices and classes, by dataset."""
+    found: dict[str, dict[str, Any]] = {}
+    for selection in prepared.trial.contents.selections:
+        group = selection.group
+        found[f"steps/{group.name}/observation"] = {"names": list(group.observation.names)}
+        found[f"steps/{group.name}/action"] = {"names": list(group.action.names)}
+    for label in prepared.env.spec.labels:
+        found[f"labels/{label.name}"] = {"classes": list(label.classes)}
+    return {path: names for path, names in found.items() if any(names.values())}
+
+
+def _is_same(path: Path, prepared: Prepared, locking: bool | str | None) -> bool:
+    """Whether the recording at `path` is what was asked for; one that broke off is moved out of the way.
+
+    Raises:
+        RecordingError: it was made from another checkpoint or with other settings.
+    """
+    with Recording.open(path, locking=locking) as found:
+        differing = {
+            key: (found.settings.get(key), value)
+            for key, value in prepared.settings.items()
+            if found.settings.get(key) != value
+        }
+        complete = found.complete
+    if differing:
+        told = "; ".join(f"{key} {was!r}, now {now!r}" for key, (was, now) in differing.items())
+        raise RecordingError(f"{path} is another recording: {told}. Give another name")
+    if not complete:
+        path.rename(_free_name(path))
+    return complete
+
+
+def _free_name(path: Path) -> Path:
+    numbers = (path.with_name(f"{path.stem}.incomplete-{number}.h5") for number in range(1, 10**6))
+    return next(candidate for candidate in numbers if not candidate.exists())
+
+
+def code_version() -> str:
+    """marlnb's version, as it is installed."""
+    try:
+        return version("marlnb")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,42 @@
+"""Request: what a recording is asked to hold, checked before anything is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from marlnb.config import EnvConfig
+from marlnb.errors import RecordingError, unknown
+from marlnb.recording.layout import DTYPES
+from marlnb.recording.sources import LabelFn
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to record; `record` documents each option."""
+
+    episodes: int
+    sites: str | Sequence[str]
+    agents: str | Sequence[str] | None
+    every: int
+    dtype: str
+    seed: int
+    explore: bool
+    values: bool
+    frames: bool | int
+    checkpoint: int | str
+    n_envs: int | None
+    env: EnvConfig | None
+    device: str
+    labels: Mapping[str, LabelFn] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("episodes", "every"):
+            if getattr(self, name) < 1:
+                raise RecordingError(f"{name} must be 1 or more; got {getattr(self, name)}")
+        if self.n_envs is not None and self.n_envs < 1:
+            raise RecordingError(f"n_envs must be 1 or more; got {self.n_envs}")
+        if self.seed < 0 or int(self.frames) < 0:
+            raise RecordingError(f"seed and frames must be 0 or more; got {self.seed}, {self.frames}")
+        if self.dtype not in DTYPES:
+            raise RecordingError(unknown("dtype", self.dtype, DTYPES))

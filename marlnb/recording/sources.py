@@ -1,0 +1,196 @@
+"""Sources: what is recorded at each step, where it goes in the file and how it is read from a moment or a step.
+
+One list per recording says it all: the file's layout, the plan's sizes and the recorder's copying are made from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from marlnb.envs.vector import Step
+from marlnb.errors import RecordingError, SiteError
+from marlnb.models.policy import Policy
+from marlnb.models.sites import Site
+from marlnb.recording.layout import Field
+from marlnb.specs import EnvSpec, GroupSpec
+from marlnb.training.episodes import Moment
+
+LabelFn = Callable[[Moment], Tensor]
+Pick = slice | torch.Tensor | None
+AXES = {"action": "component", "logits": "parameter", "action_mask": "choice"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """One field and how to get its tensor `[env, ...]` from a moment (or from the step after it)."""
+
+    field: Field
+    get: Callable[[Any], Tensor]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The recorded agents of one group: indices along its agent axis, in the group's order."""
+
+    group: GroupSpec
+    indices: tuple[int, ...]
+
+    @property
+    def pick(self) -> Pick:
+        """What selects them: None for all, a slice where they lie side by side."""
+        first, last = self.indices[0], self.indices[-1]
+        if len(self.indices) == self.group.n_agents:
+            return None
+        if self.indices == tuple(range(first, last + 1)):
+            return slice(first, last + 1)
+        return torch.tensor(self.indices)
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return tuple(self.group.agents[index] for index in self.indices)
+
+
+def picked(get: Callable[[Any], Tensor], pick: Pick) -> Callable[[Any], Tensor]:
+    """`get`, then the recorded agents."""
+    return get if pick is None else lambda moment: get(moment)[:, pick]
+
+
+def moment_sources(
+    moment: Moment,
+    selections: Sequence[Selection],
+    policies: Mapping[str, Policy],
+    sites: Sequence[Site],
+    activations: Mapping[str, Tensor],
+    labels: Mapping[str, LabelFn],
+    dtype: str,
+) -> list[Source]:
+    """What is read before the environment steps; shapes and types are those of `moment`.
+
+    Raises:
+        SiteError: a site did not fire when the policies acted.
+        RecordingError: a label that cannot be recorded.
+    """
+    silent = sorted(site.name for site in sites if site.name not in activations)
+    if silent:
+        raise SiteError(f"these sites never fired while the policies acted: {', '.join(silent)}")
+    found = [_source("steps/t", (), lambda moment: moment.t, moment)]
+    for selection in selections:
+        found += _group_sources(moment, selection, policies[selection.group.name], dtype)
+    by_group = {selection.group.name: selection for selection in selections}
+    for site in sites:
+        selection = by_group[site.name.split("/")[0]]
+        get = picked(lambda _, name=site.name: activations[name], selection.pick)
+        found.append(_source(f"activations/{site.name}", ("agent", "unit"), get, moment, selection.group.name, dtype))
+    if moment.state is not None:
+        dims = _axes(moment.state.shape[1:], "feature")
+        found.append(_source("steps/state", dims, lambda moment: moment.state, moment))
+    found += _label_sources(moment, selections, labels)
+    return found
+
+
+def step_sources(step: Step, selections: Sequence[Selection]) -> list[Source]:
+    """What is read after the environment stepped."""
+    found = []
+    for selection in selections:
+        name = selection.group.name
+        for field in ("reward", "terminated", "truncated"):
+            get = picked(lambda step, name=name, field=field: getattr(step.groups[name], field), selection.pick)
+            found.append(_source(f"steps/{name}/{field}", ("agent",), get, step, name))
+    return found
+
+
+def _group_sources(moment: Moment, selection: Selection, policy: Policy, dtype: str) -> Iterator[Source]:
+    name, pick = selection.group.name, selection.pick
+    getters: dict[str, Callable[[Moment], Tensor]] = {
+        "observation": lambda moment: moment.observation[name],
+        "action": lambda moment: moment.output[name].action,
+        "logits": lambda moment: moment.output[name].logits,
+        "log_prob": lambda moment: moment.output[name].log_prob,
+        "alive": lambda moment: moment.alive[name],
+        "acting": lambda moment: moment.acting[name],
+    }
+    if moment.action_mask[name] is not None:
+        getters["action_mask"] = lambda moment: moment.action_mask[name]  # type: ignore[return-value]
+    for field, get in getters.items():
+        inner = get(moment).shape[2:]
+        if 0 in inner:  # as the parameters of a policy that has none
+            continue
+        dims = ("agent", *_axes(inner, AXES.get(field, "feature")))
+        yield _source(f"steps/{name}/{field}", dims, picked(get, pick), moment, name)
+    if moment.recurrent[name] is not None:
+        path = f"recurrent/{name}/{recurrent_site(policy)}"
+        get_state = picked(lambda moment: moment.recurrent[name], pick)
+        yield _source(path, ("agent", "layer", "unit"), get_state, moment, name, dtype)
+
+
+def recurrent_site(policy: Policy) -> str:
+    """`actor/<layer>` of the site whose state it is; `actor/state` where the policy does not say."""
+    kinds = [site.name for site in policy.sites() if site.kind == "recurrent" and "/actor/" in site.name]
+    return kinds[0].split("/", 1)[1] if kinds else "actor/state"
+
+
+def _label_sources(moment: Moment, selections: Sequence[Selection], labels: Mapping[str, LabelFn]) -> Iterator[Source]:
+    spec = moment.env.spec
+    groups = {label.name: label.group for label in spec.labels}
+    twice = sorted(set(labels) & set(moment.labels))
+    if twice:
+        raise RecordingError(f"{spec.name} has labels of these names already: {twice}; choose others")
+    built_in: dict[str, LabelFn] = {name: lambda moment, name=name: moment.labels[name] for name in moment.labels}
+    recorded = {selection.group.name: selection for selection in selections}
+    for name, function in {**built_in, **labels}.items():
+        value = _checked_label(name, function(moment), moment.env.n_envs)
+        if value.ndim == 1:
+            yield _source(f"labels/{name}", (), function, moment)
+            continue
+        group = groups.get(name) or _group_of_label(name, value, spec)
+        if group in recorded:
+            get = picked(function, recorded[group].pick)
+            yield _source(f"labels/{name}", ("agent",), get, moment, group)
+
+
+def _checked_label(name: str, value: object, n_envs: int) -> Tensor:
+    if not isinstance(value, Tensor) or value.ndim not in (1, 2) or len(value) != n_envs:
+        found = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        raise RecordingError(f"label {name!r} must be a tensor [env] or [env, agent] with {n_envs} copies; got {found}")
+    return value
+
+
+def _group_of_label(name: str, value: Tensor, spec: EnvSpec) -> str:
+    named = name.split("/")[0]
+    fitting = [group.name for group in spec.groups if group.n_agents == value.shape[1]]
+    if named in fitting:
+        return named
+    if len(fitting) != 1:
+        sizes = {group.name: group.n_agents for group in spec.groups}
+        raise RecordingError(
+            f"label {name!r} has {value.shape[1]} agents, the groups have {sizes}; "
+            f"call it '<group>/{name}' to say whose it is"
+        )
+    return fitting[0]
+
+
+def observation_dims(shape: Sequence[int]) -> tuple[str, ...]:
+    """The axes of observations after `row`."""
+    return ("agent", *_axes(shape, "feature"))
+
+
+def _axes(shape: Sequence[int], single: str) -> tuple[str, ...]:
+    return (single,) if len(shape) == 1 else tuple(f"{single}_{axis}" for axis in range(len(shape)))
+
+
+def _source(
+    path: str,
+    dims: tuple[str, ...],
+    get: Callable[[Any], Tensor],
+    example: Moment | Step,
+    group: str = "",
+    dtype: str | None = None,
+) -> Source:
+    tensor = get(example)
+    kind = dtype or str(tensor.dtype).removeprefix("torch.")
+    return Source(Field(path, dims, tuple(tensor.shape[1:]), kind, group), get)

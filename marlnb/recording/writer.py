@@ -1,0 +1,253 @@
+"""RecordingWriter: gathers rows into blocks and writes each block whole, so that a killed process leaves a good file.
+
+Blocks lie in memory in the order of the file's chunks and are handed to HDF5 as they are. One flush a block with the
+default format keeps the file readable at every moment (measured with SIGKILL; the newer formats and SWMR do not). Disk
+space is claimed before HDF5 is told of a block: a full disk never leaves it half written.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Mapping, Sequence
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from marlnb.errors import RecordingError
+from marlnb.recording.frames import FrameStore
+from marlnb.recording.layout import Field, block_rows, create_dataset
+
+FLUSH_EVERY_S = 5.0
+SPARE_BYTES = 1024 * 1024
+EPISODE_COLUMNS = {"episode": "int64", "start": "int64", "length": "int64", "n_steps": "int64", "seed": "int64"}
+
+
+class RecordingWriter:
+    """One recording being written.
+
+    Args:
+        path: a file that is not there yet.
+        attributes: of the root.
+        agents: columns of `/agents`, one entry an agent.
+        expected_rows: of the whole recording; sets how rows are gathered, no limit.
+        locking: HDF5's file locking: True, False (file systems without locks) or "best-effort".
+    Raises:
+        RecordingError: the file is there already or cannot be made.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        fields: Sequence[Field],
+        attributes: Mapping[str, Any],
+        agents: Mapping[str, Sequence[Any]],
+        *,
+        expected_rows: int,
+        frames: FrameStore | None = None,
+        locking: bool | str | None = None,
+    ) -> None:
+        self.path, self.frames = path, frames
+        self.rows = 0
+        self.written_bytes = 0
+        self.block_rows = block_rows(list(fields), expected_rows)
+        self._filled = 0
+        self._claimed = 0
+        self._episodes: list[tuple[dict[str, int], np.ndarray]] = []
+        self._flushed_at = time.monotonic()
+        self.file = _create(path, locking)
+        self.file.attrs.update({**attributes, "complete": False})
+        for name, values in agents.items():
+            self.file[f"agents/{name}"] = np.array(values, dtype=object) if isinstance(values[0], str) else values
+        self._blocks = [_Block(self.file, field, self.block_rows) for field in fields]
+        self._block_bytes = sum(block.storage.nbytes for block in self._blocks)
+        self._create_tables(len(agents["id"]))
+        if frames is not None:
+            frames.attach(self.file)
+        self.file.flush()
+
+    def append(self, sources: Sequence[np.ndarray]) -> None:
+        """Adds the rows of episodes of one length: field by field `[episode, t, ...]`, as the bytes that are stored."""
+        n_episodes, length = sources[0].shape[:2]
+        taken = 0
+        while taken < n_episodes:
+            whole = min(n_episodes - taken, (self.block_rows - self._filled) // length)
+            if whole:
+                self._fill([source[taken : taken + whole] for source in sources])
+            else:
+                self._fill_in_parts([source[taken : taken + 1] for source in sources], length)
+            taken += whole or 1
+
+    def add_episode(self, columns: dict[str, int], returns: np.ndarray) -> None:
+        """Adds an entry to `/episodes` for rows that are all appended.
+
+        Args:
+            columns: one integer for each of `EPISODE_COLUMNS`.
+            returns: `[agent]`, of the recorded agents.
+        """
+        self._episodes.append((columns, returns))
+
+    def describe(self, attributes: Mapping[str, Mapping[str, Any]]) -> None:
+        """Sets attributes of datasets, by path."""
+        for path, values in attributes.items():
+            if path in self.file:
+                self.file[path].attrs.update(values)
+
+    def add_checkpoint(self, iteration: int, sha256: str) -> None:
+        """Rows from here on are of this checkpoint."""
+        table = self.file["checkpoints"]
+        n = len(table["iteration"])
+        values = {"iteration": iteration, "sha256": sha256, "row_start": self.rows, "row_stop": self.rows}
+        for name, value in values.items():
+            table[name].resize(n + 1, axis=0)
+            table[name][n] = value
+
+    def flush_if_due(self) -> None:
+        """Writes what has been gathered if the last writing was some seconds ago."""
+        if time.monotonic() - self._flushed_at > FLUSH_EVERY_S:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes what has been gathered; the file is whole afterwards.
+
+        Raises:
+            RecordingError: the disk is full, or a limit on file sizes is reached; the file is as it was.
+        """
+        self._claim_space()
+        start = self.rows - self._filled
+        for block in self._blocks:
+            block.write(start, self._filled)
+        if self.frames is not None:
+            self.frames.write()
+        self._write_tables()
+        self.file.flush()
+        self._flushed_at = time.monotonic()
+        if self._filled == self.block_rows:
+            self.written_bytes += self._block_bytes
+            self._filled = 0
+
+    def close(self, *, complete: bool) -> None:
+        """Writes the rest and closes the file; safe to call twice.
+
+        Raises:
+            RecordingError: the rest has no room. The file is closed all the same, without it.
+        """
+        if not self.file:
+            return
+        try:
+            self.flush()
+            self.file.attrs["complete"] = complete
+            self.file.flush()
+        finally:
+            size_bytes = self.file.id.get_filesize()
+            self.file.close()
+            if self.path.stat().st_size > size_bytes:
+                os.truncate(self.path, size_bytes)
+
+    def _fill(self, sources: Sequence[np.ndarray]) -> None:
+        n_rows = prod(sources[0].shape[:2])
+        for block, source in zip(self._blocks, sources):
+            block.put(self._filled, source)
+        self._filled += n_rows
+        self.rows += n_rows
+        if self._filled == self.block_rows:
+            self.flush()
+
+    def _fill_in_parts(self, sources: Sequence[np.ndarray], length: int) -> None:
+        done = 0
+        while done < length:
+            stop = min(length, done + self.block_rows - self._filled)
+            self._fill([source[:, done:stop] for source in sources])
+            done = stop
+
+    def _claim_space(self) -> None:
+        """Makes the file long enough for the next block, so that HDF5's own writes cannot fail for want of room."""
+        frame_bytes = self.frames.pending_bytes if self.frames is not None else 0
+        needed = self.file.id.get_filesize() + self._block_bytes + 2 * frame_bytes + SPARE_BYTES
+        if needed <= self._claimed:
+            return
+        handle = os.open(self.path, os.O_RDWR)
+        try:
+            os.posix_fallocate(handle, 0, needed)
+            self._claimed = needed
+        except OSError as error:
+            raise RecordingError(
+                f"{self.path}: no room for the next {self._block_bytes / 1e6:.0f} MB of the recording "
+                f"({error.strerror}); the {self.rows - self._filled:,} rows before it are kept, marked incomplete"
+            ) from error
+        finally:
+            os.close(handle)
+
+    def _create_tables(self, n_agents: int) -> None:
+        for name, dtype in EPISODE_COLUMNS.items():
+            self.file.create_dataset(f"episodes/{name}", (0,), dtype, maxshape=(None,), chunks=(1024,))
+        shape = (0, n_agents)
+        self.file.create_dataset("episodes/return", shape, "float64", maxshape=(None, n_agents), chunks=(256, n_agents))
+        for name, kind in (
+            ("iteration", "int64"),
+            ("sha256", h5py.string_dtype()),
+            ("row_start", "int64"),
+            ("row_stop", "int64"),
+        ):
+            self.file.create_dataset(f"checkpoints/{name}", (0,), kind, maxshape=(None,), chunks=(64,))
+
+    def _write_tables(self) -> None:
+        if self._episodes:
+            rows, returns = zip(*self._episodes)
+            for name in EPISODE_COLUMNS:
+                _extend(self.file[f"episodes/{name}"], np.array([row[name] for row in rows]))
+            _extend(self.file["episodes/return"], np.stack(returns))
+            self._episodes.clear()
+        stops = self.file["checkpoints/row_stop"]
+        if len(stops):
+            stops[-1] = self.rows
+
+
+class _Block:
+    """One field's rows until they are written, in the order of the file's chunks: `[*cells, row, *cell]`."""
+
+    def __init__(self, file: h5py.File, field: Field, rows: int) -> None:
+        self.field, self.chunk_rows = field, field.chunk_rows(rows)
+        cell = field.cell
+        counts = tuple(length // size for length, size in zip(field.shape, cell))
+        self.storage = np.zeros((*counts, rows, *cell), field.stored_dtype)
+        n = len(cell)
+        by_row = [n, *itertools.chain.from_iterable((axis, n + 1 + axis) for axis in range(n))]
+        self._by_row = self.storage.transpose(by_row)
+        self._split = self._by_row.shape[1:]
+        self._dataset = create_dataset(file, field, self.chunk_rows)
+        self._cells = [(index, tuple(i * size for i, size in zip(index, cell))) for index in np.ndindex(*counts)]
+
+    def put(self, start: int, source: np.ndarray) -> None:
+        """Copies `[episode, t, ...]` to the rows from `start` on."""
+        n_episodes, length = source.shape[:2]
+        target = self._by_row[start : start + n_episodes * length]
+        target.reshape(n_episodes, length, *self._split)[...] = source.reshape(n_episodes, length, *self._split)
+
+    def write(self, start: int, n_rows: int) -> None:
+        """Writes the block's first `n_rows` rows as rows `start` onwards, chunk by chunk."""
+        self._dataset.resize(start + n_rows, axis=0)
+        write = self._dataset.id.write_direct_chunk
+        for row in range(0, n_rows, self.chunk_rows):
+            for index, offset in self._cells:
+                write((start + row, *offset), self.storage[(*index, slice(row, row + self.chunk_rows))])
+
+
+def _extend(dataset: h5py.Dataset, values: np.ndarray) -> None:
+    n = len(dataset)
+    dataset.resize(n + len(values), axis=0)
+    dataset[n:] = values
+
+
+def _create(path: Path, locking: bool | str | None) -> h5py.File:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        return h5py.File(path, "x", locking=locking)
+    except FileExistsError as error:
+        raise RecordingError(f"{path} is there already; give the recording another name") from error
+    except OSError as error:
+        raise RecordingError(f"{path} cannot be made: {error}") from error
