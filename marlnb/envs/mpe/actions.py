@@ -16,7 +16,7 @@ Act = Callable[[Tensor], None]
 
 
 def action_spec(body: Body, n_words: int, continuous: bool) -> ActionSpec:
-    """Moves and words of one agent: a choice among their combinations (move + 5 × word), or a number in 0..1 for each."""
+    """Moves and words of one agent: a choice among their pairs (move + 5 × word), or a number in 0..1 for each."""
     moves = MOVES if body.movable else ()
     words = () if body.silent else tuple(f"say_{word}" for word in range(n_words))
     if continuous:

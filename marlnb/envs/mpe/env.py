@@ -106,6 +106,10 @@ class MPE(VectorEnv):
     def labels(self) -> dict[str, Tensor]:
         return read_labels(self.scenario, self.world)
 
+    def clock(self, index: int) -> int:
+        """Steps that copy `index` has made in its present episode."""
+        return int(self._clock[index]) if self.scenario.may_finish else self._ticks
+
     def render(self, index: int = 0) -> np.ndarray:
         """Copy `index` as mpe2 draws it, `[height 700, width 700, 3]` uint8."""
         from marlnb.envs.mpe.picture import draw

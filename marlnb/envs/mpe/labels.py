@@ -1,53 +1,69 @@
-"""Concepts that every MPE scenario can tell, to be decoded from hidden units: where agents are and what is nearest."""
+"""Concepts that every MPE scenario can tell, to decode from hidden units: places, what is nearest, what was said."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
-
-from torch import Tensor
 
 from marlnb.envs.mpe.layout import AXES
 from marlnb.envs.mpe.scenario import Scenario
 from marlnb.specs import LabelSpec
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from marlnb.envs.mpe.world import World
 
 
 def label_specs(scenario: Scenario) -> tuple[LabelSpec, ...]:
-    """Per group that moves: position, velocity, nearest landmark and its distance; then the scenario's own."""
+    """Per group, as its bodies allow: position, velocity, nearest landmark, last word; then the scenario's own."""
     specs = []
-    for group, _ in _moving(scenario):
-        specs += [LabelSpec(f"{group}_{what}_{axis}", group) for what in ("position", "velocity") for axis in AXES]
-        if scenario.landmarks:
-            names = tuple(landmark.name for landmark in scenario.landmarks)
-            specs += [
-                LabelSpec(f"{group}_nearest_landmark", group, names),
-                LabelSpec(f"{group}_nearest_distance", group),
-            ]
+    landmarks = tuple(landmark.name for landmark in scenario.landmarks)
+    words = ("silent", *(f"say_{word}" for word in range(scenario.n_words)))
+    for group, agents in _groups(scenario):
+        if scenario.agents[agents.start].movable:
+            specs += [LabelSpec(f"{group}_{what}_{axis}", group) for axis in AXES for what in ("position", "velocity")]
+            if landmarks:
+                specs.append(LabelSpec(f"{group}_nearest_landmark", group, landmarks))
+                specs.append(LabelSpec(f"{group}_nearest_distance", group))
+        if not scenario.agents[agents.start].silent:
+            specs.append(LabelSpec(f"{group}_word", group, words))
     return (*specs, *scenario.labels())
 
 
 def read_labels(scenario: Scenario, world: World) -> dict[str, Tensor]:
-    """Values of `label_specs`, `[env, agent]` each, `[env]` where the scenario says so; copies."""
+    """Values of `label_specs`: `[env, agent]`, or `[env]` where the label has no group; int64 or float32, copies."""
     found = {}
-    for group, agents in _moving(scenario):
-        for k, axis in enumerate(AXES):
-            found[f"{group}_position_{axis}"] = world.position[k, agents].t()
-            found[f"{group}_velocity_{axis}"] = world.velocity[k, agents].t()
-        if scenario.landmarks:
-            nearest = world.distance[agents, world.n_agents :].min(1)
-            found[f"{group}_nearest_landmark"] = nearest.indices.t()
-            found[f"{group}_nearest_distance"] = nearest.values.t()
+    speaker = 0
+    for group, agents in _groups(scenario):
+        if scenario.agents[agents.start].movable:
+            found |= _placed(group, agents, world)
+        if not scenario.agents[agents.start].silent:
+            said = world.message[speaker : speaker + agents.stop - agents.start]
+            found[f"{group}_word"] = ((said.argmax(1) + 1) * (said != 0).any(1)).t()
+            speaker += agents.stop - agents.start
     found |= scenario.read_labels(world)
-    return {name: value.float() if value.is_floating_point() else value.clone() for name, value in found.items()}
+    return {name: value.float() if value.is_floating_point() else value for name, value in _copies(found)}
 
 
-def _moving(scenario: Scenario) -> list[tuple[str, slice]]:
-    names = [agent.name for agent in scenario.agents]
-    found = []
-    for group, members in scenario.groups.items():
-        first = names.index(members[0])
-        if scenario.agents[first].movable:
-            found.append((group, slice(first, first + len(members))))
+def _placed(group: str, agents: slice, world: World) -> dict[str, Tensor]:
+    found = {}
+    for k, axis in enumerate(AXES):
+        found[f"{group}_position_{axis}"] = world.position[k, agents].t()
+        found[f"{group}_velocity_{axis}"] = world.velocity[k, agents].t()
+    if world.n_landmarks:
+        nearest = world.distance[agents, world.n_agents :].min(1)
+        found[f"{group}_nearest_landmark"] = nearest.indices.t()
+        found[f"{group}_nearest_distance"] = nearest.values.t()
     return found
+
+
+def _copies(found: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    return ((name, value.clone()) for name, value in found.items())
+
+
+def _groups(scenario: Scenario) -> Iterator[tuple[str, slice]]:
+    first = 0
+    for group, members in scenario.groups.items():
+        yield group, slice(first, first + len(members))
+        first += len(members)

@@ -63,7 +63,7 @@ class Scenario(ABC):
     """
 
     n_words: int = 0
-    choices: Mapping[str, int] = {}
+    choices: ClassVar[Mapping[str, int]] = {}
     landmark_range: float = 1.0
     redrawn: int = 0
     may_finish: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from marlnb.envs.mpe.layout import Body, Feature, Layout
 from marlnb.envs.mpe.scenario import MPEConfig, Scenario, block
@@ -25,7 +25,7 @@ SPEAKER, LISTENER = 0, 1
 class SimpleSpeakerListenerConfig(MPEConfig):
     """Two agents, three landmarks, three words; both earn minus the squared distance from listener to goal."""
 
-    mpe2_module = "mpe2.simple_speaker_listener_v4"
+    mpe2_module: ClassVar[str] = "mpe2.simple_speaker_listener_v4"
 
     def scenario(self) -> Scenario:
         return SimpleSpeakerListener()
@@ -33,7 +33,7 @@ class SimpleSpeakerListenerConfig(MPEConfig):
 
 class SimpleSpeakerListener(Scenario):
     n_words = 3
-    choices = {"goal": 3}
+    choices: ClassVar = {"goal": 3}
 
     def __init__(self) -> None:
         speaker = Body("speaker_0", size=0.075, collide=False, movable=False, silent=False)
@@ -54,15 +54,11 @@ class SimpleSpeakerListener(Scenario):
         world["goal_color"].copy_(world.tensor(COLORS).t()[:, world.choice["goal"]])
 
     def reward(self, world: World, out: Tensor) -> None:
-        out.copy_(_goal_distance(world).square_().neg_())
+        out.copy_(world.distance_to(world.choice["goal"])[LISTENER].square_().neg_())
 
     def labels(self) -> tuple[LabelSpec, ...]:
         return (LabelSpec("goal", None, COLOR_NAMES), LabelSpec("goal_distance"))
 
     def read_labels(self, world: World) -> dict[str, Tensor]:
-        return {"goal": world.choice["goal"], "goal_distance": _goal_distance(world)[0]}
-
-
-def _goal_distance(world: World) -> Tensor:
-    """Listener to goal, `[1, env]`."""
-    return world.distance[LISTENER, world.n_agents :].gather(0, world.choice["goal"][None])
+        goal = world.choice["goal"]
+        return {"goal": goal, "goal_distance": world.distance_to(goal)[LISTENER]}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from marlnb.config import option
 from marlnb.envs.mpe.layout import Body, Feature, Layout
-from marlnb.envs.mpe.scenario import MPEConfig, Scenario
+from marlnb.envs.mpe.neighbours import PartialView, PartialViewConfig
+from marlnb.envs.mpe.scenario import Scenario
 from marlnb.registry import ENVIRONMENTS
 from marlnb.specs import LabelSpec
 
@@ -21,42 +22,65 @@ CAPTURE_RADIUS = 0.1
 
 @ENVIRONMENTS.register("mpe/simple_spread")
 @dataclass(frozen=True)
-class SimpleSpreadConfig(MPEConfig):
+class SimpleSpreadConfig(PartialViewConfig):
     """All earn minus the distance of every landmark to its nearest agent; each also -1 for every agent it touches."""
 
-    mpe2_module = "mpe2.simple_spread_v3"
+    mpe2_module: ClassVar[str] = "mpe2.simple_spread_v3"
 
     N: int = option(3, help="number of agents, and of landmarks", ge=1)
     local_ratio: float = option(0.5, help="weight of an agent's own reward against the shared one", ge=0, le=1)
+    terminate_on_success: bool = option(False, help="end the episode once every landmark is covered")
+    curriculum: bool = option(False, help="leave out the penalty for touching in stage 0 of the curriculum")
+    curriculum_stage: int = option(0, help="stage of the curriculum; 1 is the full task", ge=0, le=1)
 
     def scenario(self) -> Scenario:
         return SimpleSpread(self)
 
 
-class SimpleSpread(Scenario):
+class SimpleSpread(PartialView):
     n_words = 2
 
     def __init__(self, config: SimpleSpreadConfig) -> None:
-        self.local_ratio = config.local_ratio
         agents = [Body(f"agent_{i}", size=0.15) for i in range(config.N)]
         landmarks = [Body(f"landmark_{i}", collide=False, movable=False) for i in range(config.N)]
-        super().__init__(agents, landmarks)
+        super().__init__(agents, landmarks, config)
+        self.local_ratio = config.local_ratio
+        self.punishes_touching = not config.curriculum or config.curriculum_stage >= 1
+        self.may_finish = config.terminate_on_success
 
     def features(self, layout: Layout, agent: int) -> list[Feature]:
-        silence = layout.constant(0.0)
-        words = [(f"{name}_message_{word}", silence) for _, name in self.others(agent) for word in range(self.n_words)]
         seen = self.to_landmarks(layout, agent) + self.to_others(layout, agent)
-        return self.own(layout, agent) + seen + words
+        return self.own(layout, agent) + seen + self._silence(layout, agent)
 
     def reward(self, world: World, out: Tensor) -> None:
-        shared = world.distance[:, world.n_agents :].amin(0).sum(0).mul_(self.local_ratio - 1)
-        touches = (world.distance[:, : world.n_agents] < world.touching_below[:, : world.n_agents]).sum(1)
-        out.copy_(touches).mul_(-self.local_ratio).add_(shared)
+        shared = _uncovered(world).sum(0).mul_(self.local_ratio - 1)
+        if self.punishes_touching:
+            out.copy_(_touching(world).sum(1)).mul_(-self.local_ratio).add_(shared)
+        else:
+            out.copy_(shared)
+
+    def finished(self, world: World) -> Tensor:
+        return (_uncovered(world) < CAPTURE_RADIUS).all(0)
 
     def labels(self) -> tuple[LabelSpec, ...]:
         return (LabelSpec("landmarks_covered"), LabelSpec("touching", "agent", ("apart", "touching")))
 
     def read_labels(self, world: World) -> dict[str, Tensor]:
-        covered = (world.distance[:, world.n_agents :].amin(0) < CAPTURE_RADIUS).sum(0).float()
-        touches = (world.distance[:, : world.n_agents] < world.touching_below[:, : world.n_agents]).any(1)
-        return {"landmarks_covered": covered, "touching": touches.t().long()}
+        covered = (_uncovered(world) < CAPTURE_RADIUS).sum(0).float()
+        return {"landmarks_covered": covered, "touching": _touching(world).any(1).t().long()}
+
+    def _silence(self, layout: Layout, agent: int) -> list[Feature]:
+        """Words that nobody says: mpe2 shows them all the same."""
+        names = [name for _, name in self.others(agent)]
+        if self.n_near_agents is not None:
+            names = [f"nearest_agent_{slot}" for slot in range(self.n_near_agents)]
+        return [(f"{name}_message_{word}", layout.constant(0.0)) for name in names for word in range(self.n_words)]
+
+
+def _uncovered(world: World) -> Tensor:
+    """Distance of each landmark to its nearest agent, `[landmark, env]`."""
+    return world.distance[:, world.n_agents :].amin(0)
+
+
+def _touching(world: World) -> Tensor:
+    return world.touching(slice(None), slice(world.n_agents))

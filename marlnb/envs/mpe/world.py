@@ -27,7 +27,8 @@ class World:
         position `[axis, entity, env]`: agents first, then landmarks; velocity, control (force) `[axis, agent, env]`;
         message `[speaker, word, env]`; delta `[axis, agent, entity, env]`: entity minus agent;
         distance `[agent, entity, env]`, 1 from an agent to itself; touching_below `[agent, entity, 1]`: the distance
-        under which two bodies overlap; choice: what the episode drew, `[env]` int64 by name.
+        under which two bodies overlap; to_itself `[agent, entity, 1]`: 1 where both are the same, else 0;
+        choice: what the episode drew, `[env]` int64 by name; start_range `[env]`: largest coordinate at its start.
     """
 
     def __init__(
@@ -88,13 +89,27 @@ class World:
     def measure(self) -> None:
         """Brings delta and distance up to date with position."""
         torch.sub(self.position[:, None], self._moving_position[:, :, None], out=self.delta)
-        torch.addcmul(self._to_itself, self.delta[0], self.delta[0], out=self.distance)
+        torch.addcmul(self.to_itself, self.delta[0], self.delta[0], out=self.distance)
         self.distance.addcmul_(self.delta[1], self.delta[1]).sqrt_()
+
+    def distance_to(self, landmark: Tensor) -> Tensor:
+        """Every agent's distance to one landmark of each copy (`[env]`, its number): `[agent, env]`."""
+        index = landmark.expand(self.n_agents, 1, -1)
+        return self.distance[:, self.n_agents :].gather(1, index)[:, 0]
+
+    def delta_to(self, landmark: Tensor) -> Tensor:
+        """One landmark of each copy (`[env]`, its number) minus every agent: `[axis, agent, env]`."""
+        index = landmark.expand(2, self.n_agents, 1, -1)
+        return self.delta[:, :, self.n_agents :].gather(2, index)[:, :, 0]
+
+    def touching(self, agents: slice, entities: slice) -> Tensor:
+        """Which agents overlap which entities, `[agent, entity, env]` bool; never an agent itself."""
+        return self.distance[agents, entities] < self.touching_below[agents, entities]
 
     def _prepare_distances(self, agents: Sequence[Body], landmarks: Sequence[Body]) -> None:
         n, entities = self.n_agents, [*agents, *landmarks]
         self._moving_position = self.position[:, :n]
-        self._to_itself = torch.eye(n, len(entities), dtype=self.dtype, device=self.device)[:, :, None]
+        self.to_itself = torch.eye(n, len(entities), dtype=self.dtype, device=self.device)[:, :, None]
         self.distance = torch.ones(n, len(entities), self.n_envs, dtype=self.dtype, device=self.device)
         sizes = [[a.size + e.size if a is not e else _NEVER for e in entities] for a in agents]
         self.touching_below = self.tensor(sizes)[:, :, None]

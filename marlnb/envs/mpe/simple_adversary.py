@@ -1,0 +1,70 @@
+"""Good agents know which landmark is the goal and must reach it without leading the adversary there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from marlnb.config import option
+from marlnb.envs.mpe.layout import Body, Feature, Layout
+from marlnb.envs.mpe.neighbours import PartialView, PartialViewConfig
+from marlnb.envs.mpe.scenario import Scenario, block
+from marlnb.registry import ENVIRONMENTS
+from marlnb.specs import LabelSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from marlnb.envs.mpe.world import World
+
+ADVERSARY = 0
+
+
+@ENVIRONMENTS.register("mpe/simple_adversary")
+@dataclass(frozen=True)
+class SimpleAdversaryConfig(PartialViewConfig):
+    """The adversary earns minus its distance to the goal; the good ones that, less the nearest one's own distance."""
+
+    mpe2_module: ClassVar[str] = "mpe2.simple_adversary_v3"
+
+    N: int = option(2, help="number of good agents, and of landmarks", ge=1)
+
+    def scenario(self) -> Scenario:
+        return SimpleAdversary(self)
+
+
+class SimpleAdversary(PartialView):
+    n_words = 2
+
+    def __init__(self, config: SimpleAdversaryConfig) -> None:
+        names = ["adversary_0", *(f"agent_{i}" for i in range(config.N))]
+        agents = [Body(name, size=0.15, collide=False) for name in names]
+        landmarks = [Body(f"landmark_{i}", size=0.08, collide=False, movable=False) for i in range(config.N)]
+        super().__init__(agents, landmarks, config)
+        self.choices = {"goal": config.N}  # type: ignore[misc]
+
+    def blocks(self) -> dict[str, tuple[int, ...]]:
+        return {**super().blocks(), "goal_delta": (len(self.agents), 2)}
+
+    def features(self, layout: Layout, agent: int) -> list[Feature]:
+        seen = self.to_landmarks(layout, agent) + self.to_others(layout, agent)
+        return seen if agent == ADVERSARY else block(layout, "goal_delta", ("goal_dx", "goal_dy"), agent) + seen
+
+    def refresh(self, world: World) -> None:
+        super().refresh(world)
+        world["goal_delta"].copy_(world.delta_to(world.choice["goal"]).transpose(0, 1))
+
+    def reward(self, world: World, out: Tensor) -> None:
+        away = world.distance_to(world.choice["goal"])
+        out[ADVERSARY] = -away[ADVERSARY]
+        out[1:] = away[ADVERSARY] - away[1:].amin(0)
+
+    def labels(self) -> tuple[LabelSpec, ...]:
+        names = tuple(landmark.name for landmark in self.landmarks)
+        distances = tuple(LabelSpec(f"{group}_goal_distance", group) for group in self.groups)
+        return (LabelSpec("goal", None, names), *distances)
+
+    def read_labels(self, world: World) -> dict[str, Tensor]:
+        goal = world.choice["goal"]
+        away = world.distance_to(goal).t()
+        return {"goal": goal, "adversary_goal_distance": away[:, :1], "agent_goal_distance": away[:, 1:]}

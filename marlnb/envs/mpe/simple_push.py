@@ -1,0 +1,82 @@
+"""A good agent knows its goal among two landmarks; an adversary that does not know it must keep it away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from marlnb.envs.mpe.layout import Body, Feature, Layout
+from marlnb.envs.mpe.scenario import MPEConfig, Scenario, block
+from marlnb.registry import ENVIRONMENTS
+from marlnb.specs import LabelSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from marlnb.envs.mpe.world import World
+
+LANDMARK_COLORS = ((0.1, 0.9, 0.1), (0.1, 0.1, 0.9))
+AGENT_COLORS = ((0.25, 0.75, 0.25), (0.25, 0.25, 0.75))
+COLOR_NAMES = ("red", "green", "blue")
+ADVERSARY, AGENT = 0, 1
+
+
+@ENVIRONMENTS.register("mpe/simple_push")
+@dataclass(frozen=True)
+class SimplePushConfig(MPEConfig):
+    """The agent earns minus its distance to the goal; the adversary that distance, less its own."""
+
+    mpe2_module: ClassVar[str] = "mpe2.simple_push_v3"
+
+    def scenario(self) -> Scenario:
+        return SimplePush()
+
+
+class SimplePush(Scenario):
+    n_words = 2
+    choices: ClassVar = {"goal": 2}
+
+    def __init__(self) -> None:
+        landmarks = [Body(f"landmark_{i}", collide=False, movable=False) for i in range(2)]
+        super().__init__([Body("adversary_0"), Body("agent_0")], landmarks)
+
+    def blocks(self) -> dict[str, tuple[int, ...]]:
+        return {"goal_delta": (2,), "own_color": (3,)}
+
+    def constants(self) -> tuple[float, ...]:
+        return (0.1, 0.9)
+
+    def features(self, layout: Layout, agent: int) -> list[Feature]:
+        moving = self.own(layout, agent, position=False)
+        landmarks, others = self.to_landmarks(layout, agent), self.to_others(layout, agent)
+        if agent == ADVERSARY:
+            return moving + landmarks + others
+        goal = block(layout, "goal_delta", ("goal_dx", "goal_dy"))
+        own = block(layout, "own_color", [f"goal_{color}" for color in COLOR_NAMES])
+        colors = [
+            (f"{landmark.name}_{name}", layout.constant(value))
+            for landmark, color in zip(self.landmarks, LANDMARK_COLORS)
+            for name, value in zip(COLOR_NAMES, color)
+        ]
+        return moving + goal + own + landmarks + colors + others
+
+    def begin(self, world: World) -> None:
+        world["own_color"].copy_(world.tensor(AGENT_COLORS).t()[:, world.choice["goal"]])
+
+    def refresh(self, world: World) -> None:
+        world["goal_delta"].copy_(world.delta_to(world.choice["goal"])[:, AGENT])
+
+    def reward(self, world: World, out: Tensor) -> None:
+        away = world.distance_to(world.choice["goal"])
+        out[ADVERSARY] = away[AGENT] - away[ADVERSARY]
+        out[AGENT] = -away[AGENT]
+
+    def labels(self) -> tuple[LabelSpec, ...]:
+        names = tuple(landmark.name for landmark in self.landmarks)
+        distances = tuple(LabelSpec(f"{group}_goal_distance", group) for group in self.groups)
+        return (LabelSpec("goal", None, names), *distances)
+
+    def read_labels(self, world: World) -> dict[str, Tensor]:
+        goal = world.choice["goal"]
+        away = world.distance_to(goal).t()
+        return {"goal": goal, "adversary_goal_distance": away[:, :1], "agent_goal_distance": away[:, 1:]}

@@ -1,0 +1,82 @@
+"""Slow adversaries chase faster good agents around obstacles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from marlnb.config import option
+from marlnb.envs.mpe.layout import Body, Feature, Layout
+from marlnb.envs.mpe.neighbours import PartialView, PartialViewConfig
+from marlnb.envs.mpe.pursuit import caught, chaser_names, out_of_bounds
+from marlnb.envs.mpe.scenario import Scenario
+from marlnb.registry import ENVIRONMENTS
+from marlnb.specs import LabelSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from marlnb.envs.mpe.world import World
+
+PREY_SPEED_BY_STAGE = (0.5, 0.75, 1.0)
+
+
+@ENVIRONMENTS.register("mpe/simple_tag")
+@dataclass(frozen=True)
+class SimpleTagConfig(PartialViewConfig):
+    """Every contact is worth 10 to all adversaries and costs the good agent 10, as leaving the square does."""
+
+    mpe2_module: ClassVar[str] = "mpe2.simple_tag_v3"
+
+    num_good: int = option(1, help="number of good agents, the prey", ge=1)
+    num_adversaries: int = option(3, help="number of adversaries", ge=1)
+    num_obstacles: int = option(2, help="number of obstacles", ge=0)
+    terminate_on_success: bool = option(False, help="end the episode once every good agent is touched at once")
+    curriculum: bool = option(False, help="slow the prey down in the first stages of the curriculum")
+    curriculum_stage: int = option(0, help="stage of the curriculum; 2 is the full task", ge=0, le=2)
+
+    def scenario(self) -> Scenario:
+        return SimpleTag(self)
+
+
+class SimpleTag(PartialView):
+    n_words = 2
+    landmark_range = 0.9
+
+    def __init__(self, config: SimpleTagConfig) -> None:
+        pace = PREY_SPEED_BY_STAGE[config.curriculum_stage] if config.curriculum else 1.0
+        adversaries = [Body(name, 0.075, accel=3.0, max_speed=1.0) for name in chaser_names(config.num_adversaries)]
+        good = [Body(f"agent_{i}", 0.05, accel=4.0 * pace, max_speed=1.3 * pace) for i in range(config.num_good)]
+        obstacles = [Body(f"landmark_{i}", 0.2, movable=False) for i in range(config.num_obstacles)]
+        super().__init__([*adversaries, *good], obstacles, config)
+        self.n_adversaries = config.num_adversaries
+        self.sees_velocity_of = slice(self.n_adversaries, len(self.agents))
+        self.may_finish = config.terminate_on_success
+
+    def features(self, layout: Layout, agent: int) -> list[Feature]:
+        others = self.to_others(layout, agent) + self.velocities(layout, agent)
+        return self.own(layout, agent) + self.to_landmarks(layout, agent) + others
+
+    def reward(self, world: World, out: Tensor) -> None:
+        contacts = caught(world, self.n_adversaries).sum(0)
+        out[: self.n_adversaries] = 10 * contacts.sum(0)
+        out[self.n_adversaries :] = -10 * contacts - out_of_bounds(world, slice(self.n_adversaries, None))
+
+    def finished(self, world: World) -> Tensor:
+        return caught(world, self.n_adversaries).any(0).all(0)
+
+    def labels(self) -> tuple[LabelSpec, ...]:
+        return (
+            LabelSpec("adversary_touches", "adversary", ("apart", "touching")),
+            LabelSpec("agent_caught", "agent", ("free", "caught")),
+            LabelSpec("adversary_prey_distance", "adversary"),
+        )
+
+    def read_labels(self, world: World) -> dict[str, Tensor]:
+        touches = caught(world, self.n_adversaries)
+        apart = world.distance[: self.n_adversaries, self.n_adversaries : world.n_agents].amin(1)
+        return {
+            "adversary_touches": touches.any(1).t().long(),
+            "agent_caught": touches.any(0).t().long(),
+            "adversary_prey_distance": apart.t(),
+        }
