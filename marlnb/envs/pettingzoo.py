@@ -1,0 +1,136 @@
+"""PettingZoo's parallel environments: those installed, by name, and the user's own, by where their constructor is."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, make_dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from marlnb.config import EnvConfig, option
+from marlnb.errors import ConfigError
+from marlnb.registry import ENVIRONMENTS
+
+if TYPE_CHECKING:
+    from marlnb.envs.vector import VectorEnv
+
+_FAMILIES = {"sisl": (), "butterfly": (), "classic": (), "atari": ("multi_agent_ale_py",)}  # and what each must have
+_IMPORTED = re.compile(r"^from\s+(\S+)\s+import\s+(\([^)]*\)|.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PettingZooConfig(EnvConfig):
+    """The options of every environment that is stepped through PettingZoo's parallel API."""
+
+    constructor: ClassVar[str | Callable[..., Any]]
+
+    kwargs: Mapping[str, Any] = option({}, help="keyword arguments of the environment's constructor")
+    groups: Mapping[str, tuple[str, ...]] = option({}, help="agents by group; none: those named <group>_<index>")
+    workers: int = option(
+        -1, help="processes that step the copies; 0: this process; -1: one for each core it may use", ge=-1
+    )
+    max_steps: int | None = option(
+        None, help="truncates longer episodes, besides the environment's own limit", unit="steps", ge=1
+    )
+    state: bool = option(False, help="read the environment's global state, for critics")
+    render: bool = option(False, help="build it so that pictures can be taken")
+
+    def build(self, n_envs: int, device: str = "cpu") -> VectorEnv:
+        """B = `n_envs` copies, not yet reset.
+
+        Raises:
+            EnvError: the environment cannot be imported or built, or has spaces or groups that cannot be handled.
+        """
+        from marlnb.envs.parallel import ParallelVectorEnv
+        from marlnb.envs.workers.source import Source
+
+        source = Source(
+            name=self.name,
+            constructor=self._where(),
+            kwargs=self.kwargs,
+            groups=self.groups,
+            max_steps=self.max_steps,
+            state=self.state,
+            render=self.render,
+        )
+        return ParallelVectorEnv(source, n_envs, usable_cores() if self.workers < 0 else self.workers, device)
+
+    def _where(self) -> str | Callable[..., Any]:
+        constructor = type(self).__dict__.get("constructor") or type(self).constructor
+        return constructor.__func__ if isinstance(constructor, staticmethod) else constructor
+
+
+@ENVIRONMENTS.register("pettingzoo/custom")
+@dataclass(frozen=True, kw_only=True)
+class CustomConfig(PettingZooConfig):
+    """Any function that can be imported and returns a ParallelEnv."""
+
+    entry_point: str = option(help='where the function is: "module:function"')
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not re.fullmatch(r"[\w.]+:[\w.]+", self.entry_point):
+            raise ConfigError(f'pettingzoo/custom.entry_point must be "module:function"; got {self.entry_point!r}')
+
+    def _where(self) -> str:
+        return self.entry_point
+
+
+def usable_cores() -> int:
+    """Cores that this process may use, which on a shared machine or in a job can be fewer than there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def installed() -> dict[str, str]:
+    """Names to "module:parallel_env" of what PettingZoo and mpe2 bring, found without importing any of it."""
+    found: dict[str, tuple[int, str]] = {}
+    for folder in _folders():
+        for file in sorted(folder.glob("*_v*.py")):
+            stem, _, version = file.stem.rpartition("_v")
+            module = _defined_in(file)
+            if module and version.isdigit() and int(version) >= found.get(stem, (0, ""))[0]:
+                found[stem] = (int(version), f"{module}:parallel_env")
+    return {name: entry for name, (_, entry) in sorted(found.items())}
+
+
+def _folders() -> Iterator[Path]:
+    for family, needs in _FAMILIES.items():
+        if all(find_spec(module) for module in needs):
+            yield from _package("pettingzoo", family)
+    yield from _package("mpe2")
+
+
+def _package(name: str, *below: str) -> Iterator[Path]:
+    spec = find_spec(name)
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        yield Path(place, *below)
+
+
+def _defined_in(file: Path) -> str | None:
+    """The module from which `<name>_v<k>.py` takes its parallel_env, None where it has none."""
+    for module, names in _IMPORTED.findall(file.read_text(encoding="utf-8")):
+        if "parallel_env" in re.findall(r"\w+", names):
+            return str(module)
+    return None
+
+
+def register_installed() -> None:
+    """Enters a config class for each installed environment, as `pettingzoo/<name>`."""
+    for name, entry_point in installed().items():
+        kind = make_dataclass(
+            f"{name.title().replace('_', '')}Config",
+            (),
+            bases=(PettingZooConfig,),
+            namespace={"constructor": entry_point, "__doc__": f"PettingZoo's {name}.", "__module__": __name__},
+            frozen=True,
+            kw_only=True,
+        )
+        globals()[kind.__name__] = ENVIRONMENTS.register(f"pettingzoo/{name}")(kind)
+
+
+register_installed()

@@ -1,0 +1,100 @@
+"""The arrays that an environment's copies write and its user reads, laid out in one piece of memory."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from marlnb.specs import EnvSpec
+
+ALIGNMENT = 64  # bytes: a line of a processor's cache, so that two processes never write to the same one
+
+
+@dataclass
+class GroupArrays:
+    """One group's arrays, `[env, agent, ...]` as in `marlnb.envs.vector.GroupStep`, and its actions."""
+
+    observation: np.ndarray
+    final_observation: np.ndarray
+    alive: np.ndarray
+    acting: np.ndarray
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    action: np.ndarray
+    action_mask: np.ndarray | None
+
+
+@dataclass
+class Arrays:
+    """All arrays of B copies. seed `[1]` int64: the one that the user gave to `reset`."""
+
+    groups: dict[str, GroupArrays]
+    done: np.ndarray
+    episode_seed: np.ndarray
+    seed: np.ndarray
+    state: np.ndarray | None
+    final_state: np.ndarray | None
+
+
+def _shapes(spec: EnvSpec, n_envs: int) -> dict[tuple[str | None, str], tuple[tuple[int, ...], str]]:
+    """(group, field) to (shape, dtype)."""
+    found: dict[tuple[str | None, str], tuple[tuple[int, ...], str]] = {
+        (None, "seed"): ((1,), "int64"),
+        (None, "done"): ((n_envs,), "bool"),
+        (None, "episode_seed"): ((n_envs,), "int64"),
+    }
+    if spec.state_shape is not None:
+        found[None, "state"] = found[None, "final_state"] = ((n_envs, *spec.state_shape), "float32")
+    for group in spec.groups:
+        rows = (n_envs, group.n_agents)
+        seen = ((*rows, *group.observation.shape), group.observation.dtype)
+        found[group.name, "action"] = ((*rows, *group.action.shape), group.action.dtype)
+        found[group.name, "observation"] = found[group.name, "final_observation"] = seen
+        found[group.name, "reward"] = (rows, "float32")
+        for flag in ("alive", "acting", "terminated", "truncated"):
+            found[group.name, flag] = (rows, "bool")
+        if group.has_action_mask:
+            found[group.name, "action_mask"] = ((*rows, group.action.n_logits), "bool")
+    return found
+
+
+def _size(shape: tuple[int, ...], dtype: str) -> int:
+    return -(-prod(shape) * np.dtype(dtype).itemsize // ALIGNMENT) * ALIGNMENT
+
+
+def size_bytes(spec: EnvSpec, n_envs: int) -> int:
+    return sum(_size(*entry) for entry in _shapes(spec, n_envs).values())
+
+
+def arrays_in(buffer: mmap.mmap | bytearray, spec: EnvSpec, n_envs: int, offset: int = 0) -> Arrays:
+    """Views into `buffer` from byte `offset` on, the same in every process that maps it."""
+    views: dict[tuple[str | None, str], np.ndarray] = {}
+    for key, (shape, dtype) in _shapes(spec, n_envs).items():
+        views[key] = np.frombuffer(buffer, dtype, prod(shape), offset).reshape(shape)
+        offset += _size(shape, dtype)
+    groups = {
+        name: GroupArrays(
+            **{field: views.get((name, field)) for field in GroupArrays.__dataclass_fields__}  # type: ignore[arg-type]
+        )
+        for name in spec.group_names
+    }
+    return Arrays(
+        groups=groups,
+        **{field: views.get((None, field)) for field in Arrays.__dataclass_fields__ if field != "groups"},  # type: ignore[arg-type]
+    )
+
+
+def anonymous_file() -> int:
+    """A descriptor of empty memory that has no name anywhere: it is gone with the last process that holds it."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("marlnb")
+    else:
+        descriptor, path = tempfile.mkstemp(prefix="marlnb")
+        os.unlink(path)
+    return descriptor

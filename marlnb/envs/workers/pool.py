@@ -1,0 +1,215 @@
+"""Worker processes as seen by the one that starts them: orders out, answers in, and never one left behind."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from marlnb.envs.workers.memory import Arrays, anonymous_file, arrays_in, size_bytes
+from marlnb.envs.workers.process import (
+    DONE,
+    FAILURE,
+    ORDER_BYTES,
+    RENDER,
+    RESET,
+    STEP,
+    WAKE,
+    receive,
+    send,
+)
+from marlnb.envs.workers.source import Source
+from marlnb.errors import EnvError
+from marlnb.specs import EnvSpec
+
+_BOOT = (
+    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
+    "from marlnb.envs.workers.process import main; main(*map(int, sys.argv[2:]))"
+)
+_SETTINGS = {
+    "SDL_VIDEODRIVER": "dummy",
+    "SDL_AUDIODRIVER": "dsp",
+    "PYGAME_HIDE_SUPPORT_PROMPT": "hide",
+    **{f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL")},
+}
+_GRACE_S = 3.0  # for an environment's own close, before its process is killed
+
+
+class _Worker:
+    """One process, the descriptors to it, and the copies it steps."""
+
+    def __init__(self, slot: int, indices: Sequence[int], memory: int) -> None:
+        self.slot, self.indices = slot, indices
+        command_in, self.command = os.pipe()
+        self.result, result_out = os.pipe()
+        dies = int(threading.current_thread() is threading.main_thread())
+        words = [str(number) for number in (command_in, result_out, memory, slot, dies)]
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", _BOOT, json.dumps(sys.path), *words],
+                pass_fds=(command_in, result_out, memory),
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # an interrupt typed at the terminal is the parent's alone
+                env={**os.environ, **_SETTINGS},
+            )
+        finally:
+            os.close(command_in)
+            os.close(result_out)
+
+    def answer(self) -> Any:
+        """Waits for an object that the worker sends.
+
+        Raises:
+            EnvError: it failed, or is gone.
+        """
+        try:
+            while (word := os.read(self.result, 1)) == DONE:
+                pass  # left over from an order that was interrupted
+            value = receive(self.result) if word else None
+        except EOFError:
+            word = b""
+        if not word:
+            raise EnvError(self.obituary())
+        if word == FAILURE:
+            raise EnvError(str(value))
+        return value
+
+    def obituary(self) -> str:
+        try:
+            code = self.process.wait(1.0)
+        except subprocess.TimeoutExpired:
+            code = 0
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+        return f"the worker process of copies {list(self.indices)} (process {self.process.pid}) {how}"
+
+
+class Pool:
+    """Processes that step the B copies among them.
+
+    Raises:
+        EnvError: an environment cannot be built, or a process cannot be started; none is left running.
+    """
+
+    def __init__(self, source: Source, n_envs: int, n_workers: int) -> None:
+        if not sys.executable:
+            raise EnvError("this Python does not know its own executable, so no worker can be started; use workers=0")
+        self.name = source.name
+        memory = anonymous_file()
+        self.workers: list[_Worker] = []
+        self._close = weakref.finalize(self, _end, self.workers, os.getpid())
+        try:
+            for slot in range(n_workers):
+                copies = range(slot * n_envs // n_workers, (slot + 1) * n_envs // n_workers)
+                self.workers.append(_Worker(slot, copies, memory))
+            self._begin(source, n_envs, memory)
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            os.close(memory)
+
+    def _begin(self, source: Source, n_envs: int, memory: int) -> None:
+        import cloudpickle  # a constructor may be a function of a notebook; never used again after this
+
+        pickled = cloudpickle.dumps(source)
+        for worker in self.workers:
+            self._tell(worker, {"path": sys.path, "source": pickled, "indices": list(worker.indices)})
+        self.spec: EnvSpec = [worker.answer() for worker in self.workers][0]
+        size = ORDER_BYTES + size_bytes(self.spec, n_envs)
+        os.ftruncate(memory, size)
+        shared = mmap.mmap(memory, size)
+        self.arrays: Arrays = arrays_in(shared, self.spec, n_envs, ORDER_BYTES)
+        self._head = memoryview(shared)[:ORDER_BYTES].cast("q")
+        for worker in self.workers:
+            self._tell(worker, {"size": size, "spec": self.spec, "n_envs": n_envs})
+        for worker in self.workers:
+            worker.answer()
+
+    def _tell(self, worker: _Worker, value: Any) -> None:
+        try:
+            send(worker.command, value)
+        except BrokenPipeError:
+            worker.answer()  # it says why
+            raise
+
+    def reset(self) -> None:
+        self._order(RESET)
+
+    def step(self) -> None:
+        self._order(STEP)
+
+    def render(self, index: int) -> np.ndarray:
+        worker = next(worker for worker in self.workers if index in worker.indices)
+        try:
+            os.write(worker.command, RENDER)
+            send(worker.command, index)
+            picture: np.ndarray = worker.answer()
+        except BaseException:
+            self.close()
+            raise
+        return picture
+
+    def close(self) -> None:
+        self._close()
+
+    def _order(self, kind: int) -> None:
+        """All workers do one thing. An interrupt is let through once they have done it, a second one at once."""
+        if not self._close.alive:
+            raise EnvError(f"{self.name} is closed")
+        self._head[1] = kind
+        self._head[0] += 1
+        try:
+            try:
+                self._carry_out()
+            except KeyboardInterrupt:
+                self._carry_out()  # nothing is done twice: the order's number is the same
+                raise
+        except KeyboardInterrupt:
+            if any(self._head[2 + worker.slot] != self._head[0] for worker in self.workers):
+                self.close()
+            raise
+        except BaseException:
+            self.close()
+            raise
+
+    def _carry_out(self) -> None:
+        head, number = self._head, self._head[0]
+        for worker in self.workers:
+            if head[2 + worker.slot] != number:
+                self._wake(worker)
+        for worker in self.workers:
+            while head[2 + worker.slot] != number:
+                if (word := os.read(worker.result, 1)) == FAILURE:
+                    raise EnvError(receive(worker.result))
+                if not word:
+                    raise EnvError(f"{self.name}: {worker.obituary()}")
+
+    def _wake(self, worker: _Worker) -> None:
+        try:
+            os.write(worker.command, WAKE)
+        except BrokenPipeError:
+            raise EnvError(f"{self.name}: {worker.obituary()}") from None
+
+
+def _end(workers: list[_Worker], owner: int) -> None:
+    """Closes what workers wait for, so that they end by themselves; kills those that do not."""
+    for worker in workers:
+        os.close(worker.command)
+        os.close(worker.result)
+    if os.getpid() != owner:
+        return  # a fork of the owner: the processes are not its own
+    for worker in workers:
+        try:
+            worker.process.wait(_GRACE_S)
+        except subprocess.TimeoutExpired:
+            worker.process.kill()
+            worker.process.wait()

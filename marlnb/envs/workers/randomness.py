@@ -1,0 +1,60 @@
+"""The process-wide generators of numpy and Python, for environments that draw from them: each copy gets its own."""
+
+from __future__ import annotations
+
+import random
+from types import TracebackType
+
+import numpy as np
+
+
+class GlobalGenerators:
+    """One copy's stand-in for `np.random` and `random`; in force from `enter` on, until another's is.
+
+    numpy's can be exchanged at no cost. Python's cannot, so it is exchanged only for environments that were seen to
+    draw from it in a `reset`.
+    """
+
+    def __init__(self) -> None:
+        self._bits = np.random.MT19937(0)
+        self.draws_python = False
+        self._python: tuple[object, ...] = ()
+
+    def enter(self) -> None:
+        np.random.set_bit_generator(self._bits)
+        if self.draws_python:
+            random.setstate(self._python)
+
+    def leave(self) -> None:
+        if self.draws_python:
+            self._python = random.getstate()
+
+    def seed(self, seed: int) -> None:
+        """Starts both anew; to be followed by a `reset` of the environment and `after_reset`."""
+        np.random.set_bit_generator(self._bits)
+        np.random.seed(seed)
+        random.seed(seed)
+        self._python = random.getstate()
+
+    def after_reset(self) -> None:
+        state = random.getstate()
+        if state != self._python:
+            self.draws_python, self._python = True, state
+
+
+class Kept:
+    """A context that leaves the process's generators as they were before it."""
+
+    def __init__(self, python: bool) -> None:
+        self._python = python
+
+    def __enter__(self) -> None:
+        self._bits = np.random.get_bit_generator()
+        self._state = random.getstate() if self._python else None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        np.random.set_bit_generator(self._bits)
+        if self._state is not None:
+            random.setstate(self._state)

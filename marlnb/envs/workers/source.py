@@ -1,0 +1,146 @@
+"""Where environments come from, what they tell about their agents, and how each agent's spaces are read."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from marlnb.envs.workers.spaces import MASK, ActionCodec, ObservationCodec, action_codec, observation_codec
+from marlnb.errors import ConfigError, EnvError
+from marlnb.specs import EnvSpec, GroupSpec, group_agents
+
+
+@dataclass(frozen=True)
+class Source:
+    """All that a process needs in order to build its copies.
+
+    Attributes:
+        constructor: "module:function", or a function that returns a ParallelEnv.
+        stock: step the environment through its own `step`, never by a shorter way.
+    """
+
+    name: str
+    constructor: str | Callable[..., Any]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    max_steps: int | None = None
+    state: bool = False
+    render: bool = False
+    stock: bool = False
+
+    def make(self) -> Any:
+        """A new ParallelEnv.
+
+        Raises:
+            EnvError: it cannot be imported or built, or is not a ParallelEnv.
+        """
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+        os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "hide")
+        kwargs = dict(self.kwargs)
+        if self.render:
+            kwargs.setdefault("render_mode", "rgb_array")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            env = self._found()(**kwargs)
+        missing = [name for name in ("possible_agents", "reset", "step") if not hasattr(env, name)]
+        if missing or hasattr(env, "agent_iter"):
+            found = "a turn-based AECEnv" if hasattr(env, "agent_iter") else f"{type(env).__name__} without {missing}"
+            raise EnvError(
+                f"{self.name}: a ParallelEnv with possible_agents is needed; its constructor returned {found}"
+            )
+        return env
+
+    def _found(self) -> Callable[..., Any]:
+        if callable(self.constructor):
+            return self.constructor
+        module, _, attribute = self.constructor.partition(":")
+        try:
+            found: Any = importlib.import_module(module)
+        except ImportError as error:
+            raise EnvError(f"{self.name}: cannot import {module}: {error}{_remedy(module)}") from error
+        for part in attribute.split("."):
+            if not hasattr(found, part):
+                raise EnvError(f"{self.name}: {module} has no {attribute!r}")
+            found = getattr(found, part)
+        return found  # type: ignore[no-any-return]
+
+
+def _remedy(module: str) -> str:
+    parts = module.split(".")
+    if parts[0] == "pettingzoo" and len(parts) > 1:
+        return f"; pip install 'pettingzoo[{parts[1]}]'"
+    return f"; pip install {parts[0]}" if parts[0] == "mpe2" else ""
+
+
+@dataclass(frozen=True)
+class Codecs:
+    """How each agent's observations and actions are read and written."""
+
+    observation: Mapping[str, ObservationCodec]
+    action: Mapping[str, ActionCodec]
+
+
+def codecs_of(env: Any) -> Codecs:
+    """Codecs by agent.
+
+    Raises:
+        EnvError: a space that cannot be handled.
+    """
+    agents = list(env.possible_agents)
+    return Codecs(
+        {agent: observation_codec(agent, env.observation_space(agent)) for agent in agents},
+        {agent: action_codec(agent, env.action_space(agent)) for agent in agents},
+    )
+
+
+def describe(source: Source, env: Any) -> EnvSpec:
+    """Groups, spaces, masks and state of an environment; resets it once, to see whether infos hold action masks.
+
+    Raises:
+        EnvError: agents of one group whose spaces differ, or a space or group that cannot be handled.
+    """
+    codecs, agents = codecs_of(env), tuple(env.possible_agents)
+    if any(not isinstance(agent, str) for agent in agents):
+        raise EnvError(f"{source.name}: agents must be texts; got {list(agents)}")
+    try:
+        grouped = group_agents(agents, source.groups)
+    except ConfigError as error:
+        raise EnvError(f"{source.name}: {error}") from error
+    _, infos = env.reset(seed=0)
+    masked = {
+        agent for agent in agents if codecs.observation[agent].mask_inside or MASK in (infos or {}).get(agent, {})
+    }
+    groups = tuple(_group(source.name, name, members, codecs, masked) for name, members in grouped.items())
+    return EnvSpec(source.name, groups, _state_shape(source, env), source.max_steps)
+
+
+def _group(name: str, group: str, members: tuple[str, ...], codecs: Codecs, masked: set[str]) -> GroupSpec:
+    first = members[0]
+    for what, by_agent in (("observation", codecs.observation), ("action", codecs.action)):
+        specs = {agent: by_agent[agent].spec for agent in members}  # type: ignore[attr-defined]
+        other = next((agent for agent in members if specs[agent] != specs[first]), None)
+        if other is not None:
+            raise EnvError(
+                f"{name}: agents {first!r} and {other!r} of group {group!r} have different {what} spaces: "
+                f"{specs[first]} and {specs[other]}; put them in groups of their own with "
+                f"groups={{...}}, as groups={{{first!r}: [{first!r}], {other!r}: [{other!r}], ...}}"
+            )
+    action = codecs.action[first].spec
+    has_mask = bool(masked & set(members))
+    if has_mask and action.kind == "continuous":
+        raise EnvError(f"{name}: group {group!r} has an action mask but continuous actions")
+    return GroupSpec(group, members, codecs.observation[first].spec, action, has_mask)
+
+
+def _state_shape(source: Source, env: Any) -> tuple[int, ...] | None:
+    if not source.state:
+        return None
+    try:
+        shape = env.state().shape
+    except Exception as error:
+        raise EnvError(f"{source.name} has no global state (state=True asked for it): {error!r}") from error
+    return tuple(shape) or (1,)

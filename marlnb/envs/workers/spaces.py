@@ -1,0 +1,211 @@
+"""Gymnasium spaces to what a network can take: one array per observation, one array per action, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from marlnb.errors import EnvError
+from marlnb.specs import ActionSpec, ObservationSpec
+
+OBSERVATIONS = "Box, Discrete, MultiDiscrete, MultiBinary, and Dict or Tuple of these"
+ACTIONS = "Discrete, MultiDiscrete, MultiBinary, bounded Box, and Dict or Tuple of whole numbers only or of Boxes only"
+MASK, OBSERVATION = "action_mask", "observation"
+
+
+@dataclass(frozen=True)
+class ObservationCodec:
+    """How an agent's observation becomes one array.
+
+    Attributes:
+        mask_inside: the observation is a dict that holds the action mask beside what is observed.
+        flatten: makes a flat float32 array; None where the observation can be copied as it is.
+    """
+
+    spec: ObservationSpec
+    mask_inside: bool
+    flatten: Callable[[Any], np.ndarray] | None
+
+    @property
+    def is_plain(self) -> bool:
+        """The observation is an array already."""
+        return not self.mask_inside and self.flatten is None
+
+    def check(self, agent: str, value: Any) -> None:
+        """Raises:
+        EnvError: the observation has another shape than its space says.
+        """
+        shape = np.shape(observed(value) if self.mask_inside else value)
+        if self.flatten is None and (shape or (1,)) != self.spec.shape:
+            raise EnvError(f"agent {agent!r} observed an array of shape {shape}; its space says {self.spec.shape}")
+
+    def write(self, value: Any, row: np.ndarray) -> None:
+        if self.mask_inside:
+            value = observed(value)
+        if self.flatten is not None:
+            value = self.flatten(value)
+        row[...] = value
+
+
+@dataclass(frozen=True)
+class ActionCodec:
+    """How an array becomes the action that an environment asks for; `decode` takes one agent's row."""
+
+    spec: ActionSpec
+    decode: Callable[[Any], Any]
+    plain_discrete: bool = False
+
+
+def observed(value: Any) -> Any:
+    """What an observation holds beside its action mask."""
+    rest = {key: item for key, item in value.items() if key != MASK}
+    return rest[OBSERVATION] if list(rest) == [OBSERVATION] else rest
+
+
+def observation_codec(agent: str, space: spaces.Space) -> ObservationCodec:
+    """How `agent`'s observations are read.
+
+    Raises:
+        EnvError: a space, or a part of one, that has no array form.
+    """
+    mask_inside = isinstance(space, spaces.Dict) and MASK in space.spaces and len(space.spaces) > 1
+    if mask_inside:
+        rest = {key: item for key, item in space.spaces.items() if key != MASK}
+        space = rest[OBSERVATION] if list(rest) == [OBSERVATION] else spaces.Dict(rest)
+    if isinstance(space, spaces.Box):
+        is_image = space.dtype == np.uint8 and len(space.shape) > 1
+        spec = ObservationSpec(space.shape or (1,), "uint8" if is_image else "float32")
+        return ObservationCodec(spec, mask_inside, None)
+    for path, leaf in leaves(space):
+        if not isinstance(leaf, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+            where = f" at {path!r}" if path else ""
+            raise EnvError(
+                f"agent {agent!r} observes {leaf}{where}, which has no array form; supported: {OBSERVATIONS}"
+            )
+    whole = space
+    return ObservationCodec(
+        ObservationSpec((int(spaces.flatdim(whole)),)),
+        mask_inside,
+        lambda value: spaces.flatten(whole, value).astype(np.float32),
+    )
+
+
+def leaves(space: spaces.Space, path: str = "") -> Iterator[tuple[str, spaces.Space]]:
+    """(path, space) of everything within nested Dict and Tuple spaces, in their own order."""
+    if isinstance(space, spaces.Dict):
+        for key, item in space.spaces.items():
+            yield from leaves(item, f"{path}/{key}" if path else str(key))
+    elif isinstance(space, spaces.Tuple):
+        for index, item in enumerate(space.spaces):
+            yield from leaves(item, f"{path}/{index}" if path else str(index))
+    else:
+        yield path, space
+
+
+def action_codec(agent: str, space: spaces.Space) -> ActionCodec:
+    """How `agent`'s actions are written.
+
+    Raises:
+        EnvError: a space that no policy here can act in: unbounded, of mixed kinds, or of another sort.
+    """
+    if isinstance(space, spaces.Discrete):
+        start = int(space.start)
+        return ActionCodec(ActionSpec("discrete", n=(int(space.n),)), _shifted(start), plain_discrete=start == 0)
+    parts = [leaf for _, leaf in leaves(space)]
+    if parts and all(_is_whole(part) for part in parts):
+        counts = tuple(int(n) for part in parts for n in _counts(part)[0])
+        return ActionCodec(ActionSpec("multi_discrete", n=counts), _nested(space))
+    if parts and all(isinstance(part, spaces.Box) for part in parts):
+        low = np.concatenate([np.ravel(part.low) for part in parts]).astype(np.float64)
+        high = np.concatenate([np.ravel(part.high) for part in parts]).astype(np.float64)
+        _check_bounds(agent, space, low, high)
+        spec = ActionSpec("continuous", low=tuple(low.tolist()), high=tuple(high.tolist()))
+        if isinstance(space, spaces.Box) and space.dtype == np.float32 and len(space.shape) == 1:
+            return ActionCodec(spec, _as_it_is)
+        return ActionCodec(spec, _nested(space))
+    raise EnvError(f"agent {agent!r} acts in {space}, which cannot be one array; supported: {ACTIONS}")
+
+
+def _check_bounds(agent: str, space: spaces.Space, low: np.ndarray, high: np.ndarray) -> None:
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        raise EnvError(
+            f"agent {agent!r} acts in {space}, whose bounds are infinite; give the environment finite bounds, as with "
+            "supersuit.clip_actions_v0 or a wrapper of yours"
+        )
+    if not (low < high).all():
+        raise EnvError(f"agent {agent!r} acts in {space}, where component {int(np.argmin(low < high))} has low >= high")
+
+
+def _is_whole(space: spaces.Space) -> bool:
+    if isinstance(space, spaces.Box):
+        return bool(np.issubdtype(space.dtype, np.integer))
+    return isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary)
+
+
+def _counts(space: spaces.Space) -> tuple[np.ndarray, np.ndarray]:
+    """(choices, lowest value) of each component of a space of whole numbers."""
+    if isinstance(space, spaces.Discrete):
+        return np.array([space.n]), np.array([space.start])
+    if isinstance(space, spaces.MultiDiscrete):
+        return np.ravel(space.nvec), np.ravel(space.start)
+    if isinstance(space, spaces.MultiBinary):
+        size = int(np.prod(space.shape))
+        return np.full(size, 2), np.zeros(size, int)
+    low = np.ravel(space.low).astype(np.int64)
+    return np.ravel(space.high).astype(np.int64) - low + 1, low
+
+
+def _as_it_is(row: np.ndarray) -> np.ndarray:
+    return row
+
+
+def _shifted(start: int) -> Callable[[Any], Any]:
+    if start == 0:
+        return _as_it_is
+    return lambda row: row + start
+
+
+def _nested(space: spaces.Space) -> Callable[[np.ndarray], Any]:
+    """Rebuilds a nested action from a flat row, each part in the dtype and shape that its space asks for."""
+
+    def build(part: spaces.Space, row: np.ndarray, at: int) -> tuple[Any, int]:
+        if isinstance(part, spaces.Dict):
+            made = {}
+            for key, item in part.spaces.items():
+                made[key], at = build(item, row, at)
+            return made, at
+        if isinstance(part, spaces.Tuple):
+            items = []
+            for item in part.spaces:
+                value, at = build(item, row, at)
+                items.append(value)
+            return tuple(items), at
+        if isinstance(part, spaces.Box) and not _is_whole(part):
+            size = int(np.prod(part.shape))
+            return row[at : at + size].reshape(part.shape).astype(part.dtype), at + size
+        counts, low = _counts(part)
+        value = row[at : at + counts.size] + low
+        at += counts.size
+        return (value[0] if isinstance(part, spaces.Discrete) else value.reshape(part.shape).astype(part.dtype)), at
+
+    return lambda row: build(space, row, 0)[0]
+
+
+def mask_array(mask: Any, n_logits: int) -> np.ndarray:
+    """An action mask as one row of `n_logits` booleans; those of several components may come as a sequence or dict.
+
+    Raises:
+        EnvError: it has another length.
+    """
+    if isinstance(mask, dict):
+        mask = tuple(mask.values())
+    if isinstance(mask, tuple | list) and mask and not np.isscalar(mask[0]):
+        mask = np.concatenate([np.ravel(part) for part in mask])
+    row = np.ravel(np.asarray(mask)).astype(bool)
+    if row.size != n_logits:
+        raise EnvError(f"an action mask of {row.size} entries for {n_logits} choices")
+    return row
