@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from marlnb.config import Experiment
+from marlnb.errors import ConfigError, RunError
+from marlnb.training.run import Run
+from marlnb.training.train import resume, train
+from tests.training.toys import count_experiment
+
+REAL = {
+    "native": ("env=mpe/simple_speaker_listener", "algorithm=mappo", "n_envs=4", "rollout_steps=16"),
+    "pettingzoo": ("env=pettingzoo/simple_spread", "algorithm=ippo", "n_envs=2", "rollout_steps=16"),
+}
+COMMON = ("algorithm.epochs=2", "threads=1", "checkpoint_every=4")
+
+
+def _start(path: Path, overrides: tuple[str, ...]) -> subprocess.Popen[str]:
+    code = "import sys, marlnb; marlnb.train(marlnb.Experiment.compose(*sys.argv[2:]), sys.argv[1])"
+    return subprocess.Popen([sys.executable, "-c", code, str(path), *overrides], text=True, stderr=subprocess.PIPE)
+
+
+def _wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert process.poll() is None, process.stderr and process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _rows(path: Path) -> int:
+    file = path / "metrics.jsonl"
+    return file.read_text().count("\n") if file.exists() else 0
+
+
+@pytest.mark.parametrize("kind", REAL)
+def test_a_killed_process_resumed_gives_the_same_bits(tmp_path: Path, kind: str) -> None:
+    overrides = (*REAL[kind], *COMMON, f"frames={(64 if kind == 'native' else 32) * 14}")
+    expected = train(Experiment.compose(*overrides), tmp_path / "whole", progress=False).policies()
+    path = tmp_path / "killed"
+    process = _start(path, (*overrides[:-1], "frames=1_000_000"))
+    _wait_until(lambda: _rows(path) >= 6, process)
+    process.kill()
+    process.wait()
+    run = Run.open(path)
+    assert run.status()["state"] == "interrupted"
+    with open(path / "metrics.jsonl", "a") as file:
+        file.write('{"iteration": 7, "fra')  # a line that was being written
+    last = run.checkpoint().iteration
+    assert last >= 4
+    if last > 12:
+        pytest.skip("the process outran its killer")
+    # the same experiment but for its length, which nothing else depends on
+    frames = (64 if kind == "native" else 32) * 14
+    (path / "status.json").unlink()
+    run = resume(run, frames=frames, progress=False)
+    assert run.metrics()["iteration"].tolist() == list(range(1, 15))
+    for name, policy in run.policies().items():
+        for key, value in policy.state_dict().items():
+            assert torch.equal(value, expected[name].state_dict()[key]), (name, key)
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1", "SIGINT"])
+def test_a_signal_ends_training_saved(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "r"
+    process = _start(path, (*REAL["native"], *COMMON[:2], "checkpoint_every=1000000", "frames=100_000_000"))
+    _wait_until(lambda: _rows(path) >= 2, process)
+    process.send_signal(getattr(signal, name))
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0 and name in errors
+    run = Run.open(path)
+    assert run.status()["state"] == "stopped"
+    assert run.checkpoint().iteration == run.metrics()["iteration"].iloc[-1] >= 2
+
+
+def test_a_second_interrupt_interrupts_at_once(tmp_path: Path) -> None:
+    interrupts = []
+
+    def interrupt(report: object) -> None:
+        interrupts.append(report)
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        train(count_experiment(), tmp_path / "r", progress=False, callbacks=[interrupt])
+    assert len(interrupts) == 1 and signal.getsignal(signal.SIGINT) is before
+    assert Run.open(tmp_path / "r").status()["state"] == "stopped"
+
+
+def test_train_never_overwrites_and_resumes_the_same_experiment_only(tmp_path: Path) -> None:
+    experiment = count_experiment()
+    seen: list[int] = []
+    train(experiment, tmp_path / "r", progress=False, callbacks=[lambda report: seen.append(report.iteration)])
+    assert seen == list(range(1, 21))
+    with pytest.raises(RunError, match="is there already"):
+        train(experiment, tmp_path / "r", progress=False)
+    again = train(experiment, tmp_path / "r", resume=True, progress=False, callbacks=[lambda r: seen.append(-1)])
+    assert -1 not in seen and again.status()["state"] == "complete"
+    with pytest.raises(RunError, match=r"algorithm\.epochs: 2 there, 3 here; seed: 0 there, 4 here"):
+        train(count_experiment("algorithm.epochs=3", "seed=4"), tmp_path / "r", resume=True, progress=False)
+    with pytest.raises(RunError, match="needs the run's folder"):
+        train(experiment, resume=True)
+
+
+def test_a_complete_run_is_trained_further_with_more_frames(tmp_path: Path) -> None:
+    run = train(count_experiment("frames=320"), tmp_path / "r", progress=False)
+    with pytest.raises(ConfigError, match="320 frames already"):
+        resume(run, frames=100)
+    run = resume(tmp_path / "r", frames=640, progress=False)
+    assert run.checkpoint().frames == 640 and Run.open(run.path).experiment.frames == 640
+    whole = train(count_experiment(), tmp_path / "whole", progress=False)
+    for name, policy in run.policies().items():
+        for key, value in policy.state_dict().items():
+            assert torch.equal(value, whole.policies()[name].state_dict()[key])
+
+
+def test_runs_without_a_name_are_numbered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    experiment = count_experiment("frames=32")
+    paths = [str(train(experiment, progress=False).path) for _ in range(2)]
+    assert paths == ["runs/count-ippo-0-1", "runs/count-ippo-0-2"]
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [("device=cuda:99", "CUDA devices here"), ("device=toaster", "no device 'toaster'"), ("loggers=[paper]", "paper")],
+)
+def test_what_cannot_run_is_refused_before_a_folder_is_made(tmp_path: Path, override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        train(count_experiment(override), tmp_path / "r", progress=False)
+    assert not (tmp_path / "r").exists()

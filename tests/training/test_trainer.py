@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from marlnb.config import Experiment
+from marlnb.errors import CheckpointError, ConfigError, RunError
+from marlnb.training.loop import DivergedError
+from marlnb.training.report import Report
+from marlnb.training.run import Run
+from marlnb.training.trainer import Trainer
+from tests.training.toys import Count, count_experiment
+
+NATIVE = (
+    *("env=mpe/simple_speaker_listener", "algorithm=mappo", "algorithm.epochs=2", "n_envs=4", "rollout_steps=16"),
+    *("frames=1280", "threads=1", "checkpoint_every=4"),
+)
+
+
+def _weights(trainer: Trainer) -> dict[str, torch.Tensor]:
+    named = {f"{name}.{key}": v for name, p in trainer.policies.items() for key, v in p.state_dict().items()}
+    return {key: value.clone() for key, value in named.items()}
+
+
+def _assert_same(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> None:
+    assert left.keys() == right.keys()
+    for key, value in left.items():
+        assert torch.equal(value, right[key]), key
+
+
+def _train(experiment: Experiment, path: Path, iterations: int) -> tuple[list[Report], dict[str, torch.Tensor]]:
+    with Trainer(experiment, Run.create(path, experiment)) as trainer:
+        reports = [next(trainer) for _ in range(iterations)]
+        weights = _weights(trainer)
+        trainer._saved_at = trainer.iteration  # as a kill would: nothing is saved at the end
+    return reports, weights
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        pytest.param((*NATIVE, "model=mlp"), id="native"),
+        pytest.param((*NATIVE, "model=gru"), id="native, recurrent"),
+        pytest.param(("env=toy/count", "env.mortal=true"), id="savable toy"),
+        pytest.param(("env=toy/count", "env.savable=false"), id="toy that cannot be saved"),
+    ],
+)
+def test_a_resumed_training_gives_the_same_bits(tmp_path: Path, overrides: tuple[str, ...]) -> None:
+    toy = overrides[0].startswith("env=toy")
+    experiment = count_experiment("checkpoint_every=4", *overrides) if toy else Experiment.compose(*overrides)
+    reports, expected = _train(experiment, tmp_path / "whole", 9)
+    _train(experiment, tmp_path / "halves", 6)  # 4 are saved, 2 are lost
+    torch.manual_seed(123)
+    np.random.seed(5)
+    run = Run.open(tmp_path / "halves")
+    assert run.checkpoint().iteration == 4
+    with Trainer.resume(run) as trainer:
+        assert trainer.iteration == 4
+        again = [next(trainer) for _ in range(5)]
+        _assert_same(_weights(trainer), expected)
+    assert [r.learning for r in again] == [r.learning for r in reports[4:]]
+    assert [r.returns for r in again] == [r.returns for r in reports[4:]]
+    assert run.metrics()["iteration"].tolist() == list(range(1, 10))
+
+
+def test_the_notebooks_random_numbers_neither_matter_nor_change(tmp_path: Path) -> None:
+    experiment = count_experiment()
+    found = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        np.random.seed(seed)
+        random.seed(seed)
+        found.append(_train(experiment, tmp_path / str(seed), 3)[1])
+        drawn = torch.rand(()).item(), np.random.random(), random.random()
+        torch.manual_seed(seed)
+        np.random.seed(seed)
+        random.seed(seed)
+        assert drawn == (torch.rand(()).item(), np.random.random(), random.random())
+    _assert_same(*found)
+
+
+def test_another_seed_gives_other_weights(tmp_path: Path) -> None:
+    _, zero = _train(count_experiment(), tmp_path / "0", 1)
+    _, one = _train(count_experiment("seed=1"), tmp_path / "1", 1)
+    assert not any(torch.equal(zero[key], one[key]) for key in zero if key.endswith("weight"))
+
+
+def test_reports_tell_what_happened(tmp_path: Path) -> None:
+    experiment = count_experiment()
+    with Trainer(experiment, Run.create(tmp_path / "r", experiment)) as trainer:
+        reports = list(trainer)
+    assert [report.frames for report in reports] == list(range(32, 641, 32)) and trainer.state == "complete"
+    last = reports[-1]
+    assert {"policy_loss", "value_loss", "entropy", "kl", "explained_variance"} <= last.learning["a"].keys()
+    assert last.stepping_s > 0 and last.acting_s > 0 and last.learning_s > 0
+    split = last.stepping_s + last.acting_s + last.learning_s
+    assert split <= 32 / last.frames_per_second + 1e-6
+    first_ends = [seed for seed in range(4)]
+    assert len(first_ends) == 4 and sum(report.episodes for report in reports) > 0
+    rows = trainer.run.metrics()
+    assert rows["learning/a/entropy"].tolist() == [report.learning["a"]["entropy"] for report in reports]
+    status = trainer.run.status()
+    assert (status["state"], status["frames"], status["iteration"]) == ("complete", 640, 20)
+
+
+def test_pausing_is_not_calling_it_and_closing_saves(tmp_path: Path) -> None:
+    experiment = count_experiment("checkpoint_every=100")
+    run = Run.create(tmp_path / "r", experiment)
+    with Trainer(experiment, run) as trainer:
+        next(trainer)
+        with pytest.raises(RunError, match="being trained already"):
+            Trainer(experiment, run)
+        next(trainer)
+        assert run.status()["state"] == "running" and not run.checkpoints
+    assert run.status()["state"] == "stopped" and run.checkpoint().iteration == 2
+    with Trainer.resume(run) as trainer:
+        assert next(trainer).iteration == 3
+
+
+def test_a_stop_file_ends_training_after_the_iteration(tmp_path: Path) -> None:
+    experiment = count_experiment("checkpoint_every=100")
+    run = Run.create(tmp_path / "r", experiment)
+    with Trainer(experiment, run) as trainer:
+        next(trainer)
+        (run.path / "STOP").touch()
+        assert [report.iteration for report in trainer] == []
+    assert not (run.path / "STOP").exists()
+    assert run.status()["state"] == "stopped" and run.checkpoint().iteration == 1
+    assert any("the file STOP" in line for line in run.events())
+
+
+def test_a_broken_environment_fails_the_run_and_loses_nothing_saved(tmp_path: Path) -> None:
+    experiment = count_experiment("env.fail_at=60", "checkpoint_every=2")
+    run = Run.create(tmp_path / "r", experiment)
+    closed = Count.closed
+    with pytest.raises(RuntimeError, match="the toy broke"), Trainer(experiment, run) as trainer:
+        list(trainer)
+    assert Count.closed == closed + 1
+    status = run.status()
+    assert status["state"] == "failed" and status["error"] == "RuntimeError: the toy broke"
+    assert any("Traceback" in line for line in run.events())
+    assert run.checkpoint().iteration == 6
+    with pytest.raises(RunError, match="has failed"):
+        next(trainer)
+    with Trainer.resume(run) as trainer:
+        assert next(trainer).iteration == 7
+
+
+def test_an_environment_that_cannot_be_built_frees_the_lock(tmp_path: Path) -> None:
+    experiment = count_experiment("algorithms.nobody=ippo")
+    run = Run.create(tmp_path / "r", experiment)
+    closed = Count.closed
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="nobody"):
+            Trainer(experiment, run)
+    assert Count.closed == closed + 2 and run.status()["state"] == "failed"
+
+
+def test_divergence_stops_training_and_is_never_saved(tmp_path: Path) -> None:
+    experiment = count_experiment("env.nan_at=30", "checkpoint_every=1")
+    run = Run.create(tmp_path / "r", experiment)
+    with pytest.raises(DivergedError, match="loss is nan"), Trainer(experiment, run) as trainer:
+        list(trainer)
+    assert run.status()["state"] == "failed" and run.checkpoint().iteration == 3
+    assert all(torch.isfinite(p).all() for policy in run.policies().values() for p in policy.parameters())
+
+
+def test_a_target_return_ends_training_once_a_hundred_episodes_reach_it(tmp_path: Path) -> None:
+    """The toy's mean return does not depend on the policy: (s % 5 + 0.25) * (2 + s % 7), on average 11.25."""
+    experiment = count_experiment("frames=100000", "target_return=9.0")
+    with Trainer(experiment, Run.create(tmp_path / "r", experiment)) as trainer:
+        reports = list(trainer)
+    assert trainer.state == "complete" and reports[-1].frames < 2000
+    assert sum(report.episodes for report in reports[:-1]) < 100 <= sum(report.episodes for report in reports)
+    experiment = count_experiment("target_return=20.0")
+    with Trainer(experiment, Run.create(tmp_path / "s", experiment)) as trainer:
+        assert list(trainer)[-1].frames == 640
+
+
+def test_a_target_return_is_compared_with_evaluations_where_there_are_any(tmp_path: Path) -> None:
+    options = ("evaluate_every=2", "evaluation_episodes=35", "target_return=9.0", "frames=100000")
+    experiment = count_experiment(*options)
+    with Trainer(experiment, Run.create(tmp_path / "r", experiment)) as trainer:
+        reports = list(trainer)
+    assert len(reports) == 2 and not reports[0].evaluation
+    assert reports[1].evaluation["a"] == pytest.approx(reports[1].evaluation["b"] + 0.5 * 5)
+    assert 9.0 <= trainer.run.checkpoint("best").score <= 14.0  # type: ignore[operator]
+
+
+def test_damaged_and_foreign_checkpoints_are_refused(tmp_path: Path) -> None:
+    experiment = count_experiment()
+    _train(experiment, tmp_path / "r", 3)
+    _train(count_experiment("model.hidden=[7]"), tmp_path / "other", 3)
+    run = Run.open(tmp_path / "r")
+    tensors = run.path / "checkpoints" / "3" / "tensors.bin"
+    whole = tensors.read_bytes()
+    tensors.write_bytes(whole[:-1])
+    with pytest.raises(CheckpointError, match="damaged"):
+        Trainer.resume(run)
+    foreign = tmp_path / "other" / "checkpoints" / "3"
+    (run.path / "checkpoints" / "3").rename(tmp_path / "aside")
+    foreign.rename(run.path / "checkpoints" / "3")
+    with pytest.raises(CheckpointError, match="does not fit the learner of 'a'"):
+        Trainer.resume(run)
