@@ -81,7 +81,15 @@ def attribute(
     reference = _baselines(source, rows, baseline, spec, scope, output)
     parts = [
         attribute_moments(
-            policy, source.env, moments, output, members=members, sources=scope, method=method, baseline=reference, n_steps=n_steps
+            policy,
+            source.env,
+            moments,
+            output,
+            members=members,
+            sources=scope,
+            method=method,
+            baseline=reference,
+            n_steps=n_steps,
         )
         for moments in source.batches(rows, batch_size, needs_state=to == "value")
     ]
@@ -183,7 +191,9 @@ def _policy(policies: Mapping[str, Policy], group: str, output: Output) -> Polic
     return policy.eval()
 
 
-def _baselines(source: RowSource, rows: Rows, baseline: Baseline, spec: GroupSpec, scope: Sources, output: Output) -> Tensor:
+def _baselines(
+    source: RowSource, rows: Rows, baseline: Baseline, spec: GroupSpec, scope: Sources, output: Output
+) -> Tensor:
     """The baseline observation: `[agent, feature]` for own sources, `[every agent's features]` for all."""
     groups = [spec] if scope == "own" or output.to != "value" else list(source.env.groups)
     found = []
@@ -198,7 +208,9 @@ def _baselines(source: RowSource, rows: Rows, baseline: Baseline, spec: GroupSpe
             found.append(torch.zeros(shape) if given == "zero" else source.mean_observation(group.name, rows))
             continue
         if len(groups) > 1 and not isinstance(baseline, Mapping):
-            raise ShapeError(f"a value reads several groups: give the baseline as a mapping of {[g.name for g in groups]}")
+            raise ShapeError(
+                f"a value reads several groups: give the baseline as a mapping of {[g.name for g in groups]}"
+            )
         array = torch.as_tensor(np.asarray(given), dtype=torch.float32)
         try:
             found.append(array.broadcast_to(shape).clone())

@@ -141,7 +141,9 @@ class Attribution:
             AnalysisError: it was made for own observations only.
         """
         if not self.feature_agents:
-            raise AnalysisError("each agent's own observation was explained; attribute(..., sources='all') has them all")
+            raise AnalysisError(
+                "each agent's own observation was explained; attribute(..., sources='all') has them all"
+            )
         owners = np.array(self.feature_agents)
         return {source: self.values[..., owners == source] for source in dict.fromkeys(self.feature_agents)}
 

@@ -100,7 +100,9 @@ def decode(
             continue
         y = labels[:, index]
         keep = acting[:, index] & (np.isfinite(y) if found_kind == "regression" else np.ones(len(y), bool))
-        _check(member, site, name, y[keep], rows.episode[keep], activations[keep, index], found_kind, folds, notes, classes)
+        _check(
+            member, site, name, y[keep], rows.episode[keep], activations[keep, index], found_kind, folds, notes, classes
+        )
         fold = np.zeros(len(y), np.int64)
         fold[keep] = episode_folds(y[keep], rows.episode[keep], found_kind, folds, seed)
         control = None if untrained is None else untrained[:, index]
@@ -135,7 +137,9 @@ def _answer(
     return answers
 
 
-def _score(question: Question, t: int | None, kind: Kind, n_shuffles: int, seed: int, notes: list[str]) -> DecodingScore:
+def _score(
+    question: Question, t: int | None, kind: Kind, n_shuffles: int, seed: int, notes: list[str]
+) -> DecodingScore:
     q, rng = question, np.random.default_rng(seed)
 
     def scores(x: np.ndarray, y: np.ndarray) -> FoldScores:
@@ -201,7 +205,9 @@ def _check(
     """Refuses what cannot be answered; notes what must not be trusted."""
     n_episodes = len(np.unique(episode))
     if n_episodes < 2 * folds:
-        raise AnalysisError(f"{agent}: {folds} folds need at least {2 * folds} episodes; this recording has {n_episodes}")
+        raise AnalysisError(
+            f"{agent}: {folds} folds need at least {2 * folds} episodes; this recording has {n_episodes}"
+        )
     if np.ptp(y) == 0:
         raise AnalysisError(f"label {label!r} never varies over {agent}'s {len(y)} rows: there is nothing to decode")
     if not np.isfinite(x).all():
@@ -212,7 +218,9 @@ def _check(
         notes.append(f"{agent}: only {n_episodes} episodes; intervals are rough below 50")
     if kind == "classification":
         if len(classes) > n_episodes / 2:
-            raise AnalysisError(f"label {label!r} has {len(classes)} classes in {n_episodes} episodes; kind='regression'?")
+            raise AnalysisError(
+                f"label {label!r} has {len(classes)} classes in {n_episodes} episodes; kind='regression'?"
+            )
         for value in np.unique(y):
             bearing = len(np.unique(episode[y == value]))
             if bearing < 2 * folds:

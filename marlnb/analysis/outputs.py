@@ -73,10 +73,14 @@ def resolve_output(spec: ActionSpec, to: str, target: Target) -> Output:
         return Output("value")
     if spec.kind == "discrete":
         if to == "logit" and target is None:
-            raise AnalysisError(f"which logit? target must be one of {_choices(spec)}; to='action' explains the one taken")
+            raise AnalysisError(
+                f"which logit? target must be one of {_choices(spec)}; to='action' explains the one taken"
+            )
         choice = None if target is None or to == "action" else _index(spec, target, spec.n[0], "choice")
         if to == "action" and target is not None:
-            raise AnalysisError(f"to='action' explains the action taken; for a fixed one: to='logit', target={target!r}")
+            raise AnalysisError(
+                f"to='action' explains the action taken; for a fixed one: to='logit', target={target!r}"
+            )
         return Output(to, None, choice)  # type: ignore[arg-type]
     if spec.kind == "continuous":
         if to == "log_prob":
@@ -148,9 +152,7 @@ class OwnOutput(nn.Module):
         group = self.policy.group
         by_row = partial(_by_row, n_agents=group.n_agents)
         seen = observation.view(-1, group.n_agents, *group.observation.shape)
-        return actor_scalar(
-            self.policy, self.output, seen, by_row(action), by_row(recurrent), by_row(mask)
-        ).reshape(-1)
+        return actor_scalar(self.policy, self.output, seen, by_row(action), by_row(recurrent), by_row(mask)).reshape(-1)
 
 
 class AnyOutput(nn.Module):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +14,10 @@ from torch import Tensor
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.policy import Policy
 from marlnb.specs import EnvSpec
+from marlnb.training.run import Run
 
 if TYPE_CHECKING:
+    from marlnb.recording.array import LabelledArray
     from marlnb.recording.reader import Recording
 
 
@@ -56,4 +57,189 @@ class Moments:
 
 
 class RowSource:
-    pass
+    """One group's view of a recording: chosen rows, in batches, agents that were not recorded left empty.
+
+    Raises:
+        AnalysisError: no agent of the group is recorded.
+    """
+
+    def __init__(self, recording: Recording, group: str) -> None:
+        if group not in recording.groups:
+            raise AnalysisError(unknown("recorded group", group, recording.groups))
+        self.recording, self.group = recording, group
+        self.env: EnvSpec = recording.spec
+
+    def rows(self, episodes: Sequence[int] | None) -> Rows:
+        """All rows, or those of some episodes, by number.
+
+        Raises:
+            AnalysisError: there are none.
+        """
+        table = self.recording.rows
+        episode, t = table["episode"].to_numpy(), table["t"].to_numpy()
+        index = np.arange(len(episode))
+        if episodes is not None:
+            missing = sorted(set(map(int, episodes)) - set(episode.tolist()))
+            if missing:
+                raise AnalysisError(f"no episodes {missing[:5]} in this recording; it has {len(set(episode))} of them")
+            index = index[np.isin(episode, np.asarray(episodes, dtype=np.int64))]
+        if not len(index):
+            raise AnalysisError(f"{self.recording.path} has no rows of whole episodes to analyse")
+        return Rows(index, episode[index], t[index])
+
+    def policies(self) -> Mapping[str, Policy]:
+        """Those of the checkpoint that made the recording, found by its place in the run folder.
+
+        Raises:
+            AnalysisError: the run is not there, or no longer has that checkpoint.
+        """
+        path, (iteration, sha256) = self.recording.run_path, self.recording.checkpoint
+        advice = "pass policies={group: policy}"
+        if path is None:
+            raise AnalysisError(f"{self.recording.path} lies in no run folder, so its policies are not known; {advice}")
+        run = Run.open(path)
+        have = [checkpoint.iteration for checkpoint in run.checkpoints]
+        if iteration not in have:
+            raise AnalysisError(
+                f"this recording was made from checkpoint {iteration}, which {path} no longer has (it has {have}); {advice}"
+            )
+        if run.checkpoint(iteration).sha256 != sha256:
+            raise AnalysisError(f"checkpoint {iteration} of {path} is not the one that made this recording; {advice}")
+        return run.policies(iteration)
+
+    def recorded_agents(self, group: str | None = None) -> list[str]:
+        return self.recording.group_agents(group or self.group)
+
+    def observations(self, group: str, rows: Rows) -> np.ndarray:
+        """`[row, agent, *shape]` in the recording's dtype, zero for agents that were not recorded."""
+        return self._by_agent("observation", group, rows.index)
+
+    def acting(self, rows: Rows) -> np.ndarray:
+        """`[row, agent]` bool: recorded and asked for an action."""
+        return self._by_agent("acting", self.group, rows.index)
+
+    def activations(self, site: str, rows: Rows) -> np.ndarray:
+        """`[row, agent, unit]` float32."""
+        return self._spread(self.group, _read(self.recording[site], rows.index))
+
+    def mean_observation(self, group: str, rows: Rows, batch_rows: int = 65536) -> Tensor:
+        """Each agent's mean over the rows at which it was alive, `[agent, feature]`; zero for one that never was."""
+        spec = self.env.group(group)
+        total = np.zeros((spec.n_agents, spec.observation.size))
+        count = np.zeros((spec.n_agents, 1))
+        for start in range(0, len(rows), batch_rows):
+            index = rows.index[start : start + batch_rows]
+            seen = self._by_agent("observation", group, index).reshape(len(index), spec.n_agents, -1)
+            alive = self._by_agent("alive", group, index)[..., None]
+            total += np.where(alive, seen, 0).sum(axis=0, dtype=np.float64)
+            count += alive.sum(axis=0)
+        return torch.from_numpy(total / np.maximum(count, 1)).float()
+
+    def batches(
+        self, rows: Rows, batch_rows: int, *, needs_state: bool = False, every_group: bool | None = None
+    ) -> Iterator[Moments]:
+        """The rows as tensors, `batch_rows` at a time.
+
+        Args:
+            needs_state: also the environment's state, where it has one; every_group: also the other groups'
+                observations (None: when the state is needed, since critics read both).
+        Raises:
+            AnalysisError: an agent whose observation is needed was not recorded.
+        """
+        groups = self.env.group_names if (needs_state if every_group is None else every_group) else (self.group,)
+        if len(groups) > 1:
+            self._check_all_recorded()
+        fields = self.recording.fields(self.group)
+        recurrent = any(name.startswith(f"recurrent/{self.group}/") for name in self._names("recurrent"))
+        state = needs_state and self.env.state_shape is not None
+        for start in range(0, len(rows), batch_rows):
+            index = rows.index[start : start + batch_rows]
+            own = self.recording.recurrent(self.group) if recurrent else None
+            yield Moments(
+                observations={name: _tensor(self._by_agent("observation", name, index)) for name in groups},
+                action=_tensor(self._by_agent("action", self.group, index)),
+                acting=_tensor(self._by_agent("acting", self.group, index)),
+                recurrent=None if own is None else _tensor(self._spread(self.group, _read(own, index))),
+                action_mask=_tensor(self._by_agent("action_mask", self.group, index))
+                if "action_mask" in fields
+                else None,
+                state=_tensor(_read(self.recording.state, index)) if state else None,
+            )
+
+    def label(self, label: str | np.ndarray, rows: Rows) -> tuple[np.ndarray, str, Sequence[str]]:
+        """A label `[row]` or `[row, agent of the group]`, its name and the names of its classes."""
+        if not isinstance(label, str):
+            given = np.asarray(label)
+            if len(given) != len(self.recording):
+                raise AnalysisError(
+                    f"a label has a value for each of the recording's {len(self.recording)} rows; got {len(given)}"
+                )
+            return given[rows.index], "label", ()
+        array = self.recording.label(label)
+        values, classes = _read(array, rows.index), self.recording.classes(label)
+        if values.ndim == 1:
+            return values, label, classes
+        bearers = list(array.labels["agent"])
+        if bearers == self.recorded_agents():
+            return self._spread(self.group, values), label, classes
+        if len(bearers) == 1:
+            return values[:, 0], label, classes
+        raise AnalysisError(
+            f"label {label!r} is of the agents {bearers}, site and label must be of one group: "
+            f"pass recording.label({label!r}).sel(agent=...).to_numpy()"
+        )
+
+    def keeps_every_step(self, rows: Rows) -> bool:
+        """Whether each episode's rows are its steps 0, 1, 2, ... without a gap."""
+        _, start, number = np.unique(rows.episode, return_index=True, return_inverse=True)
+        return bool(np.array_equal(rows.t, np.arange(len(rows)) - start[number]))
+
+    def origin(self) -> dict[str, Any]:
+        """What made the recording, as plain JSON."""
+        iteration, sha256 = self.recording.checkpoint
+        return {
+            "recording": str(self.recording.path.absolute()),
+            "checkpoint": {"iteration": iteration, "sha256": sha256},
+            "experiment": self.recording.experiment.to_json(),
+            "settings": self.recording.settings,
+            "version": _version(),
+        }
+
+    def _by_agent(self, field: str, group: str, index: np.ndarray) -> np.ndarray:
+        return self._spread(group, _read(self.recording.steps(group, field), index))
+
+    def _spread(self, group: str, values: np.ndarray) -> np.ndarray:
+        """`[row, recorded agent, ...]` -> `[row, agent of the group, ...]`."""
+        agents, recorded = self.env.group(group).agents, self.recorded_agents(group)
+        if list(agents) == recorded:
+            return values
+        spread = np.zeros((len(values), len(agents), *values.shape[2:]), values.dtype)
+        spread[:, [agents.index(agent) for agent in recorded]] = values
+        return spread
+
+    def _check_all_recorded(self) -> None:
+        missing = [agent for agent in self.env.agents if agent not in self.recording.agents]
+        if missing:
+            raise AnalysisError(f"a critic reads every agent's observation; not recorded: {missing}")
+
+    def _names(self, top: str) -> list[str]:
+        found: list[str] = []
+        if top in self.recording.file:
+            self.recording.file[top].visit(lambda name: found.append(f"{top}/{name}"))
+        return found
+
+
+def _read(array: LabelledArray, index: np.ndarray) -> np.ndarray:
+    return replace(array, rows=index).to_numpy()
+
+
+def _tensor(values: np.ndarray) -> Tensor:
+    tensor = torch.from_numpy(np.ascontiguousarray(values))
+    return tensor.float() if tensor.is_floating_point() else tensor
+
+
+def _version() -> str:
+    try:
+        return version("marlnb")
+    except PackageNotFoundError:  # a source tree on the path, not installed
+        return "0+unknown"

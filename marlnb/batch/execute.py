@@ -215,7 +215,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command: 0 when every cell ran, 1 when one failed, 2 for a bad request, 130 when interrupted."""
     parser = argparse.ArgumentParser(prog="python -m marlnb.batch.execute", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("notebook", help="the notebook to execute")
-    parser.add_argument("--out", required=True, metavar="RUN", help="the run folder; an interrupted one is gone on with")
+    parser.add_argument(
+        "--out", required=True, metavar="RUN", help="the run folder; an interrupted one is gone on with"
+    )
     parser.add_argument(
         "-p", "--parameter", action="append", default=[], metavar="KEY=VALUE", help="a value for the parameters cell"
     )

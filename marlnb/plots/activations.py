@@ -45,8 +45,10 @@ def activation_map(
     bar = ax.figure.colorbar(image, ax=ax, pad=0.02)
     bar.set_label("activation", color=INK)
     bar.outline.set_visible(False)  # type: ignore[operator]
-    sorted_note = ", alike ones together" if order == "similarity" else ""
-    return finish(ax, title=f"{agent}: {site}", x="time (steps)", y=f"unit{sorted_note}", grid="")
+    if order == "similarity":  # places are not unit numbers
+        ax.set_yticks([])
+    name = f"{x.shape[1]} units, alike ones together" if order == "similarity" else "unit"
+    return finish(ax, title=f"{agent}: {site}", x="time (steps)", y=name, grid="")
 
 
 def similar_order(x: np.ndarray) -> np.ndarray:
@@ -60,7 +62,12 @@ def similar_order(x: np.ndarray) -> np.ndarray:
 
 
 def filmstrip(
-    frames: ArrayLike, *, times: Sequence[int] | None = None, n: int = 5, title: str = "One episode", ax: Axes | None = None
+    frames: ArrayLike,
+    *,
+    times: Sequence[int] | None = None,
+    n: int = 5,
+    title: str = "One episode",
+    ax: Axes | None = None,
 ) -> Axes:
     """Pictures of an episode beside one another.
 

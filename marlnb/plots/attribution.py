@@ -54,8 +54,16 @@ def attribution_bars(
     hidden = f"; {rest} smaller features not shown" if rest else ""
     heading = title or f"What drives {who}: {attribution.target}"
     finish(ax, title=heading, x=f"{what} ({attribution.units}){hidden}", y="", grid="x")
-    ax.text(
-        0.99, 0.02, provenance(attribution), transform=ax.transAxes, ha="right", va="bottom", fontsize=8, color=MUTED
+    ax.annotate(
+        provenance(attribution),
+        (1, 0),
+        (0, -42),
+        "axes fraction",
+        "offset points",
+        ha="right",
+        va="top",
+        fontsize=8,
+        color=MUTED,
     )
     alarm(ax, attribution.warnings)
     return ax
@@ -134,7 +142,7 @@ def provenance(attribution: AttributionResult) -> str:
         share = attribution.relative_delta
         share = share[np.isfinite(share)]
         worst = float(np.quantile(share, 0.95)) if share.size else float("nan")
-        text += f"\nunexplained: at most {max(worst, 1e-7):.0e} of the output at 95% of rows"
+        text += f"; unexplained: at most {max(worst, 1e-7):.0e} of the output at 95% of rows"
     return text
 
 

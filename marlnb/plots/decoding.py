@@ -71,13 +71,25 @@ def decoding_over_time(
     t = np.array([score.t for score in found])
     colour = agent_colour(who, agents) if who in agents else OKABE_ITO[0]
     ax.fill_between(t, [s.low for s in found], [s.high for s in found], color=colour, alpha=0.22, linewidth=0)
-    ax.plot(t, [s.score for s in found], color=colour, linewidth=2.2, marker="o", markersize=4, label="hidden units (trained)")
-    ax.plot(t, [s.observation for s in found], color=INK, linestyle=(0, (5, 2)), linewidth=1.5, label="observation alone")
+    ax.plot(
+        t,
+        [s.score for s in found],
+        color=colour,
+        linewidth=2.2,
+        marker="o",
+        markersize=4,
+        label="hidden units (trained)",
+    )
+    ax.plot(
+        t, [s.observation for s in found], color=INK, linestyle=(0, (5, 2)), linewidth=1.5, label="observation alone"
+    )
     if all(s.untrained is not None for s in found):
         untrained = [s.untrained for s in found]
         ax.plot(t, untrained, color=MUTED, linestyle=(0, (1.2, 1.4)), linewidth=2, label="hidden units (untrained)")
     shuffled, top = [s.shuffled for s in found], [s.shuffled_high for s in found]
-    ax.fill_between(t, shuffled, top, color="#BDBDBD", alpha=0.6, linewidth=0, label="labels of other episodes (mean to max)")
+    ax.fill_between(
+        t, shuffled, top, color="#BDBDBD", alpha=0.6, linewidth=0, label="labels of other episodes (mean to max)"
+    )
     chance = found[0].chance
     ax.axhline(chance, color=INK, linewidth=1.0)
     ax.text(t[-1], chance, "chance ", ha="right", va="bottom", fontsize=8.5, color=INK)

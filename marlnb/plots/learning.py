@@ -60,20 +60,19 @@ def running_mean(y: np.ndarray, window: int) -> np.ndarray:
 
 
 def _reference_lines(ax: Axes, references: Mapping[str, float]) -> None:
-    """Dashed levels, named at the right end, above the line."""
+    """Dashed levels, named beyond the right end, where no curve runs."""
     for name, level in references.items():
         ax.axhline(level, color=MUTED, linewidth=1.1, linestyle=(0, (4, 2)), zorder=1)
         ax.annotate(
-            f"{name} ({level:g})",
+            f"{name}\n({level:g})",
             xy=(1.0, level),
             xycoords=("axes fraction", "data"),
-            xytext=(-2, 3),
+            xytext=(4, 0),
             textcoords="offset points",
-            ha="right",
-            va="bottom",
+            ha="left",
+            va="center",
             fontsize=8.5,
             color=INK,
-            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6},
         )
 
 
@@ -95,6 +94,8 @@ def return_distribution(
     levels = {f"mean of {len(y)} episodes": float(np.mean(y)), **(references or {})}
     for index, (name, level) in enumerate(levels.items()):
         dash = "-" if index == 0 else DASHES[index % len(DASHES)]
-        ax.axvline(level, color=INK if index == 0 else MUTED, linestyle=dash, linewidth=1.6, label=f"{name} ({level:.1f})")
+        ax.axvline(
+            level, color=INK if index == 0 else MUTED, linestyle=dash, linewidth=1.6, label=f"{name} ({level:.1f})"
+        )
     ax.legend(frameon=False, fontsize=9, loc="upper left")
     return finish(ax, title=title, x="return per agent and episode (reward)", y="episodes")

@@ -56,7 +56,9 @@ def moments_of(env: EnvSpec, policy: ActorCritic) -> Moments:
     state = None if policy.recurrent_shape is None else draw(N_ROWS, N_AGENTS, *policy.recurrent_shape)
     return Moments(
         observations={"speaker": draw(N_ROWS, 1, 2), "agent": draw(N_ROWS, N_AGENTS, N_FEATURES)},
-        action=action.squeeze(-1) if spec.action.kind == "discrete" else draw(N_ROWS, N_AGENTS, 2)
+        action=action.squeeze(-1)
+        if spec.action.kind == "discrete"
+        else draw(N_ROWS, N_AGENTS, 2)
         if spec.action.kind == "continuous"
         else action,
         acting=torch.ones(N_ROWS, N_AGENTS, dtype=torch.bool),
@@ -76,7 +78,9 @@ def run(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if baseline is None:
         width = sum(g.n_agents * g.observation.size for g in env.groups)
-        shape = (N_AGENTS, N_FEATURES) if sources == "own" else (width if output.to == "value" else N_AGENTS * N_FEATURES,)
+        shape = (
+            (N_AGENTS, N_FEATURES) if sources == "own" else (width if output.to == "value" else N_AGENTS * N_FEATURES,)
+        )
         baseline = torch.full(shape, 0.25)
     return attribute_moments(
         policy,
@@ -94,7 +98,9 @@ def run(
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("recurrent", [False, True])
 @pytest.mark.parametrize("action", [DISCRETE, MULTI, CONTINUOUS], ids=lambda spec: spec.kind)
-def test_values_add_up_to_the_output_for_every_kind_of_policy(shared: bool, recurrent: bool, action: ActionSpec) -> None:
+def test_values_add_up_to_the_output_for_every_kind_of_policy(
+    shared: bool, recurrent: bool, action: ActionSpec
+) -> None:
     env = env_of(action)
     policy = policy_of(env, shared=shared, recurrent=recurrent)
     moments = moments_of(env, policy)
@@ -104,8 +110,10 @@ def test_values_add_up_to_the_output_for_every_kind_of_policy(shared: bool, recu
     parameters = policy.actor.step(moments.observations["agent"], moments.recurrent)[0].detach()
     expected = {
         "discrete": lambda: parameters.gather(-1, moments.action.unsqueeze(-1)).squeeze(-1),
-        "multi_discrete": lambda: parameters[..., :3].gather(-1, moments.action[..., :1]).squeeze(-1)
-        + parameters[..., 3:].gather(-1, moments.action[..., 1:]).squeeze(-1),
+        "multi_discrete": lambda: (
+            parameters[..., :3].gather(-1, moments.action[..., :1]).squeeze(-1)
+            + parameters[..., 3:].gather(-1, moments.action[..., 1:]).squeeze(-1)
+        ),
         "continuous": lambda: parameters[..., 1],
     }[action.kind]()
     np.testing.assert_allclose(score, expected.numpy(), rtol=1e-5, atol=1e-6)
@@ -150,7 +158,9 @@ def test_each_method_equals_captum_called_agent_by_agent(activation: str) -> Non
         values, _, _ = run(policy, env, moments, resolve_output(DISCRETE, "logit", 2), method, n_steps=20)  # type: ignore[arg-type]
         for agent in range(N_AGENTS):
             expected = oracle(observation[:, agent], 2).detach().numpy()
-            np.testing.assert_allclose(values[:, agent], expected, rtol=1e-4, atol=2e-6, err_msg=f"{method}, agent {agent}")
+            np.testing.assert_allclose(
+                values[:, agent], expected, rtol=1e-4, atol=2e-6, err_msg=f"{method}, agent {agent}"
+            )
 
 
 def test_a_planted_neuron_is_found_with_its_exact_weight() -> None:
