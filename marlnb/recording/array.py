@@ -77,7 +77,7 @@ class LabelledArray:
             RecordingError: an axis, a name, an index or an episode that is not there.
         """
         names = [name for name, _ in self.axes]
-        of_rows = {name: selectors.pop(name) for name in ("episode", "t") if name in selectors}
+        of_rows: dict[str, Selector] = {name: selectors.pop(name) for name in ("episode", "t") if name in selectors}
         picks = list(self.picks)
         for name, selector in selectors.items():
             if name not in self.dims:
@@ -116,21 +116,26 @@ class LabelledArray:
     def _pick(self, name: str, selector: Selector, among: np.ndarray) -> Picked:
         """Indices along the stored axis for a selector that counts within what was selected before."""
         if isinstance(selector, slice):
-            return among[
-                slice(*(self._index(name, end, among) for end in (selector.start, selector.stop)), selector.step)
-            ]
+            start, stop = (
+                end if end is None else self._end(name, end, among) for end in (selector.start, selector.stop)
+            )
+            return among[start : stop : selector.step]
         if isinstance(selector, (str, int, np.integer)):
             return int(among[self._index(name, selector, among)])
         return among[[self._index(name, item, among) for item in selector]]
 
-    def _index(self, name: str, item: Any, among: np.ndarray) -> Any:
-        if item is None:
-            return None
+    def _end(self, name: str, end: Any, among: np.ndarray) -> int:
+        return self._index(name, end, among) if isinstance(end, str) else int(end)
+
+    def _index(self, name: str, item: Any, among: np.ndarray) -> int:
+        """Where a name or an index lies within what was selected before."""
         if isinstance(item, str):
             names = [self.labels[name][i] for i in among] if self.labels.get(name) else []
             if item not in names:
                 raise RecordingError(unknown(f"{name} in {self.path}", item, names))
             return names.index(item)
+        if not -len(among) <= item < len(among):
+            raise RecordingError(f"{self.path} has {len(among)} along {name!r}; there is no index {item}")
         return int(item)
 
     def _read(self, rows: np.ndarray, *, raw: bool, keep: bool) -> np.ndarray:

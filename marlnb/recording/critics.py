@@ -7,17 +7,15 @@ step by step, since its state must be carried.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 
 import torch
 from torch import Tensor
 
 from marlnb.errors import SiteError
-from marlnb.models.capture import capture
 from marlnb.models.policy import Policy
 from marlnb.models.sites import Site
 from marlnb.recording.layout import Field
-from marlnb.recording.sources import Selection
+from marlnb.recording.sources import Selection, capture_if_any
 
 
 class GroupCritic:
@@ -59,7 +57,7 @@ class GroupCritic:
         observations = {name: observation.to(device) for name, observation in observations.items()}
         state = None if state is None else state.to(device)
         names = [site.name for site in self.sites]
-        with torch.no_grad(), capture(self.policy, names) if names else nullcontext({}) as activations:
+        with torch.no_grad(), capture_if_any(self.policy, names) as activations:
             value, after = self.policy.value(observations, state=state, recurrent=recurrent)
         silent = sorted(site.name for site in self.sites if site.name not in activations)
         if silent:

@@ -26,6 +26,7 @@ from marlnb.recording.writer import RecordingWriter
 from marlnb.training.episodes import Moment
 
 FIRST_CAPACITY = 256
+STREAM_ROWS = 128
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,7 @@ class EpisodeRecorder:
         self._index = {item.path: index for index, item in enumerate(buffered)}
         self._lay_out()
         self._due = True
+        self._streamed = 0
         self._values: dict[int, list[Tensor]] = {}
 
     def before_step(self, moment: Moment) -> None:
@@ -124,6 +126,8 @@ class EpisodeRecorder:
             self._ring.put(self._after_at, [source.get(step) for source in self.contents.after])
             self._ring.position += 1
         done = step.done.cpu().numpy()
+        if self._ring.n_envs == 1 and self._ring.position - self._begun[0] >= STREAM_ROWS and not done[0]:
+            self._stream()
         if done.any():
             self._finish(np.flatnonzero(done & (self._episode >= 0)), moment.t.numpy() + 1)
             for returns in self._returns:
@@ -153,35 +157,44 @@ class EpisodeRecorder:
 
     def _finish(self, copies: np.ndarray, n_steps: np.ndarray) -> None:
         """Appends the episodes of these copies; neighbours that began together go together."""
-        stop = self._ring.position
         for begun, members in groupby(copies.tolist(), key=lambda copy: int(self._begun[copy])):
             for run in _neighbours(list(members)):
-                start_row = self.writer.rows
-                lengths = self._append(run, begun, stop)
-                for copy, length in zip(run, lengths):
-                    self._enter(copy, start_row, length, int(n_steps[copy]))
-                    start_row += length
+                positions, kept = self._positions(run, begun)
+                self._enter(run, kept.sum(axis=1), n_steps)
+                self._append(run, positions, kept)
         self.on_episodes(len(copies))
         self.writer.flush_if_due()
 
-    def _append(self, run: list[int], begun: int, stop: int) -> list[int]:
-        """Rows of neighbouring copies that ran from position `begun` to `stop`; returns how many of each."""
-        rows = slice(run[0], run[-1] + 1)
-        slots = list(self._ring.spans(begun, stop))
-        for span in slots:
+    def _stream(self) -> None:
+        """Appends what a lone copy has so far: its rows lie together anyhow, so none need wait for the end."""
+        positions, kept = self._positions([0], int(self._begun[0]))
+        self._streamed += int(kept.sum())
+        self._append([0], positions, kept)
+        self._begun[0] = self._ring.position
+        self.writer.flush_if_due()
+
+    def _positions(self, run: list[int], begun: int) -> tuple[np.ndarray, np.ndarray]:
+        """Positions from `begun` to now, and which of them hold a step to be kept, `[copy, position]`."""
+        positions = np.arange(begun, self._ring.position)
+        t = self._ring.array(0)[run[0] : run[-1] + 1, positions % self._ring.capacity]
+        return positions, t % self.every == 0
+
+    def _append(self, run: list[int], positions: np.ndarray, kept: np.ndarray) -> None:
+        """Appends the rows of neighbouring copies."""
+        if not len(positions):
+            return
+        rows, row, slots = slice(run[0], run[-1] + 1), self.writer.rows, positions % self._ring.capacity
+        spans = [slice(part[0], part[-1] + 1) for part in np.split(slots, np.flatnonzero(np.diff(slots) != 1) + 1)]
+        for span in spans:
             self._evaluate_critics(rows, span)
-        kept = np.concatenate([self._ring.array(0)[rows, span] for span in slots], axis=1) % self.every == 0
-        row = self.writer.rows
-        if kept.all() and len(slots) == 1:
-            self._write(rows, slots[0])
+        if kept.all() and len(spans) == 1:
+            self._write(rows, spans[0])
         else:
             for copy, keeps in zip(run, kept):
-                self._write(slice(copy, copy + 1), (np.flatnonzero(keeps) + begun) % self._ring.capacity)
-        lengths = kept.sum(axis=1).tolist()
+                self._write(slice(copy, copy + 1), slots[keeps])
         if self.frames is not None:
-            for copy, keeps, first in zip(run, kept, row + np.cumsum([0, *lengths])):
-                self.frames.append(copy, np.flatnonzero(keeps) + begun, int(first))
-        return lengths
+            for copy, keeps, first in zip(run, kept, row + np.cumsum([0, *kept.sum(axis=1)])):
+                self.frames.append(copy, positions[keeps], int(first))
 
     def _write(self, rows: slice, slots: slice | np.ndarray) -> None:
         sources = [self._ring.array(index)[rows, slots] for index in range(self._n_written)]
@@ -206,16 +219,21 @@ class EpisodeRecorder:
         """A buffered field, `[row, ...]`."""
         return self._ring.tensor(self._index[path])[rows, span].flatten(0, 1)
 
-    def _enter(self, copy: int, start: int, length: int, n_steps: int) -> None:
-        columns = {
-            "episode": int(self._episode[copy]),
-            "start": start,
-            "length": length,
-            "n_steps": n_steps,
-            "seed": int(self._seed[copy]),
-        }
-        returns = [sums[copy, list(s.indices)] for sums, s in zip(self._returns, self.contents.selections)]
-        self.writer.add_episode(columns, np.concatenate(returns))
+    def _enter(self, run: list[int], lengths: np.ndarray, n_steps: np.ndarray) -> None:
+        """Enters the episodes of neighbouring copies, whose rows come next."""
+        start = self.writer.rows - self._streamed
+        for copy, length in zip(run, lengths + self._streamed):
+            columns = {
+                "episode": int(self._episode[copy]),
+                "start": start,
+                "length": int(length),
+                "n_steps": int(n_steps[copy]),
+                "seed": int(self._seed[copy]),
+            }
+            returns = [sums[copy, list(s.indices)] for sums, s in zip(self._returns, self.contents.selections)]
+            self.writer.add_episode(columns, np.concatenate(returns))
+            start += int(length)
+        self._streamed = 0
 
 
 def _neighbours(copies: list[int]) -> list[list[int]]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import h5py
 import numpy as np
 
+from marlnb.envs.vector import SEED_SPAN
 from marlnb.errors import RecordingError
 from marlnb.recording.array import Selector
 
@@ -24,8 +25,9 @@ class EpisodeIndex:
 
     Attributes:
         number, start, length, n_steps, seed: `[episode]` int64; start and length count rows, n_steps steps.
-        returns: `[episode, agent]`, of the recorded agents.
-        n_rows: rows of whole episodes; those after them are of an episode that broke off.
+        returns: `[episode, agent]`, of the recorded agents; NaN for an episode that broke off.
+        finished: `[episode]` bool, False for the one that a kill cut short.
+        n_rows: rows of all of them.
     """
 
     number: np.ndarray
@@ -34,19 +36,35 @@ class EpisodeIndex:
     n_steps: np.ndarray
     seed: np.ndarray
     returns: np.ndarray
+    finished: np.ndarray
     n_rows: int
 
     @staticmethod
     def read(file: h5py.File, n_rows: int) -> EpisodeIndex:
-        """The episodes of which all of the first `n_rows` rows are there."""
+        """The episodes among the first `n_rows` rows; an entry is written before the last of its rows is."""
         table = file["episodes"]
         count = min(table[name].shape[0] for name in ("episode", "return", *COLUMNS))
         columns = {name: table[name][:count] for name in ("episode", *COLUMNS)}
-        stops = columns["start"] + columns["length"]
-        whole = np.flatnonzero(stops <= n_rows)
-        order = whole[np.argsort(columns["episode"][whole], kind="stable")]
-        number, *others = (columns[name][order] for name in ("episode", *COLUMNS))
-        return EpisodeIndex(number, *others, table["return"][:count][order], int(stops[whole].max(initial=0)))
+        columns["return"] = table["return"][:count]
+        whole = columns["start"] + columns["length"] <= n_rows
+        columns = {name: values[whole] for name, values in columns.items()}
+        finished = np.ones(int(whole.sum()), bool)
+        last = int((columns["start"] + columns["length"]).max(initial=0))
+        if last < n_rows:
+            broken = _broken_off(file, last, n_rows)
+            columns = {name: np.append(values, [broken[name]], axis=0) for name, values in columns.items()}
+            finished = np.append(finished, False)
+        order = np.argsort(columns["episode"], kind="stable")
+        return EpisodeIndex(
+            number=columns["episode"][order],
+            start=columns["start"][order],
+            length=columns["length"][order],
+            n_steps=columns["n_steps"][order],
+            seed=columns["seed"][order],
+            returns=columns["return"][order],
+            finished=finished[order],
+            n_rows=n_rows,
+        )
 
     def __len__(self) -> int:
         return len(self.number)
@@ -55,7 +73,7 @@ class EpisodeIndex:
         """A table with a column for each agent's return, by its name."""
         import pandas as pd
 
-        columns = {name: getattr(self, name) for name in COLUMNS}
+        columns = {name: getattr(self, name) for name in (*COLUMNS, "finished")}
         return pd.DataFrame(
             {**columns, **dict(zip(agents, self.returns.T))}, index=pd.Index(self.number, name="episode")
         )
@@ -81,7 +99,7 @@ class EpisodeIndex:
         if isinstance(selector, slice):
             last = int(self.number.max(initial=-1)) + 1
             wanted = range(last)[selector]
-            return np.flatnonzero(np.isin(self.number, wanted)).tolist()
+            return [int(index) for index in np.flatnonzero(np.isin(self.number, wanted))]
         if isinstance(selector, str):
             raise RecordingError(f"an episode is chosen by its number; got {selector!r}")
         numbers = [int(selector)] if isinstance(selector, (int, np.integer)) else [int(n) for n in selector]
@@ -89,7 +107,20 @@ class EpisodeIndex:
         if missing:
             have = f"{self.number.min()} to {self.number.max()}" if len(self) else "none"
             raise RecordingError(f"no episode {', '.join(map(str, missing[:5]))} in this recording; it has {have}")
-        return np.searchsorted(self.number, numbers).tolist()
+        return [int(index) for index in np.searchsorted(self.number, numbers)]
+
+
+def _broken_off(file: h5py.File, start: int, n_rows: int) -> dict[str, Any]:
+    """What is known of the episode whose end was not recorded, with rows from `start` on."""
+    number = int(file["steps/episode"][start])
+    return {
+        "episode": number,
+        "start": start,
+        "length": n_rows - start,
+        "n_steps": int(file["steps/t"][n_rows - 1]) + 1,
+        "seed": (int(file.attrs["seed"]) + number) % SEED_SPAN,
+        "return": np.full(file["episodes/return"].shape[1], np.nan),
+    }
 
 
 def _is_everything(rows: np.ndarray) -> bool:

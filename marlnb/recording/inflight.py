@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import prod
 from pathlib import Path
 
@@ -44,15 +44,6 @@ class InFlight:
                 self._by_slot[index][slot] = source.numpy()
             else:
                 self._tensors[index][:, slot].copy_(source)
-
-    def spans(self, start: int, stop: int) -> Iterator[slice]:
-        """The slots of positions `start` to `stop`: one slice, two where the ring wraps."""
-        first, last = start % self.capacity, (stop - 1) % self.capacity + 1
-        if first < last:
-            yield slice(first, last)
-        else:
-            yield slice(first, self.capacity)
-            yield slice(0, last)
 
     def array(self, index: int) -> np.ndarray:
         """Field `index`, `[env, slot, ...]`, as the bytes that are written."""

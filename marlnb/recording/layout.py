@@ -59,7 +59,9 @@ class Field:
 
     @property
     def torch_dtype(self) -> torch.dtype:
-        return getattr(torch, self.dtype)
+        found = getattr(torch, self.dtype)
+        assert isinstance(found, torch.dtype)
+        return found
 
     @property
     def cell(self) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -17,11 +17,11 @@ from torch import Tensor
 
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import RecordingError, SiteError, unknown
-from marlnb.models.capture import all_sites, capture
+from marlnb.models.capture import all_sites
 from marlnb.models.policy import Policy
 from marlnb.models.sites import Site, match_sites
 from marlnb.recording.request import Request
-from marlnb.recording.sources import Selection
+from marlnb.recording.sources import Selection, capture_if_any
 from marlnb.recording.trial import Trial, in_critic, try_steps
 from marlnb.specs import EnvSpec
 from marlnb.training.checkpoint import Checkpoint
@@ -84,7 +84,7 @@ def prepare(run: Run | str | os.PathLike[str], request: Request) -> Iterator[Pre
     acting = [site.name for site in sites if not in_critic(site)]
     with (
         config.build(min(n_envs, request.episodes), request.device) as env,
-        capture(policies, acting) if acting else nullcontext({}) as activations,
+        capture_if_any(policies, acting) as activations,
     ):
         check_fit(run.spec, env.spec)
         trial = try_steps(env, policies, selections, sites, activations, request)

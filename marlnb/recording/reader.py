@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import h5py
 import numpy as np
@@ -14,14 +14,13 @@ from marlnb.config import Experiment
 from marlnb.errors import RecordingError, SiteError, unknown
 from marlnb.recording.array import LabelledArray
 from marlnb.recording.episodes import EpisodeIndex
-from marlnb.recording.layout import BFLOAT16, FORMAT, VERSION, is_bfloat16
+from marlnb.recording.layout import BFLOAT16, is_bfloat16
+from marlnb.recording.opening import Locking, open_recording_file
 from marlnb.specs import EnvSpec
 from marlnb.training.spec_file import spec_from_json
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Locking = bool | Literal["best-effort"] | None
 
 
 class Recording:
@@ -36,7 +35,6 @@ class Recording:
         self.locking = locking
         self._opened: tuple[int, h5py.File] | None = None
         self._closed = False
-        self._check_format()
         self._index = EpisodeIndex.read(self.file, self._row_count())
 
     @staticmethod
@@ -72,7 +70,7 @@ class Recording:
         if self._closed:
             raise RecordingError(f"{self.path} has been closed; open it again")
         if self._opened is None or self._opened[0] != os.getpid():
-            self._opened = (os.getpid(), _open_file(self.path, self.locking))
+            self._opened = (os.getpid(), open_recording_file(self.path, self.locking))
         return self._opened[1]
 
     def __repr__(self) -> str:
@@ -267,16 +265,6 @@ class Recording:
         if group not in self.groups:
             raise RecordingError(f"{self.path.name}: {unknown('recorded group', group, self.groups)}")
 
-    def _check_format(self) -> None:
-        found = self.file.attrs.get("format")
-        if found != FORMAT:
-            self.close()
-            raise RecordingError(f"{self.path} is no recording of marlnb: its format is {found!r}")
-        if self.file.attrs["version"] > VERSION:
-            version = self.file.attrs["version"]
-            self.close()
-            raise RecordingError(f"{self.path} has version {version} of the format; this marlnb reads up to {VERSION}")
-
     def _row_count(self) -> int:
         """Rows that every dataset has: a kill inside a flush may leave some a block ahead."""
         paths = [
@@ -284,7 +272,7 @@ class Recording:
             for top in ("steps", "activations", "recurrent", "labels")
             for path in _datasets(self.file, top)
         ]
-        return min(self.file[path].shape[0] for path in paths)
+        return min(int(self.file[path].shape[0]) for path in paths)
 
 
 def _datasets(file: h5py.File, group: str) -> list[str]:
@@ -293,23 +281,3 @@ def _datasets(file: h5py.File, group: str) -> list[str]:
     if group in file:
         file[group].visititems(lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) else None)
     return found
-
-
-def _open_file(path: Path, locking: Locking) -> h5py.File:
-    try:
-        return h5py.File(path, "r", locking=locking)
-    except FileNotFoundError as error:
-        near = sorted(str(other) for other in path.parent.glob("*.h5")) if path.parent.is_dir() else []
-        hint = f"; recordings beside it: {', '.join(near[:5])}" if near else ""
-        raise RecordingError(f"there is no recording {path}{hint}") from error
-    except OSError as error:
-        raise RecordingError(_opening_failed(path, error)) from error
-
-
-def _opening_failed(path: Path, error: OSError) -> str:
-    text = str(error)
-    if isinstance(error, BlockingIOError) or "already open" in text or error.errno == 11:
-        return f"{path} is being written; open it when it is done, or with locking=False to see its last whole block"
-    if any(f"errno = {number}" in text for number in (37, 524)):
-        return f"{path} lies on a file system without locks; open it with locking=False ({text})"
-    return f"{path} cannot be opened as HDF5: {text}"

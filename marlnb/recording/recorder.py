@@ -16,6 +16,7 @@ from marlnb.errors import RecordingError
 from marlnb.recording.episode_recorder import EpisodeRecorder
 from marlnb.recording.frames import FrameStore
 from marlnb.recording.layout import FORMAT, VERSION
+from marlnb.recording.opening import Locking
 from marlnb.recording.plan import RecordingPlan, make_plan, recording_path
 from marlnb.recording.preparation import Prepared, prepare
 from marlnb.recording.reader import Recording
@@ -47,7 +48,7 @@ def record(
     env: EnvConfig | None = None,
     device: str = "cpu",
     progress: bool = True,
-    locking: bool | Literal["best-effort"] | None = None,
+    locking: Locking = None,
 ) -> Recording:
     """Records episodes 0 to `episodes` - 1, episode k under `seed` + k, into `recordings/<name>.h5` of the run.
 
@@ -107,7 +108,7 @@ def record(
     return Recording.open(path, locking=locking)
 
 
-def _write(prepared: Prepared, plan: RecordingPlan, *, progress: bool, locking: bool | str | None) -> None:
+def _write(prepared: Prepared, plan: RecordingPlan, *, progress: bool, locking: Locking) -> None:
     """Plays and writes; the file is closed whatever happens, complete only if nothing did."""
     request, trial = prepared.request, prepared.trial
     frames = FrameStore(request.every * int(request.frames), trial.frame_shape) if request.frames else None
@@ -190,7 +191,7 @@ def _dataset_attributes(prepared: Prepared) -> dict[str, dict[str, Any]]:
     return {path: names for path, names in found.items() if any(names.values())}
 
 
-def _is_same(path: Path, prepared: Prepared, locking: bool | str | None) -> bool:
+def _is_same(path: Path, prepared: Prepared, locking: Locking) -> bool:
     """Whether the recording at `path` is what was asked for; one that broke off is moved out of the way.
 
     Raises:

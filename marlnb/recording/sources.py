@@ -6,6 +6,7 @@ One list per recording says it all: the file's layout, the plan's sizes and the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from marlnb.envs.vector import Step
 from marlnb.errors import RecordingError, SiteError
+from marlnb.models.capture import capture
 from marlnb.models.policy import Policy
 from marlnb.models.sites import Site
 from marlnb.recording.layout import Field
@@ -55,6 +57,13 @@ class Selection:
         return tuple(self.group.agents[index] for index in self.indices)
 
 
+def capture_if_any(
+    policies: Policy | Mapping[str, Policy], names: Sequence[str]
+) -> AbstractContextManager[dict[str, Tensor]]:
+    """`capture`, or an empty dict where there is nothing to capture."""
+    return capture(policies, names) if names else nullcontext({})
+
+
 def picked(get: Callable[[Any], Tensor], pick: Pick) -> Callable[[Any], Tensor]:
     """`get`, then the recorded agents."""
     return get if pick is None else lambda moment: get(moment)[:, pick]
@@ -84,7 +93,7 @@ def moment_sources(
     by_group = {selection.group.name: selection for selection in selections}
     for site in sites:
         selection = by_group[site.name.split("/")[0]]
-        get = picked(lambda _, name=site.name: activations[name], selection.pick)
+        get = picked(_activation(activations, site.name), selection.pick)
         found.append(_source(f"activations/{site.name}", ("agent", "unit"), get, moment, selection.group.name, dtype))
     if moment.state is not None:
         dims = _axes(moment.state.shape[1:], "feature")
@@ -99,14 +108,14 @@ def step_sources(step: Step, selections: Sequence[Selection]) -> list[Source]:
     for selection in selections:
         name = selection.group.name
         for field in ("reward", "terminated", "truncated"):
-            get = picked(lambda step, name=name, field=field: getattr(step.groups[name], field), selection.pick)
+            get = picked(_of_step(name, field), selection.pick)
             found.append(_source(f"steps/{name}/{field}", ("agent",), get, step, name))
     return found
 
 
 def _group_sources(moment: Moment, selection: Selection, policy: Policy, dtype: str) -> Iterator[Source]:
     name, pick = selection.group.name, selection.pick
-    getters: dict[str, Callable[[Moment], Tensor]] = {
+    getters: dict[str, Callable[[Moment], Any]] = {
         "observation": lambda moment: moment.observation[name],
         "action": lambda moment: moment.output[name].action,
         "logits": lambda moment: moment.output[name].logits,
@@ -115,7 +124,7 @@ def _group_sources(moment: Moment, selection: Selection, policy: Policy, dtype: 
         "acting": lambda moment: moment.acting[name],
     }
     if moment.action_mask[name] is not None:
-        getters["action_mask"] = lambda moment: moment.action_mask[name]  # type: ignore[return-value]
+        getters["action_mask"] = lambda moment: moment.action_mask[name]
     for field, get in getters.items():
         inner = get(moment).shape[2:]
         if 0 in inner:  # as the parameters of a policy that has none
@@ -140,7 +149,7 @@ def _label_sources(moment: Moment, selections: Sequence[Selection], labels: Mapp
     twice = sorted(set(labels) & set(moment.labels))
     if twice:
         raise RecordingError(f"{spec.name} has labels of these names already: {twice}; choose others")
-    built_in: dict[str, LabelFn] = {name: lambda moment, name=name: moment.labels[name] for name in moment.labels}
+    built_in = {name: _built_in_label(name) for name in moment.labels}
     recorded = {selection.group.name: selection for selection in selections}
     for name, function in {**built_in, **labels}.items():
         value = _checked_label(name, function(moment), moment.env.n_envs)
@@ -151,6 +160,18 @@ def _label_sources(moment: Moment, selections: Sequence[Selection], labels: Mapp
         if group in recorded:
             get = picked(function, recorded[group].pick)
             yield _source(f"labels/{name}", ("agent",), get, moment, group)
+
+
+def _activation(activations: Mapping[str, Tensor], name: str) -> Callable[[Moment], Tensor]:
+    return lambda moment: activations[name]
+
+
+def _of_step(group: str, field: str) -> Callable[[Step], Tensor]:
+    return lambda step: getattr(step.groups[group], field)
+
+
+def _built_in_label(name: str) -> LabelFn:
+    return lambda moment: moment.labels[name]
 
 
 def _checked_label(name: str, value: object, n_envs: int) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -127,7 +127,8 @@ class _Trial:
             inside = [site for site in self.sites if in_critic(site) and site.name.startswith(f"{name}/")]
             if inside or (self.request.values and self.policies[name].has_critic):
                 critics.append(GroupCritic(self.policies[name], selection, inside, self.request.dtype))
-        context, inputs = [], {}
+        context: list[Source] = []
+        inputs: dict[str, str] = {}
         if any(not critic.by_step for critic in critics):
             context, inputs = _critic_inputs(spec, self.selections)
         return Contents(self.selections, self._before, critics, step_sources(step, self.selections), context, inputs)
@@ -140,12 +141,17 @@ def in_critic(site: Site) -> bool:
 def _critic_inputs(spec: EnvSpec, selections: Sequence[Selection]) -> tuple[list[Source], dict[str, str]]:
     """Where each group's whole observation is found, and what must be buffered for that beyond what is recorded."""
     whole = {selection.group.name for selection in selections if selection.pick is None}
-    context, paths = [], {}
+    context: list[Source] = []
+    paths: dict[str, str] = {}
     for group in spec.groups:
         paths[group.name] = f"{'steps' if group.name in whole else 'context'}/{group.name}/observation"
         if group.name in whole:
             continue
         seen = group.observation
         field = Field(paths[group.name], observation_dims(seen.shape), (group.n_agents, *seen.shape), seen.dtype)
-        context.append(Source(field, lambda moment, name=group.name: moment.observation[name]))
+        context.append(Source(field, _observation_of(group.name)))
     return context, paths
+
+
+def _observation_of(group: str) -> Callable[[Moment], Tensor]:
+    return lambda moment: moment.observation[group]

@@ -21,6 +21,7 @@ import numpy as np
 from marlnb.errors import RecordingError
 from marlnb.recording.frames import FrameStore
 from marlnb.recording.layout import Field, block_rows, create_dataset
+from marlnb.recording.opening import Locking, opening_failed
 
 FLUSH_EVERY_S = 5.0
 SPARE_BYTES = 1024 * 1024
@@ -49,7 +50,7 @@ class RecordingWriter:
         *,
         expected_rows: int,
         frames: FrameStore | None = None,
-        locking: bool | str | None = None,
+        locking: Locking = None,
     ) -> None:
         self.path, self.frames = path, frames
         self.rows = 0
@@ -243,11 +244,11 @@ def _extend(dataset: h5py.Dataset, values: np.ndarray) -> None:
     dataset[n:] = values
 
 
-def _create(path: Path, locking: bool | str | None) -> h5py.File:
+def _create(path: Path, locking: Locking) -> h5py.File:
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         return h5py.File(path, "x", locking=locking)
     except FileExistsError as error:
         raise RecordingError(f"{path} is there already; give the recording another name") from error
     except OSError as error:
-        raise RecordingError(f"{path} cannot be made: {error}") from error
+        raise RecordingError(opening_failed(path, error)) from error
