@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Settings:
-    """IPPO as BenchMARL's own configuration has it, with these sizes. Frames are steps of one copy of the environment."""
+    """IPPO as BenchMARL's own configuration has it, with these sizes. A frame is a step of one copy."""
 
     n_envs: int = 8
     rollout_steps: int = 250
