@@ -88,7 +88,7 @@ class Critic(nn.Module):
             self.network = config.build(group.n_agents, width, 1)
 
     def inputs(self, observations: Mapping[str, Tensor], state: Tensor | None = None) -> Tensor:
-        """What `forward` takes, `[..., agent, feature]` (agent axis of 1 if centralised), of `Policy.value`'s arguments.
+        """What `forward` takes, made of `Policy.value`'s arguments: `[..., agent, feature]`, one agent if centralised.
 
         Raises:
             ShapeError: the environment has a state, and none was given.
@@ -185,10 +185,10 @@ class ActorCritic(Policy):
         return True
 
     def sites(self) -> list[Site]:
-        networks = {"actor": self.actor.network, "critic": self.critic.network}
+        networks = (("actor", self.actor.network, False), ("critic", self.critic.network, self.critic.once_for_all))
         return [
-            Site(f"{self.group.name}/{part}/{layer}", module, self.group.n_agents, n_units, kind)
-            for part, network in networks.items()
+            Site(f"{self.group.name}/{part}/{layer}", module, self.group.n_agents, n_units, kind, once)
+            for part, network, once in networks
             for layer, module, n_units, kind in network.site_modules()
         ]
 

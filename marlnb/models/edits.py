@@ -123,7 +123,7 @@ def _changes(policies: list[Policy], edit: Edit) -> list[tuple[nn.Module, Hook]]
     for policy, site in touched:
         agents = _agent_indices(edit, policy.group.agents, site)
         if agents is None or agents:
-            changes.append((site.module, _changer(edit, agents, _unit_indices(edit, site), site)))
+            changes.append((site.module, _changer(edit, agents, _unit_indices(edit, site))))
     if not changes:
         raise SiteError(f"edit of {edit.site!r} touches no agent; asked for {edit.agents}, it has {sorted(known)}")
     return changes
@@ -139,7 +139,14 @@ def _agent_indices(edit: Edit, names: tuple[str, ...], site: Site) -> list[int] 
         position: position for position in range(len(names))
     }
     chosen = sorted({index[agent] for agent in edit.agents if agent in index})
-    return None if len(chosen) == site.n_agents else chosen
+    if len(chosen) == site.n_agents:
+        return None
+    if chosen and site.once_for_all:
+        raise ShapeError(
+            f"{site.name!r} is computed once for all of its {site.n_agents} agents, so an edit cannot choose agents "
+            f"{edit.agents}; valid: agents=None"
+        )
+    return chosen
 
 
 def _unit_indices(edit: Edit, site: Site) -> list[int]:
@@ -150,17 +157,11 @@ def _unit_indices(edit: Edit, site: Site) -> list[int]:
     return list(units)
 
 
-def _changer(edit: Edit, agents: list[int] | None, units: list[int], site: Site) -> Hook:
+def _changer(edit: Edit, agents: list[int] | None, units: list[int]) -> Hook:
     unit_index = torch.tensor(units, dtype=torch.long)
 
     def change(module: nn.Module, inputs: object, output: Tensor) -> Tensor:
-        n_agents = output.shape[-2]
-        if agents is not None and n_agents != site.n_agents:
-            raise ShapeError(
-                f"{site.name!r} is computed once for all of its {site.n_agents} agents; an edit of it cannot choose "
-                f"agents {agents}: leave `agents` out"
-            )
-        rows = torch.tensor(range(n_agents) if agents is None else agents, dtype=torch.long)[:, None]
+        rows = torch.tensor(range(output.shape[-2]) if agents is None else agents, dtype=torch.long)[:, None]
         changed = output.clone()
         changed[..., rows, unit_index] = edit.change(output[..., rows, unit_index])
         return changed

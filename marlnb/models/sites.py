@@ -26,6 +26,7 @@ class Site:
         name: `<group>/<actor|critic>/<layer>`, as `listener/actor/hidden_1`.
         module: the submodule whose output is the activation, `[..., n_agents, unit]`.
         kind: hidden (after its nonlinearity), recurrent (the state that leaves the step), head (the network's output).
+        once_for_all: the module computes once for all agents, on an agent axis of 1 (a shared centralised critic).
     """
 
     name: str
@@ -33,6 +34,7 @@ class Site:
     n_agents: int
     n_units: int
     kind: SiteKind
+    once_for_all: bool = False
 
 
 def match_sites(sites: Iterable[Site], patterns: str | Iterable[str]) -> list[Site]:
