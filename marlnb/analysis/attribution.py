@@ -12,7 +12,7 @@ from torch import Tensor
 from marlnb.analysis.attribution_result import Attribution
 from marlnb.analysis.methods import Method, check_method, evaluate_score, explain
 from marlnb.analysis.outputs import AnyOutput, Output, OwnOutput, Target, To, resolve_output
-from marlnb.analysis.rows import Moments, RowSource, Rows
+from marlnb.analysis.rows import Moments, Rows, RowSource
 from marlnb.errors import AnalysisError, ShapeError, unknown
 from marlnb.models.policy import Policy
 from marlnb.specs import EnvSpec, GroupSpec
@@ -216,7 +216,8 @@ def _baselines(
             found.append(array.broadcast_to(shape).clone())
         except RuntimeError:
             raise ShapeError(
-                f"a baseline for {group.name!r} must broadcast to [agent, feature] = {list(shape)}; got {list(array.shape)}"
+                f"a baseline for {group.name!r} must broadcast to [agent, feature] = {list(shape)}; "
+                f"got {list(array.shape)}"
             ) from None
     return found[0] if scope == "own" else torch.cat([part.reshape(-1) for part in found])
 

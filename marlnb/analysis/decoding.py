@@ -16,7 +16,7 @@ from marlnb.analysis.linear_models import (
     permute_by_episode,
     score_folds,
 )
-from marlnb.analysis.rows import RowSource, Rows
+from marlnb.analysis.rows import Rows, RowSource
 from marlnb.analysis.untrained import untrained_activations
 from marlnb.errors import AnalysisError, unknown
 
@@ -59,7 +59,7 @@ def decode(
     at: At = "all",
     kind: Kind | None = None,
     folds: int = 5,
-    n_shuffles: int = 10,
+    n_shuffles: int = 20,
     episodes: list[int] | None = None,
     seed: int = 0,
 ) -> Decoding:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -150,9 +149,11 @@ class OwnOutput(nn.Module):
 
     def forward(self, observation: Tensor, action: Tensor, recurrent: Tensor | None, mask: Tensor | None) -> Tensor:
         group = self.policy.group
-        by_row = partial(_by_row, n_agents=group.n_agents)
-        seen = observation.view(-1, group.n_agents, *group.observation.shape)
-        return actor_scalar(self.policy, self.output, seen, by_row(action), by_row(recurrent), by_row(mask)).reshape(-1)
+        n = group.n_agents
+        seen = observation.view(-1, n, *group.observation.shape)
+        taken = action.view(-1, n, *action.shape[1:])
+        held = (None if x is None else x.view(-1, n, *x.shape[1:]) for x in (recurrent, mask))
+        return actor_scalar(self.policy, self.output, seen, taken, *held).reshape(-1)
 
 
 class AnyOutput(nn.Module):
@@ -216,7 +217,3 @@ def split_observation(flat: Tensor, env: EnvSpec) -> Mapping[str, Tensor]:
     sizes = [group.n_agents * group.observation.size for group in env.groups]
     parts = flat.split(sizes, dim=-1)
     return {g.name: part.reshape(-1, g.n_agents, *g.observation.shape) for g, part in zip(env.groups, parts)}
-
-
-def _by_row(x: Tensor | None, n_agents: int) -> Tensor | None:
-    return None if x is None else x.view(-1, n_agents, *x.shape[1:])

@@ -101,7 +101,8 @@ class RowSource:
         have = [checkpoint.iteration for checkpoint in run.checkpoints]
         if iteration not in have:
             raise AnalysisError(
-                f"this recording was made from checkpoint {iteration}, which {path} no longer has (it has {have}); {advice}"
+                f"this recording was made from checkpoint {iteration}, which {path} no longer has "
+                f"(it has {have}); {advice}"
             )
         if run.checkpoint(iteration).sha256 != sha256:
             raise AnalysisError(f"checkpoint {iteration} of {path} is not the one that made this recording; {advice}")

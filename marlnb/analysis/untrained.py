@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from marlnb.analysis.rows import RowSource, Rows
+from marlnb.analysis.rows import Rows, RowSource
 from marlnb.models.capture import capture
 from marlnb.models.policy import Policy
 from marlnb.training.learners import build_learners

@@ -116,15 +116,16 @@ papermill_engines.register(ENGINE, Engine)
 @contextmanager
 def _showing_run(nb_man: Any, folder: Path) -> Iterator[None]:
     """Writes how far the run is behind papermill's bar, once a second."""
-    bar, ended = getattr(nb_man, "pbar", None), threading.Event()
+    bar: Any = getattr(nb_man, "pbar", None)
+    if bar is None:
+        yield
+        return
+    ended = threading.Event()
 
     def follow() -> None:
         while not ended.wait(POLL_S):
             bar.set_postfix_str(describe_progress(folder))
 
-    if bar is None:
-        yield
-        return
     watcher = threading.Thread(target=follow, daemon=True)
     watcher.start()
     try:

@@ -117,7 +117,7 @@ def attribution_over_time(
 def influence_map(
     influence: np.ndarray, *, agents: Sequence[str], sources: Sequence[str], units: str, ax: Axes | None = None
 ) -> Axes:
-    """Who is influenced by whom: `[agent, source agent]`, mean magnitude in `units`, each number written in its cell."""
+    """Who is influenced by whom: `[agent, source agent]`, mean magnitude in `units`, written in each cell."""
     values = np.asarray(influence, dtype=float)
     ax = axes(ax, width=1.6 + 1.1 * len(sources), height=1.4 + 0.8 * len(agents))
     image = ax.imshow(values, cmap=SEQUENTIAL, vmin=0)

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#8C8C8C")
-"""Told apart with any colour vision; the first ones also in greyscale. Source: Okabe and Ito 2008, Color Universal Design."""
+"""Told apart with any colour vision, the first ones also in greyscale (Okabe and Ito 2008, Color Universal Design)."""
 DASHES: tuple[object, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.2, 1.2, 1.2)), (0, (8, 2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 INK, MUTED, ALARM = "#222222", "#6B6B6B", "#B00020"

@@ -83,8 +83,8 @@ def decoding_over_time(
     ax.plot(
         t, [s.observation for s in found], color=INK, linestyle=(0, (5, 2)), linewidth=1.5, label="observation alone"
     )
-    if all(s.untrained is not None for s in found):
-        untrained = [s.untrained for s in found]
+    untrained = [s.untrained for s in found if s.untrained is not None]
+    if len(untrained) == len(found):
         ax.plot(t, untrained, color=MUTED, linestyle=(0, (1.2, 1.4)), linewidth=2, label="hidden units (untrained)")
     shuffled, top = [s.shuffled for s in found], [s.shuffled_high for s in found]
     ax.fill_between(
