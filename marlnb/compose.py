@@ -56,7 +56,8 @@ def compose_env(name: str, *overrides: str, config_dir: str | None = None) -> En
     Raises:
         ConfigError: as `compose`.
     """
-    return from_json(compose_json(f"env={name}", *overrides, config_dir=config_dir)["env"], EnvConfig, "env")
+    options = compose_json(f"env={name}", *overrides, config_dir=config_dir)["env"]
+    return from_json(options, ENVIRONMENTS.get(options["name"]), "env")
 
 
 def compose_json(*overrides: str, config_dir: str | None = None) -> dict[str, Any]:

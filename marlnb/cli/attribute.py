@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--method",
         default="integrated_gradients",
-        help="integrated_gradients, saliency, input_x_gradient, deep_lift or feature_ablation (default %(default)s)",
+        help="integrated_gradients, saliency, input_x_gradient, deeplift or feature_ablation (default %(default)s)",
     )
     parser.add_argument("--baseline", default="mean", metavar="mean|zero", help="what features are compared with")
     parser.add_argument("--n-steps", type=int, default=50, metavar="N", help="quadrature points (default %(default)s)")

@@ -4,7 +4,7 @@ The return is that of one agent in one episode (its undiscounted sum of rewards)
 the episodes; `se` is the standard error of that mean over episodes. Episode k runs under seed + k.
 
   marlnb evaluate runs/spread --episodes 300 --seed 1000 --json
-  marlnb evaluate runs/spread --env pettingzoo/simple_spread env.max_cycles=25
+  marlnb evaluate runs/spread --env pettingzoo/simple_spread env.kwargs.max_cycles=25
   marlnb evaluate runs/spread --policy random
   marlnb evaluate runs/spread --ablate agent/actor/hidden_1:3,17
 """

@@ -9,6 +9,7 @@ examples:
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -61,12 +62,19 @@ def _run_facts(path: Path) -> dict[str, Any]:
         "path": str(run.path),
         "environment": experiment.env.name,
         "seed": experiment.seed,
-        "status": run.status(),
+        "status": _status(run.status()),
         "groups": groups,
         "checkpoints": [checkpoint.iteration for checkpoint in run.checkpoints],
         "recordings": {name: str(file) for name, file in run.recordings.items()},
         "experiment": experiment.to_json(),
     }
+
+
+def _status(status: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's status with its time as text."""
+    when = status.get("updated")
+    told = time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(when)) if when is not None else None
+    return {**status, "pid": str(status["pid"]) if "pid" in status else None, "updated": told}
 
 
 def _checkpoint_facts(path: Path) -> dict[str, Any]:

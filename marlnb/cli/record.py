@@ -57,9 +57,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plan:
         print(plan)
         return 0
-    say(str(plan))
+    say(plan.summary())
     with quiet_stdout():
-        from marlnb.recording.record import record
+        from marlnb.recording.recorder import record
 
         recording = record(opened, progress=not arguments.quiet, **_choices(arguments))
     print(recording.path)
