@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
-from typing import Any
+from typing import Any, NoReturn
 
+import psutil
 import torch
 from benchmarl.algorithms import IppoConfig
 from benchmarl.environments import PettingZooTask
@@ -56,15 +58,25 @@ def main() -> None:
     model.num_cells, model.activation_class = list(SETTINGS.hidden), torch.nn.Tanh
     task = PettingZooTask[arguments.environment.upper()].get_from_yaml()
     task.config.update(environment_options(arguments.environment))
-    with tempfile.TemporaryDirectory() as folder:
-        Experiment(
-            task=task,
-            algorithm_config=algorithm,
-            model_config=model,
-            seed=0,
-            config=experiment_config(arguments.workers, folder),
-            callbacks=[Paced(Pace(SETTINGS.frames))],
-        ).run()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            Experiment(
+                task=task,
+                algorithm_config=algorithm,
+                model_config=model,
+                seed=0,
+                config=experiment_config(arguments.workers, folder),
+                callbacks=[Paced(Pace(SETTINGS.frames))],
+            ).run()
+    except SystemExit:
+        end_at_once()
+
+
+def end_at_once() -> NoReturn:
+    """Ends this process and torchrl's workers, which would otherwise be waited for without end."""
+    for process in psutil.Process().children(recursive=True):
+        process.kill()
+    os._exit(0)
 
 
 if __name__ == "__main__":

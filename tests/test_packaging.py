@@ -1,0 +1,218 @@
+"""What a fresh clone and an installed wheel rely on: the commands, the wheel, the layers, the documentation's words."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from marlnb.cli import COMMANDS
+from marlnb.cli import main as command
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "marlnb"
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "benchmarks" / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+BENCHMARKS = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py") if "def main(" in path.read_text())
+MODULES = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for path in PACKAGE.rglob("*.py")
+    if path.name != "__main__.py"
+)
+
+
+def run(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    # the folder of the command under test comes first, before an editable install
+    env = {**os.environ, "PYTHONPATH": str(cwd)}
+    return subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+
+
+def test_every_module_imports_without_a_warning() -> None:
+    lines = [f"import {module}" for module in MODULES]
+    theirs = ("builtin type", "The old environment creation API has been deprecated")  # as in pyproject.toml
+    ignored = [word for text in theirs for word in ("-W", f"ignore:{text}:DeprecationWarning")]
+    done = run(sys.executable, "-W", "error", *ignored, "-c", "\n".join(lines))
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_importing_marlnb_and_its_command_brings_nothing_heavy() -> None:
+    heavy = ("torch", "numpy", "pandas", "matplotlib", "hydra", "captum", "h5py", "sklearn", "pettingzoo", "IPython")
+    code = f"import sys, marlnb, marlnb.cli; print([name for name in {heavy} if name in sys.modules])"
+    assert run(sys.executable, "-c", code).stdout.strip() == "[]"
+
+
+def test_no_file_has_a_name_that_says_nothing() -> None:
+    empty = {"utils", "util", "common", "helpers", "misc", "base"}
+    assert [path for path in PACKAGE.rglob("*.py") if path.stem in empty] == []
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    built = run(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder))
+    assert built.returncode == 0, built.stderr
+    (path,) = folder.glob("marlnb-*-py3-none-any.whl")
+    return path
+
+
+def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    inside = {name for name in names if ".dist-info/" not in name}
+    hidden = ("__pycache__", ".ipynb_checkpoints")
+    files = {path.relative_to(ROOT) for path in PACKAGE.rglob("*") if path.is_file()}
+    assert inside == {path.as_posix() for path in files if not set(hidden) & set(path.parts)}
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+
+
+def test_wheel_states_python_licence_and_command(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        told = {Path(name).name: archive.read(name).decode() for name in archive.namelist() if ".dist-info/" in name}
+    assert "Requires-Python: >=3.10\n" in told["METADATA"]
+    assert "License-Expression: MIT\n" in told["METADATA"]
+    assert "marlnb = marlnb.cli:main" in told["entry_points.txt"]
+
+
+def test_unpacked_wheel_runs_without_the_repository(wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    listed = run(sys.executable, "-m", "marlnb", "list", "algorithms", cwd=tmp_path)
+    assert listed.returncode == 0, listed.stderr
+    assert "mappo" in listed.stdout
+    where = run(sys.executable, "-c", "import marlnb; print(marlnb.__file__)", cwd=tmp_path).stdout.strip()
+    assert Path(where).is_relative_to(tmp_path)
+
+
+def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
+    code = "import sys; from importlinter.cli import lint_imports_command; lint_imports_command()"
+    return run(sys.executable, "-c", code, "--no-cache", "--config", "pyproject.toml", cwd=folder)
+
+
+def test_imports_run_downward_only() -> None:
+    done = lint_imports(ROOT)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("module", "imported"),
+    [("training/seeds.py", "marlnb.recording.reader"), ("models/sites.py", "marlnb.envs.vector")],
+    ids=["upward", "sideways"],
+)
+def test_planted_import_breaks_the_layers(module: str, imported: str, tmp_path: Path) -> None:
+    shutil.copytree(PACKAGE, tmp_path / "marlnb", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    with (tmp_path / "marlnb" / module).open("a") as file:
+        file.write(f"\nimport {imported}\n")
+    done = lint_imports(tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"-> {imported} (l." in done.stdout
+
+
+def make_targets() -> set[str]:
+    return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def test_promised_commands_are_in_the_makefile() -> None:
+    assert {"demo", "test", "lab", "check", "bench", "wheel", "help"} <= make_targets()
+    assert re.findall(r"^make (\w+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE) == ["check", "test"]
+
+
+def test_help_lists_every_benchmark() -> None:
+    listed = run("make", "help").stdout
+    assert set(re.findall(r"^make bench-(\w+)", listed, re.MULTILINE)) >= set(BENCHMARKS) - {"peers"}
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_benchmark_explains_itself(name: str) -> None:
+    done = run(sys.executable, "-m", f"benchmarks.{name}", "--help")
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) > 3
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_is_stripped_and_has_one_parameters_cell(path: Path) -> None:
+    cells = json.loads(path.read_text())["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
+    assert len([cell for cell in cells if "parameters" in cell["metadata"].get("tags", [])]) == 1
+
+
+def blocks(path: Path, *languages: str) -> list[str]:
+    """The fenced blocks of a page in one of the languages."""
+    fenced = re.findall(r"^```(\w+)\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
+    return [text for language, text in fenced if language in languages]
+
+
+def trees(path: Path) -> Iterator[ast.AST]:
+    for text in blocks(path, "python"):
+        yield from ast.walk(ast.parse(text))
+
+
+def shell_lines(path: Path) -> Iterator[list[str]]:
+    for text in blocks(path, "sh", "bash", "console"):
+        for line in text.replace("\\\n", " ").splitlines():
+            yield shlex.split(line.removeprefix("$ "), comments=True)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_names_in_a_page_exist(path: Path) -> None:
+    for node in trees(path):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("mnb", "marlnb"):
+            assert hasattr(importlib.import_module("marlnb"), node.attr), f"{path.name}: marlnb.{node.attr}"
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("marlnb"):
+            module = importlib.import_module(str(node.module))
+            assert [name.name for name in node.names if not hasattr(module, name.name)] == [], path.name
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_experiments_in_a_page_compose(path: Path) -> None:
+    compose = importlib.import_module("marlnb").Experiment.compose
+    for node in trees(path):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "compose"):
+            continue
+        words = [word.value for word in node.args if isinstance(word, ast.Constant)]
+        if len(words) == len(node.args) and not node.keywords:
+            compose(*words)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_commands_in_a_page_exist(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in shell_lines(path):
+        if words[:1] == ["make"]:
+            targets = {word for word in words[1:] if "=" not in word}
+            known = make_targets() | {f"bench-{name}" for name in BENCHMARKS}
+            assert targets <= known, f"{path.name}: {shlex.join(words)}"
+        if words[:1] == ["marlnb"] and words[1:2] != ["--help"]:
+            assert words[1] in COMMANDS, f"{path.name}: {shlex.join(words)}"
+        if words[:2] == ["marlnb", "train"] and "--config-dir" not in words and "seed=0,1,2" not in words:
+            assert command([*words[1:], "--dry-run"]) == 0, (
+                f"{path.name}: {shlex.join(words)}\n{capsys.readouterr().err}"
+            )
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_in_a_page_lead_somewhere(path: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text())
+    gone = [link for link in links if "://" not in link and not (path.parent / link).exists()]
+    assert gone == []
+
+
+def test_no_machine_is_named() -> None:
+    texts = [ROOT / "Makefile", ROOT / "pyproject.toml", ROOT / ".ci" / "run", *PAGES, *NOTEBOOKS]
+    texts += [path for folder in ("marlnb", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+    told = re.compile("|".join(("/" + "work/", "/" + "opt/", "/" + "root/", "pypi" + r"\.org", "index-" + "url")))
+    assert [path.name for path in texts if told.search(path.read_text(encoding="utf-8"))] == []
