@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from marlnb.envs.vector import VectorEnv
 
 _FAMILIES = {"sisl": (), "butterfly": (), "classic": (), "atari": ("multi_agent_ale_py",)}  # and what each must have
+_DEFAULTS = {"pistonball": {"render_mode": "rgb_array"}}  # without it, what its agents see is never drawn
 _IMPORTED = re.compile(r"^from\s+(\S+)\s+import\s+(\([^)]*\)|.*)$", re.MULTILINE)
 
 
@@ -26,6 +27,7 @@ class PettingZooConfig(EnvConfig):
     """The options of every environment that is stepped through PettingZoo's parallel API."""
 
     constructor: ClassVar[str | Callable[..., Any]]
+    defaults: ClassVar[Mapping[str, Any]] = {}
 
     kwargs: Mapping[str, Any] = option({}, help="keyword arguments of the environment's constructor")
     groups: Mapping[str, tuple[str, ...]] = option({}, help="agents by group; none: those named <group>_<index>")
@@ -50,7 +52,7 @@ class PettingZooConfig(EnvConfig):
         source = Source(
             name=self.name,
             constructor=self._where(),
-            kwargs=self.kwargs,
+            kwargs={**self.defaults, **self.kwargs},
             groups=self.groups,
             max_steps=self.max_steps,
             state=self.state,
@@ -126,7 +128,12 @@ def register_installed() -> None:
             f"{name.title().replace('_', '')}Config",
             (),
             bases=(PettingZooConfig,),
-            namespace={"constructor": entry_point, "__doc__": f"PettingZoo's {name}.", "__module__": __name__},
+            namespace={
+                "__doc__": f"PettingZoo's {name}.",
+                "__module__": __name__,
+                "constructor": entry_point,
+                "defaults": _DEFAULTS.get(name, {}),
+            },
             frozen=True,
             kw_only=True,
         )

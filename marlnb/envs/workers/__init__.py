@@ -1,1 +1,1 @@
-"""Stepping copies of PettingZoo environments, here or in processes of their own. Nothing in this package imports torch."""
+"""Stepping copies of PettingZoo environments, here or in processes of their own. Nothing here imports torch."""

@@ -32,7 +32,13 @@ class Copies:
         self.copies: list[Copy] = []
 
     def describe(self) -> EnvSpec:
-        return describe(self.source, next(iter(self.envs.values())))
+        try:
+            return describe(self.source, next(iter(self.envs.values())))
+        except EnvError:
+            raise
+        except Exception as error:
+            trace = traceback.format_exc().rstrip()
+            raise EnvError(f"{self.source.name} could not tell about its agents\n\n{trace}") from error
 
     def attach(self, spec: EnvSpec, arrays: Arrays, n_envs: int) -> None:
         """From now on, step into these arrays."""

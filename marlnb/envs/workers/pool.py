@@ -123,7 +123,8 @@ class Pool:
         pickled = cloudpickle.dumps(source)
         for worker in self.workers:
             self._tell(worker, {"path": sys.path, "source": pickled, "indices": list(worker.indices)})
-        self.spec: EnvSpec = [worker.answer() for worker in self.workers][0]
+        answers = [worker.answer() for worker in self.workers]
+        self.spec: EnvSpec = answers[0]  # the others describe nothing
         size = ORDER_BYTES + size_bytes(self.spec, n_envs)
         os.ftruncate(memory, size)
         shared = mmap.mmap(memory, size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import traceback
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -43,9 +44,14 @@ class Source:
         kwargs = dict(self.kwargs)
         if self.render:
             kwargs.setdefault("render_mode", "rgb_array")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            env = self._found()(**kwargs)
+        constructor = self._found()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                env = constructor(**kwargs)
+        except Exception as error:
+            raised, trace = f"{type(error).__name__}: {error}", traceback.format_exc().rstrip()
+            raise EnvError(f"{self.name}: the constructor, given {kwargs}, raised {raised}\n\n{trace}") from error
         missing = [name for name in ("possible_agents", "reset", "step") if not hasattr(env, name)]
         if missing or hasattr(env, "agent_iter"):
             found = "a turn-based AECEnv" if hasattr(env, "agent_iter") else f"{type(env).__name__} without {missing}"

@@ -1,0 +1,82 @@
+"""The user's own environment: one function that returns a PettingZoo ParallelEnv, and one decorator.
+
+    @marlnb.environment("my/env")
+    def my_env(size: int = 5) -> ParallelEnv:
+        ...
+
+From then on it is composed (`env=my/env env.kwargs.size=7`), listed, trained in and recorded as any other. The function
+may stand in a notebook: it is sent to the workers when they start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import make_dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from marlnb.config import EnvConfig
+from marlnb.envs.pettingzoo import PettingZooConfig
+from marlnb.errors import ConfigError
+from marlnb.registry import ENVIRONMENTS
+
+if TYPE_CHECKING:
+    from marlnb.envs.vector import VectorEnv
+
+T = TypeVar("T")
+
+
+def environment(name: str) -> Callable[[T], T]:
+    """Registers a function that returns a ParallelEnv, or a subclass of EnvConfig, as the environment `name`.
+
+    Args:
+        name: "<family>/<name>", as it is given to `env=`.
+    Raises:
+        ConfigError: the name is taken by another environment, or what is decorated is neither.
+    """
+
+    def enter(member: T) -> T:
+        if isinstance(member, type) and issubclass(member, EnvConfig):
+            ENVIRONMENTS.register(name)(member)
+        elif callable(member):
+            ENVIRONMENTS.register(name)(_config_class(member))
+        else:
+            raise ConfigError(
+                f"environment {name!r} must be a function that returns a ParallelEnv, or an EnvConfig; got {member!r}"
+            )
+        return member
+
+    return enter
+
+
+def vector_env(
+    constructor: Callable[..., Any], n_envs: int, *, device: str = "cpu", name: str = "", **options: Any
+) -> VectorEnv:
+    """B = `n_envs` copies of what a function of your own returns, without registering it.
+
+    Args:
+        constructor: returns a ParallelEnv; may be defined in a notebook or a script.
+        options: those of every PettingZoo environment: kwargs, groups, workers, max_steps, state, render.
+    Raises:
+        ConfigError, EnvError: as `PettingZooConfig` and its `build`.
+    """
+    kind = _config_class(constructor)
+    kind.name = name or str(getattr(constructor, "__name__", "custom"))
+    return kind(**options).build(n_envs, device)
+
+
+def _config_class(constructor: Callable[..., Any]) -> type[PettingZooConfig]:
+    title = str(getattr(constructor, "__name__", "custom"))
+    kind: type[PettingZooConfig] = make_dataclass(
+        f"{title.title().replace('_', '')}Config",
+        (),
+        bases=(PettingZooConfig,),
+        namespace={
+            "__doc__": getattr(constructor, "__doc__", None) or f"{title}, the user's own.",
+            "__module__": getattr(constructor, "__module__", __name__),
+            "__qualname__": getattr(constructor, "__qualname__", title),
+            "constructor": staticmethod(constructor),
+        },
+        frozen=True,
+        kw_only=True,
+    )
+    return kind
