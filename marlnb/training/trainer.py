@@ -66,7 +66,8 @@ class Trainer:
         try:
             self._env = experiment.env.build(experiment.n_envs, experiment.device)
             run.write_spec(self._env.spec)
-            self._loop = Loop(experiment, self._env, device)
+            with torch_threads(experiment.threads):  # the bits of initial weights depend on it
+                self._loop = Loop(experiment, self._env, device)
             self._begin()
         except BaseException as error:
             self._fail(error)

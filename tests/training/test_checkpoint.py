@@ -32,7 +32,9 @@ def test_what_is_saved_is_listed_and_loaded(tmp_path: Path) -> None:
 
 
 def test_the_same_content_has_the_same_hash(tmp_path: Path) -> None:
-    assert _save(tmp_path / "a", 1).sha256 == _save(tmp_path / "b", 1).sha256 != _save(tmp_path / "c", 1, value=1).sha256
+    assert (
+        _save(tmp_path / "a", 1).sha256 == _save(tmp_path / "b", 1).sha256 != _save(tmp_path / "c", 1, value=1).sha256
+    )
 
 
 def test_rotation_keeps_the_newest_and_the_best(tmp_path: Path) -> None:

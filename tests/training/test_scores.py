@@ -11,7 +11,9 @@ from tests.training.toys import Count, CountConfig
 def _rollout(rewards: np.ndarray, done: np.ndarray) -> TensorDict:
     n_envs, n_steps = done.shape
     b = torch.tensor(rewards)[:, :, None, None]
-    tree = {"next": {"done": torch.tensor(done)[..., None], "a": {"reward": b.repeat(1, 1, 2, 1)}, "b": {"reward": 2 * b}}}
+    tree = {
+        "next": {"done": torch.tensor(done)[..., None], "a": {"reward": b.repeat(1, 1, 2, 1)}, "b": {"reward": 2 * b}}
+    }
     return TensorDict(tree, batch_size=(n_envs, n_steps))
 
 

@@ -86,7 +86,7 @@ def test_the_notebooks_random_numbers_neither_matter_nor_change(tmp_path: Path) 
 def test_another_seed_gives_other_weights(tmp_path: Path) -> None:
     _, zero = _train(count_experiment(), tmp_path / "0", 1)
     _, one = _train(count_experiment("seed=1"), tmp_path / "1", 1)
-    assert not any(torch.equal(zero[key], one[key]) for key in zero if key.endswith("weight"))
+    assert not any(torch.equal(zero[key], one[key]) for key in zero if key.endswith("linear.weight"))
 
 
 def test_reports_tell_what_happened(tmp_path: Path) -> None:
@@ -99,8 +99,7 @@ def test_reports_tell_what_happened(tmp_path: Path) -> None:
     assert last.stepping_s > 0 and last.acting_s > 0 and last.learning_s > 0
     split = last.stepping_s + last.acting_s + last.learning_s
     assert split <= 32 / last.frames_per_second + 1e-6
-    first_ends = [seed for seed in range(4)]
-    assert len(first_ends) == 4 and sum(report.episodes for report in reports) > 0
+    assert sum(report.episodes for report in reports) > 0
     rows = trainer.run.metrics()
     assert rows["learning/a/entropy"].tolist() == [report.learning["a"]["entropy"] for report in reports]
     status = trainer.run.status()

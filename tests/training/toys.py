@@ -1,4 +1,4 @@
-"""A tiny environment whose every number follows from the episode's seed and the step, so that tests know the answers."""
+"""A tiny environment whose every number follows from the episode's seed and the step: tests know the answers."""
 
 from __future__ import annotations
 
