@@ -17,11 +17,11 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from marlnb.algorithms.adam import PartAdam
-from marlnb.algorithms.gae import critic_inputs, gae, value_rollout
+from marlnb.algorithms.gae import RolloutValues, critic_inputs, gae, value_rollout
 from marlnb.algorithms.learner import Learner
 from marlnb.algorithms.ppo_loss import METRICS, LossSettings, ValueLoss, ppo_losses
 from marlnb.config import AlgorithmConfig, ModelConfig, option
-from marlnb.errors import ConfigError
+from marlnb.errors import CheckpointError, ConfigError
 from marlnb.models.actor_critic import ActorCritic, StdOf, features
 from marlnb.models.distributions import Squash
 from marlnb.models.layers import fast_training
@@ -140,14 +140,19 @@ class PPOLearner(Learner):
 
         Returns:
             policy_loss, value_loss (of normalised values), entropy, kl (nats), clip_fraction, grad_norm_actor,
-            grad_norm_critic: means over the minibatches; explained_variance of the returns; value_mean.
+            grad_norm_critic: means over the minibatches; explained_variance of the returns; value_mean; epochs made
+            (0, and nothing else, where no agent of the group acted).
         """
         with fast_training(self.policy):
             return self._learn(rollout)
 
     def _learn(self, rollout: TensorDictBase) -> dict[str, float]:
-        samples, report = self._samples(rollout)
+        values = value_rollout(self.policy, rollout, self._critic_recurrent)
+        self._critic_recurrent = values.leaving
         self.frames += rollout.batch_size.numel()
+        if not bool(rollout[self.group.name, "acting"].any()):
+            return {"epochs": 0.0}
+        samples, report = self._samples(rollout, values)
         lr, totals = self._lr(), []
         for _ in range(self.config.epochs):
             totals.append(self._epoch(samples, lr))
@@ -167,7 +172,10 @@ class PPOLearner(Learner):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.policy.load_state_dict(state["policy"])
+        try:
+            self.policy.load_state_dict(state["policy"])
+        except RuntimeError as error:
+            raise CheckpointError(f"weights of other networks than {self.group.name!r} has: {error}") from error
         self._optimizer.load_state_dict(state["optimizer"])
         self._shuffler.set_state(state["shuffler"].cpu())
         carried = state["critic_recurrent"]
@@ -187,12 +195,10 @@ class PPOLearner(Learner):
         }
 
     @torch.no_grad()
-    def _samples(self, rollout: TensorDictBase) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    def _samples(self, rollout: TensorDictBase, values: RolloutValues) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """The rollout as samples `[sample, ...]` (recurrent: `[sample, time, ...]`), and what to report of it."""
         name, policy, after = self.group.name, self.policy, rollout["next"]
         acting = rollout[name, "acting"]
-        values = value_rollout(policy, rollout, self._critic_recurrent)
-        self._critic_recurrent = values.leaving
         reward, terminated = after[name, "reward"].squeeze(-1), after[name, "terminated"].squeeze(-1)
         done = after[name, "done"].squeeze(-1) | after["done"]
         advantage = gae(
