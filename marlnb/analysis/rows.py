@@ -147,9 +147,10 @@ class RowSource:
         Raises:
             AnalysisError: an agent whose observation is needed was not recorded.
         """
-        groups = self.env.group_names if (needs_state if every_group is None else every_group) else (self.group,)
-        if len(groups) > 1:
+        all_groups = needs_state if every_group is None else every_group
+        if all_groups:
             self._check_all_recorded()
+        groups = self.env.group_names if all_groups else (self.group,)
         fields = self.recording.fields(self.group)
         recurrent = any(name.startswith(f"recurrent/{self.group}/") for name in self._names("recurrent"))
         state = needs_state and self.env.state_shape is not None

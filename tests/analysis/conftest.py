@@ -1,0 +1,48 @@
+"""A short run and its recording, made once: the analyses' tests ask how they read it, not how good its agents are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from marlnb.config import Experiment
+from marlnb.recording.reader import Recording
+from marlnb.recording.recorder import record
+from marlnb.training.episodes import Moment
+from marlnb.training.run import Run
+from marlnb.training.train import train
+
+
+def goal_dx(moment: Moment) -> torch.Tensor:
+    """Offset from listener to goal along x: features 2, 4 and 6 of its observation are those to the landmarks."""
+    offsets = moment.observation["listener"][:, 0, [2, 4, 6]]
+    return offsets.gather(1, moment.labels["goal"].long().unsqueeze(1)).squeeze(1)
+
+
+def make_run(path: Path, env: str, *overrides: str) -> Run:
+    fixed = ("n_envs=16", "rollout_steps=25", "frames=400", "threads=1")
+    return train(Experiment.compose(f"env={env}", "algorithm=mappo", *fixed, *overrides), run=path, progress=False)
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Speaker and listener, hardly trained."""
+    return make_run(tmp_path_factory.mktemp("runs") / "talk", "mpe/simple_speaker_listener")
+
+
+@pytest.fixture(scope="session")
+def recording(run: Run) -> Iterator[Recording]:
+    with record(run, episodes=60, sites="*", labels={"goal_dx": goal_dx}, progress=False) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
+    """Three agents of one group with recurrent policies; only the first and the last are recorded."""
+    path = tmp_path_factory.mktemp("runs") / "team"
+    made = make_run(path, "mpe/simple_spread", "model=gru", "critic=mlp", "algorithm.sequence_length=25")
+    with record(made, episodes=12, agents=["agent_0", "agent_2"], values=False, progress=False) as opened:
+        yield opened

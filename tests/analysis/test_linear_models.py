@@ -1,0 +1,68 @@
+"""Folds, scores, intervals and permutations, against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from marlnb.analysis.linear_models import (
+    FoldScores,
+    balanced_accuracy,
+    episode_folds,
+    memorised_score,
+    permute_by_episode,
+    score_folds,
+)
+
+EPISODE = np.repeat(np.arange(20), 5)
+
+
+def test_balanced_accuracy_by_hand() -> None:
+    y, predicted = np.array([0, 0, 0, 0, 1, 1]), np.array([0, 0, 0, 1, 1, 0])
+    assert balanced_accuracy(y, predicted) == pytest.approx((3 / 4 + 1 / 2) / 2)
+    assert balanced_accuracy(y, np.zeros(6)) == 0.5
+
+
+def test_the_interval_by_hand() -> None:
+    scores = FoldScores(np.array([0.7, 0.8, 0.9, 0.8, 0.8]))
+    spread = np.sqrt((1 / 5 + 1 / 4) * 0.005)  # sample variance 0.005; t quantile of 4 degrees of freedom 2.7764
+    assert scores.interval() == pytest.approx((0.8 - 2.7764451 * spread, 0.8 + 2.7764451 * spread))
+
+
+@pytest.mark.parametrize("kind", ["classification", "regression"])
+def test_no_episode_is_in_two_folds(kind: str) -> None:
+    y = (EPISODE % 2).astype(float if kind == "regression" else int)
+    fold = episode_folds(y, EPISODE, kind, 4, seed=0)  # type: ignore[arg-type]
+    assert all(len(np.unique(fold[e == EPISODE])) == 1 for e in range(20))
+    assert np.bincount(fold).tolist() == [25, 25, 25, 25]
+    if kind == "classification":
+        assert all(y[fold == k].mean() == pytest.approx(0.5, abs=0.11) for k in range(4))
+
+
+def test_permuted_labels_keep_their_course_and_lose_their_episode() -> None:
+    episode = np.array([7, 7, 7, 2, 2, 9, 9, 9])
+    y = np.array([0, 1, 2, 10, 11, 20, 21, 22])
+    seen = {tuple(permute_by_episode(y, episode, np.random.default_rng(k))) for k in range(60)}
+    assert (10, 11, 11, 20, 21, 0, 1, 2) in seen or (10, 11, 11, 0, 1, 20, 21, 22) in seen
+    assert tuple(y) in seen
+    for found in seen:
+        assert {value // 10 for value in found[:3]} != {value // 10 for value in found[5:]}
+
+
+def test_what_identifies_the_episode_can_be_memorised_and_noise_cannot() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 20)[EPISODE]
+    identity = np.eye(20)[EPISODE]
+    assert memorised_score(identity, y, EPISODE, "classification", rng) == 1.0
+    noise = rng.standard_normal((100, 3))
+    assert memorised_score(noise, y, EPISODE, "classification", rng) < 0.75  # type: ignore[operator]
+    assert memorised_score(identity[::5], y[::5], EPISODE[::5], "classification", rng) is None
+
+
+def test_scores_of_a_known_answer() -> None:
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((100, 4))
+    fold = EPISODE % 5
+    assert score_folds(x, x @ np.array([1.0, -2.0, 0.0, 3.0]), fold, "regression").mean == pytest.approx(1, abs=1e-4)
+    assert score_folds(x, (x[:, 0] > 0).astype(int), fold, "classification").mean > 0.9
+    assert score_folds(x, np.ones(100, int), fold, "classification").mean == 1.0
