@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from marlnb.envs.mpe.layout import Body
-from marlnb.envs.mpe.world import World
+from marlnb.envs.mpe.world import DT, World
 from marlnb.specs import ActionSpec
 
 MOVES = ("no_op", "left", "right", "down", "up")
@@ -31,12 +31,12 @@ def actor(world: World, body: Body, agents: slice, speakers: slice, continuous: 
     control = world.control[:, agents] if body.movable else None
     message = None if body.silent else world.message[speakers]
     if continuous:
-        return _continuous(control, message, body.accel)
-    return _discrete(world, control, message, body.accel)
+        return _continuous(control, message, body.accel * DT)
+    return _discrete(world, control, message, body.accel * DT)
 
 
-def _discrete(world: World, control: Tensor | None, message: Tensor | None, accel: float) -> Act:
-    x, y = world.tensor([0, -accel, accel, 0, 0]), world.tensor([0, 0, 0, -accel, accel])
+def _discrete(world: World, control: Tensor | None, message: Tensor | None, push: float) -> Act:
+    x, y = world.tensor([0, -push, push, 0, 0]), world.tensor([0, 0, 0, -push, push])
     words = torch.arange(message.shape[1] if message is not None else 0, device=world.device)[:, None]
 
     def act(action: Tensor) -> None:
@@ -53,13 +53,13 @@ def _discrete(world: World, control: Tensor | None, message: Tensor | None, acce
     return act
 
 
-def _continuous(control: Tensor | None, message: Tensor | None, accel: float) -> Act:
+def _continuous(control: Tensor | None, message: Tensor | None, push: float) -> Act:
     def act(action: Tensor) -> None:
         action = action.clamp(0.0, 1.0)
         if control is not None:
             torch.sub(action[..., 2].t(), action[..., 1].t(), out=control[0])
             torch.sub(action[..., 4].t(), action[..., 3].t(), out=control[1])
-            control.mul_(accel)
+            control.mul_(push)
         if message is not None:
             message.copy_(action[..., -message.shape[1] :].permute(1, 2, 0))
 

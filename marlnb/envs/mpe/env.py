@@ -12,7 +12,7 @@ from marlnb.envs.mpe.actions import action_spec, actor
 from marlnb.envs.mpe.draws import uniform
 from marlnb.envs.mpe.labels import label_specs, read_labels
 from marlnb.envs.mpe.scenario import MPEConfig, Scenario
-from marlnb.envs.mpe.world import World
+from marlnb.envs.mpe.world import DTYPE, World
 from marlnb.envs.vector import Step, VectorEnv, allocate_step, episode_seeds
 from marlnb.errors import EnvError
 from marlnb.specs import EnvSpec, GroupSpec, ObservationSpec
@@ -31,8 +31,7 @@ class MPE(VectorEnv):
         self.config, self.n_envs, self.device = config, n_envs, torch.device(device)
         self.scenario: Scenario = config.scenario()
         layout = self.scenario.layout()
-        dtype = getattr(torch, config.dtype)
-        self.world = World(self.scenario.agents, self.scenario.landmarks, layout, n_envs, dtype, self.device)
+        self.world = World(self.scenario.agents, self.scenario.landmarks, layout, n_envs, self.device)
         features = [self.scenario.features(layout, agent) for agent in range(len(self.scenario.agents))]
         self.spec = _spec(config, self.scenario, [tuple(name for name, _ in seen) for seen in features])
         self._step = allocate_step(self.spec, n_envs, self.device)
@@ -57,8 +56,11 @@ class MPE(VectorEnv):
     def step(self, actions: Mapping[str, Tensor]) -> Step:
         if not self._started:
             raise EnvError(f"{self.spec.name} was stepped before its first reset(seed)")
-        for name, act in self._acts.items():
-            act(actions[name])
+        for name, (shape, act) in self._acts.items():
+            action = actions.get(name)
+            if action is None or action.shape != shape:
+                raise self._refuse(actions)
+            act(action)
         self.world.advance()
         self.world.measure()
         self.scenario.refresh(self.world)
@@ -121,18 +123,26 @@ class MPE(VectorEnv):
     def _prepare_groups(self, rows: list[int]) -> None:
         """Per group: where its agents, speakers and features lie, and the function that applies its actions."""
         self._row_of_feature = torch.tensor(rows, device=self.device)
-        self._seen = torch.zeros(len(rows), self.n_envs, dtype=self.world.dtype, device=self.device)
-        self._reward = torch.zeros(len(self.scenario.agents), self.n_envs, dtype=self.world.dtype, device=self.device)
+        dtype = getattr(torch, self.config.dtype)
+        self._rows = self.world.rows if dtype == DTYPE else torch.zeros_like(self.world.rows, dtype=dtype)
+        self._seen = torch.zeros(len(rows), self.n_envs, dtype=dtype, device=self.device)
+        self._reward = torch.zeros(len(self.scenario.agents), self.n_envs, dtype=DTYPE, device=self.device)
         self._acts, self._seen_rows, self._reward_rows = {}, [], []
         agent = speaker = feature = 0
         for group in self.spec.groups:
             body, n, size = self.scenario.agents[agent], group.n_agents, group.observation.size
             agents, speakers = slice(agent, agent + n), slice(speaker, speaker + (0 if body.silent else n))
-            self._acts[group.name] = actor(self.world, body, agents, speakers, self.config.continuous_actions)
+            act = actor(self.world, body, agents, speakers, self.config.continuous_actions)
+            self._acts[group.name] = (torch.Size((self.n_envs, n, *group.action.shape)), act)
             seen = self._seen[feature : feature + n * size]
-            self._seen_rows.append(seen.view(n, size, self.n_envs).permute(2, 0, 1))
+            self._seen_rows.append(seen.t())
             self._reward_rows.append(self._reward[agents].t())
             agent, speaker, feature = agents.stop, speakers.stop, feature + n * size
+
+    def _refuse(self, actions: Mapping[str, Tensor]) -> EnvError:
+        needed = {name: list(shape) for name, (shape, _) in self._acts.items()}
+        found = {name: list(action.shape) for name, action in actions.items()}
+        return EnvError(f"{self.spec.name} needs actions of shapes {needed}; got {found}")
 
     def _begin(self, copies: Tensor | None) -> None:
         """New episodes in the copies of these numbers `[copy]`, or in all."""
@@ -145,7 +155,7 @@ class MPE(VectorEnv):
         start[:, world.n_agents :].mul_(scenario.landmark_range)
         chosen = {name: drawn[2 * n_entities + k].mul(n).long() for k, (name, n) in enumerate(scenario.choices.items())}
         where = slice(None) if copies is None else copies
-        world.place(start.to(world.dtype), chosen, where)
+        world.place(start.float().to(DTYPE), chosen, where)
         scenario.begin(world)
         world.measure()
         scenario.refresh(world)
@@ -183,19 +193,22 @@ class MPE(VectorEnv):
     def _observe_now(self) -> None:
         self._gather()
         for group, seen in zip(self._step.groups.values(), self._seen_rows):
-            group.observation.copy_(seen)
+            group.observation.view(seen.shape).copy_(seen)
         if self._step.state is not None:
             self._step.state.copy_(self._seen.t())
 
     def _observe_end(self) -> None:
         self._gather()
         for group, seen in zip(self._step.groups.values(), self._seen_rows):
-            group.final_observation.copy_(seen)
+            group.final_observation.view(seen.shape).copy_(seen)
         if self._step.final_state is not None:
             self._step.final_state.copy_(self._seen.t())
 
     def _gather(self) -> None:
-        torch.index_select(self.world.rows, 0, self._row_of_feature, out=self._seen)
+        """Picks the observed rows; in two dimensions and one dtype, torch transposes them five times faster."""
+        if self._rows is not self.world.rows:
+            self._rows.copy_(self.world.rows)
+        torch.index_select(self._rows, 0, self._row_of_feature, out=self._seen)
 
     def _clear_transition(self) -> None:
         self._clear_flags()

@@ -71,10 +71,10 @@ class PartialView(Scenario):
     def refresh(self, world: World) -> None:
         n = world.n_agents
         if self.n_near_landmarks is not None:
-            order = world.distance[:, n:].argsort(1)[:, : self.n_near_landmarks]
-            _pick(world.delta[:, :, n:], order, world["near_landmark"])
+            order = world.landmark_distance.argsort(1)[:, : self.n_near_landmarks]
+            _pick(world.landmark_delta, order, world["near_landmark"])
         if self.n_near_agents is not None:
-            apart = world.distance[:, :n] + _FAR * world.to_itself[:, :n]
+            apart = world.agent_distance + _FAR * world.to_itself[:, :n]
             order = apart.argsort(1)[:, : min(self.n_near_agents, n - 1)]
             _pick(world.delta[:, :, :n], order, world["near_agent"])
             if self.sees_velocity_of is not None:

@@ -33,7 +33,9 @@ class MPEConfig(EnvConfig):
     continuous_actions: bool = option(False, help="forces and words as numbers in 0..1 instead of choices")
     dynamic_rescaling: bool = option(True, help="pictures draw bodies smaller as the view widens")
     dtype: Literal["float32", "float64"] = option(
-        "float32", help="precision of the physics and observations", choices=("float32", "float64")
+        "float32",
+        help="precision of observations and rewards; the physics is always double",
+        choices=("float32", "float64"),
     )
     state: bool = option(False, help="also give the global state: all agents' observations in a row")
 

@@ -55,7 +55,7 @@ class SimpleSpread(PartialView):
     def reward(self, world: World, out: Tensor) -> None:
         shared = _uncovered(world).sum(0).mul_(self.local_ratio - 1)
         if self.punishes_touching:
-            out.copy_(_touching(world).sum(1)).mul_(-self.local_ratio).add_(shared)
+            out.copy_(world.touching_agents().sum(1)).mul_(-self.local_ratio).add_(shared)
         else:
             out.copy_(shared)
 
@@ -67,7 +67,7 @@ class SimpleSpread(PartialView):
 
     def read_labels(self, world: World) -> dict[str, Tensor]:
         covered = (_uncovered(world) < CAPTURE_RADIUS).sum(0).float()
-        return {"landmarks_covered": covered, "touching": _touching(world).any(1).t().long()}
+        return {"landmarks_covered": covered, "touching": world.touching_agents().any(1).t().long()}
 
     def _silence(self, layout: Layout, agent: int) -> list[Feature]:
         """Words that nobody says: mpe2 shows them all the same."""
@@ -79,8 +79,4 @@ class SimpleSpread(PartialView):
 
 def _uncovered(world: World) -> Tensor:
     """Distance of each landmark to its nearest agent, `[landmark, env]`."""
-    return world.distance[:, world.n_agents :].amin(0)
-
-
-def _touching(world: World) -> Tensor:
-    return world.touching(slice(None), slice(world.n_agents))
+    return world.landmark_distance.amin(0)

@@ -1,12 +1,13 @@
 """The physics of MPE for all copies at once: particles on a plane, pushed by their own force and by soft contacts.
 
-Follows `mpe2._mpe_utils.core.World` operation by operation. Everything an observation can hold is a row of one tensor
-`[row, env]`; the copies are the last axis, so that each operation runs over contiguous memory.
+Follows `mpe2._mpe_utils.core.World`. Everything an observation can hold is a row of one tensor `[row, env]`; the copies
+are the last axis, so that each operation runs over contiguous memory. Always in float64: contacts are stiff enough to
+turn a rounding of 1e-7 into 1e-3 within an episode, and double precision costs a tenth of a step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ DT = 0.1
 DAMPING = 0.25
 CONTACT_FORCE = 1e2
 CONTACT_MARGIN = 1e-3
+DTYPE = torch.float64
 _NEVER = -1e30
 
 
@@ -24,7 +26,8 @@ class World:
     """The state of B copies and the views that scenarios read.
 
     Attributes:
-        position `[axis, entity, env]`: agents first, then landmarks; velocity, control (force) `[axis, agent, env]`;
+        position `[axis, entity, env]`: agents first, then landmarks; velocity `[axis, agent, env]`; control: what a
+        step adds to velocity, of the same shape;
         message `[speaker, word, env]`; delta `[axis, agent, entity, env]`: entity minus agent;
         distance `[agent, entity, env]`, 1 from an agent to itself; touching_below `[agent, entity, 1]`: the distance
         under which two bodies overlap; to_itself `[agent, entity, 1]`: 1 where both are the same, else 0;
@@ -37,18 +40,17 @@ class World:
         landmarks: Sequence[Body],
         layout: Layout,
         n_envs: int,
-        dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        self.layout, self.n_envs, self.dtype, self.device = layout, n_envs, dtype, device
+        self.layout, self.n_envs, self.device = layout, n_envs, device
         self.n_agents, self.n_landmarks = len(agents), len(landmarks)
-        self.rows = torch.zeros(layout.n_rows, n_envs, dtype=dtype, device=device)
+        self.rows = torch.zeros(layout.n_rows, n_envs, dtype=DTYPE, device=device)
         self["constant"].copy_(self.tensor(layout.constants)[:, None].expand(-1, n_envs))
         self.position, self.velocity, self.message = self["position"], self["velocity"], self["message"]
         self.delta = self["delta"]
         self.control = torch.zeros_like(self.velocity)
         self.choice: dict[str, Tensor] = {}
-        self.start_range = torch.ones(n_envs, dtype=dtype, device=device)
+        self.start_range = torch.ones(n_envs, dtype=DTYPE, device=device)
         self._prepare_distances(agents, landmarks)
         self._prepare_contacts(agents, landmarks)
         self._prepare_speeds(agents)
@@ -59,9 +61,9 @@ class World:
         return self.rows[start : start + torch.Size(shape).numel()].view(*shape, self.n_envs)
 
     def tensor(self, values: Sequence[float] | Sequence[Sequence[float]]) -> Tensor:
-        return torch.tensor(values, dtype=self.dtype, device=self.device)
+        return torch.tensor(values, dtype=DTYPE, device=self.device)
 
-    def place(self, start: Tensor, chosen: dict[str, Tensor], copies: slice | Tensor) -> None:
+    def place(self, start: Tensor, chosen: Mapping[str, Tensor], copies: slice | Tensor) -> None:
         """Puts the entities of some copies at `start` `[axis, entity, copy]`, at rest and silent."""
         self.position[..., copies] = start
         self.velocity[..., copies] = 0
@@ -76,43 +78,51 @@ class World:
         """One step of `DT` seconds; positions move with the velocity from before the step, as in mpe2."""
         if not self.moves:
             return
-        touches = self.n_colliding > 0
-        if touches:
+        if self.n_colliding:
             self._find_contact_forces()
         self._moving_position.add_(self.velocity, alpha=DT)
-        self.velocity.mul_(1 - DAMPING).add_(self.control, alpha=DT)
-        if touches:
+        torch.add(self.control, self.velocity, alpha=1 - DAMPING, out=self.velocity)
+        if self.n_colliding:
             self.velocity.add_(self._force, alpha=-CONTACT_FORCE * DT)
         if self._max_speed is not None:
             self._limit_speeds(self._max_speed)
 
     def measure(self) -> None:
         """Brings delta and distance up to date with position."""
-        torch.sub(self.position[:, None], self._moving_position[:, :, None], out=self.delta)
-        torch.addcmul(self.to_itself, self.delta[0], self.delta[0], out=self.distance)
-        self.distance.addcmul_(self.delta[1], self.delta[1]).sqrt_()
+        torch.sub(self._entity_position, self._agent_position, out=self.delta)
+        torch.addcmul(self.to_itself, self._delta_x, self._delta_x, out=self.distance)
+        self.distance.addcmul_(self._delta_y, self._delta_y).sqrt_()
 
     def distance_to(self, landmark: Tensor) -> Tensor:
         """Every agent's distance to one landmark of each copy (`[env]`, its number): `[agent, env]`."""
         index = landmark.expand(self.n_agents, 1, -1)
-        return self.distance[:, self.n_agents :].gather(1, index)[:, 0]
+        return self.landmark_distance.gather(1, index)[:, 0]
 
     def delta_to(self, landmark: Tensor) -> Tensor:
         """One landmark of each copy (`[env]`, its number) minus every agent: `[axis, agent, env]`."""
         index = landmark.expand(2, self.n_agents, 1, -1)
-        return self.delta[:, :, self.n_agents :].gather(2, index)[:, :, 0]
+        return self.landmark_delta.gather(2, index)[:, :, 0]
 
     def touching(self, agents: slice, entities: slice) -> Tensor:
         """Which agents overlap which entities, `[agent, entity, env]` bool; never an agent itself."""
         return self.distance[agents, entities] < self.touching_below[agents, entities]
 
+    def touching_agents(self) -> Tensor:
+        """Which agents overlap which others, `[agent, agent, env]` bool; never an agent itself."""
+        return self.agent_distance < self._agents_touch_below
+
     def _prepare_distances(self, agents: Sequence[Body], landmarks: Sequence[Body]) -> None:
         n, entities = self.n_agents, [*agents, *landmarks]
         self._moving_position = self.position[:, :n]
-        self.to_itself = torch.eye(n, len(entities), dtype=self.dtype, device=self.device)[:, :, None]
-        self.distance = torch.ones(n, len(entities), self.n_envs, dtype=self.dtype, device=self.device)
+        self._entity_position, self._agent_position = self.position[:, None], self._moving_position[:, :, None]
+        self._delta_x, self._delta_y = self.delta
+        self.to_itself = torch.eye(n, len(entities), dtype=DTYPE, device=self.device)[:, :, None]
+        self.distance = torch.ones(n, len(entities), self.n_envs, dtype=DTYPE, device=self.device)
         sizes = [[a.size + e.size if a is not e else _NEVER for e in entities] for a in agents]
         self.touching_below = self.tensor(sizes)[:, :, None]
+        self.agent_distance, self.landmark_distance = self.distance[:, :n], self.distance[:, n:]
+        self.landmark_delta = self.delta[:, :, n:]
+        self._agents_touch_below = self.touching_below[:, :n]
 
     def _prepare_contacts(self, agents: Sequence[Body], landmarks: Sequence[Body]) -> None:
         entities = [*agents, *landmarks]
@@ -120,17 +130,18 @@ class World:
         self.n_colliding = sum(entity.collide for entity in entities) if agents[0].collide else 0
         assert all(entity.collide == (i < self.n_colliding) for i, entity in enumerate(entities))
         shape = (self.n_agents, self.n_colliding, self.n_envs)
-        self._overlap = torch.zeros(shape, dtype=self.dtype, device=self.device)
-        self._push = torch.zeros(2, *shape, dtype=self.dtype, device=self.device)
+        self._overlap = torch.zeros(shape, dtype=DTYPE, device=self.device)
+        self._push = torch.zeros(2, *shape, dtype=DTYPE, device=self.device)
         self._force = torch.zeros_like(self.velocity)
         self._contact_distance = self.distance[:, : self.n_colliding]
         self._contact_delta = self.delta[:, :, : self.n_colliding]
         self._contact_below = self.touching_below[:, : self.n_colliding]
 
     def _prepare_speeds(self, agents: Sequence[Body]) -> None:
+        self._velocity_x, self._velocity_y = self.velocity
         limited = any(agent.max_speed < float("inf") for agent in agents)
         self._max_speed = self.tensor([agent.max_speed for agent in agents])[:, None] if limited else None
-        self._speed = torch.zeros(self.n_agents, self.n_envs, dtype=self.dtype, device=self.device)
+        self._speed = torch.zeros(self.n_agents, self.n_envs, dtype=DTYPE, device=self.device)
 
     def _find_contact_forces(self) -> None:
         """Force on each agent over `-CONTACT_FORCE`: softplus of the overlap, along the line between the centres."""
@@ -141,7 +152,7 @@ class World:
         torch.sum(self._push, 2, out=self._force)
 
     def _limit_speeds(self, max_speed: Tensor) -> None:
-        torch.mul(self.velocity[0], self.velocity[0], out=self._speed)
-        self._speed.addcmul_(self.velocity[1], self.velocity[1]).sqrt_()
+        torch.mul(self._velocity_x, self._velocity_x, out=self._speed)
+        self._speed.addcmul_(self._velocity_y, self._velocity_y).sqrt_()
         torch.div(max_speed, self._speed, out=self._speed)
         self.velocity.mul_(self._speed.clamp_(max=1.0))
