@@ -13,6 +13,7 @@ import torch
 
 from marlnb.config import Experiment
 from marlnb.errors import ConfigError, RunError
+from marlnb.training.report import Report
 from marlnb.training.run import Run
 from marlnb.training.train import resume, train
 from tests.training.toys import count_experiment
@@ -50,7 +51,7 @@ def test_a_killed_process_resumed_gives_the_same_bits(tmp_path: Path, kind: str)
     process = _start(path, (*overrides[:-1], "frames=1_000_000"))
     _wait_until(lambda: _rows(path) >= 6, process)
     process.kill()
-    process.wait()
+    process.communicate()
     run = Run.open(path)
     assert run.status()["state"] == "interrupted"
     with open(path / "metrics.jsonl", "a") as file:
@@ -69,17 +70,28 @@ def test_a_killed_process_resumed_gives_the_same_bits(tmp_path: Path, kind: str)
             assert torch.equal(value, expected[name].state_dict()[key]), (name, key)
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1", "SIGINT"])
-def test_a_signal_ends_training_saved(tmp_path: Path, name: str) -> None:
+def test_a_terminated_process_ends_saved(tmp_path: Path) -> None:
     path = tmp_path / "r"
     process = _start(path, (*REAL["native"], *COMMON[:2], "checkpoint_every=1000000", "frames=100_000_000"))
     _wait_until(lambda: _rows(path) >= 2, process)
-    process.send_signal(getattr(signal, name))
+    process.terminate()
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 0 and name in errors
+    assert process.returncode == 0 and "SIGTERM" in errors
     run = Run.open(path)
     assert run.status()["state"] == "stopped"
     assert run.checkpoint().iteration == run.metrics()["iteration"].iloc[-1] >= 2
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1", "SIGINT"])
+def test_a_signal_ends_training_after_the_iteration(tmp_path: Path, name: str) -> None:
+    def send(report: Report) -> None:
+        if report.iteration == 2:
+            os.kill(os.getpid(), getattr(signal, name))
+
+    run = train(count_experiment(), tmp_path / "r", progress=False, callbacks=[send])
+    assert run.status()["state"] == "stopped" and run.checkpoint().iteration == 2
+    assert any(f"stopping: {name}" in line for line in run.events())
+    assert resume(run, progress=False).status()["state"] == "complete"
 
 
 def test_a_second_interrupt_interrupts_at_once(tmp_path: Path) -> None:
