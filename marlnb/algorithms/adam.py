@@ -23,7 +23,7 @@ class PartAdam:
     """
 
     def __init__(self, parts: Mapping[str, nn.Module], eps: float) -> None:
-        self.parameters = {part: list(module.parameters()) for part, module in parts.items()}
+        self.parameters: dict[str, list[Tensor]] = {part: list(module.parameters()) for part, module in parts.items()}
         self.eps = eps
         self.steps = 0
         self._all = [parameter for members in self.parameters.values() for parameter in members]

@@ -166,9 +166,9 @@ class ActorCritic(Policy):
         distribution = self.actor.distribution
         parameters, after = self.actor.step(observation, recurrent)
         parameters = distribution.mask(parameters, action_mask)
-        action, stored = distribution.sample(parameters, generator) if explore else distribution.mode(parameters)
-        extras = {} if stored is action else {distribution.stored_as: stored}
-        return ActorOutput(action, distribution.log_prob(parameters, stored), parameters, after, extras)
+        chosen = distribution.sample(parameters, generator) if explore else distribution.mode(parameters)
+        extras = {} if chosen.stored is chosen.action else {distribution.stored_as: chosen.stored}
+        return ActorOutput(chosen.action, chosen.log_prob, parameters, after, extras)
 
     def value(
         self, observations: Mapping[str, Tensor], *, state: Tensor | None = None, recurrent: Tensor | None = None

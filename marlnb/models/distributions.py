@@ -22,10 +22,11 @@ LOG_STD_RANGE = (-5.0, 2.0)
 
 
 class Sample(NamedTuple):
-    """An action for the environment, `[..., agent(, component)]`, and what `evaluate` wants of it later."""
+    """An action `[..., agent(, component)]` for the environment, what `evaluate` wants of it later, its log-probability."""
 
     action: Tensor
     stored: Tensor
+    log_prob: Tensor
 
 
 class ActionDistribution(ABC):
@@ -60,22 +61,22 @@ class Categorical(ActionDistribution):
         self.n_parameters = n
 
     def sample(self, parameters: Tensor, generator: torch.Generator | None = None) -> Sample:
-        weights = parameters.softmax(-1)
+        log_probs = parameters.log_softmax(-1)
+        weights = log_probs.exp()
         race = torch.empty_like(weights).exponential_(generator=generator)  # the first to arrive wins in proportion
-        action = (weights / race).argmax(-1)
-        return Sample(action, action)
+        return self._chosen(log_probs, weights.div_(race).argmax(-1))
 
     def mode(self, parameters: Tensor) -> Sample:
-        action = parameters.argmax(-1)
-        return Sample(action, action)
+        return self._chosen(parameters.log_softmax(-1), parameters.argmax(-1))
+
+    @staticmethod
+    def _chosen(log_probs: Tensor, action: Tensor) -> Sample:
+        return Sample(action, action, log_probs.gather(-1, action.unsqueeze(-1)).squeeze(-1))
 
     def evaluate(self, parameters: Tensor, stored: Tensor) -> tuple[Tensor, Tensor]:
         log_probs = parameters.log_softmax(-1)
         log_prob = log_probs.gather(-1, stored.unsqueeze(-1)).squeeze(-1)
         return log_prob, -(log_probs.exp() * log_probs).sum(-1)
-
-    def log_prob(self, parameters: Tensor, stored: Tensor) -> Tensor:
-        return parameters.log_softmax(-1).gather(-1, stored.unsqueeze(-1)).squeeze(-1)
 
     def mask(self, parameters: Tensor, allowed: Tensor | None) -> Tensor:
         if allowed is None:
@@ -92,12 +93,15 @@ class MultiDiscrete(ActionDistribution):
 
     def sample(self, parameters: Tensor, generator: torch.Generator | None = None) -> Sample:
         parts = zip(self._parts, parameters.split(self.n, -1))
-        action = torch.stack([part.sample(logits, generator).action for part, logits in parts], -1)
-        return Sample(action, action)
+        return self._joined([part.sample(logits, generator) for part, logits in parts])
 
     def mode(self, parameters: Tensor) -> Sample:
-        action = torch.stack([logits.argmax(-1) for logits in parameters.split(self.n, -1)], -1)
-        return Sample(action, action)
+        return self._joined([part.mode(logits) for part, logits in zip(self._parts, parameters.split(self.n, -1))])
+
+    @staticmethod
+    def _joined(samples: list[Sample]) -> Sample:
+        action = torch.stack([sample.action for sample in samples], -1)
+        return Sample(action, action, torch.stack([sample.log_prob for sample in samples]).sum(0))
 
     def evaluate(self, parameters: Tensor, stored: Tensor) -> tuple[Tensor, Tensor]:
         parts = zip(self._parts, parameters.split(self.n, -1), stored.unbind(-1))
@@ -132,21 +136,24 @@ class Gaussian(ActionDistribution):
         mean, log_std = self._split(parameters)
         noise = torch.randn(mean.shape, dtype=mean.dtype, device=mean.device, generator=generator)
         stored = torch.addcmul(mean, log_std.exp(), noise)
-        return Sample(self._bound(stored), stored)
+        return Sample(self._bound(stored), stored, self._density(noise, log_std, stored)[0])
 
     def mode(self, parameters: Tensor) -> Sample:
-        mean = parameters[..., : self.n_components]
-        return Sample(self._bound(mean), mean)
+        mean, log_std = self._split(parameters)
+        return Sample(self._bound(mean), mean, self._density(torch.zeros_like(mean), log_std, mean)[0])
 
     def evaluate(self, parameters: Tensor, stored: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_std = self._split(parameters)
+        log_prob, total = self._density((stored - mean) * torch.exp(-log_std), log_std, stored)
+        return log_prob, total + (0.5 * self.n_components * (1 + log(2 * pi)) + self._log_scale)
+
+    def _density(self, noise: Tensor, log_std: Tensor, stored: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probability of `stored`, whose distance from the mean is `noise` deviations, and log_std's sum."""
         total = log_std.sum(-1)
-        square = ((stored - mean) * torch.exp(-log_std)).square().sum(-1)
-        log_prob = -0.5 * square - total - (0.5 * self.n_components * log(2 * pi) + self._log_scale)
+        rest = total + (0.5 * self.n_components * log(2 * pi) + self._log_scale)
         if self.squash == "tanh":
-            log_prob = log_prob - self.log_slope(stored)
-        entropy = total + (0.5 * self.n_components * (1 + log(2 * pi)) + self._log_scale)
-        return log_prob, entropy.expand(log_prob.shape)
+            rest = rest + self.log_slope(stored)
+        return torch.sub(noise.square().sum(-1).mul(-0.5), rest), total
 
     @staticmethod
     def log_slope(stored: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from typing import cast
 
 from torch import Tensor, nn
 
@@ -66,9 +67,9 @@ def hidden_layers(n_agents: int, in_features: int, config: MLPConfig) -> nn.Modu
 
 def hidden_sites(layers: nn.ModuleList) -> list[tuple[str, nn.Module, int, SiteKind]]:
     """hidden_1 to hidden_k."""
+    named = enumerate(layers, start=1)
     return [
-        (f"hidden_{index}", layer, layer.linear.out_features, "hidden")  # type: ignore[union-attr, list-item]
-        for index, layer in enumerate(layers, start=1)
+        (f"hidden_{index}", layer, cast(HiddenLayer, layer).linear.out_features, "hidden") for index, layer in named
     ]
 
 

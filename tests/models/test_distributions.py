@@ -18,7 +18,8 @@ def test_categorical_equals_torchs() -> None:
     oracle = td.Categorical(logits=logits)
     torch.testing.assert_close(log_prob, oracle.log_prob(action))
     torch.testing.assert_close(entropy, oracle.entropy())
-    torch.testing.assert_close(Categorical(5).log_prob(logits, action), oracle.log_prob(action))
+    sample = Categorical(5).sample(logits)
+    torch.testing.assert_close(sample.log_prob, oracle.log_prob(sample.action))
 
 
 def test_a_masked_categorical_equals_torchrls_and_never_takes_a_forbidden_choice() -> None:
@@ -55,12 +56,13 @@ def test_categorical_samples_have_the_logits_frequencies() -> None:
 def test_multi_discrete_is_a_product_of_categoricals() -> None:
     n, logits = (3, 2, 4), torch.randn(6, 2, 9)
     ours = MultiDiscrete(n)
-    action = ours.sample(logits).action
+    action, _, sampled_log_prob = ours.sample(logits)
     assert action.shape == (6, 2, 3) and action.dtype == torch.int64
     parts = [td.Categorical(logits=part) for part in logits.split(n, -1)]
     log_prob, entropy = ours.evaluate(logits, action)
     torch.testing.assert_close(log_prob, torch.stack([p.log_prob(action[..., k]) for k, p in enumerate(parts)]).sum(0))
     torch.testing.assert_close(entropy, torch.stack([p.entropy() for p in parts]).sum(0))
+    torch.testing.assert_close(sampled_log_prob, log_prob)
     assert torch.equal(ours.mode(logits).action, torch.stack([p.probs.argmax(-1) for p in parts], -1))
 
 
@@ -68,7 +70,7 @@ def test_tanh_gaussian_equals_torchrls() -> None:
     ours = Gaussian(LOW, HIGH)
     mean, log_std = torch.randn(50, 3, 2), torch.randn(50, 3, 2) * 0.3 - 1
     parameters = torch.cat((mean, log_std), -1)
-    action, stored = ours.sample(parameters)
+    action, stored, sampled_log_prob = ours.sample(parameters)
     assert ((action >= torch.tensor(LOW)) & (action <= torch.tensor(HIGH))).all()
     oracle = TanhNormal(
         mean.double(), log_std.double().exp(), low=torch.tensor(LOW), high=torch.tensor(HIGH), upscale=1e6
@@ -77,7 +79,10 @@ def test_tanh_gaussian_equals_torchrls() -> None:
     torch.testing.assert_close(action.double(), exact, atol=1e-5, rtol=0)
     log_prob, _ = ours.evaluate(parameters, stored)
     torch.testing.assert_close(log_prob.double(), oracle.log_prob(exact), atol=1e-3, rtol=1e-4)
-    torch.testing.assert_close(ours.mode(parameters).action, ours._bound(mean))
+    torch.testing.assert_close(sampled_log_prob, log_prob)
+    mode = ours.mode(parameters)
+    torch.testing.assert_close(mode.action, ours._bound(mean))
+    torch.testing.assert_close(mode.log_prob, ours.log_prob(parameters, mean))
 
 
 def test_tanh_log_prob_is_the_change_of_variables() -> None:
@@ -94,7 +99,7 @@ def test_tanh_log_prob_is_the_change_of_variables() -> None:
 def test_clipped_gaussian_keeps_the_density_before_clipping() -> None:
     ours = Gaussian(LOW, HIGH, "clip")
     parameters = torch.tensor([0.0, 3.0, 0.5, -1.0]).expand(1000, 4)
-    action, stored = ours.sample(parameters)
+    action, stored, _ = ours.sample(parameters)
     middle, half = torch.tensor([1.0, 0.5]), torch.tensor([3.0, 0.5])
     torch.testing.assert_close(action, (middle + half * stored).clamp(torch.tensor(LOW), torch.tensor(HIGH)))
     assert (action[:, 1] == 1).any()
