@@ -180,17 +180,26 @@ def _nodes(request: _Request, variants: Variants) -> Iterator[tuple[str | None, 
     within another folder. So a name travels as `pettingzoo:multiwalker`, and its base as an absolute `@_here_`.
     """
     parts = {part: name for part, name in request.choices.items() if name is not None}
-    entered = set()
+    entered: set[tuple[str, str]] = set()
     for part, name in parts.items():
-        pending: str | None = name
-        while pending is not None and (_group(part), pending) not in entered:
-            entered.add((_group(part), pending))
-            node, below = _node(_group(part), pending, variants)
-            yield _group(part), _flat(pending), node, None
-            pending = below
+        for member, node in _chain(_group(part), name, variants):
+            if (_group(part), member) not in entered:
+                entered.add((_group(part), member))
+                yield _group(part), _flat(member), node, None
     chosen = [{f"{_group(part)}@{part}": _flat(name)} for part, name in parts.items()]
     yield None, _PRIMARY, {"defaults": ["_self_", *chosen, {"options": "file"}], **_scalars()}, None
     yield "options", "file", request.options, "_global_"
+
+
+def _chain(group: str, name: str, variants: Variants) -> list[tuple[str, dict[str, Any]]]:
+    """A name with its node, and all that it is built on, down to the registered one."""
+    chain: dict[str, dict[str, Any]] = {}
+    pending: str | None = name
+    while pending is not None:
+        if pending in chain:
+            raise ConfigError(f"{variants.where(group, name)}: built in a circle, {' on '.join([*chain, pending])}")
+        chain[pending], pending = _node(group, pending, variants)
+    return list(chain.items())
 
 
 def _node(group: str, name: str, variants: Variants) -> tuple[dict[str, Any], str | None]:
@@ -242,8 +251,8 @@ def _named_parts(overrides: Sequence[str], variants: Variants) -> Iterator[tuple
 
 def _registered(group: str, name: str, variants: Variants) -> str:
     """The registered name at the bottom of a variant."""
-    node, below = _node(group, name, variants)
-    return str(node.get("name", name)) if below is None else _registered(group, below, variants)
+    bottom, node = _chain(group, name, variants)[-1]
+    return str(node.get("name", bottom))
 
 
 def schema(kind: type[Any]) -> dict[str, Any]:

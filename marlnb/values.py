@@ -35,7 +35,7 @@ def validate(config: Any) -> None:
     """
     kind = type(config)
     for field in fields(config):
-        path = f"{getattr(kind, 'name', kind.__name__)}.{field.name}"
+        path = f"{kind.name if hasattr(kind, 'registry') else kind.__name__}.{field.name}"
         value = settle(getattr(config, field.name), hints(kind)[field.name], path, field)
         object.__setattr__(config, field.name, value)
 

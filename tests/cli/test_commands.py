@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from marlnb.cli import main
+from marlnb.training.run import Run
+
+TINY = (
+    *("env=mpe/simple_speaker_listener", "n_envs=4", "rollout_steps=25", "threads=1", "algorithm.epochs=1"),
+    *("model.hidden=[8]", "checkpoint_every=2"),
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MARLNB_CONFIG_DIR", raising=False)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cli") / "talk"
+    assert main(["train", *TINY, "frames=400", "--quiet", f"run={folder}"]) == 0
+    assert main(["record", str(folder), "--episodes", "3", "--quiet"]) == 0
+    return folder
+
+
+def test_train_made_the_run_that_was_asked_for(run: Path) -> None:
+    made = Run.open(run)
+    assert made.status()["state"] == "complete" and made.status()["frames"] == 400
+    assert made.experiment.model.hidden == (8,)  # type: ignore[attr-defined]
+
+
+def test_a_folder_that_exists_is_not_overwritten(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert main(["train", *TINY, "frames=400", "--quiet", f"run={run}"]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert main(["record", str(run), "--episodes", "3", "--quiet"]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    assert main(["train", *TINY, "frames=400", "--quiet", "--resume", f"run={run}"]) == 0
+    assert main(["train", *TINY, "frames=500", "--quiet", "--resume", f"run={run}"]) == 2
+    assert "frames: 400 there, 500 here" in capsys.readouterr().err
+
+
+def test_dry_run_prints_the_experiment_and_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", *TINY, "--dry-run", f"run={tmp_path / 'x'}"]) == 0
+    assert json.loads(capsys.readouterr().out)["model"]["hidden"] == [8]
+    assert not (tmp_path / "x").exists()
+
+
+def test_evaluate_prints_one_json_object_whatever_else_is_printed(run: Path) -> None:
+    """In a process of its own, with PettingZoo's environment, whose libraries greet on stdout."""
+    words = ["evaluate", str(run), "--episodes", "5", "--seed", "7", "--env", "pettingzoo/simple_speaker_listener"]
+    environment = {key: value for key, value in os.environ.items() if key != "PYGAME_HIDE_SUPPORT_PROMPT"}
+    done = subprocess.run(
+        [sys.executable, "-m", "marlnb", *words, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env=environment,
+        check=True,
+    )
+    found = json.loads(done.stdout)
+    assert done.stdout.count("\n") == 1
+    assert (found["episodes"], found["seed"], found["env"]) == (5, 7, "pettingzoo/simple_speaker_listener")
+    assert set(found["return_mean"]) == set(found["return_se"]) == {"speaker", "listener"}
+    assert found["return_mean"]["speaker"] == pytest.approx(found["return_mean"]["listener"])
+
+
+def test_evaluate_random_and_with_units_held_at_zero(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def returns(*words: str) -> float:
+        assert main(["evaluate", str(run), "--episodes", "4", "--json", *words]) == 0
+        return float(json.loads(capsys.readouterr().out)["return_mean"]["listener"])
+
+    plain = returns()
+    assert returns() == plain
+    assert returns("--policy", "random") != plain
+    assert returns("--ablate", "listener/actor/hidden_1") != plain
+    assert returns("--checkpoint", "2") is not None
+    assert main(["evaluate", str(run), "--episodes", "4"]) == 0
+    assert re.search(r"listener +-\d", capsys.readouterr().out)
+
+
+def test_record_names_its_file_and_plan_makes_none(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["record", str(run), "--episodes", "2", "--name", "half", "--every", "5", "--sites", "listener/actor/*"]
+    assert main([*words, "--dtype", "float16", "--plan"]) == 0
+    assert "activations/listener/actor/hidden_1" in capsys.readouterr().out
+    assert "half" not in Run.open(run).recordings
+    assert main([*words, "--dtype", "float16", "--quiet"]) == 0
+    path = capsys.readouterr().out.strip()
+    assert Run.open(run).recordings["half"] == Path(path)
+    assert main(["info", path, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["kind"], facts["episodes"], facts["steps"]) == ("recording", 2, 10)
+    assert facts["sites"] == {"listener/actor/hidden_1": [10, 1, 8], "listener/actor/head": [10, 1, 5]}
+
+
+def test_attribute_writes_a_table_a_figure_and_the_values(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recording = str(run / "recordings" / "recording.h5")
+    assert main(["attribute", recording, "--group", "listener", "--method", "saliency"]) == 0
+    files = [Path(line) for line in capsys.readouterr().out.splitlines()[-3:]]
+    assert [file.suffix for file in files] == [".h5", ".csv", ".png"]
+    assert all(file.stat().st_size > 0 for file in files)
+    assert main(["attribute", recording, "--group", "listener", "--method", "saliency"]) == 2
+    assert "exist already" in capsys.readouterr().err
+    assert main(["attribute", recording, "--group", "listner"]) == 2
+    assert "did you mean 'listener'" in capsys.readouterr().err
+
+
+def test_info_of_a_run_and_of_a_checkpoint(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", str(run), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["kind"] == "run" and facts["checkpoints"] == [2, 4]
+    assert facts["groups"]["listener"]["observation"] == [11]
+    assert main(["info", str(run / "checkpoints" / "4")]) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"kind +checkpoint", told) and re.search(r"frames +400", told)
+
+
+def test_list_names_and_sites(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "env" / "mine").mkdir(parents=True)
+    (tmp_path / "env" / "mine" / "short.yaml").write_text("defaults: [mpe/simple_spread]\n")
+    assert main(["list", "envs", "--config-dir", str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    assert all(name in told for name in ("mpe/simple_spread", "pettingzoo/multiwalker", "mine/short"))
+    assert main(["list", "algorithms"]) == 0 and "mappo" in capsys.readouterr().out
+    assert main(["list", "models", "--json"]) == 0
+    assert {"mlp", "gru"} <= set(json.loads(capsys.readouterr().out)["models"])
+    expected = {"site": "listener/actor/hidden_1", "agents": 1, "units": 8, "kind": "hidden"}
+    for of in ([str(run)], [*TINY]):
+        assert main(["list", "sites", *of, "--json"]) == 0
+        assert expected in json.loads(capsys.readouterr().out)["sites"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train", "env=mpe/simple_spred"], "did you mean 'mpe/simple_spread'"),
+        (["train", "env=mpe/simple_spread", "algorithm=mapo"], "did you mean 'mappo'"),
+        (["train", "env=mpe/simple_spread", "algorithm.lrr=1"], "did you mean 'algorithm.lr'"),
+        (["train", "env=mpe/simple_spread", "seed=0,1"], "asks for several experiments"),
+        (["train"], "no environment: say env=name"),
+        (["evaluate", "{run}x"], "is no run folder"),
+        (["evaluate", "{run}", "--env", "mpe/simple_spread"], "groups"),
+        (["evaluate", "{run}", "--env", "mpe/simple_spred"], "did you mean 'mpe/simple_spread'"),
+        (["evaluate", "{run}", "--policy", "randm"], "did you mean 'random'"),
+        (["evaluate", "{run}", "--checkpoint", "99"], "valid: last, best or an iteration"),
+        (["evaluate", "{run}", "--episodes", "0"], "episodes"),
+        (["evaluate", "{run}", "--ablate", "listener/actor/hiden_1"], "did you mean 'listener/actor/hidden_1'"),
+        (["evaluate", "{run}", "--ablate", "listener/actor/hidden_1:x"], "units are numbers"),
+        (["evaluate", "{run}", "frames=3"], "is an option of --env"),
+        (["record", "{run}", "--sites", "listner/*"], "no site 'listner/*'"),
+        (["record", "{run}", "--dtype", "float8"], "float8"),
+        (["attribute", "{run}/recordings/recordin.h5", "--group", "listener"], "recordin.h5"),
+        (["info", "{run}x"], "runs near it"),
+        (["info", "{run}/recordings/none.h5"], "none.h5"),
+        (["list", "env"], "did you mean 'envs'"),
+        (["list", "sites"], "sites of what?"),
+        (["resume", "{run}x"], "is no run folder"),
+        (["resume", "{run}", "--frames", "10"], "400 frames already"),
+    ],
+)
+def test_bad_input_is_one_message_and_exit_code_2(
+    run: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([word.replace("{run}", str(run)) for word in words]) == 2
+    told = capsys.readouterr()
+    assert told.err.startswith("marlnb: ") and message in told.err
+    assert "Traceback" not in told.err and told.out == ""
+
+
+def test_an_interrupt_keeps_what_was_trained_and_resume_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "long"
+    command = [sys.executable, "-m", "marlnb", "train", *TINY, "frames=100_000_000", "--quiet", f"run={folder}"]
+    training = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 200
+        while not frames_of(folder) and training.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        training.send_signal(signal.SIGINT)
+        out, err = training.communicate(timeout=60)
+    finally:
+        training.kill()
+    assert training.returncode == 130, err
+    assert "stopped" in out and f"marlnb resume {folder}" in err and "Traceback" not in err
+    stopped = Run.open(folder)
+    assert stopped.checkpoint().frames == stopped.status()["frames"] > 0
+    assert main(["resume", str(folder), "--frames", str(stopped.checkpoint().frames + 100), "--quiet"]) == 0
+
+
+def frames_of(folder: Path) -> int:
+    status = folder / "status.json"
+    return int(json.loads(status.read_text()).get("frames", 0)) if status.exists() else 0
+
+
+def test_a_reader_that_leaves_early_is_no_error(run: Path) -> None:
+    line = f"{sys.executable} -m marlnb list envs | head -n 1"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=200, check=True)
+    assert done.stdout.startswith("name") and "Traceback" not in done.stderr
