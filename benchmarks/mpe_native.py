@@ -2,7 +2,7 @@
 
     python -m benchmarks.mpe_native [--scenario simple_spread] [--copies 1 32 1024 8192] [--repeats 5]
 
-Actions are random and drawn before the clock starts; every number is the median of the repeats, in CPU time.
+Actions are random and drawn before the clock starts; every number is in CPU time.
 """
 
 from __future__ import annotations
@@ -11,20 +11,22 @@ import argparse
 import importlib
 import time
 from collections.abc import Callable
-from statistics import median
+from typing import cast
 
 import torch
 
 import marlnb.envs.mpe  # noqa: F401  registers the scenarios
+from benchmarks.table import Row, report
 from marlnb.envs.mpe.scenario import MPEConfig
 from marlnb.registry import ENVIRONMENTS
 
 STEPS_AT_LEAST = 250
 SECONDS_AT_LEAST = 0.5
+TARGETS = {("mpe/simple_spread", 1024): 500_000.0}
 
 
-def native_step_s(config: MPEConfig, n_envs: int, repeats: int) -> float:
-    """CPU seconds of one step of all copies, episode ends included."""
+def native_rates(config: MPEConfig, n_envs: int, repeats: int) -> tuple[float, ...]:
+    """Steps of the environment a CPU second, all copies together, episode ends included."""
     env = config.build(n_envs)
     env.reset(seed=0)
     generator = torch.Generator().manual_seed(0)
@@ -36,11 +38,11 @@ def native_step_s(config: MPEConfig, n_envs: int, repeats: int) -> float:
         return {g.name: torch.randint(g.action.n[0], shapes[g.name], generator=generator) for g in env.spec.groups}
 
     actions = [draw() for _ in range(25)]
-    return _median_s(lambda k: env.step(actions[k % 25]), repeats)
+    return tuple(n_envs * rate for rate in _rates(lambda k: env.step(actions[k % 25]), repeats))
 
 
-def mpe2_step_s(config: MPEConfig, repeats: int) -> float:
-    """CPU seconds of one step of mpe2's parallel environment."""
+def mpe2_rates(config: MPEConfig, repeats: int) -> tuple[float, ...]:
+    """Steps a CPU second of mpe2's parallel environment."""
     env = importlib.import_module(config.mpe2_module).parallel_env(**config.mpe2_options())
     env.reset(seed=0)
     for agent in env.possible_agents:
@@ -52,19 +54,32 @@ def mpe2_step_s(config: MPEConfig, repeats: int) -> float:
         if not env.agents:
             env.reset()
 
-    return _median_s(step, repeats)
+    return _rates(step, repeats)
 
 
-def _median_s(step: Callable[[int], object], repeats: int) -> float:
-    """Median over repeats of the CPU time of a step, after one repeat that does not count."""
-    times = []
+def _rates(step: Callable[[int], object], repeats: int) -> tuple[float, ...]:
+    """Calls a CPU second, for each repeat after one that does not count."""
+    rates = []
     for _ in range(repeats + 1):
         start, k = time.process_time(), 0
         while k < STEPS_AT_LEAST or time.process_time() - start < SECONDS_AT_LEAST:
             step(k)
             k += 1
-        times.append((time.process_time() - start) / k)
-    return median(times[1:])
+        rates.append(k / (time.process_time() - start))
+    return tuple(rates[1:])
+
+
+def measure(name: str, copies: list[int], repeats: int, continuous: bool) -> list[Row]:
+    """mpe2's rate, then the native one's for each number of copies."""
+    config = cast("type[MPEConfig]", ENVIRONMENTS.get(name))(continuous_actions=continuous)
+    reference = f"{name} in mpe2"
+    rows = [Row(reference, mpe2_rates(config, repeats), "steps/s")]
+    for n_envs in copies:
+        rates = native_rates(config, n_envs, repeats)
+        rows.append(Row(f"{name}, {n_envs} copies", rates, "steps/s", against=reference))
+        if not continuous and (name, n_envs) in TARGETS:
+            rows.append(Row(f"{name}, {n_envs} copies, target", rates, "steps/s", target=TARGETS[name, n_envs]))
+    return rows
 
 
 def main() -> None:
@@ -77,15 +92,8 @@ def main() -> None:
     torch.set_num_threads(1)
     names = [name for name in ENVIRONMENTS.names() if name.startswith("mpe/")]
     chosen = names if asked.scenario == "all" else [f"mpe/{asked.scenario}"]
-    print(f"{'environment':28s} {'copies':>7s} {'µs a batch step':>16s} {'env steps/s':>14s} {'against mpe2':>13s}")
-    for name in chosen:
-        config = ENVIRONMENTS.get(name)(continuous_actions=asked.continuous)
-        reference_s = mpe2_step_s(config, asked.repeats)
-        print(f"{name + ' (mpe2)':28s} {1:7d} {reference_s * 1e6:16,.0f} {1 / reference_s:14,.0f} {1:12.1f}×")
-        for n_envs in asked.copies:
-            step_s = native_step_s(config, n_envs, asked.repeats)
-            rate = n_envs / step_s
-            print(f"{name:28s} {n_envs:7d} {step_s * 1e6:16,.0f} {rate:14,.0f} {rate * reference_s:12.1f}×")
+    rows = [row for name in chosen for row in measure(name, asked.copies, asked.repeats, asked.continuous)]
+    report("mpe-native", "Stepping native MPE on one core", rows)
 
 
 if __name__ == "__main__":
