@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from marlnb.config import ModelConfig as ModelConfig
     from marlnb.config import option as option
     from marlnb.envs.contract import check_vector_env as check_vector_env
+    from marlnb.envs.custom import environment as environment
     from marlnb.errors import MarlnbError as MarlnbError
     from marlnb.models.edits import Ablate as Ablate
     from marlnb.recording.plan import plan_recording as plan_recording
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from marlnb.registry import ENVIRONMENTS as ENVIRONMENTS
     from marlnb.registry import MODELS as MODELS
     from marlnb.registry import algorithm as algorithm
-    from marlnb.registry import environment as environment
     from marlnb.registry import model as model
     from marlnb.training.evaluation import evaluate as evaluate
     from marlnb.training.run import Run as Run
@@ -52,7 +52,7 @@ _HOME = {
     "attribute": "marlnb.analysis.attribution",
     "check_vector_env": "marlnb.envs.contract",
     "decode": "marlnb.analysis.decoding",
-    "environment": "marlnb.registry",
+    "environment": "marlnb.envs.custom",
     "evaluate": "marlnb.training.evaluation",
     "model": "marlnb.registry",
     "option": "marlnb.config",
