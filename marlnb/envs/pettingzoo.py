@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from marlnb.envs.vector import VectorEnv
 
 _FAMILIES = {"sisl": (), "butterfly": (), "classic": (), "atari": ("multi_agent_ale_py",)}  # and what each must have
-_DEFAULTS = {"pistonball": {"render_mode": "rgb_array"}}  # without it, what its agents see is never drawn
+_DRAWN = {"render_mode": "rgb_array"}  # without it, what the agents of these two see is never drawn
+_DEFAULTS = {"pistonball": _DRAWN, "cooperative_pong": _DRAWN}
 _IMPORTED = re.compile(r"^from\s+(\S+)\s+import\s+(\([^)]*\)|.*)$", re.MULTILINE)
 
 

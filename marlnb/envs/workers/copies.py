@@ -225,6 +225,7 @@ class GroupRows:
                     row[...] = observations[agent]
                 return
         else:
+            self.reward[:] = 0
             for i in self.present:
                 self.reward[i] = rewards[self.agents[i]]
         self._observe(observations, infos)

@@ -42,6 +42,9 @@ class GlobalGenerators:
             self.draws_python, self._python = True, state
 
 
+_SPARE = np.random.MT19937(0)  # for what an environment draws before it has a generator of its own
+
+
 class Kept:
     """A context that leaves the process's generators as they were before it."""
 
@@ -50,6 +53,7 @@ class Kept:
 
     def __enter__(self) -> None:
         self._bits = np.random.get_bit_generator()
+        np.random.set_bit_generator(_SPARE)
         self._state = random.getstate() if self._python else None
 
     def __exit__(

@@ -1,0 +1,166 @@
+"""Small ParallelEnvs whose every number is known beforehand; worker processes import this file."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from typing import Any, ClassVar
+
+import numpy as np
+from gymnasium import spaces
+from pettingzoo import ParallelEnv
+
+
+class Scripted(ParallelEnv):
+    """Three agents: a_2 comes at step 2, a_0 terminates at step 3, a_1 is truncated at 5, a_2 terminates at 6.
+
+    An observation is (steps so far, the agent's number + 1, seed mod 1000); a reward is 10 * number + step.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"name": "scripted"}
+    render_mode = None
+    possible_agents: ClassVar[list[str]] = ["a_0", "a_1", "a_2"]
+    ends: ClassVar[dict[int, tuple[str, str]]] = {  # by step
+        3: ("a_0", "terminated"),
+        5: ("a_1", "truncated"),
+        6: ("a_2", "terminated"),
+    }
+
+    def __init__(self, keeps_dead: bool = False, action_space: spaces.Space | None = None) -> None:
+        self.keeps_dead = keeps_dead
+        self._action_space = action_space or spaces.Discrete(3)
+        self._observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float64)
+        self.received: dict[str, Any] = {}
+
+    def observation_space(self, agent: str) -> spaces.Space:
+        return self._observation_space
+
+    def action_space(self, agent: str) -> spaces.Space:
+        return self._action_space
+
+    def _see(self, agent: str) -> np.ndarray:
+        return np.array([self.t, int(agent[-1]) + 1, self.seed_given % 1000], np.float64)
+
+    def reset(self, seed: int | None = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        self.t, self.seed_given, self.gone = 0, seed or 0, set()
+        self.agents = ["a_0", "a_1"]
+        return {agent: self._see(agent) for agent in self.agents}, {agent: {} for agent in self.agents}
+
+    def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+        self.t += 1
+        self.received = actions
+        present = list(self.agents)
+        if self.t == 2:
+            present.append("a_2")
+        agent, how = self.ends.get(self.t, ("", ""))
+        flags = {name: {a: a == agent and how == name for a in present} for name in ("terminated", "truncated")}
+        self.gone |= {agent} if agent else set()
+        if self.keeps_dead:
+            flags["terminated"] |= {a: True for a in present if a in self.gone and not flags["truncated"][a]}
+        observations = {a: self._see(a) for a in present}
+        rewards = {a: 10 * int(a[-1]) + self.t for a in present}
+        self.agents = present if self.keeps_dead and self.t < 6 else [a for a in present if a not in self.gone]
+        return observations, rewards, flags["terminated"], flags["truncated"], {a: {} for a in present}
+
+
+class Raising(Scripted):
+    """Raises at step 2 of the episode whose seed it was given."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        self.bad_seed = seed
+
+    def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+        if self.t == 1 and self.seed_given == self.bad_seed:
+            raise ZeroDivisionError("the ball is nowhere")
+        return super().step(actions)
+
+
+class Hanging(Scripted):
+    """Never comes back from its first step."""
+
+    def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+        while True:
+            time.sleep(0.01)
+
+
+class Slow(Scripted):
+    """Takes a while over a step, so that a signal arrives in the middle of it."""
+
+    def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+        time.sleep(0.3)
+        return super().step(actions)
+
+
+class Inside(Scripted):
+    """Observes the process that it is in: its number, and whether torch is loaded."""
+
+    def _see(self, agent: str) -> np.ndarray:
+        return np.array([os.getpid(), "torch" in sys.modules, self.t], np.float64)
+
+
+class Drawing(Scripted):
+    """Observes draws from numpy's and Python's process-wide generators."""
+
+    def _see(self, agent: str) -> np.ndarray:
+        return np.array([np.random.random(), random.random(), self.t], np.float64)
+
+
+class Masked(Scripted):
+    """Three choices of which (steps + number) mod 3 is forbidden; nobody may choose anything at step 1.
+
+    Args:
+        where: "observation" or "info": where the mask is.
+    """
+
+    def __init__(self, where: str = "observation") -> None:
+        super().__init__()
+        self.where = where
+        box, mask = self._observation_space, spaces.Box(0, 1, (3,), np.int8)
+        if where == "observation":
+            self._observation_space = spaces.Dict({"observation": box, "action_mask": mask})
+
+    def mask(self, agent: str) -> np.ndarray:
+        if self.t == 1:
+            return np.zeros(3, np.int8)
+        return (np.arange(3) != (self.t + int(agent[-1])) % 3).astype(np.int8)
+
+    def _see(self, agent: str) -> Any:
+        seen = super()._see(agent)
+        return {"observation": seen, "action_mask": self.mask(agent)} if self.where == "observation" else seen
+
+    def _informed(self, infos: dict[str, Any]) -> dict[str, Any]:
+        return {a: {"action_mask": self.mask(a)} for a in infos} if self.where == "info" else infos
+
+    def reset(self, seed: int | None = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        observations, infos = super().reset(seed)
+        return observations, self._informed(infos)
+
+    def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+        *rest, infos = super().step(actions)
+        return (*rest, self._informed(infos))
+
+
+class Mixed(Scripted):
+    """Agents whose spaces differ."""
+
+    def observation_space(self, agent: str) -> spaces.Space:
+        return spaces.Box(-1, 1, (int(agent[-1]) + 1,), np.float32)
+
+    def _see(self, agent: str) -> np.ndarray:
+        return np.zeros(int(agent[-1]) + 1, np.float32)
+
+
+class Broken(Scripted):
+    """Observes another shape than its space says."""
+
+    def _see(self, agent: str) -> np.ndarray:
+        return np.zeros(1)
+
+
+def turn_based() -> Any:
+    from pettingzoo.classic.rps.rps import raw_env
+
+    return raw_env()

@@ -1,0 +1,76 @@
+"""The shorter ways through known environments, step by step against their own parallel_env."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from marlnb.envs.pettingzoo import installed
+from marlnb.envs.workers import cycles
+from marlnb.envs.workers.source import Source
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs", "way"),
+    [
+        ("multiwalker", {"max_cycles": 50}, cycles.MultiWalker),
+        ("multiwalker", {"terminate_on_fall": False, "max_cycles": 100}, cycles.MultiWalker),
+        (
+            "multiwalker",
+            {"terminate_on_fall": False, "remove_on_fall": False, "shared_reward": False},
+            cycles.MultiWalker,
+        ),
+        ("multiwalker", {"n_walkers": 1, "max_cycles": 30}, cycles.MultiWalker),
+        ("simple_spread", {}, cycles.NotedActions),
+        ("simple_spread", {"continuous_actions": True, "N": 5, "local_ratio": 0.2}, cycles.NotedActions),
+        ("simple_tag", {}, cycles.NotedActions),
+        ("simple_world_comm", {}, cycles.NotedActions),
+        ("simple_crypto", {"continuous_actions": True}, cycles.NotedActions),
+        ("simple_reference", {}, cycles.NotedActions),
+        ("knights_archers_zombies", {"spawn_delay": 3}, cycles.KnightsArchersZombies),
+        (
+            "knights_archers_zombies",
+            {"spawn_delay": 3, "obs_method": "vector-masked", "line_death": True},
+            cycles.KnightsArchersZombies,
+        ),
+        ("knights_archers_zombies", {"obs_method": "image", "max_cycles": 10}, cycles.Cycle),
+        ("pistonball", {"n_pistons": 4, "render_mode": "rgb_array", "max_cycles": 30}, cycles.Pistonball),
+        ("pistonball", {"n_pistons": 4, "continuous": False, "max_cycles": 30}, cycles.Pistonball),
+        ("cooperative_pong", {"render_mode": "rgb_array"}, cycles.CooperativePong),
+        ("pursuit", {"max_cycles": 20, "n_evaders": 5, "n_pursuers": 3}, cycles.Cycle),
+    ],
+)
+def test_equal_to_the_stock_environment(name: str, kwargs: dict[str, Any], way: type) -> None:
+    source = Source(name, installed()[name], kwargs)
+    stock, short = source.make(), cycles.shortened(source.make())
+    assert type(short) is way
+    spaces = {agent: stock.action_space(agent) for agent in stock.possible_agents}
+    for seed in range(2):
+        for number, space in enumerate(spaces.values()):
+            space.seed(100 * seed + number)
+        assert_equal(stock.reset(seed=seed)[0], short.reset(seed=seed)[0])
+        for _ in range(150):
+            actions = {agent: spaces[agent].sample() for agent in stock.agents}
+            for expected, found in zip(stock.step(actions)[:4], short.step(actions)[:4]):
+                assert_equal(expected, found)
+            assert stock.agents == short.agents
+            if not stock.agents:
+                break
+
+
+def assert_equal(expected: dict[str, Any], found: dict[str, Any]) -> None:
+    assert list(expected) == list(found)
+    for agent, value in expected.items():
+        assert np.asarray(value).dtype == np.asarray(found[agent]).dtype
+        np.testing.assert_array_equal(value, found[agent])
+
+
+def test_anything_else_is_stepped_as_it_comes() -> None:
+    from tests.envs.sample_envs import Scripted
+
+    env = Scripted()
+    assert cycles.shortened(env) is env
+    rps = Source("rps", installed()["rps"]).make()
+    assert cycles.shortened(rps) is rps

@@ -1,0 +1,126 @@
+"""Spaces to arrays and back, against gymnasium's own flattening and membership."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from marlnb.envs.workers.spaces import action_codec, mask_array, observation_codec
+from marlnb.errors import EnvError
+
+BOX = spaces.Box(-2, 3, (2, 3), np.float64)
+NESTED = spaces.Dict({"near": BOX, "kind": spaces.Discrete(3, start=4), "rest": spaces.Tuple([spaces.MultiBinary(2)])})
+
+
+@pytest.mark.parametrize(
+    "space",
+    [spaces.Discrete(5), spaces.Discrete(3, start=-1), spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(4), NESTED],
+)
+def test_observations_are_flattened_as_gymnasium_does(space: spaces.Space[Any]) -> None:
+    space.seed(0)
+    codec = observation_codec("a", space)
+    row = np.empty(codec.spec.shape, codec.spec.dtype)
+    for _ in range(5):
+        value = space.sample()
+        codec.write(value, row)
+        np.testing.assert_array_equal(row, spaces.flatten(space, value).astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("space", "shape", "dtype"),
+    [
+        (BOX, (2, 3), "float32"),
+        (spaces.Box(0, 255, (4, 5, 3), np.uint8), (4, 5, 3), "uint8"),
+        (spaces.Box(0, 255, (7,), np.uint8), (7,), "float32"),
+        (spaces.Box(0, 1, (), np.float32), (1,), "float32"),
+    ],
+)
+def test_boxes_keep_their_shape(space: spaces.Box, shape: tuple[int, ...], dtype: str) -> None:
+    space.seed(0)
+    codec, value = observation_codec("a", space), space.sample()
+    assert (codec.spec.shape, codec.spec.dtype) == (shape, dtype)
+    row = np.empty(shape, dtype)
+    codec.write(value, row)
+    np.testing.assert_array_equal(row.reshape(space.shape), value.astype(dtype))
+
+
+def test_a_mask_is_no_observation() -> None:
+    mask = spaces.Box(0, 1, (3,), np.int8)
+    codec = observation_codec("a", spaces.Dict({"observation": BOX, "action_mask": mask}))
+    assert codec.mask_inside and codec.spec.shape == (2, 3)
+    two = observation_codec("a", spaces.Dict({"position": BOX, "action_mask": mask, "side": spaces.Discrete(2)}))
+    row = np.empty(8, np.float32)
+    two.write({"position": np.ones((2, 3)), "action_mask": np.ones(3), "side": 1}, row)
+    assert row.tolist() == [1, 1, 1, 1, 1, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("space", "kind", "n"),
+    [
+        (spaces.Discrete(3), "discrete", (3,)),
+        (spaces.Discrete(3, start=5), "discrete", (3,)),
+        (spaces.MultiDiscrete([2, 4]), "multi_discrete", (2, 4)),
+        (spaces.MultiDiscrete([[2, 4], [3, 2]]), "multi_discrete", (2, 4, 3, 2)),
+        (spaces.MultiBinary(3), "multi_discrete", (2, 2, 2)),
+        (spaces.Box(-1, 2, (2,), np.int64), "multi_discrete", (4, 4)),
+        (spaces.Tuple([spaces.Discrete(2), spaces.MultiDiscrete([3, 2])]), "multi_discrete", (2, 3, 2)),
+        (spaces.Dict({"move": spaces.Discrete(4), "say": spaces.Discrete(2, start=1)}), "multi_discrete", (4, 2)),
+    ],
+)
+def test_whole_actions(space: spaces.Space[Any], kind: str, n: tuple[int, ...]) -> None:
+    codec = action_codec("a", space)
+    assert (codec.spec.kind, codec.spec.n) == (kind, n)
+    generator, seen = np.random.default_rng(0), set()
+    for _ in range(1000):
+        row = generator.integers(0, n)
+        action = codec.decode(row[0] if kind == "discrete" else row)
+        assert space.contains(action), action
+        seen.add(str(action))
+    assert len(seen) == np.prod(n)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Box(-1, 1, (2,), np.float32),
+        BOX,
+        spaces.Box(0, 1, (), np.float32),
+        spaces.Dict({"u": BOX, "c": spaces.Box(0, 1, (1,))}),
+    ],
+)
+def test_continuous_actions(space: spaces.Space[Any]) -> None:
+    codec = action_codec("a", space)
+    low, high = np.array(codec.spec.low, np.float32), np.array(codec.spec.high, np.float32)
+    assert low.size == spaces.flatdim(space)
+    for row in (low, high, (low + high) / 2):
+        action = codec.decode(row)
+        assert space.contains(action), action
+        np.testing.assert_array_equal(spaces.flatten(space, action).astype(np.float32), row[: low.size])
+
+
+@pytest.mark.parametrize(
+    ("space", "found"),
+    [
+        (spaces.Box(-np.inf, np.inf, (2,)), "bounds are infinite"),
+        (spaces.Box(np.array([0, 1], np.float32), np.array([1, 1], np.float32)), "component 1 has low >= high"),
+        (spaces.Dict({"move": spaces.Discrete(2), "push": spaces.Box(0, 1, (1,))}), "cannot be one array; supported"),
+        (spaces.Text(5), "cannot be one array; supported"),
+    ],
+)
+def test_actions_that_are_refused(space: spaces.Space[Any], found: str) -> None:
+    with pytest.raises(EnvError, match=f"agent 'walker_1' acts in .*{found}"):
+        action_codec("walker_1", space)
+
+
+def test_observations_that_are_refused() -> None:
+    with pytest.raises(EnvError, match=r"agent 'a' observes Text.* at 'said', which has no array form; supported"):
+        observation_codec("a", spaces.Dict({"said": spaces.Text(5), "near": BOX}))
+
+
+def test_masks_of_several_components() -> None:
+    assert mask_array((np.array([1, 0]), np.array([0, 1, 1])), 5).tolist() == [True, False, False, True, True]
+    with pytest.raises(EnvError, match="4 entries for 5 choices"):
+        mask_array(np.ones(4), 5)

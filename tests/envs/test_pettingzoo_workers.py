@@ -1,0 +1,224 @@
+"""Worker processes: what they load, how they fail, and that none is ever left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from marlnb.envs.custom import vector_env
+from marlnb.envs.parallel import ParallelVectorEnv
+from marlnb.envs.vector import VectorEnv
+from marlnb.envs.workers.pool import Pool
+from marlnb.errors import EnvError
+from tests.envs import sample_envs
+
+NOTHING = {"a": torch.zeros(2, 3, dtype=torch.int64)}
+ROOT = Path(__file__).parents[2]
+
+
+def pids(env: VectorEnv) -> list[int]:
+    assert isinstance(env, ParallelVectorEnv) and isinstance(env._stepper, Pool)
+    return [worker.process.pid for worker in env._stepper.workers]
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def gone(pids: list[int], within_s: float = 10.0) -> bool:
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        if not any(map(runs, pids)):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def shared_memory() -> set[str]:
+    return set(os.listdir("/dev/shm"))
+
+
+def test_workers_are_other_processes_without_torch() -> None:
+    with vector_env(sample_envs.Inside, 4, workers=2) as env:
+        seen = env.reset(0).groups["a"].observation
+        assert seen[:, 0, 0].tolist() == [pids(env)[0]] * 2 + [pids(env)[1]] * 2
+        assert (seen[:, :2, 1] == 0).all()
+        assert seen[0, 0, 0] != os.getpid()
+
+
+@pytest.mark.parametrize(("workers", "n_envs", "expected"), [(3, 2, 2), (1, 2, 1)])
+def test_number_of_workers(workers: int, n_envs: int, expected: int) -> None:
+    with vector_env(sample_envs.Scripted, n_envs, workers=workers) as env:
+        assert len(pids(env)) == expected
+
+
+def test_close_ends_them_and_may_be_repeated() -> None:
+    before = shared_memory()
+    env = vector_env(sample_envs.Scripted, 2, workers=2)
+    env.reset(0)
+    mine = pids(env)
+    assert all(map(runs, mine))
+    env.close()
+    env.close()
+    assert not any(map(runs, mine)) and shared_memory() == before
+    with pytest.raises(EnvError, match="closed"):
+        env.step(NOTHING)
+
+
+def test_forgotten_ones_end_too() -> None:
+    env = vector_env(sample_envs.Scripted, 2, workers=1)
+    mine = pids(env)
+    del env
+    assert gone(mine)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_inside_says_where_and_ends_the_workers(workers: int) -> None:
+    env = vector_env(sample_envs.Raising, 2, workers=workers, kwargs={"seed": 8})
+    mine = pids(env) if workers else []
+    env.reset(7)
+    env.step(NOTHING)
+    with pytest.raises(EnvError, match=r"copy 1 failed in step 2 of the episode with seed 8") as caught:
+        env.step(NOTHING)
+    assert "ZeroDivisionError: the ball is nowhere" in str(caught.value)
+    assert "sample_envs.py" in str(caught.value)
+    assert not any(map(runs, mine))
+    env.close()
+
+
+def test_a_killed_worker_is_named() -> None:
+    with vector_env(sample_envs.Scripted, 2, workers=2) as env:
+        env.reset(0)
+        mine = pids(env)
+        os.kill(mine[1], signal.SIGKILL)
+        with pytest.raises(EnvError, match=rf"copies \[1\] \(process {mine[1]}\) was ended by SIGKILL"):
+            for _ in range(3):
+                env.step(NOTHING)
+        assert not any(map(runs, mine))
+
+
+def test_an_environment_that_cannot_be_built_leaves_nothing() -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    with pytest.raises(EnvError, match="TypeError"):
+        vector_env(sample_envs.Scripted, 2, workers=2, kwargs={"colour": "red"})
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+def test_an_interrupt_waits_for_the_step() -> None:
+    with vector_env(sample_envs.Slow, 2, workers=2) as env:
+        env.reset(0)
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            env.step(NOTHING)
+        step = env.step(NOTHING)
+        assert step.groups["a"].observation[:, 0, 0].tolist() == [2.0, 2.0]  # the interrupted step was made, once
+
+
+def test_a_second_interrupt_gives_up_on_a_hanging_environment() -> None:
+    env = vector_env(sample_envs.Hanging, 2, workers=2)
+    mine = pids(env)
+    env.reset(0)
+    for delay_s in (0.2, 0.6):
+        threading.Timer(delay_s, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        env.step(NOTHING)
+    assert not any(map(runs, mine))
+
+
+SCRIPT = """
+import os, sys, time
+import numpy as np, torch
+from gymnasium import spaces
+from pettingzoo import ParallelEnv
+import marlnb
+from marlnb.envs.custom import environment, vector_env
+from marlnb.registry import ENVIRONMENTS
+
+class Mine(ParallelEnv):
+    metadata = {"name": "mine"}
+    possible_agents = ["p_0"]
+    def __init__(self, x=1): self.x = x
+    def observation_space(self, agent): return spaces.Box(0, 100, (1,), np.float32)
+    def action_space(self, agent): return spaces.Discrete(2)
+    def reset(self, seed=None, options=None):
+        self.agents = ["p_0"]
+        return {"p_0": np.array([self.x], np.float32)}, {"p_0": {}}
+    def step(self, actions):
+        if SLEEP: time.sleep(1000)
+        return {"p_0": np.array([self.x + 1], np.float32)}, {"p_0": 1.0}, {"p_0": False}, {"p_0": False}, {"p_0": {}}
+
+@environment("my/env")
+def make(x=1):
+    return Mine(x)
+
+SLEEP = "sleep" in sys.argv
+env = ENVIRONMENTS.get("my/env")(workers=2, kwargs={"x": 41}).build(2)
+env.reset(0)
+print(*[worker.process.pid for worker in env._stepper.workers], flush=True)
+step = env.step({"p": torch.zeros(2, 1, dtype=torch.int64)})
+print(step.groups["p"].observation.flatten().tolist(), flush=True)
+if "wait" in sys.argv: time.sleep(1000)
+"""
+
+
+def script(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
+    file = tmp_path / "mine.py"
+    file.write_text(textwrap.dedent(SCRIPT))
+    return subprocess.Popen(
+        [sys.executable, str(file), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+def test_an_environment_of_a_script_without_a_main_guard(tmp_path: Path) -> None:
+    """Defined in __main__, and not closed: the end of the script ends the workers, quietly."""
+    before = shared_memory()
+    with script(tmp_path) as process:
+        out, err = process.communicate(timeout=60)
+    lines = out.splitlines()
+    assert process.returncode == 0 and err == "", err
+    assert lines[1] == "[42.0, 42.0]"
+    assert gone([int(pid) for pid in lines[0].split()])
+    assert shared_memory() == before
+
+
+@pytest.mark.parametrize("state", ["wait", "sleep"])
+def test_a_killed_parent_takes_its_workers_along(tmp_path: Path, state: str) -> None:
+    """Whether they wait for an order or are in the middle of a step."""
+    before = shared_memory()
+    with script(tmp_path, state) as process:
+        assert process.stdout is not None
+        mine = [int(pid) for pid in process.stdout.readline().split()]
+        if state == "wait":
+            process.stdout.readline()
+        else:
+            time.sleep(0.3)
+        assert len(mine) == 2 and all(map(runs, mine))
+        process.kill()
+        assert gone(mine)
+    assert shared_memory() == before
+
+
+def test_workers_of_a_thread_outlive_it() -> None:
+    made: list[VectorEnv] = []
+    thread = threading.Thread(target=lambda: made.append(vector_env(sample_envs.Scripted, 2, workers=1)))
+    thread.start()
+    thread.join()
+    time.sleep(0.2)
+    with made[0] as env:
+        assert env.reset(0).groups["a"].alive.sum() == 4
