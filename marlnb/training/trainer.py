@@ -30,6 +30,8 @@ from marlnb.training.scores import ENOUGH_EPISODES
 from marlnb.training.seeds import derive_seed
 from marlnb.training.threads import torch_threads
 
+STATUS_INTERVAL_S = 1.0
+
 
 class Trainer:
     """Trains an experiment in a run folder, from where the folder's last checkpoint is.
@@ -58,6 +60,7 @@ class Trainer:
         self._evaluation_score: float | None = None
         self._stop_reason: str | None = None
         self._saved_at = 0
+        self._status_at = 0.0
         self._closed = False
         self._lock = RunLock(run.path / LOCK)
         self._env: VectorEnv | None = None
@@ -186,8 +189,9 @@ class Trainer:
         self._look_for_end()
         if self.iteration % self.experiment.checkpoint_every == 0 or self.state != "running":
             self.save()
-        self._lock.touch()
-        self._write_status()
+        if self.state != "running" or time.monotonic() - self._status_at >= STATUS_INTERVAL_S:
+            self._lock.touch()
+            self._write_status()
         return report
 
     def _report(self, advance: Advance, evaluation: dict[str, float]) -> Report:
@@ -264,6 +268,7 @@ class Trainer:
             self._lock.release()
 
     def _write_status(self, **facts: Any) -> None:
+        self._status_at = time.monotonic()
         left = max(0, self.experiment.frames - self.frames)
         self.run.write_status(
             self.state,

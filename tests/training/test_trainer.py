@@ -203,5 +203,5 @@ def test_damaged_and_foreign_checkpoints_are_refused(tmp_path: Path) -> None:
     foreign = tmp_path / "other" / "checkpoints" / "3"
     (run.path / "checkpoints" / "3").rename(tmp_path / "aside")
     foreign.rename(run.path / "checkpoints" / "3")
-    with pytest.raises(CheckpointError, match="does not fit the learner of 'a'"):
+    with pytest.raises(CheckpointError, match="'a'"):
         Trainer.resume(run)
