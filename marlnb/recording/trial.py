@@ -92,7 +92,7 @@ class _Trial:
         self.request, self.policies, self.selections = request, policies, selections
         self.sites, self.activations = sites, activations
         self.contents: Contents | None = None
-        self.steps, self.longest, self.elapsed_s = 0, 1, 0.0
+        self.steps, self.ended, self.longest, self.elapsed_s = 0, 0, 1, 0.0
         self.frame_shape: tuple[int, ...] = ()
         self.frame_bytes = 0
         self._before: list[Source] = []
@@ -116,7 +116,8 @@ class _Trial:
         self.steps += 1
         self.longest = max(self.longest, int(moment.t.max()) + 1)
         self.elapsed_s = time.perf_counter() - self._began
-        knows_length = moment.env.spec.max_steps is not None
+        self.ended += int(step.done.sum())
+        knows_length = moment.env.spec.max_steps is not None or self.ended >= 2 * moment.env.n_envs
         if (knows_length and self.steps >= FEWEST_STEPS) or self.elapsed_s > TRIAL_S:
             raise _Enough
 
