@@ -22,7 +22,7 @@ LOG_STD_RANGE = (-5.0, 2.0)
 
 
 class Sample(NamedTuple):
-    """An action `[..., agent(, component)]` for the environment, what `evaluate` wants of it later, its log-probability."""
+    """An action `[..., agent(, component)]`, what `evaluate` wants of it later, and its log-probability."""
 
     action: Tensor
     stored: Tensor
