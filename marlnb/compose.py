@@ -211,7 +211,8 @@ def _node(group: str, name: str, variants: Variants) -> tuple[dict[str, Any], st
         return schema(registry.get(name)), None
     if name not in own:
         place = f" (and in {variants.folder}/{group})" if variants.folder else ""
-        raise UnknownNameError(unknown(registry.kind, name, [*registry.names(), *own]) + place)
+        broken = "".join(f"\n{message}" for message in registry.broken().values())
+        raise UnknownNameError(unknown(registry.kind, name, [*registry.names(), *own]) + place + broken)
     content = variants.read(group, name)
     known = {*registry.names(), *own}
     base = base_of(group, name, content, known, variants.where(group, name))

@@ -50,7 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _load(command: str) -> ModuleType:
-    return importlib.import_module(f"marlnb.cli.{command}")
+    name = "listing" if command == "list" else command  # a module `list` would hide the builtin in this package
+    return importlib.import_module(f"marlnb.cli.{name}")
 
 
 def _guarded(module: ModuleType, command: str, words: list[str]) -> int:

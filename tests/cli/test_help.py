@@ -55,7 +55,7 @@ def test_help_of_train_states_every_option_with_unit_default_and_range(capsys: p
         assert f"  {name}" in told
     assert "frames=1_000_000" in told
     assert "length of the training [frames; a whole number; at least 1]" in told
-    assert "algorithm.lr" not in told
+    assert "algorithm.gamma" not in told
 
 
 def test_help_of_the_parts_that_are_named(capsys: pytest.CaptureFixture[str]) -> None:

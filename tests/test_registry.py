@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from marlnb.config import ModelConfig
+from marlnb.errors import ConfigError, UnknownNameError
+from marlnb.registry import MODELS, Registry
+
+GOOD = """
+from dataclasses import dataclass
+from marlnb.config import ModelConfig, option
+from marlnb.registry import model
+
+@model("theirs/linear")
+@dataclass(frozen=True)
+class LinearConfig(ModelConfig):
+    \"\"\"A single layer.\"\"\"
+
+    width: int = option(4, help="units", ge=1)
+
+    def build(self, n_agents, in_features, out_features):
+        raise NotImplementedError
+"""
+
+
+@pytest.fixture
+def packages(tmp_path: Path) -> Path:
+    """A folder as pip leaves it: two distributions with entry points, one of which cannot be imported."""
+    _install(tmp_path, "their-models", "their_models", GOOD)
+    _install(tmp_path, "ill-models", "ill_models", "raise RuntimeError('no licence')")
+    return tmp_path
+
+
+def _install(folder: Path, name: str, module: str, code: str) -> None:
+    (folder / f"{module}.py").write_text(code)
+    info = folder / f"{module}-1.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.2\n")
+    (info / "entry_points.txt").write_text(f"[marlnb.models]\n{name} = {module}\n")
+
+
+def run(packages: Path, code: str) -> str:
+    start = f"import sys; sys.path.insert(0, {str(packages)!r});"
+    done = subprocess.run([sys.executable, "-c", start + code], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_a_third_party_registers_through_an_entry_point_and_is_used_by_name(packages: Path) -> None:
+    told = run(
+        packages,
+        "from marlnb.config import Experiment;"
+        "e = Experiment.compose('env=mpe/simple_spread', 'model=theirs/linear', 'model.width=7');"
+        "assert Experiment.from_json(e.to_json()) == e; print(type(e.model).__module__, e.model.width)",
+    )
+    assert told.split() == ["their_models", "7"]
+
+
+def test_a_broken_plug_in_is_named_and_takes_nothing_else_with_it(packages: Path) -> None:
+    told = run(packages, "from marlnb.cli import main; main(['list', 'models'])")
+    assert "theirs/linear" in told and "mlp" in told
+    assert (
+        "the plug-in 'ill-models' of ill-models 1.2 (marlnb.models = ill_models) could not be loaded: "
+        "RuntimeError: no licence" in told
+    )
+    told = run(packages, "from marlnb.cli import main; main(['train', 'env=mpe/simple_spread', 'model=ill/net'])")
+    assert "no model 'ill/net'" in told and "no licence" in told
+
+
+def test_registering_twice_replaces_the_same_class_and_refuses_another() -> None:
+    registry: Registry[type] = Registry("thing", "marlnb.models")
+    first = type("Mine", (), {"__module__": "a"})
+    again = type("Mine", (), {"__module__": "a"})
+    other = type("Mine", (), {"__module__": "b"})
+    registry.register("mine")(first)
+    registry.register("mine")(again)  # a notebook's cell that is run again
+    assert registry._members["mine"] is again
+    with pytest.raises(ConfigError, match=r"thing 'mine' is registered already, by a.Mine"):
+        registry.register("mine")(other)
+
+
+def test_members_know_their_name_and_unknown_ones_the_nearest() -> None:
+    member = MODELS.get("mlp")
+    assert member.name == "mlp" and issubclass(member, ModelConfig)
+    with pytest.raises(UnknownNameError, match=r"no model 'mlpp'; did you mean 'mlp'\? Valid: .*gru.*"):
+        MODELS.get("mlpp")
+
+
+def test_a_package_that_cannot_be_imported_fails_each_time_it_is_asked() -> None:
+    registry: Registry[type] = Registry("thing", "marlnb.no_such_package")
+    for _ in range(2):
+        with pytest.raises(ModuleNotFoundError):
+            registry.names()
