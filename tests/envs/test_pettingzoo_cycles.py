@@ -35,7 +35,7 @@ from marlnb.envs.workers.source import Source
             {"spawn_delay": 3, "obs_method": "vector-masked", "line_death": True},
             cycles.KnightsArchersZombies,
         ),
-        ("knights_archers_zombies", {"obs_method": "image", "max_cycles": 10}, cycles.Cycle),
+        ("knights_archers_zombies", {"obs_method": "image", "max_cycles": 10}, cycles.KnightsArchersZombies),
         ("pistonball", {"n_pistons": 4, "render_mode": "rgb_array", "max_cycles": 30}, cycles.Pistonball),
         ("pistonball", {"n_pistons": 4, "continuous": False, "max_cycles": 30}, cycles.Pistonball),
         ("cooperative_pong", {"render_mode": "rgb_array"}, cycles.CooperativePong),
@@ -48,6 +48,8 @@ def test_equal_to_the_stock_environment(name: str, kwargs: dict[str, Any], way: 
     assert type(short) is way
     spaces = {agent: stock.action_space(agent) for agent in stock.possible_agents}
     for seed in range(2):
+        if name == "knights_archers_zombies":
+            stock = source.make()  # its own reset leaves the time to the next zombie as it was
         for number, space in enumerate(spaces.values()):
             space.seed(100 * seed + number)
         assert_equal(stock.reset(seed=seed)[0], short.reset(seed=seed)[0])

@@ -169,16 +169,24 @@ class CooperativePong(Cycle):
 
 
 class KnightsArchersZombies(Cycle):
-    """Knights, archers and zombies: what is on the field is listed once for all who look at it."""
+    """Knights, archers and zombies: what is on the field is listed once for all who look at it.
+
+    The one difference from `parallel_env`: there, the time to the next zombie runs on from one episode to the next, so
+    that an episode is not determined by its seed; here each starts as the first one does.
+    """
 
     @classmethod
     def fits(cls, within: Any) -> bool:
-        return type(within).__module__ == (
-            "pettingzoo.butterfly.knights_archers_zombies.knights_archers_zombies"
-        ) and bool(within.vector_state)
+        return type(within).__module__ == "pettingzoo.butterfly.knights_archers_zombies.knights_archers_zombies"
+
+    def reset(self, seed: int | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        self._within.zombie_spawn_interval.reset()
+        return super().reset(seed)
 
     def _observations(self) -> dict[str, Any]:
         within = self._within
+        if not within.vector_state:
+            return super()._observations()
         field = within.get_vector_state()
         within.get_vector_state = lambda: field
         try:
