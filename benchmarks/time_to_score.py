@@ -22,13 +22,13 @@ from marlnb.training.train import train
 EXPERIMENT = (
     "env=mpe/simple_speaker_listener",
     "algorithm=mappo",
-    "n_envs=128",
+    "n_envs=256",
     "rollout_steps=25",
-    "algorithm.minibatch_frames=800",
-    "algorithm.epochs=8",
-    "algorithm.lr=1e-3",
+    "algorithm.minibatch_frames=1600",
+    "algorithm.epochs=5",
+    "algorithm.lr=2e-3",
     "algorithm.entropy_coef=0.01",
-    "algorithm.gamma=0.95",
+    "algorithm.gamma=0.9",
 )
 HAND_WRITTEN_S = 69.0
 
