@@ -19,6 +19,8 @@ import pytest
 
 from marlnb.cli import COMMANDS
 from marlnb.cli import main as command
+from marlnb.config import Experiment
+from marlnb.registry import ENVIRONMENTS
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "marlnb"
@@ -179,9 +181,12 @@ def test_names_in_a_page_exist(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_experiments_in_a_page_compose(path: Path) -> None:
-    compose = importlib.import_module("marlnb").Experiment.compose
+def test_experiments_in_a_page_compose(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ENVIRONMENTS, "_members", {name: ENVIRONMENTS.get(name) for name in ENVIRONMENTS.names()})
+    compose = Experiment.compose
     for node in trees(path):
+        if isinstance(node, ast.FunctionDef) and node.decorator_list:  # it registers an environment
+            exec(compile(ast.Module([node], []), str(path), "exec"), {"mnb": importlib.import_module("marlnb")})
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "compose"):
             continue
         words = [word.value for word in node.args if isinstance(word, ast.Constant)]

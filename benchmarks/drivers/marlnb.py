@@ -22,7 +22,7 @@ def overrides(environment: str, threads: int) -> list[str]:
     prefix = "env" if native else "env.kwargs"
     return [
         f"env={name}",
-        *(f"{'' if native else '+'}{prefix}.{key}={value}" for key, value in options.items()),
+        *(f"{prefix}.{key}={value}" for key, value in options.items()),
         *(["env.continuous_actions=true"] if native else []),
         "algorithm=ippo",
         f"algorithm.lr={SETTINGS.lr}",
