@@ -1,0 +1,192 @@
+"""Figures: what is drawn are the numbers that were handed in, with titles, units, names and warnings."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from io import BytesIO
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from marlnb import plots
+from marlnb.errors import AnalysisError, ShapeError
+from marlnb.plots.activations import similar_order
+from marlnb.plots.learning import running_mean
+
+AGENTS = ("speaker_0", "listener_0")
+
+
+@dataclass
+class Attribution:
+    """Twelve rows, one agent, three features whose magnitudes are 1, 2 and 3."""
+
+    values: np.ndarray
+    t: np.ndarray = field(default_factory=lambda: np.tile(np.arange(4), 3))
+    agents: tuple[str, ...] = ("listener_0",)
+    feature_names: tuple[str, ...] = ("small", "middle", "large")
+    feature_agents: tuple[str, ...] = ()
+    units: str = "logits"
+    target: str = "logit of up"
+    method: str = "integrated_gradients"
+    baseline_name: str = "mean"
+    complete: bool = True
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def relative_delta(self) -> np.ndarray:
+        return np.full(self.values.shape[:2], 1e-6)
+
+
+@dataclass
+class Score:
+    agent: str = "listener_0"
+    t: int | None = None
+    n_rows: int = 500
+    n_episodes: int = 20
+    score: float = 0.9
+    low: float = 0.8
+    high: float = 0.95
+    chance: float = 1 / 3
+    shuffled: float = 0.34
+    shuffled_high: float = 0.4
+    observation: float = 0.6
+    untrained: float | None = 0.5
+    control: float | None = 0.7
+
+
+@dataclass
+class Decoding:
+    scores: tuple[Score, ...]
+    site: str = "listener/actor/hidden_1"
+    label: str = "goal"
+    metric: str = "balanced accuracy"
+    warnings: tuple[str, ...] = ()
+
+
+def attribution(**changes: object) -> Attribution:
+    signs = np.where(np.arange(12) % 2, 1.0, -1.0)[:, None, None]
+    return Attribution(np.array([1.0, 2.0, 3.0]) * signs, **changes)  # type: ignore[arg-type]
+
+
+def texts(ax: Axes) -> str:
+    figure = ax.figure
+    figure.savefig(BytesIO(), format="png")
+    assert ax.get_title(loc="left")
+    return " ".join(text.get_text() for text in ax.texts)
+
+
+def test_the_curve_is_what_was_handed_in() -> None:
+    ax = plots.learning_curve([1e6, 2e6, 3e6], [-40.0, np.nan, -8.0], references={"oracle": -7.9})
+    line = ax.get_lines()[0]
+    np.testing.assert_allclose(line.get_xydata(), [[1, -40], [3, -8]])
+    assert "million" in ax.get_xlabel() and "reward" in ax.get_ylabel()
+    assert "oracle\n(-7.9)" in texts(ax)
+    several = plots.learning_curve([1, 2], {"a": [0, 1], "b": [1, 0]})
+    assert [text.get_text() for text in several.get_legend().get_texts()] == ["a", "b"]
+
+
+def test_a_running_mean_by_hand() -> None:
+    assert running_mean(np.array([2.0, 4.0, 6.0, 0.0]), 2).tolist() == [2, 3, 5, 3]
+
+
+def test_every_episode_is_in_the_histogram() -> None:
+    ax = plots.return_distribution([-8.0, -9.0, -10.0, np.nan], references={"oracle": -7.9})
+    assert sum(bar.get_height() for bar in ax.patches) == 3
+    assert "mean of 3 episodes (-9.0)" in [text.get_text() for text in ax.get_legend().get_texts()]
+    texts(ax)
+
+
+def test_bars_are_the_mean_magnitudes_largest_on_top() -> None:
+    ax = plots.attribution_bars(attribution(), agents=AGENTS)
+    widths = [bar.get_width() for bar in ax.patches]
+    heights = [bar.get_y() for bar in ax.patches]
+    assert widths == [3.0, 2.0, 1.0] and heights == sorted(heights, reverse=True)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["large", "middle", "small"]
+    assert "logits" in ax.get_xlabel()
+    assert "integrated gradients, baseline: mean, 12 rows" in texts(ax)
+    signed = plots.attribution_bars(attribution(), signed=True, most=2)
+    assert [bar.get_width() for bar in signed.patches] == [0.0, 0.0]
+    assert "1 smaller features not shown" in signed.get_xlabel()
+
+
+def test_what_must_not_be_trusted_says_so_in_the_figure() -> None:
+    for ax in (
+        plots.attribution_bars(attribution(warnings=("did not converge",))),
+        plots.attribution_over_time(attribution(warnings=("did not converge",))),
+        plots.decoding_bars(Decoding((Score(),), warnings=("did not converge",))),
+        plots.decoding_over_time(Decoding((Score(t=0), Score(t=1)), warnings=("did not converge",))),
+    ):
+        assert "NOT TO BE TRUSTED\ndid not converge" in texts(ax)
+
+
+def test_lines_over_time_sum_the_features_of_a_group() -> None:
+    ax = plots.attribution_over_time(attribution(), features={"both": ["small", "large"], "one": ["middle"]})
+    np.testing.assert_allclose(ax.get_lines()[0].get_xydata(), [[t, 4] for t in range(4)])
+    np.testing.assert_allclose(ax.get_lines()[1].get_ydata(), 2)
+    with pytest.raises(AnalysisError, match="did you mean 'large'"):
+        plots.attribution_over_time(attribution(), features={"x": ["larg"]})
+    largest = plots.attribution_over_time(attribution(), most=1)
+    assert [text.get_text() for text in largest.get_legend().get_texts()] == ["large", "2 others"]
+
+
+def test_a_decoding_stands_beside_its_controls() -> None:
+    ax = plots.decoding_bars(Decoding((Score(),)), agents=AGENTS)
+    assert [bar.get_height() for bar in ax.patches] == [0.9, 0.6, 0.5, 0.34, 0.7]
+    assert "chance" in texts(ax) and "500 steps of 20 episodes" in ax.get_xlabel()
+    assert len(plots.decoding_bars(Decoding((Score(untrained=None, control=None),))).patches) == 3
+    over = plots.decoding_over_time(Decoding((Score(t=0, score=0.3), Score(t=1))))
+    np.testing.assert_allclose(over.get_lines()[0].get_xydata(), [[0, 0.3], [1, 0.9]])
+    with pytest.raises(AnalysisError, match="at='each'"):
+        plots.decoding_over_time(Decoding((Score(),)))
+    with pytest.raises(AnalysisError, match="decoding_over_time"):
+        plots.decoding_bars(Decoding((Score(t=0), Score(t=1))))
+    with pytest.raises(AnalysisError, match="whose decoding"):
+        plots.decoding_bars(Decoding((Score(), Score(agent="speaker_0"))))
+
+
+def test_units_that_move_alike_lie_together() -> None:
+    t = np.linspace(0, 6, 40)
+    units = np.stack([np.sin(t), np.cos(t), np.sin(t) + 0.01 * t, np.cos(t) - 0.01 * t], axis=1)
+    place = similar_order(units).tolist()
+    assert {abs(place.index(0) - place.index(2)), abs(place.index(1) - place.index(3))} == {1}
+    ax = plots.activation_map(units, agent="listener_0", order="index")
+    np.testing.assert_array_equal(ax.images[0].get_array(), units.T)
+    assert ax.images[0].get_clim() == pytest.approx((-np.abs(units).max(), np.abs(units).max()))
+    texts(ax)
+    with pytest.raises(ShapeError, match=r"\[time, unit\]"):
+        plots.activation_map(units[0], agent="listener_0")
+
+
+def test_pictures_lie_in_order() -> None:
+    frames = np.zeros((9, 6, 4, 3), np.uint8) + np.arange(9, dtype=np.uint8)[:, None, None, None]
+    ax = plots.filmstrip(frames, n=3)
+    row = ax.images[0].get_array()[0, :, 0]
+    assert np.unique(row).tolist() == [0, 4, 8, 255]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["t = 0", "t = 4", "t = 8"]
+    texts(ax)
+
+
+def test_influence_is_written_in_its_cells() -> None:
+    ax = plots.influence_map(np.array([[0.5, 0.0]]), agents=("listener_0",), sources=AGENTS, units="reward")
+    assert texts(ax) == "0.5 0"
+
+
+def test_an_agent_has_one_colour() -> None:
+    assert plots.agent_colour("listener_0", AGENTS) == plots.agent_colour("listener_0", [*AGENTS, "other"])
+    assert plots.agent_colour("listener_0", AGENTS) != plots.agent_colour("speaker_0", AGENTS)
+
+
+def test_axes_that_were_given_are_drawn_into_and_pyplot_is_not_touched() -> None:
+    ax = Figure().add_subplot()
+    assert plots.attribution_bars(attribution(), ax=ax) is ax
+    left, right = plots.panels(2)
+    assert left.figure is right.figure
+    assert "marlnb.plots" in sys.modules and not _imports_pyplot()
+
+
+def _imports_pyplot() -> bool:
+    names = [name for name in sys.modules if name.startswith("marlnb.plots")]
+    return any(hasattr(sys.modules[name], "plt") or hasattr(sys.modules[name], "pyplot") for name in names)
