@@ -1,0 +1,58 @@
+"""The quickstart: stripped, with one cell of parameters, and running to its end with small ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from marlnb.analysis.attribution_result import Attribution
+from marlnb.batch.execute import execute
+from marlnb.recording.reader import Recording
+from marlnb.training.run import Run
+
+NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+SMALL = {
+    "frames": 3200,
+    "n_envs": 16,
+    "record_episodes": 24,
+    "evaluation_episodes": 12,
+    # agents that have hardly trained promise nothing
+    "at_least_return": -1000.0,
+    "at_least_decoding": 0.0,
+    "at_most_decoding_at_first": 1.0,
+    "at_least_message_share": 0.0,
+    "at_least_cost_of_silence": -1000.0,
+}
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_stripped_and_has_one_cell_of_parameters(path: Path) -> None:
+    notebook = nbformat.read(path, 4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert all(not cell.outputs and cell.execution_count is None for cell in code)
+    assert sum("parameters" in cell.metadata.get("tags", []) for cell in code) == 1
+    assert notebook.metadata["kernelspec"]["name"] == "python3"
+    assert any("assert" in cell.source for cell in code)
+
+
+def test_the_quickstart_runs_and_goes_on_from_what_is_there(tmp_path: Path) -> None:
+    quickstart = next(path for path in NOTEBOOKS if path.stem == "quickstart")
+    folder = tmp_path / "run"
+    execute(quickstart, folder, SMALL, progress=False)
+    run = Run.open(folder)
+    assert run.status()["state"] == "complete" and run.checkpoints
+    written = run.recordings["recording"].stat().st_mtime_ns
+    with Recording.open(run.recordings["recording"]) as recording:
+        assert recording.complete and len(recording.episodes) == 24
+        assert {"goal", "goal_dx"} <= set(recording.labels)
+    saved = list((folder / "recordings" / "recording.attributions").glob("*.h5"))
+    assert [Attribution.load(path).values.shape for path in saved] == [(24 * 25, 1, 11)]
+    executed = nbformat.read(folder / "notebook.ipynb", 4)
+    figures = [o for cell in executed.cells for o in cell.get("outputs", []) if "image/png" in o.get("data", {})]
+    assert len(figures) >= 8
+    assert "image/png" in (folder / "notebook.html").read_text(encoding="utf-8")
+    execute(quickstart, folder, SMALL, progress=False)
+    assert run.recordings["recording"].stat().st_mtime_ns == written  # trained and recorded once
+    assert len(run.metrics()) == 8
