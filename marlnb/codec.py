@@ -45,6 +45,12 @@ def to_json(value: Any) -> Any:
     raise ConfigError(f"cannot write a {type(value).__name__} as JSON: {value!r}")
 
 
+def defaults_json(kind: type[Any]) -> dict[str, Any]:
+    """The default of every option of a class that has one, as plain JSON."""
+    found = {item.name: _default(item) for item in fields(kind) if not _required(item)}
+    return {name: to_json(value) for name, value in found.items()}
+
+
 @overload
 def from_json(data: Mapping[str, Any], kind: type[T], path: str = "") -> T: ...
 @overload
@@ -121,6 +127,10 @@ def _named(registry: Registry[Any], kind: type, name: Any, path: str) -> type[An
     if not issubclass(member, kind):
         raise ConfigError(f"{join_path(path, 'name')}: {name!r} is not a {kind.__name__}")
     return member
+
+
+def _default(field: Field[Any]) -> Any:
+    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 def _required(field: Field[Any]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from hydra import compose as hydra_compose
@@ -23,7 +23,7 @@ from hydra.version import VersionBase
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from marlnb.codec import from_json, to_json
+from marlnb.codec import defaults_json, from_json
 from marlnb.config import EnvConfig, Experiment
 from marlnb.errors import ConfigError, UnknownNameError, unknown
 from marlnb.registry import ALGORITHMS, ENVIRONMENTS, MODELS, Registry
@@ -34,6 +34,7 @@ REGISTRIES: dict[str, Registry[Any]] = {"env": ENVIRONMENTS, "algorithm": ALGORI
 _GROUP_OF = {"env": "env", "algorithm": "algorithm", "model": "model", "critic": "model"}
 _GROUP_OF_EACH = {"algorithms": "algorithm", "models": "model", "critics": "model"}  # by group of agents
 _PRIMARY = "marlnb_experiment"
+_Node = tuple[str | None, str, dict[str, Any], str | None]  # group, name, content, package
 _lock = threading.RLock()  # Hydra's state is global to the process
 
 
@@ -173,7 +174,7 @@ def _names(group: str, variants: Variants) -> list[str]:
     return sorted({*REGISTRIES[group].names(), *variants.names(group)})
 
 
-def _nodes(request: _Request, variants: Variants) -> Iterator[tuple[str | None, str, dict[str, Any], str | None]]:
+def _nodes(request: _Request, variants: Variants) -> Iterator[_Node]:
     """(group, name, node, package) of all that this composition needs; groups and names have no slash in them.
 
     Hydra reads `/` in a name as a folder, whose files it places under another key than `env` and cannot find from
@@ -258,19 +259,11 @@ def _registered(group: str, name: str, variants: Variants) -> str:
 
 def schema(kind: type[Any]) -> dict[str, Any]:
     """A registered class as a node: its name and the default of every option that has one."""
-    return {"name": kind.name, **_defaults(kind)}
+    return {"name": kind.name, **defaults_json(kind)}
 
 
 def _scalars() -> dict[str, Any]:
-    return {key: value for key, value in _defaults(Experiment).items() if key not in _GROUP_OF}
-
-
-def _defaults(kind: type[Any]) -> dict[str, Any]:
-    return {item.name: to_json(_default(item)) for item in fields(kind) if _default(item) is not MISSING}
-
-
-def _default(item: Field[Any]) -> Any:
-    return item.default_factory() if item.default_factory is not MISSING else item.default
+    return {key: value for key, value in defaults_json(Experiment).items() if key not in _GROUP_OF}
 
 
 def _inherit(options: dict[str, Any]) -> dict[str, Any]:
@@ -292,9 +285,7 @@ def _merged(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]
 
 
 @contextmanager
-def _private_hydra(
-    nodes: Iterator[tuple[str | None, str, dict[str, Any], str | None]],
-) -> Iterator[None]:
+def _private_hydra(nodes: Iterator[_Node]) -> Iterator[None]:
     """Hydra with these nodes only; what the process's own Hydra application had is back afterwards."""
     store, running, base = ConfigStore.instance(), GlobalHydra.instance().hydra, VersionBase.instance().getbase()
     repo = store.repo
