@@ -209,7 +209,7 @@ def _node(group: str, name: str, variants: Variants) -> tuple[dict[str, Any], st
     if name in registry.names():
         if name in own:
             raise ConfigError(f"{variants.where(group, name)}: {name!r} is a registered {registry.kind} already")
-        return schema(registry.get(name)), None
+        return {"name": name, **defaults_json(registry.get(name))}, None
     if name not in own:
         place = f" (and in {variants.folder}/{group})" if variants.folder else ""
         broken = "".join(f"\n{message}" for message in registry.broken().values())
@@ -255,11 +255,6 @@ def _registered(group: str, name: str, variants: Variants) -> str:
     """The registered name at the bottom of a variant."""
     bottom, node = _chain(group, name, variants)[-1]
     return str(node.get("name", bottom))
-
-
-def schema(kind: type[Any]) -> dict[str, Any]:
-    """A registered class as a node: its name and the default of every option that has one."""
-    return {"name": kind.name, **defaults_json(kind)}
 
 
 def _scalars() -> dict[str, Any]:
