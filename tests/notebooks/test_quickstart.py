@@ -17,7 +17,9 @@ SMALL = {
     "frames": 3200,
     "n_envs": 16,
     "record_episodes": 24,
+    "stopping_episodes": 12,
     "evaluation_episodes": 12,
+    "n_shuffles": 1,
     # agents that have hardly trained promise nothing
     "at_least_return": -1000.0,
     "at_least_decoding": 0.0,
