@@ -56,9 +56,8 @@ def main() -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         run = untrained_run(Path(folder) / "run", options.env)
-        print(
-            "| copies | type | plain ms/step | watched | + rows | + values | + hidden sites |\n|---|---|---|---|---|---|---|"
-        )
+        print("| copies | type | plain ms/step | watched | + rows | + values | + hidden sites |")
+        print("|---|---|---|---|---|---|---|")
         for copies in options.copies:
             for dtype in ("float32", "float16"):
                 print(overhead(run, Path(folder), copies, dtype, options.repeats), flush=True)
@@ -81,13 +80,11 @@ def overhead(run: Run, folder: Path, copies: int, dtype: str, repeats: int) -> s
     )
     with prepare(run, request) as prepared:
         contents = prepared.trial.contents
-        rows = replace(
-            contents,
-            critics=(),
-            before=[s for s in contents.before if not s.field.path.startswith(("labels/", "activations/"))],
-        )
+        unlabelled = [source for source in contents.before if not source.field.path.startswith("labels/")]
+        steps_alone = [source for source in unlabelled if not source.field.path.startswith("activations/")]
+        rows = replace(contents, critics=(), before=steps_alone)
         values = replace(rows, critics=contents.critics)
-        sites = replace(rows, before=[s for s in contents.before if not s.field.path.startswith("labels/")])
+        sites = replace(rows, before=unlabelled)
         cases: dict[str, Callable[[], object]] = {
             "plain": lambda: None,
             "watched": lambda: Idle(),
@@ -160,11 +157,14 @@ def bandwidth_and_reads(folder: Path, megabytes: int, repeats: int) -> None:
     print(f"| recorder | {size_mb / recorder:.0f} ({tofile / recorder:.0%} of it) |")
     with h5py.File(folder / "a.h5") as file:
         data, random = file[field.path], np.random.default_rng(1)
+
+        def episode() -> slice:
+            start = 100 * int(random.integers(rows // 100))
+            return slice(start, start + 100)
+
         reads: dict[str, Callable[[], object]] = {
-            "a random episode of 100 steps": lambda: data[
-                (start := 100 * int(random.integers(rows // 100))) : start + 100
-            ],
-            "one agent's": lambda: data[(start := 100 * int(random.integers(rows // 100))) : start + 100, 3],
+            "a random episode of 100 steps": lambda: data[episode()],
+            "one agent's": lambda: data[episode(), 3],
             f"one unit over {rows:,} rows": lambda: data[:, 3, int(random.integers(256))],
         }
         print("\n| reading | ms, warm |\n|---|---|")
