@@ -54,7 +54,7 @@ class Decoding:
     """What a linear decoder reads from a site.
 
     Attributes:
-        metric: balanced accuracy (classification) or R^2 (regression).
+        metric: balanced accuracy (classification) or R² (regression).
         classes: names of the label's values, or the values themselves; empty for a regression.
         warnings: why this must not be trusted; empty where nothing is known against it.
     """
@@ -70,7 +70,7 @@ class Decoding:
 
     @property
     def metric(self) -> str:
-        return "balanced accuracy" if self.kind == "classification" else "R^2"
+        return "balanced accuracy" if self.kind == "classification" else "R²"
 
     @property
     def agents(self) -> tuple[str, ...]:

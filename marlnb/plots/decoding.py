@@ -41,13 +41,15 @@ def decoding_bars(
     for place, (_, value, colour) in enumerate(shown):
         ax.bar(place, value, color=colour, edgecolor=INK, linewidth=0.8, width=0.68)
         top = max(value, score.high if place == 0 else value)
-        ax.text(place, top + 0.02, f"{value:.2f}", ha="center", va="bottom", fontsize=9.5, color=INK)
+        at, edge = (value - 0.02, "top") if value < 0 else (top + 0.02, "bottom")
+        ax.text(place, at, f"{value:.2f}", ha="center", va=edge, fontsize=9.5, color=INK)
     ax.errorbar(0, score.score, [[score.score - score.low], [score.high - score.score]], color=INK, capsize=5)
     ax.axhline(score.chance, color=INK, linestyle=(0, (4, 2)), linewidth=1.2)
     side = ax.get_xlim()[1]
     ax.text(side, score.chance, f" chance\n ({score.chance:.2f})", ha="left", va="center", fontsize=8.5, color=INK)
     ax.set_xticks(range(len(shown)), [name for name, _, _ in shown], fontsize=8.5)
-    ax.set_ylim(min(0.0, *(value for _, value, _ in shown)), max(1.0, score.high) * 1.12)
+    lowest = min(0.0, *(value for _, value, _ in shown))
+    ax.set_ylim(lowest * 1.2 - (0.08 if lowest < 0 else 0), max(1.0, score.high) * 1.12)
     heading = title or f"{decoding.label} read from {decoding.site}"
     finish(ax, title=heading, x="", y=decoding.metric)
     ax.set_xlabel(f"{who}; {score.n_rows:,} steps of {score.n_episodes} episodes, split by episode", fontsize=9)

@@ -32,7 +32,7 @@ def test_a_planted_concept_is_found(recording: Recording) -> None:
 def test_a_planted_quantity_is_found(recording: Recording) -> None:
     units = recording[SITE].to_numpy()[:, 0]
     found = decode(recording, site=SITE, label=units @ np.linspace(-1, 1, 64), n_shuffles=3)
-    assert found.metric == "R^2" and found.of().score > 0.999
+    assert found.metric == "R²" and found.of().score > 0.999
     assert found.of().chance == 0.0 and found.of().shuffled < 0.1
 
 
