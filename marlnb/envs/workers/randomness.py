@@ -6,6 +6,7 @@ import random
 from types import TracebackType
 
 import numpy as np
+from numpy.random import get_bit_generator, set_bit_generator  # type: ignore[attr-defined]
 
 
 class GlobalGenerators:
@@ -21,7 +22,7 @@ class GlobalGenerators:
         self._python: tuple[object, ...] = ()
 
     def enter(self) -> None:
-        np.random.set_bit_generator(self._bits)
+        set_bit_generator(self._bits)
         if self.draws_python:
             random.setstate(self._python)
 
@@ -31,7 +32,7 @@ class GlobalGenerators:
 
     def seed(self, seed: int) -> None:
         """Starts both anew; to be followed by a `reset` of the environment and `after_reset`."""
-        np.random.set_bit_generator(self._bits)
+        set_bit_generator(self._bits)
         np.random.seed(seed)
         random.seed(seed)
         self._python = random.getstate()
@@ -52,13 +53,13 @@ class Kept:
         self._python = python
 
     def __enter__(self) -> None:
-        self._bits = np.random.get_bit_generator()
-        np.random.set_bit_generator(_SPARE)
+        self._bits = get_bit_generator()
+        set_bit_generator(_SPARE)
         self._state = random.getstate() if self._python else None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        np.random.set_bit_generator(self._bits)
+        set_bit_generator(self._bits)
         if self._state is not None:
             random.setstate(self._state)
