@@ -77,9 +77,9 @@ def decoding_over_time(
         t,
         [s.score for s in found],
         color=colour,
-        linewidth=2.2,
+        linewidth=3.6,
         marker="o",
-        markersize=4,
+        markersize=6,
         label="hidden units (trained)",
     )
     ax.plot(
