@@ -84,7 +84,11 @@ def marlnb(work: Work) -> Iterator[Callable[[], None]]:
         drawings.append(actions)
     env.reset(0)
     turn = iter(range(10**9))
-    yield lambda: env.step(drawings[next(turn) % 64]) and None
+
+    def step() -> None:
+        env.step(drawings[next(turn) % 64])
+
+    yield step
     env.close()
 
 
@@ -101,13 +105,17 @@ def supersuit(work: Work) -> Iterator[Callable[[], None]]:
     drawings = [drawn(space, N_ENVS * n_agents, generator=generator) for _ in range(64)]
     vec.reset(seed=0)
     turn = iter(range(10**9))
-    yield lambda: vec.step(drawings[next(turn) % 64]) and None
+
+    def step() -> None:
+        vec.step(drawings[next(turn) % 64])
+
+    yield step
     vec.close()
 
 
 def torchrl(work: Work) -> Iterator[Callable[[], None]]:
     import torch
-    from torchrl.envs import ParallelEnv, PettingZooWrapper, set_exploration_type  # noqa: F401
+    from torchrl.envs import ParallelEnv, PettingZooWrapper
 
     def make() -> Any:
         torch.set_num_threads(1)
@@ -212,6 +220,7 @@ def main() -> None:
     rows: list[Row] = []
     for name, work in WORK.items():
         if options.env in (None, name):
+            print(f"{name} ...", file=sys.stderr, flush=True)
             rows += compare(name, work.n_steps // (10 if options.quick else 1), 1 if options.quick else options.repeats)
     report("stepping", f"Stepping alone, {N_ENVS} copies, {N_WORKERS} workers", rows, quick=options.quick)
 

@@ -6,14 +6,25 @@ check_vector_env(lambda n_envs: MyConfig().build(n_envs))
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
 
 import torch
 from torch import Tensor
 
-from marlnb.envs.vector import SEED_SPAN, GroupStep, Step, VectorEnv, episode_seeds
+from marlnb.envs.steps import (
+    any_of_agent,
+    cloned,
+    copies_differ,
+    differ,
+    may_act,
+    mixed,
+    places,
+    random_actions,
+    valid,
+    where,
+)
+from marlnb.envs.vector import SEED_SPAN, Step, VectorEnv, episode_seeds
 from marlnb.errors import EnvError
-from marlnb.specs import ActionSpec, GroupSpec
+from marlnb.specs import GroupSpec
 
 COPIES = 3
 
@@ -59,24 +70,24 @@ def _play(env: VectorEnv, episodes: int, seed: int, most_steps: int) -> _Played:
         raise _fail(env, "number of copies", f"{COPIES} were asked for, n_envs is {env.n_envs}")
     generator, played, ended = torch.Generator().manual_seed(seed), _Played(), torch.zeros(COPIES, dtype=torch.int64)
     step = env.reset(seed)
-    places = _places(step)
+    first_places = places(step)
     _check_form(env, step)
     _check_start(env, step)
     _check_seeds(env, step, seed, ended)
-    played.steps.append(_clone(step))
+    played.steps.append(cloned(step))
     while int(ended[0]) < episodes:
         if len(played.actions) >= most_steps:
             raise _fail(env, "episodes end", f"copy 0 ended {int(ended[0])} of {episodes} in {most_steps} steps")
-        played.actions.append(_draw(env, step, generator))
+        played.actions.append(random_actions(env, step, generator))
         step = env.step(played.actions[-1])
-        if _places(step) != places:
+        if places(step) != first_places:
             raise _fail(env, "buffers reused", "a tensor of this step is not where that of the first one was")
         _check_form(env, step)
         _check_transition(env, played.steps[-1], step)
         ended += step.done.cpu()
         _check_seeds(env, step, seed, ended)
         _check_labels(env)
-        played.steps.append(_clone(step))
+        played.steps.append(cloned(step))
     _check_distinct(env, played)
     _check_final(env, played)
     return played
@@ -103,10 +114,10 @@ def _check_form(env: VectorEnv, step: Step) -> None:
         if not group.has_action_mask and rows.action_mask is not None:
             raise _fail(env, "action masks", f"group {group.name!r} has one that its spec does not tell of")
         if (rows.acting & ~rows.alive).any():
-            raise _fail(env, "acting implies alive", f"group {group.name!r}: {_where(rows.acting & ~rows.alive)}")
-        if (_any_of_agent(rows.observation != 0) & ~rows.alive).any():
+            raise _fail(env, "acting implies alive", f"group {group.name!r}: {where(rows.acting & ~rows.alive)}")
+        if (any_of_agent(rows.observation != 0) & ~rows.alive).any():
             raise _fail(env, "zero rows for the dead", f"group {group.name!r} shows something to one not alive")
-        if rows.action_mask is not None and (~_may_act(rows.action_mask, group.action) & rows.acting).any():
+        if rows.action_mask is not None and (~may_act(rows.action_mask, group.action) & rows.acting).any():
             raise _fail(env, "action masks", f"an acting agent of group {group.name!r} has no allowed choice")
     _check_tensor(env, "done", step.done, (env.n_envs,), torch.bool)
     _check_tensor(env, "episode_seed", step.episode_seed, (env.n_envs,), torch.int64)
@@ -144,7 +155,7 @@ def _check_start(env: VectorEnv, step: Step) -> None:
 def _check_somebody(env: VectorEnv, step: Step) -> None:
     alive = torch.cat([group.alive for group in step.groups.values()], 1).any(1)
     if not alive.all():
-        raise _fail(env, "reset at the end", f"nobody is alive in {_where(~alive)}")
+        raise _fail(env, "reset at the end", f"nobody is alive in {where(~alive)}")
 
 
 def _check_transition(env: VectorEnv, before: Step, step: Step) -> None:
@@ -156,10 +167,10 @@ def _check_transition(env: VectorEnv, before: Step, step: Step) -> None:
         alive = rows.alive.cpu()
         if (ended & ~was).any():
             raise _fail(
-                env, "ends once", f"group {name!r}: one not alive before the step ended in {_where(ended & ~was)}"
+                env, "ends once", f"group {name!r}: one not alive before the step ended in {where(ended & ~was)}"
             )
         if (ended & alive & ~done).any():
-            raise _fail(env, "dead when ended", f"group {name!r}: ended but alive in {_where(ended & alive & ~done)}")
+            raise _fail(env, "dead when ended", f"group {name!r}: ended but alive in {where(ended & alive & ~done)}")
         if (was & ~ended & (done | ~alive)).any():
             raise _fail(env, "ends are told", f"group {name!r}: gone without terminated or truncated")
         if (rows.reward.cpu()[~was] != 0).any():
@@ -167,7 +178,7 @@ def _check_transition(env: VectorEnv, before: Step, step: Step) -> None:
         goes_on |= (alive & ~done).any(1)
     if (goes_on == step.done.cpu()).any():
         raise _fail(
-            env, "done when nobody is left", f"done is {step.done.tolist()}, somebody is left in {_where(goes_on)}"
+            env, "done when nobody is left", f"done is {step.done.tolist()}, somebody is left in {where(goes_on)}"
         )
     _check_somebody(env, step)
 
@@ -194,10 +205,10 @@ def _check_labels(env: VectorEnv) -> None:
 
 def _check_distinct(env: VectorEnv, played: _Played) -> None:
     """No two copies go the same way, under different seeds and different actions, unless nothing ever changes."""
-    changes = any(_differ(played.steps[0], step).any() for step in played.steps)
+    changes = any(differ(played.steps[0], step).any() for step in played.steps)
     for first in range(env.n_envs):
         for second in range(first + 1, env.n_envs):
-            if changes and not any(_copies_differ(step, first, second) for step in played.steps):
+            if changes and not any(copies_differ(step, first, second) for step in played.steps):
                 raise _fail(env, "distinct copies", f"copies {first} and {second} never differed")
 
 
@@ -209,7 +220,7 @@ def _check_final(env: VectorEnv, played: _Played) -> None:
         for step in played.steps:
             rows = step.groups[name]
             ended = (rows.terminated | rows.truncated) & step.done[:, None]
-            kept |= bool((_any_of_agent(rows.final_observation != rows.observation) & ended).any())
+            kept |= bool((any_of_agent(rows.final_observation != rows.observation) & ended).any())
         if changes and not kept:
             raise _fail(env, "final observations", f"group {name!r}: always those that the next episode starts with")
 
@@ -220,17 +231,17 @@ def _check_again(env: VectorEnv, played: _Played, seed: int, who: str) -> None:
     generator = torch.Generator().manual_seed(seed + 1)
     for number, expected in enumerate(played.steps):
         if number:
-            others = _draw(env, step, generator)
+            others = random_actions(env, step, generator)
             actions = played.actions[number - 1]
-            step = env.step({name: _mixed(actions[name], others[name], step.groups[name].acting) for name in actions})
-        if (copies := _differ(step, expected)).any():
-            raise _fail(env, "determinism", f"{who}, gave another step {number} in {_where(copies)} for seed {seed}")
+            step = env.step({name: mixed(actions[name], others[name], step.groups[name].acting) for name in actions})
+        if (copies := differ(step, expected)).any():
+            raise _fail(env, "determinism", f"{who}, gave another step {number} in {where(copies)} for seed {seed}")
 
 
 def _check_seeds_alone(env: VectorEnv, seed: int) -> None:
     """An episode is its seed's: copy 1 under one seed starts as copy 0 does under the next."""
-    second = [tensor[1].clone() for tensor in _valid(env.reset(seed))]
-    first = [tensor[0] for tensor in _valid(env.reset(seed + 1))]
+    second = [tensor[1].clone() for tensor in valid(env.reset(seed))]
+    first = [tensor[0] for tensor in valid(env.reset(seed + 1))]
     if not all(map(torch.equal, first, second)):
         raise _fail(env, "distinct copies", f"the episode of seed {seed + 1} starts differently in copies 0 and 1")
 
@@ -242,10 +253,10 @@ def _check_saved_state(env: VectorEnv, seed: int) -> None:
     if saved is None:
         return
     saved = {name: value.clone() for name, value in saved.items()}
-    actions = [_draw(env, step, generator)]
-    expected = _clone(env.step(actions[0]))
+    actions = [random_actions(env, step, generator)]
+    expected = cloned(env.step(actions[0]))
     env.load_state_dict(saved)
-    if _differ(env.step(actions[0]), expected).any():
+    if differ(env.step(actions[0]), expected).any():
         raise _fail(env, "saved state", "the step after load_state_dict is not the one after state_dict")
 
 
@@ -253,7 +264,7 @@ def _check_extremes(env: VectorEnv, seed: int) -> None:
     """The largest and the smallest action can be taken, unless a mask forbids them."""
     for largest in (False, True):
         step = env.reset(seed)
-        drawn = _draw(env, step, torch.Generator().manual_seed(seed))
+        drawn = random_actions(env, step, torch.Generator().manual_seed(seed))
         for group in env.spec.groups:
             if step.groups[group.name].action_mask is None:
                 spec, actions = group.action, drawn[group.name]
@@ -268,95 +279,3 @@ def _check_extremes(env: VectorEnv, seed: int) -> None:
             raise _fail(
                 env, "action bounds", f"the {'largest' if largest else 'smallest'} action raised {error!r}"
             ) from error
-
-
-def _draw(env: VectorEnv, step: Step, generator: torch.Generator) -> dict[str, Tensor]:
-    """Random actions, allowed ones where there is a mask."""
-    actions = {}
-    for group in env.spec.groups:
-        spec, mask = group.action, step.groups[group.name].action_mask
-        rows = (env.n_envs, group.n_agents)
-        if spec.kind == "continuous":
-            low, high = torch.tensor(spec.low), torch.tensor(spec.high)
-            drawn = low + (high - low) * torch.rand(*rows, len(spec.low), generator=generator)
-            drawn = drawn.clamp(low, high)
-        else:
-            allowed = torch.ones(*rows, spec.n_logits) if mask is None else mask.cpu().float()
-            parts = [
-                torch.multinomial(part.flatten(0, 1), 1, generator=generator).view(rows)
-                for part in allowed.split(list(spec.n), -1)
-            ]
-            drawn = torch.stack(parts, -1) if spec.shape else parts[0]
-        actions[group.name] = drawn.to(env.device)
-    return actions
-
-
-def _mixed(actions: Tensor, others: Tensor, acting: Tensor) -> Tensor:
-    return torch.where(acting if actions.dim() == 2 else acting[..., None], actions, others)
-
-
-def _may_act(mask: Tensor, action: ActionSpec) -> Tensor:
-    return torch.stack([part.any(-1) for part in mask.split(list(action.n), -1)], -1).all(-1)
-
-
-def _any_of_agent(flags: Tensor) -> Tensor:
-    return flags.flatten(2).any(-1)
-
-
-def _tensors(step: Step) -> Iterator[Tensor]:
-    for rows in step.groups.values():
-        yield from (value for field in fields(GroupStep) if (value := getattr(rows, field.name)) is not None)
-    yield from (value for value in (step.done, step.episode_seed, step.state, step.final_state) if value is not None)
-
-
-def _places(step: Step) -> list[int]:
-    return [tensor.data_ptr() for tensor in _tensors(step)]
-
-
-def _clone(step: Step) -> Step:
-    def copied(value: Tensor | None) -> Tensor | None:
-        return None if value is None else value.clone()
-
-    groups = {
-        name: GroupStep(**{field.name: copied(getattr(rows, field.name)) for field in fields(GroupStep)})  # type: ignore[arg-type]
-        for name, rows in step.groups.items()
-    }
-    common = {name: copied(getattr(step, name)) for name in ("done", "episode_seed", "state", "final_state")}
-    return replace(step, groups=groups, **common)  # type: ignore[arg-type]
-
-
-def _valid(step: Step) -> Iterator[Tensor]:
-    """All of a step that means anything, each `[env, ...]`: a final observation counts where something ended."""
-    for rows in step.groups.values():
-        ended = (rows.terminated | rows.truncated).view(*rows.alive.shape, *[1] * (rows.final_observation.dim() - 2))
-        yield from (rows.observation, rows.alive, rows.acting, rows.reward, rows.terminated, rows.truncated)
-        yield torch.where(ended, rows.final_observation, 0)
-        if rows.action_mask is not None:
-            yield rows.action_mask
-    yield step.done
-    if step.state is not None:
-        yield step.state
-
-
-def _differ(first: Step, second: Step) -> Tensor:
-    """`[env]`: the copies in which two steps are not the same."""
-    return (
-        torch.stack(
-            [
-                (one != other).flatten(1).any(1) if one.dim() > 1 else one != other
-                for one, other in zip(_valid(first), _valid(second))
-            ]
-        )
-        .any(0)
-        .cpu()
-    )
-
-
-def _copies_differ(step: Step, first: int, second: int) -> bool:
-    return not all(torch.equal(tensor[first], tensor[second]) for tensor in _valid(step))
-
-
-def _where(flags: Tensor) -> str:
-    """The copies at which something is so."""
-    copies = flags.reshape(flags.shape[0], -1).any(1).nonzero().flatten().tolist()
-    return f"{'copy' if len(copies) == 1 else 'copies'} {', '.join(map(str, copies))}"

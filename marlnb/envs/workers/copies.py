@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from marlnb.envs.workers.cycles import shortened
+from marlnb.envs.workers.cycles import Cycle, shortened
 from marlnb.envs.workers.memory import Arrays, GroupArrays
 from marlnb.envs.workers.randomness import GlobalGenerators
 from marlnb.envs.workers.source import Codecs, Source, codecs_of, describe
@@ -103,6 +103,7 @@ class Copy:
         codecs = codecs_of(env)
         self.groups = [GroupRows(group, arrays.groups[group.name], index, codecs) for group in spec.groups]
         self.spaces = list({id(space): space for space in map(env.action_space, env.possible_agents)}.values())
+        self.is_known = isinstance(self.env, Cycle)  # and so draws from no generator but its own
         self.generators = GlobalGenerators()
         self.episode = self.steps = 0
         self.living: list[str] = []
@@ -120,9 +121,12 @@ class Copy:
         actions: dict[str, Any] = {}
         for group in self.groups:
             group.read(actions)
-        self.generators.enter()
-        observations, rewards, terminations, truncations, infos = self.env.step(actions)
-        self.generators.leave()
+        if self.is_known:
+            observations, rewards, terminations, truncations, infos = self.env.step(actions)
+        else:
+            self.generators.enter()
+            observations, rewards, terminations, truncations, infos = self.env.step(actions)
+            self.generators.leave()
         self.steps += 1
         if self.flagged:
             self._clear_flags()
@@ -173,11 +177,13 @@ class Copy:
         seed = int(self.seed[0] + self.episode * self.n_envs + self.index) % SEED_SPAN
         self.episode_seed[0] = seed
         self.steps = 0
-        for space in self.spaces:
-            space.seed(seed)
-        self.generators.seed(seed)
+        if not self.is_known:
+            for space in self.spaces:
+                space.seed(seed)
+            self.generators.seed(seed)
         observations, infos = self.env.reset(seed=seed)
-        self.generators.after_reset()
+        if not self.is_known:
+            self.generators.after_reset()
         agents = list(self.env.agents)
         if not agents:
             raise EnvError("no agent is there after reset")

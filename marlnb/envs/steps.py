@@ -1,0 +1,104 @@
+"""Steps of a VectorEnv as values: copied, compared, and the random actions between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+
+import torch
+from torch import Tensor
+
+from marlnb.envs.vector import GroupStep, Step, VectorEnv
+from marlnb.specs import ActionSpec
+
+
+def random_actions(env: VectorEnv, step: Step, generator: torch.Generator) -> dict[str, Tensor]:
+    """Random actions, allowed ones where there is a mask."""
+    actions = {}
+    for group in env.spec.groups:
+        spec, mask = group.action, step.groups[group.name].action_mask
+        rows = (env.n_envs, group.n_agents)
+        if spec.kind == "continuous":
+            low, high = torch.tensor(spec.low), torch.tensor(spec.high)
+            drawn = low + (high - low) * torch.rand(*rows, len(spec.low), generator=generator)
+            drawn = drawn.clamp(low, high)
+        else:
+            allowed = torch.ones(*rows, spec.n_logits) if mask is None else mask.cpu().float()
+            parts = [
+                torch.multinomial(part.flatten(0, 1), 1, generator=generator).view(rows)
+                for part in allowed.split(list(spec.n), -1)
+            ]
+            drawn = torch.stack(parts, -1) if spec.shape else parts[0]
+        actions[group.name] = drawn.to(env.device)
+    return actions
+
+
+def mixed(actions: Tensor, others: Tensor, acting: Tensor) -> Tensor:
+    return torch.where(acting if actions.dim() == 2 else acting[..., None], actions, others)
+
+
+def may_act(mask: Tensor, action: ActionSpec) -> Tensor:
+    return torch.stack([part.any(-1) for part in mask.split(list(action.n), -1)], -1).all(-1)
+
+
+def any_of_agent(flags: Tensor) -> Tensor:
+    return flags.flatten(2).any(-1)
+
+
+def tensors(step: Step) -> Iterator[Tensor]:
+    for rows in step.groups.values():
+        yield from (value for field in fields(GroupStep) if (value := getattr(rows, field.name)) is not None)
+    yield from (value for value in (step.done, step.episode_seed, step.state, step.final_state) if value is not None)
+
+
+def places(step: Step) -> list[int]:
+    return [tensor.data_ptr() for tensor in tensors(step)]
+
+
+def cloned(step: Step) -> Step:
+    def copied(value: Tensor | None) -> Tensor | None:
+        return None if value is None else value.clone()
+
+    groups = {
+        name: GroupStep(**{field.name: copied(getattr(rows, field.name)) for field in fields(GroupStep)})  # type: ignore[arg-type]
+        for name, rows in step.groups.items()
+    }
+    common = {name: copied(getattr(step, name)) for name in ("done", "episode_seed", "state", "final_state")}
+    return replace(step, groups=groups, **common)  # type: ignore[arg-type]
+
+
+def valid(step: Step) -> Iterator[Tensor]:
+    """All of a step that means anything, each `[env, ...]`: a final observation counts where something ended."""
+    for rows in step.groups.values():
+        ended = (rows.terminated | rows.truncated).view(*rows.alive.shape, *[1] * (rows.final_observation.dim() - 2))
+        yield from (rows.observation, rows.alive, rows.acting, rows.reward, rows.terminated, rows.truncated)
+        yield torch.where(ended, rows.final_observation, 0)
+        if rows.action_mask is not None:
+            yield rows.action_mask
+    yield step.done
+    if step.state is not None:
+        yield step.state
+
+
+def differ(first: Step, second: Step) -> Tensor:
+    """`[env]`: the copies in which two steps are not the same."""
+    return (
+        torch.stack(
+            [
+                (one != other).flatten(1).any(1) if one.dim() > 1 else one != other
+                for one, other in zip(valid(first), valid(second))
+            ]
+        )
+        .any(0)
+        .cpu()
+    )
+
+
+def copies_differ(step: Step, first: int, second: int) -> bool:
+    return not all(torch.equal(tensor[first], tensor[second]) for tensor in valid(step))
+
+
+def where(flags: Tensor) -> str:
+    """The copies at which something is so."""
+    copies = flags.reshape(flags.shape[0], -1).any(1).nonzero().flatten().tolist()
+    return f"{'copy' if len(copies) == 1 else 'copies'} {', '.join(map(str, copies))}"
