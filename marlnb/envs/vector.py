@@ -127,7 +127,9 @@ def allocate_step(spec: EnvSpec, n_envs: int, device: torch.device | str) -> Ste
             terminated=flags[2],
             truncated=flags[3],
             final_observation=zeros(n, *shape, dtype=dtype),
-            action_mask=zeros(n, group.action.n_logits, dtype=torch.bool).logical_not_() if group.has_action_mask else None,
+            action_mask=zeros(n, group.action.n_logits, dtype=torch.bool).logical_not_()
+            if group.has_action_mask
+            else None,
         )
     has_state = spec.state_shape is not None
     return Step(
