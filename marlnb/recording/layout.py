@@ -23,7 +23,7 @@ BLOCK_BYTES = 32 * 1024 * 1024
 MOST_BLOCK_ROWS = 8192
 BFLOAT16 = "bfloat16"
 DTYPES = ("float32", "float16", BFLOAT16)
-STEP_FIELDS = ("env_id", "episode", "t")
+WRITTEN = "written"  # root attribute: (rows, episodes) that are whole on disk
 
 
 @dataclass(frozen=True)

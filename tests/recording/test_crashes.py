@@ -75,7 +75,9 @@ def test_a_killed_writer_leaves_every_block(tmp_path: Path) -> None:
 
 RECORD = """
 import sys
+import torch
 import tests.recording.runs
+torch.set_num_threads(1)
 from marlnb.recording import layout
 layout.MOST_BLOCK_ROWS = 512
 from marlnb.recording.recorder import record
