@@ -12,7 +12,6 @@ import numpy as np
 from marlnb.envs.vector import SEED_SPAN
 from marlnb.errors import RecordingError
 from marlnb.recording.array import Selector
-from marlnb.recording.layout import WRITTEN
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,9 +43,7 @@ class EpisodeIndex:
     def read(file: h5py.File, n_rows: int) -> EpisodeIndex:
         """The episodes among the first `n_rows` rows; an entry is written before the last of its rows is."""
         table = file["episodes"]
-        count = int(file.attrs[WRITTEN][1])
-        columns = {name: table[name][:count] for name in ("episode", *COLUMNS)}
-        columns["return"] = table["return"][:count]
+        columns = {name: table[name][:] for name in ("episode", "return", *COLUMNS)}
         whole = columns["start"] + columns["length"] <= n_rows
         columns = {name: values[whole] for name, values in columns.items()}
         finished = np.ones(int(whole.sum()), bool)

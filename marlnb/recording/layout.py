@@ -23,7 +23,6 @@ BLOCK_BYTES = 32 * 1024 * 1024
 MOST_BLOCK_ROWS = 8192
 BFLOAT16 = "bfloat16"
 DTYPES = ("float32", "float16", BFLOAT16)
-WRITTEN = "written"  # root attribute: (rows, episodes) that are whole on disk
 
 
 @dataclass(frozen=True)

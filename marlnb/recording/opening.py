@@ -8,6 +8,7 @@ from typing import Literal
 import h5py
 
 from marlnb.errors import RecordingError
+from marlnb.recording.journal import complete_commit
 from marlnb.recording.layout import FORMAT, VERSION
 
 Locking = bool | Literal["best-effort"] | None
@@ -20,6 +21,7 @@ def open_recording_file(path: Path, locking: Locking) -> h5py.File:
     Raises:
         RecordingError: it is not there, is locked, or is no recording that this version reads.
     """
+    complete_commit(path, locking=locking)
     file = open_file(path, locking)
     found, version = file.attrs.get("format"), file.attrs.get("version", 0)
     if found != FORMAT or version > VERSION:

@@ -14,7 +14,7 @@ from marlnb.config import Experiment
 from marlnb.errors import RecordingError, SiteError, unknown
 from marlnb.recording.array import LabelledArray
 from marlnb.recording.episodes import EpisodeIndex
-from marlnb.recording.layout import BFLOAT16, WRITTEN, is_bfloat16
+from marlnb.recording.layout import BFLOAT16, is_bfloat16
 from marlnb.recording.opening import Locking, open_recording_file
 from marlnb.specs import EnvSpec
 from marlnb.training.spec_file import spec_from_json
@@ -266,13 +266,13 @@ class Recording:
             raise RecordingError(f"{self.path.name}: {unknown('recorded group', group, self.groups)}")
 
     def _row_count(self) -> int:
-        """Rows that are whole in every dataset; a kill in the middle of writing leaves some with more."""
+        """Rows of every dataset: all have as many, unless something else than marlnb has changed them."""
         paths = [
             f"{top}/{path}"
             for top in ("steps", "activations", "recurrent", "labels")
             for path in _datasets(self.file, top)
         ]
-        return min(int(self.file.attrs[WRITTEN][0]), *(int(self.file[path].shape[0]) for path in paths))
+        return min(int(self.file[path].shape[0]) for path in paths)
 
 
 def _datasets(file: h5py.File, group: str) -> list[str]:

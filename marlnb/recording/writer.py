@@ -1,16 +1,14 @@
 """RecordingWriter: gathers rows into blocks and writes each block whole, so that a killed process leaves a good file.
 
-Blocks lie in memory in the order of the file's chunks and are handed to HDF5 as they are. A flush is two: the block,
-then the root's attribute `written` (rows, episodes), which says how much may be trusted: HDF5 writes the parts of its
-index one by one, and a kill between them leaves lengths that run ahead of their data. (Killing a process that did
-nothing but flush, 6 of 120 files were so without the attribute. The newer formats and SWMR don't open after a kill.)
-Disk space is claimed before HDF5 is told of a block: a full disk never leaves it half written.
+Blocks lie in memory in the order of the file's chunks and are handed to HDF5 as they are. After each the file is
+committed: it goes from one whole state to the next (`marlnb.recording.journal`), in HDF5's default format, since the
+newer ones and SWMR don't open after a kill. Disk space is claimed before HDF5 is told of a block: a full disk never
+leaves it half written.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 import time
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -22,11 +20,11 @@ import numpy as np
 
 from marlnb.errors import RecordingError
 from marlnb.recording.frames import FrameStore
-from marlnb.recording.layout import WRITTEN, Field, block_rows, create_dataset
+from marlnb.recording.journal import JournaledFile
+from marlnb.recording.layout import Field, block_rows, create_dataset
 from marlnb.recording.opening import Locking, opening_failed
 
 FLUSH_EVERY_S = 5.0
-META_BLOCK_BYTES = 256 * 1024  # an index that grows finds room that the file knows of already
 SPARE_BYTES = 1024 * 1024
 EPISODE_COLUMNS = {"episode": "int64", "start": "int64", "length": "int64", "n_steps": "int64", "seed": "int64"}
 
@@ -63,8 +61,8 @@ class RecordingWriter:
         self._claimed = 0
         self._episodes: list[tuple[dict[str, int], np.ndarray]] = []
         self._flushed_at = time.monotonic()
-        self.file = _create(path, locking)
-        self.file.attrs.update({**attributes, "complete": False, WRITTEN: np.zeros(2, np.int64)})
+        self._storage, self.file = _create(path, locking)
+        self.file.attrs.update({**attributes, "complete": False})
         for name, values in agents.items():
             self.file[f"agents/{name}"] = np.array(values, dtype=object) if isinstance(values[0], str) else values
         self._blocks = [_Block(self.file, field, self.block_rows) for field in fields]
@@ -72,7 +70,7 @@ class RecordingWriter:
         self._create_tables(len(agents["id"]))
         if frames is not None:
             frames.attach(self.file)
-        self.file.flush()
+        self._commit()
 
     def append(self, sources: Sequence[np.ndarray]) -> None:
         """Adds the rows of episodes of one length: field by field `[episode, t, ...]`, as the bytes that are stored."""
@@ -128,9 +126,7 @@ class RecordingWriter:
         if self.frames is not None:
             self.frames.write()
         self._write_tables()
-        self.file.flush()
-        self.file.attrs.modify(WRITTEN, np.array([self.rows, len(self.file["episodes/start"])]))
-        self.file.flush()
+        self._commit()
         self._flushed_at = time.monotonic()
         if self._filled == self.block_rows:
             self.written_bytes += self._block_bytes
@@ -147,12 +143,13 @@ class RecordingWriter:
         try:
             self.flush()
             self.file.attrs.modify("complete", np.bool_(complete))
-            self.file.flush()
         finally:
-            size_bytes = self.file.id.get_filesize()
             self.file.close()
-            if self.path.stat().st_size > size_bytes:
-                os.truncate(self.path, size_bytes)
+            self._storage.close_whole()
+
+    def _commit(self) -> None:
+        self.file.flush()
+        self._storage.commit()
 
     def _fill(self, sources: Sequence[np.ndarray]) -> None:
         n_rows = prod(sources[0].shape[:2])
@@ -176,17 +173,14 @@ class RecordingWriter:
         needed = self.file.id.get_filesize() + self._block_bytes + 2 * frame_bytes + SPARE_BYTES
         if needed <= self._claimed:
             return
-        handle = os.open(self.path, os.O_RDWR)
         try:
-            os.posix_fallocate(handle, 0, needed)
+            self._storage.claim(needed)
             self._claimed = needed
         except OSError as error:
             raise RecordingError(
                 f"{self.path}: no room for the next {self._block_bytes / 1e6:.0f} MB of the recording "
                 f"({error.strerror}); the {self.rows - self._filled:,} rows before it are kept, marked incomplete"
             ) from error
-        finally:
-            os.close(handle)
 
     def _create_tables(self, n_agents: int) -> None:
         for name, dtype in EPISODE_COLUMNS.items():
@@ -249,10 +243,11 @@ def _extend(dataset: h5py.Dataset, values: np.ndarray) -> None:
     dataset[n:] = values
 
 
-def _create(path: Path, locking: Locking) -> h5py.File:
+def _create(path: Path, locking: Locking) -> tuple[JournaledFile, h5py.File]:
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        return h5py.File(path, "x", locking=locking, meta_block_size=META_BLOCK_BYTES)
+        storage = JournaledFile(path, locking)
+        return storage, h5py.File(storage, "w")
     except FileExistsError as error:
         raise RecordingError(f"{path} is there already; give the recording another name") from error
     except OSError as error:
