@@ -1,6 +1,6 @@
 """What recording costs: CPU over the same rollout without it, bandwidth to disk, and times of the usual reads.
 
-    python benchmarks/recording.py [--copies 32 256] [--repeats 9] [--megabytes 512]
+    python -m benchmarks.recording [--copies 32 256] [--repeats 9] [--megabytes 512]
 
 CPU time is the process's own; recorded and plain rollouts alternate, and medians are shown. "rows" counts everything
 that `record` adds but what is asked of the policies and the environment besides: critics' values and built-in labels
@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -133,7 +134,7 @@ def bandwidth_and_reads(folder: Path, megabytes: int, repeats: int) -> None:
 
     def recorded() -> None:
         (folder / "a.h5").unlink(missing_ok=True)
-        agents = {"id": list(range(8)), "name": [f"a_{i}" for i in range(8)]}
+        agents: dict[str, list[Any]] = {"id": list(range(8)), "name": [f"a_{i}" for i in range(8)]}
         writer = RecordingWriter(folder / "a.h5", [field], {}, agents, expected_rows=rows)
         for _ in range(rows // 1600):
             writer.append([block])

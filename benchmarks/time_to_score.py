@@ -2,7 +2,7 @@
 
     python -m benchmarks.time_to_score [--seeds 0 1 2] [--target -8.2] [--frames 3000000] [--threads 2]
 
-Random actions score -42.9 an agent, the best that a silent speaker allows -16.5, a scripted oracle -7.9. The target is
+Random actions score -39.8 an agent, the best that a silent speaker allows -15.4, a scripted oracle -7.5. The target is
 reached when the newest hundred or more training episodes, exploration included, average to it; each trained policy is
 then evaluated without exploration over 300 episodes. `EXPERIMENT` is what the quickstart trains.
 """
