@@ -149,7 +149,10 @@ class RecordingWriter:
 
     def _commit(self) -> None:
         self.file.flush()
-        self._storage.commit()
+        try:
+            self._storage.commit()
+        except OSError as error:
+            raise RecordingError(f"{self.path}: its journal cannot be written: {error.strerror}") from error
 
     def _fill(self, sources: Sequence[np.ndarray]) -> None:
         n_rows = prod(sources[0].shape[:2])

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from marlnb.errors import RecordingError
+from marlnb.recording.journal import complete_commit, journal_of
 from marlnb.recording.layout import Field
 from marlnb.recording.reader import Recording
 from marlnb.recording.recorder import record
@@ -26,6 +27,7 @@ KILLS = """
 import os, signal, sys
 from pathlib import Path
 import numpy as np
+from marlnb.recording.journal import complete_commit, journal_of
 from marlnb.recording.layout import Field
 from marlnb.recording.writer import RecordingWriter
 fields = [Field("activations/a/x", ("agent", "unit"), (2, 128), "float32", "a"), Field("steps/t", (), (), "int64")]
@@ -60,6 +62,7 @@ for trial in range(12):
 def test_a_killed_writer_leaves_every_block(tmp_path: Path) -> None:
     told = subprocess.run([sys.executable, "-c", KILLS, str(tmp_path)], capture_output=True, text=True, check=True)
     for trial, flushed in enumerate(map(int, told.stdout.split())):
+        complete_commit(tmp_path / f"{trial}.h5", locking=None)
         with h5py.File(tmp_path / f"{trial}.h5", "r") as file:
             assert not file.attrs["complete"]
             rows = min(len(file["steps/t"]), len(file["activations/a/x"]))
@@ -71,6 +74,58 @@ def test_a_killed_writer_leaves_every_block(tmp_path: Path) -> None:
             whole = file["episodes/start"][:] + file["episodes/length"][:] <= rows
             assert whole.sum() >= number[-1]
     assert trial == 11
+
+
+CUT_SHORT = """
+import os, sys
+from pathlib import Path
+import numpy as np
+from marlnb.recording import journal
+from marlnb.recording.writer import RecordingWriter
+from tests.recording.test_crashes import FIELDS
+write_all, left = journal._write_all, int(sys.argv[2])
+
+def dying(handle, data, offset):
+    global left
+    left -= 1
+    if left < 0:
+        os._exit(9)
+    write_all(handle, data, offset)
+
+writer = RecordingWriter(Path(sys.argv[1]), FIELDS, {"seed": 0}, {"id": [0], "name": ["a_0"]}, expected_rows=64)
+for number in range(40):
+    if number == 39:
+        commit = writer._storage.commit
+        def last():
+            journal._write_all = dying
+            commit()
+        writer._storage.commit = last
+    writer.append([np.full((1, 64, 2, 128), number, np.float32), np.full((1, 64), number)])
+"""
+
+
+@pytest.mark.parametrize("writes", [0, 1, 4])
+def test_a_commit_that_was_cut_short_is_completed(tmp_path: Path, writes: int) -> None:
+    path = tmp_path / "cut.h5"
+    process = subprocess.run([sys.executable, "-c", CUT_SHORT, str(path), str(writes)], check=False)
+    assert process.returncode == 9 and journal_of(path).stat().st_size > 0
+    complete_commit(path, locking=None)
+    assert not journal_of(path).exists()
+    with h5py.File(path) as file:
+        for field in FIELDS:
+            assert np.array_equal(file[field.path][:].reshape(40 * 64, -1)[:, 0], np.repeat(np.arange(40), 64))
+
+
+def test_a_journal_that_was_never_finished_is_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "early.h5"
+    process = subprocess.run([sys.executable, "-c", CUT_SHORT, str(path), "0"], check=False)
+    assert process.returncode == 9
+    journal = journal_of(path)
+    journal.write_bytes(journal.read_bytes()[:-10])
+    complete_commit(path, locking=None)
+    assert not journal.exists()
+    with h5py.File(path) as file:
+        assert np.array_equal(file["steps/t"][:], np.repeat(np.arange(39), 64))
 
 
 RECORD = """
