@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from marlnb.analysis.decoding_result import Decoding, DecodingScore
 from marlnb.analysis.linear_models import (
@@ -108,7 +109,8 @@ def decode(
         control = None if untrained is None else untrained[:, index]
         seen = observation[:, index].reshape(len(y), -1)
         question = Question(member, activations[:, index], y, seen, control, rows.episode, rows.t, fold).at(keep)
-        scores += _answer(question, at, found_kind, folds, n_shuffles, seed, notes)
+        with threadpool_limits(1):  # many small fits: more threads wait for each other, 7 times slower on 2 cores
+            scores += _answer(question, at, found_kind, folds, n_shuffles, seed, notes)
     return Decoding(site, name, found_kind, classes, folds, n_shuffles, tuple(scores), tuple(dict.fromkeys(notes)))
 
 
