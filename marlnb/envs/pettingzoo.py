@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, make_dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from marlnb.config import EnvConfig, option
+from marlnb.cores import usable_cores
 from marlnb.errors import ConfigError
 from marlnb.registry import ENVIRONMENTS
 
@@ -80,13 +80,6 @@ class CustomConfig(PettingZooConfig):
 
     def _where(self) -> str:
         return self.entry_point
-
-
-def usable_cores() -> int:
-    """Cores that this process may use, which on a shared machine or in a job can be fewer than there are."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def installed() -> dict[str, str]:

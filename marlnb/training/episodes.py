@@ -19,6 +19,7 @@ from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import ConfigError
 from marlnb.models.policy import ActorOutput, Policy
 from marlnb.specs import EnvSpec
+from marlnb.training.threads import torch_threads
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,7 +126,7 @@ def play(
         raise ConfigError(f"policies are for {sorted(policies)}, the groups are {list(env.spec.group_names)}")
     tally = _Tally(env, episodes)
     actors = {name: _Actor(policies[name], env, explore, generator) for name in env.spec.group_names}
-    with _eval_mode(policies), torch.no_grad():
+    with _eval_mode(policies), torch.no_grad(), torch_threads(1):  # one step is little work: more threads only wait
         step = env.reset(seed)
         tally.begin(step)
         while tally.playing:
