@@ -36,7 +36,7 @@ from marlnb.training.episodes import play
 from marlnb.training.learners import build_learners
 from marlnb.training.run import Run
 
-EPISODES_A_COPY = 40
+EPISODES_A_COPY = 120
 
 
 class Idle:

@@ -39,14 +39,16 @@ class GroupCritic:
         """A feed-forward critic's values and activations, `[row, agent, ...]`, from `[row, agent, *shape]` by group."""
         return self._run(observations, state, None)[0]
 
-    def follow(self, observations: Mapping[str, Tensor], state: Tensor | None, begins: Tensor) -> list[Tensor]:
+    def follow(self, observations: Mapping[str, Tensor], state: Tensor | None, begins: Tensor | None) -> list[Tensor]:
         """A recurrent critic's, one step of every copy; its state is zeroed where an episode `begins` `[env]`."""
         before = self._recurrent
         if before is None:
+            n_envs = len(next(iter(observations.values())))
             shape = self.policy.critic_recurrent_shape or ()
             device = next(self.policy.parameters()).device
-            before = torch.zeros(len(begins), self.selection.group.n_agents, *shape, device=device)
-        before = before.masked_fill(begins.to(before.device)[:, None, None, None], 0.0)
+            before = torch.zeros(n_envs, self.selection.group.n_agents, *shape, device=device)
+        if begins is not None:
+            before = before.masked_fill(begins.to(before.device)[:, None, None, None], 0.0)
         outputs, self._recurrent = self._run(observations, state, before)
         return outputs
 

@@ -87,22 +87,23 @@ class EpisodeRecorder:
         self._ring = InFlight(buffered, env.n_envs, capacity, Path(writer.path).parent)
         self._n_written = len(contents.fields) - 2
         self._begun = np.zeros(env.n_envs, np.int64)
+        self._begins: np.ndarray | None = np.ones(env.n_envs, bool)  # copies whose episode begins with the next moment
         self._limit = self._ring.capacity
         self._returns = [np.zeros((env.n_envs, s.group.n_agents)) for s in contents.selections]
         self._index = {item.path: index for index, item in enumerate(buffered)}
+        self._alone = env.n_envs == 1
         self._lay_out()
         self._due = True
         self._streamed = 0
         self._values: dict[int, list[Tensor]] = {}
 
     def before_step(self, moment: Moment) -> None:
+        if self._begins is not None:
+            self._begun[self._begins] = self._ring.position
+            self._episode, self._seed = moment.episode.numpy(), moment.episode_seed.numpy()
+        self._follow_critics(moment)
+        self._begins = None
         t = moment.t.numpy()
-        begins = t == 0
-        if begins.any():
-            self._begun[begins] = self._ring.position
-            self._episode = moment.episode.numpy()
-            self._seed = moment.episode_seed.numpy()
-        self._follow_critics(moment, begins)
         self._due = self.every == 1 or bool(((t % self.every == 0) & (self._episode >= 0)).any())
         if not self._due:
             return
@@ -126,12 +127,13 @@ class EpisodeRecorder:
             self._ring.put(self._after_at, [source.get(step) for source in self.contents.after])
             self._ring.position += 1
         done = step.done.cpu().numpy()
-        if self._ring.n_envs == 1 and self._ring.position - self._begun[0] >= STREAM_ROWS and not done[0]:
+        if self._alone and self._ring.position - self._begun[0] >= STREAM_ROWS and not done[0]:
             self._stream()
         if done.any():
             self._finish(np.flatnonzero(done & (self._episode >= 0)), moment.t.numpy() + 1)
             for returns in self._returns:
                 returns[done] = 0.0
+            self._begins = done.copy()
 
     def _lay_out(self) -> None:
         """Where each kind of field begins in the buffers."""
@@ -141,10 +143,11 @@ class EpisodeRecorder:
         self._after_at = int(starts[-1])
         self._context_at = self._n_written
 
-    def _follow_critics(self, moment: Moment, begins: np.ndarray) -> None:
+    def _follow_critics(self, moment: Moment) -> None:
         for at, critic in zip(self._critic_at, self.contents.critics):
             if critic.by_step:
-                outputs = critic.follow(moment.observation, moment.state, torch.from_numpy(begins))
+                begins = None if self._begins is None else torch.from_numpy(self._begins)
+                outputs = critic.follow(moment.observation, moment.state, begins)
                 self._values[at] = outputs
 
     def _make_room(self) -> None:
@@ -221,18 +224,16 @@ class EpisodeRecorder:
 
     def _enter(self, run: list[int], lengths: np.ndarray, n_steps: np.ndarray) -> None:
         """Enters the episodes of neighbouring copies, whose rows come next."""
-        start = self.writer.rows - self._streamed
-        for copy, length in zip(run, lengths + self._streamed):
-            columns = {
-                "episode": int(self._episode[copy]),
-                "start": start,
-                "length": int(length),
-                "n_steps": int(n_steps[copy]),
-                "seed": int(self._seed[copy]),
-            }
-            returns = [sums[copy, list(s.indices)] for sums, s in zip(self._returns, self.contents.selections)]
-            self.writer.add_episode(columns, np.concatenate(returns))
-            start += int(length)
+        copies, lengths = slice(run[0], run[-1] + 1), lengths + self._streamed
+        columns = {
+            "episode": self._episode[copies],
+            "start": self.writer.rows - self._streamed + np.cumsum(lengths) - lengths,
+            "length": lengths,
+            "n_steps": n_steps[copies],
+            "seed": self._seed[copies],
+        }
+        returns = [sums[copies, list(s.indices)] for sums, s in zip(self._returns, self.contents.selections)]
+        self.writer.add_episodes(columns, np.concatenate(returns, axis=1))
         self._streamed = 0
 
 

@@ -20,7 +20,7 @@ CHUNK_BYTES = 256 * 1024
 CHUNK_UNITS = 64
 WHOLE_ROW_BYTES = 256
 BLOCK_BYTES = 32 * 1024 * 1024
-MOST_BLOCK_ROWS = 8192
+MOST_BLOCK_ROWS = 32768
 BFLOAT16 = "bfloat16"
 DTYPES = ("float32", "float16", BFLOAT16)
 
@@ -85,7 +85,7 @@ def _cell_length(name: str, length: int) -> int:
 
 
 def block_rows(fields: list[Field], expected_rows: int) -> int:
-    """Rows gathered before they are written: a power of two, at most 32 MiB and 8192 rows.
+    """Rows gathered before they are written: a power of two, at most 32 MiB and 32768 rows.
 
     A recording expected to be short gets blocks no longer than itself, since the last one is filled up on disk.
     """

@@ -59,7 +59,7 @@ class RecordingWriter:
         self.block_rows = block_rows(list(fields), expected_rows)
         self._filled = 0
         self._claimed = 0
-        self._episodes: list[tuple[dict[str, int], np.ndarray]] = []
+        self._episodes: list[dict[str, np.ndarray]] = []
         self._flushed_at = time.monotonic()
         self._storage, self.file = _create(path, locking)
         self.file.attrs.update({**attributes, "complete": False})
@@ -84,14 +84,14 @@ class RecordingWriter:
                 self._fill_in_parts([source[taken : taken + 1] for source in sources], length)
             taken += whole or 1
 
-    def add_episode(self, columns: dict[str, int], returns: np.ndarray) -> None:
-        """Adds an entry to `/episodes` for the rows that are appended next.
+    def add_episodes(self, columns: Mapping[str, np.ndarray], returns: np.ndarray) -> None:
+        """Adds entries to `/episodes` for the rows that are appended next.
 
         Args:
-            columns: one integer for each of `EPISODE_COLUMNS`.
-            returns: `[agent]`, of the recorded agents.
+            columns: `[episode]` for each of `EPISODE_COLUMNS`.
+            returns: `[episode, agent]`, of the recorded agents.
         """
-        self._episodes.append((columns, returns))
+        self._episodes.append({**columns, "return": returns})
 
     def describe(self, attributes: Mapping[str, Mapping[str, Any]]) -> None:
         """Sets attributes of datasets, by path."""
@@ -186,24 +186,21 @@ class RecordingWriter:
             ) from error
 
     def _create_tables(self, n_agents: int) -> None:
-        for name, dtype in EPISODE_COLUMNS.items():
-            self.file.create_dataset(f"episodes/{name}", (0,), dtype, maxshape=(None,), chunks=(1024,))
-        shape = (0, n_agents)
-        self.file.create_dataset("episodes/return", shape, "float64", maxshape=(None, n_agents), chunks=(256, n_agents))
-        for name, kind in (
-            ("iteration", "int64"),
-            ("sha256", h5py.string_dtype()),
-            ("row_start", "int64"),
-            ("row_stop", "int64"),
-        ):
-            self.file.create_dataset(f"checkpoints/{name}", (0,), kind, maxshape=(None,), chunks=(64,))
+        create = self.file.create_dataset
+        self._table = {
+            name: create(f"episodes/{name}", (0,), dtype, maxshape=(None,), chunks=(1024,))
+            for name, dtype in EPISODE_COLUMNS.items()
+        }
+        shape, chunks = (0, n_agents), (256, n_agents)
+        self._table["return"] = create("episodes/return", shape, "float64", maxshape=(None, n_agents), chunks=chunks)
+        kinds = {"iteration": "int64", "sha256": h5py.string_dtype(), "row_start": "int64", "row_stop": "int64"}
+        for name, kind in kinds.items():
+            create(f"checkpoints/{name}", (0,), kind, maxshape=(None,), chunks=(64,))
 
     def _write_tables(self) -> None:
         if self._episodes:
-            rows, returns = zip(*self._episodes)
-            for name in EPISODE_COLUMNS:
-                _extend(self.file[f"episodes/{name}"], np.array([row[name] for row in rows]))
-            _extend(self.file["episodes/return"], np.stack(returns))
+            for name, dataset in self._table.items():
+                _extend(dataset, np.concatenate([entries[name] for entries in self._episodes]))
             self._episodes.clear()
         stops = self.file["checkpoints/row_stop"]
         if len(stops):

@@ -38,7 +38,7 @@ def write(path, pipe):
     while True:
         length = 20 + number % 9
         columns = {"episode": number, "start": writer.rows, "length": length, "n_steps": length, "seed": number}
-        writer.add_episode(columns, np.zeros(1))
+        writer.add_episodes({name: np.array([value]) for name, value in columns.items()}, np.zeros((1, 1)))
         writer.append([np.full((1, length, 2, 128), number, np.float32), np.arange(length)[None]])
         number += 1
         os.write(pipe, (writer.rows // writer.block_rows * writer.block_rows).to_bytes(8, "little"))
