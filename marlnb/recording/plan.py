@@ -116,20 +116,20 @@ def plan_recording(
             and a disk without room, which the plan only tells.
     """
     request = Request(
-        episodes,
-        sites,
-        agents,
-        every,
-        dtype,
-        seed,
-        explore,
-        values,
-        frames,
-        checkpoint,
-        n_envs,
-        env,
-        device,
-        labels or {},
+        episodes=episodes,
+        sites=sites,
+        agents=agents,
+        every=every,
+        dtype=dtype,
+        seed=seed,
+        explore=explore,
+        values=values,
+        frames=frames,
+        checkpoint=checkpoint,
+        n_envs=n_envs,
+        env=env,
+        device=device,
+        labels=labels or {},
     )
     with prepare(run, request) as prepared:
         return make_plan(prepared, recording_path(prepared.run, name))

@@ -84,20 +84,20 @@ def record(
     if exist == "error" and path.exists():
         raise RecordingError(f"{path} is there already; give another name, or exist='open' to use it")
     request = Request(
-        episodes,
-        sites,
-        agents,
-        every,
-        dtype,
-        seed,
-        explore,
-        values,
-        frames,
-        checkpoint,
-        n_envs,
-        env,
-        device,
-        labels or {},
+        episodes=episodes,
+        sites=sites,
+        agents=agents,
+        every=every,
+        dtype=dtype,
+        seed=seed,
+        explore=explore,
+        values=values,
+        frames=frames,
+        checkpoint=checkpoint,
+        n_envs=n_envs,
+        env=env,
+        device=device,
+        labels=labels or {},
     )
     with prepare(run, request) as prepared:
         if path.exists() and _is_same(path, prepared, locking):

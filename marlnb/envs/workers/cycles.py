@@ -9,6 +9,7 @@ and the order of calls, has been checked already. Any other environment is stepp
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
@@ -93,7 +94,7 @@ class Cycle:
         return {agent: within.observe(agent) for agent in within.agents}
 
 
-class _LastTurn(Cycle):
+class _LastTurn(Cycle, ABC):
     """An environment in which all but the last turn of a cycle only note an action."""
 
     def _turns(self, actions: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,8 +109,9 @@ class _LastTurn(Cycle):
         within.step(actions[agents[-1]])
         return {agent: within.rewards[agent] for agent in within.agents}
 
+    @abstractmethod
     def _note(self, agent: str, action: Any) -> None:
-        raise NotImplementedError
+        """Keeps the action until the last turn."""
 
 
 class NotedActions(_LastTurn):
