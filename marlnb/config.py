@@ -9,10 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field
+from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from marlnb.errors import ConfigError
 from marlnb.registry import ALGORITHMS, ENVIRONMENTS, MODELS, Registry
-from marlnb.specs import ActionKind, EnvSpec, GroupSpec
+from marlnb.specs import ActionKind, EnvSpec, GroupSpec, InputSpec
 from marlnb.values import validate
 
 if TYPE_CHECKING:
@@ -73,21 +75,54 @@ class ModelConfig(ABC):
         validate(self)
 
     @abstractmethod
-    def build(self, n_agents: int, in_features: int, out_features: int) -> Network:
-        """A network `[..., n_agents, in_features] -> [..., n_agents, out_features]`."""
+    def build(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
+        """A network `[..., n_agents, inputs.features] -> [..., n_agents, out_features]`.
+
+        Raises:
+            ConfigError: the inputs have a shape that this kind of network cannot read.
+        """
 
 
 @dataclass(frozen=True)
 class AlgorithmConfig(ABC):
-    """The options of one algorithm, and what it can do; registered as `mappo`."""
+    """The options of one algorithm, and what it can do; registered as `mappo`.
+
+    Attributes:
+        on_policy: whether it learns from the newest rollout alone.
+        learns: whether it learns at all; a random policy does not.
+        action_kinds: the actions that it can choose.
+        recurrent: whether it learns networks that have a state.
+        simultaneous_only: whether every living agent of the group must act at every step.
+        team_reward: whether the group's agents share one reward, the mean over those alive.
+    """
 
     registry: ClassVar[Registry[type[AlgorithmConfig]]] = ALGORITHMS
     name: ClassVar[str]
     on_policy: ClassVar[bool] = True
+    learns: ClassVar[bool] = True
     action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete", "multi_discrete", "continuous")
+    recurrent: ClassVar[bool] = True
+    simultaneous_only: ClassVar[bool] = False
+    team_reward: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         validate(self)
+
+    def check_fit(self, group: GroupSpec, env: EnvSpec, actor: ModelConfig, critic: ModelConfig) -> None:
+        """Raises ConfigError unless this algorithm can learn on that group with those networks."""
+        where = f"{self.name} for group {group.name!r} of {env.name}"
+        action = group.action
+        if action.kind not in self.action_kinds:
+            raise ConfigError(f"{where}: {action.kind} actions; it takes {', '.join(self.action_kinds)}")
+        if not all(isfinite(bound) for bound in (*action.low, *action.high)):
+            raise ConfigError(f"{where}: actions need finite bounds; got {action.low} to {action.high}")
+        if group.has_action_mask and action.kind == "continuous":
+            raise ConfigError(f"{where}: an action mask needs discrete actions; got continuous ones")
+        recurrent = sorted({model.name for model in (actor, critic) if model.recurrent})
+        if recurrent and not self.recurrent:
+            raise ConfigError(f"{where}: it learns feed-forward networks; got {', '.join(recurrent)}")
+        if self.simultaneous_only and not env.simultaneous:
+            raise ConfigError(f"{where}: it needs every agent to act at every step; here they wait for their turns")
 
     @abstractmethod
     def build(

@@ -88,6 +88,25 @@ class GroupSpec:
 
 
 @dataclass(frozen=True)
+class InputSpec:
+    """What a network reads for each agent: parts of these shapes, each flattened, laid one after the other.
+
+    An actor reads one part, its observation. A centralised critic reads one part for each agent's observation in the
+    order of `EnvSpec.agents`, then the state where there is one, then the actions where it judges them.
+    """
+
+    parts: tuple[tuple[int, ...], ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(prod(part) for part in self.parts)
+
+    @property
+    def features(self) -> int:
+        return sum(self.sizes)
+
+
+@dataclass(frozen=True)
 class LabelSpec:
     """A concept that an environment can tell at each step: `[env]`, or `[env, agent]` of one group.
 
@@ -106,6 +125,7 @@ class EnvSpec:
     Attributes:
         state_shape: axes of the global state `[env, *state_shape]`, None where the environment has none.
         max_steps: steps after which an episode is truncated, None where it may go on.
+        simultaneous: whether every living agent acts at every step; False where agents wait for their turns.
     """
 
     name: str
@@ -113,6 +133,7 @@ class EnvSpec:
     state_shape: tuple[int, ...] | None = None
     max_steps: int | None = None
     labels: tuple[LabelSpec, ...] = field(default=())
+    simultaneous: bool = True
 
     def __post_init__(self) -> None:
         names = [agent for group in self.groups for agent in group.agents]

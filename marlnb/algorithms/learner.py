@@ -23,6 +23,10 @@ class Learner(ABC):
     group: GroupSpec
     policy: Policy
 
+    def meet(self, learners: Mapping[str, Learner]) -> None:
+        """Told of every group's learner once, when all are built and before any learns: a critic may need the others'
+        policies. What is kept of the others is no part of this learner's own state."""
+
     @abstractmethod
     def update(self, rollout: TensorDictBase) -> dict[str, float]:
         """Learns from one rollout; returns metrics by name, as `entropy` or `explained_variance`."""

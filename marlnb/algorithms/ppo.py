@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any, ClassVar
 
 import torch
@@ -22,7 +21,8 @@ from marlnb.algorithms.learner import Learner
 from marlnb.algorithms.ppo_loss import METRICS, LossSettings, ValueLoss, ppo_losses
 from marlnb.config import AlgorithmConfig, ModelConfig, option
 from marlnb.errors import CheckpointError, ConfigError
-from marlnb.models.actor_critic import ActorCritic, StdOf, features
+from marlnb.models.actor import StdOf, features
+from marlnb.models.actor_critic import ActorCritic
 from marlnb.models.distributions import Squash
 from marlnb.models.layers import fast_training
 from marlnb.models.network import Network
@@ -74,6 +74,7 @@ class IPPOConfig(AlgorithmConfig):
         rollout_steps: int,
         device: str,
     ) -> PPOLearner:
+        self.check_fit(group, env, actor, critic)
         self._check(group, actor.recurrent or critic.recurrent, n_envs * rollout_steps, rollout_steps)
         policy = ActorCritic(
             group,
@@ -90,12 +91,6 @@ class IPPOConfig(AlgorithmConfig):
 
     def _check(self, group: GroupSpec, recurrent: bool, frames: int, rollout_steps: int) -> None:
         where = f"{self.name} for group {group.name!r}"
-        if group.action.kind not in self.action_kinds:
-            raise ConfigError(f"{where}: {group.action.kind} actions; it takes {', '.join(self.action_kinds)}")
-        if not all(isfinite(bound) for bound in (*group.action.low, *group.action.high)):
-            raise ConfigError(f"{where}: actions need finite bounds; got {group.action.low} to {group.action.high}")
-        if group.has_action_mask and group.action.kind == "continuous":
-            raise ConfigError(f"{where}: an action mask needs discrete actions; got continuous ones")
         if recurrent and rollout_steps % self.sequence_length:
             fits = [n for n in range(1, rollout_steps + 1) if rollout_steps % n == 0]
             asked = f"sequence_length={self.sequence_length} must divide rollout_steps={rollout_steps}"

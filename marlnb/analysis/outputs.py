@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from marlnb.errors import AnalysisError, unknown
-from marlnb.models.actor_critic import ActorCritic
+from marlnb.models.actor import ActorPolicy
 from marlnb.models.distributions import Gaussian, Squash
 from marlnb.models.policy import Policy
 from marlnb.specs import ActionSpec, EnvSpec
@@ -193,8 +193,8 @@ def actor_scalar(
     Raises:
         AnalysisError: the policy is of a kind whose output cannot be differentiated.
     """
-    if not isinstance(policy, ActorCritic):
-        raise AnalysisError(f"an output of {type(policy).__name__} cannot be attributed yet; of ActorCritic it can")
+    if not isinstance(policy, ActorPolicy):
+        raise AnalysisError(f"{type(policy).__name__} has no actor whose output could be attributed")
     parameters, _ = policy.actor.step(observation, recurrent)
     if output.to != "log_prob":
         return pick(parameters, action, policy.group.action, output)

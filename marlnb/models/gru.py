@@ -14,6 +14,7 @@ from marlnb.models.mlp import MLPConfig, check_sizes, hidden_layers, hidden_site
 from marlnb.models.network import Network
 from marlnb.models.sites import SiteKind
 from marlnb.registry import MODELS
+from marlnb.specs import InputSpec
 
 
 class GRU(Network):
@@ -34,13 +35,18 @@ class GRU(Network):
         state = self.gru(projected, state)
         return self.head(state), state.unsqueeze(-2)
 
-    def sequence(self, x: Tensor, recurrent: Tensor | None, is_init: Tensor) -> tuple[Tensor, Tensor | None]:
+    def sequence(
+        self, x: Tensor, recurrent: Tensor | None, is_init: Tensor, acting: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         projected = self._project(x)  # the whole stretch in one matmul; only the recurrent part goes step by step
         state = self._zeros(projected[:, 0]) if recurrent is None else recurrent.squeeze(-2)
         keeps = (~is_init).to(state.dtype)[:, :, None, None].unbind(1)
         states = []
-        for step, keep in zip(projected.unbind(1), keeps):
-            state = self.gru(step, state * keep)
+        for t, (step, keep) in enumerate(zip(projected.unbind(1), keeps)):
+            entering = state * keep
+            state = self.gru(step, entering)
+            if acting is not None:
+                state = torch.where(acting[:, t, :, None], state, entering)
             states.append(state)
         stacked = torch.stack(states, dim=1)
         return self.head(stacked), stacked.unsqueeze(-2)
@@ -72,7 +78,7 @@ class GRUConfig(MLPConfig):
     hidden: tuple[int, ...] = option((64,), help="units of each hidden layer before the recurrent one", unit="units")
     recurrent_size: int = option(64, help="units of the recurrent layer", unit="units", ge=1)
 
-    def build(self, n_agents: int, in_features: int, out_features: int) -> Network:
-        sizes = {"in_features": (in_features,), "out_features": (out_features,)}
+    def build(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
+        sizes = {"inputs": (inputs.features,), "out_features": (out_features,)}
         check_sizes(self.name, hidden=self.hidden, recurrent_size=(self.recurrent_size,), **sizes)
-        return GRU(n_agents, in_features, out_features, self)
+        return GRU(n_agents, inputs.features, out_features, self)

@@ -14,6 +14,7 @@ from marlnb.models.layers import ActivationName, AgentLinear, HiddenLayer
 from marlnb.models.network import Network
 from marlnb.models.sites import SiteKind
 from marlnb.registry import MODELS
+from marlnb.specs import InputSpec
 
 
 class MLP(Network):
@@ -44,9 +45,9 @@ class MLPConfig(ModelConfig):
     activation: ActivationName = option("tanh", help="the hidden layers' nonlinearity")
     layer_norm: bool = option(False, help="normalise each hidden layer before its nonlinearity")
 
-    def build(self, n_agents: int, in_features: int, out_features: int) -> Network:
-        check_sizes(self.name, hidden=self.hidden, in_features=(in_features,), out_features=(out_features,))
-        return MLP(n_agents, in_features, out_features, self)
+    def build(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
+        check_sizes(self.name, hidden=self.hidden, inputs=(inputs.features,), out_features=(out_features,))
+        return MLP(n_agents, inputs.features, out_features, self)
 
 
 def hidden_layers(n_agents: int, in_features: int, config: MLPConfig) -> nn.ModuleList:

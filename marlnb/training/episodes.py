@@ -19,6 +19,7 @@ from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import ConfigError
 from marlnb.models.policy import ActorOutput, Policy
 from marlnb.specs import EnvSpec
+from marlnb.training.rollout import carried
 from marlnb.training.threads import torch_threads
 
 if TYPE_CHECKING:
@@ -240,7 +241,8 @@ def _moment(env: VectorEnv, step: Step, tally: _Tally, actors: Mapping[str, _Act
         env=env,
     )
     for name, actor in actors.items():
-        actor.recurrent = output[name].recurrent
+        acting = None if env.spec.simultaneous else groups[name].acting.to(actor.device)
+        actor.recurrent = carried(actor.recurrent, output[name].recurrent, acting)
     return moment
 
 

@@ -24,7 +24,7 @@ def build_learners(experiment: Experiment, spec: EnvSpec, device: str | None = N
     for table in (experiment.algorithms, experiment.models, experiment.critics):
         for name in table:
             spec.group(name)
-    learners = {}
+    learners: dict[str, Learner] = {}
     for group in spec.groups:
         with torch.random.fork_rng(_cuda_devices(device)):
             torch.manual_seed(derive_seed(experiment.seed, "learner", group.name))
@@ -37,6 +37,8 @@ def build_learners(experiment: Experiment, spec: EnvSpec, device: str | None = N
                 rollout_steps=experiment.rollout_steps,
                 device=device,
             )
+    for learner in learners.values():
+        learner.meet(learners)
     return learners
 
 

@@ -9,9 +9,11 @@ Layout, batch `[env, time]`, for each group g of n agents:
   one, `(g, "recurrent")` `[env, time, agent, layer, unit]` the actor's state that enters the step, if there is one,
   and `(g, name)` for each of the policy's extras.
 - `("next", g, "observation")`: what the agent saw next; its episode's last observation where it ended at this step.
-  `("next", g, "reward" | "terminated" | "truncated" | "done")` `[env, time, agent, 1]`, `("next", g, "alive")`.
+  `("next", g, "reward" | "terminated" | "truncated" | "done")` `[env, time, agent, 1]`, `("next", g, "alive")`,
+  `("next", g, "action_mask")` if there is one, of the next step: where an episode ended, of the one that begins.
 
-An agent learns from the steps at which it was acting. A rollout's first step follows the last one's final step.
+An agent learns from the steps at which it was acting; the recurrent state of one that is not stays as it is where
+agents wait for their turns. A rollout's first step follows the last one's final step.
 """
 
 from __future__ import annotations
@@ -183,6 +185,7 @@ class _GroupBuffers:
 
     def __init__(self, spec: GroupSpec, policy: Policy, env: VectorEnv, n_steps: int, device: torch.device) -> None:
         self.name, self.policy = spec.name, policy
+        self._turns = not env.spec.simultaneous
         self._shape, self._device = (env.n_envs, n_steps, spec.n_agents), device
         self._has_mask = spec.has_action_mask
         self.now: dict[str, Tensor] = {}
@@ -209,6 +212,8 @@ class _GroupBuffers:
             **flags,
             "alive": torch.zeros_like(self.now["alive"]),
         }
+        if self._has_mask:
+            self.next["action_mask"] = torch.zeros_like(self.now["action_mask"])
         self._reward_at = self.next["reward"][..., 0].unbind(1)
         self._terminated_at = flags["terminated"][..., 0].unbind(1)
         self._truncated_at = flags["truncated"][..., 0].unbind(1)
@@ -234,7 +239,7 @@ class _GroupBuffers:
         )
         self._action_at[t].copy_(output.action)
         self._log_prob_at[t].copy_(output.log_prob)
-        self.recurrent = output.recurrent
+        self.recurrent = carried(self.recurrent, output.recurrent, self._acting_at[t] if self._turns else None)
         if output.extras:
             self._store_extras(output, t)
         return output.action
@@ -263,6 +268,9 @@ class _GroupBuffers:
         following[:, :-1] = alive[:, 1:]
         following[:, -1] = step.alive
         torch.where(done, alive & ~terminated[..., 0], following, out=following)
+        if self._has_mask:
+            assert step.action_mask is not None
+            _shift(self.now["action_mask"], self.next["action_mask"], step.action_mask, [])
 
     def _add(self, name: str, *shape: int, dtype: torch.dtype = torch.float32) -> Sequence[Tensor]:
         self.now[name] = torch.zeros(*self._shape, *shape, dtype=dtype, device=self._device)
@@ -277,6 +285,13 @@ class _GroupBuffers:
             self._extras_at = {name: self._add(name, *value.shape[2:], dtype=value.dtype) for name, value in extras}
         for name, value in output.extras.items():
             self._extras_at[name][t].copy_(value)
+
+
+def carried(before: Tensor | None, after: Tensor | None, acting: Tensor | None) -> Tensor | None:
+    """The recurrent state `[env, agent, layer, unit]` after a step: that of an agent not acting stays; None for all."""
+    if before is None or after is None or acting is None:
+        return after
+    return torch.where(acting[:, :, None, None], after, before)
 
 
 def _shift(now: Tensor, following: Tensor, last: Tensor, finals: list[_Final]) -> None:

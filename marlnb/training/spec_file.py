@@ -29,6 +29,7 @@ def spec_from_json(data: Mapping[str, Any]) -> EnvSpec:
             state_shape=None if state_shape is None else tuple(state_shape),
             max_steps=data["max_steps"],
             labels=tuple(LabelSpec(label["name"], label["group"], tuple(label["classes"])) for label in data["labels"]),
+            simultaneous=data.get("simultaneous", True),
         )
     except (KeyError, TypeError) as error:
         raise RunError(f"the description of the environment is malformed: {error!r}") from error

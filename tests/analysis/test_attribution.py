@@ -14,6 +14,7 @@ from marlnb.analysis.attribution_result import Attribution
 from marlnb.errors import AnalysisError, ShapeError
 from marlnb.models.mlp import MLPConfig
 from marlnb.recording.reader import Recording
+from marlnb.specs import InputSpec
 from marlnb.training.run import Run
 
 
@@ -77,7 +78,7 @@ def test_recurrent_agents_that_were_recorded(team: Recording) -> None:
 
 def test_an_attribution_that_did_not_converge_says_so(recording: Recording, run: Run) -> None:
     policies = run.policies()
-    policies["listener"].actor.network = MLPConfig(activation="relu").build(1, 11, 5)
+    policies["listener"].actor.network = MLPConfig(activation="relu").build(1, InputSpec(((11,),)), 5)
     with torch.no_grad():
         for parameter in policies["listener"].actor.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0)))

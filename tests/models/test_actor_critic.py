@@ -8,7 +8,8 @@ from captum.attr import DeepLift, IntegratedGradients
 from torch import Tensor
 
 from marlnb.errors import ShapeError
-from marlnb.models.actor_critic import ActorCritic, features
+from marlnb.models.actor import features
+from marlnb.models.actor_critic import ActorCritic
 from marlnb.specs import ActionSpec
 
 CONTINUOUS = ActionSpec("continuous", low=(-1.0, -1.0), high=(1.0, 3.0))

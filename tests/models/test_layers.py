@@ -8,6 +8,7 @@ from marlnb.errors import ConfigError, ShapeError
 from marlnb.models.gru import GRUConfig
 from marlnb.models.layers import AgentGRUCell, AgentLinear, activation, fast_tanh, fast_training
 from marlnb.models.mlp import MLPConfig
+from marlnb.specs import InputSpec
 
 
 @pytest.mark.parametrize("axes", [(), (4,), (4, 5)])
@@ -61,7 +62,7 @@ def test_the_gru_equals_torchs_cell_for_each_agent() -> None:
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_a_sequence_equals_its_steps_and_restarts_at_resets(shared: bool) -> None:
-    network = GRUConfig(share_parameters=shared, hidden=(7,), recurrent_size=5).build(3, 6, 2)
+    network = GRUConfig(share_parameters=shared, hidden=(7,), recurrent_size=5).build(3, InputSpec(((6,),)), 2)
     x, entering = torch.randn(4, 9, 3, 6), torch.randn(4, 3, 1, 5)
     is_init = torch.rand(4, 9) < 0.3
     outputs, states = network.sequence(x, entering, is_init)
@@ -75,7 +76,7 @@ def test_a_sequence_equals_its_steps_and_restarts_at_resets(shared: bool) -> Non
 
 
 def test_no_state_means_the_zero_state() -> None:
-    network = GRUConfig().build(3, 6, 2)
+    network = GRUConfig().build(3, InputSpec(((6,),)), 2)
     x = torch.randn(4, 3, 6)
     assert torch.equal(network(x)[0], network(x, torch.zeros(4, 3, 1, 64))[0])
 
@@ -91,7 +92,7 @@ def test_fast_tanh_is_tanh_with_tanhs_gradient() -> None:
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_fast_training_changes_neither_outputs_nor_gradients(shared: bool) -> None:
-    network = MLPConfig(share_parameters=shared, hidden=(32, 32)).build(3, 6, 2)
+    network = MLPConfig(share_parameters=shared, hidden=(32, 32)).build(3, InputSpec(((6,),)), 2)
     x = torch.randn(50, 3, 6, requires_grad=True)
 
     def outcome() -> list[torch.Tensor]:
@@ -107,14 +108,14 @@ def test_fast_training_changes_neither_outputs_nor_gradients(shared: bool) -> No
 
 
 def test_fast_training_ends_with_an_exception() -> None:
-    network = MLPConfig().build(3, 6, 2)
+    network = MLPConfig().build(3, InputSpec(((6,),)), 2)
     with pytest.raises(RuntimeError), fast_training(network):
         raise RuntimeError
     assert not any(getattr(module, "fast", False) for module in network.modules())
 
 
 def test_layer_normalisation_comes_before_the_nonlinearity() -> None:
-    network = MLPConfig(hidden=(8,), layer_norm=True).build(3, 6, 2)
+    network = MLPConfig(hidden=(8,), layer_norm=True).build(3, InputSpec(((6,),)), 2)
     x = torch.randn(4, 3, 6)
     layer = network.hidden[0]  # type: ignore[index, union-attr]
     affine = x @ layer.linear.weight.T + layer.linear.bias
@@ -126,4 +127,4 @@ def test_an_unknown_activation_names_the_valid_ones() -> None:
     with pytest.raises(ConfigError, match="tanh"):
         activation("tahn")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="hidden must be at least 1"):
-        MLPConfig(hidden=(0,)).build(3, 6, 2)
+        MLPConfig(hidden=(0,)).build(3, InputSpec(((6,),)), 2)
