@@ -1,0 +1,205 @@
+"""The memory against every frame that was put in, each of which carries a number of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tensordict import TensorDict
+
+from marlnb.algorithms.replay import Key, Replay
+from marlnb.errors import CheckpointError, ShapeError
+from marlnb.specs import ActionSpec, GroupSpec, ObservationSpec
+
+OWN = GroupSpec("a", ("a_0", "a_1"), ObservationSpec((2,)), ActionSpec("discrete", n=(3,)), has_action_mask=True)
+NEXT: tuple[Key, ...] = (("a", "observation"), ("b", "observation"), ("a", "alive"), ("a", "action_mask"), "state")
+NOW: tuple[Key, ...] = (("a", "action"), ("b", "action"), ("a", "acting"))
+ENDS: tuple[Key, ...] = (("next", "a", "reward"), ("next", "a", "terminated"), ("next", "a", "done"))
+
+
+def following(key: Key) -> Key:
+    return ("next", key) if isinstance(key, str) else ("next", *key)
+
+
+class Stream:
+    """Rollouts `[env, time]` with ends at random; every observation, final ones included, is a number of its own."""
+
+    def __init__(self, n_envs: int, *, turns: bool = False, seed: int = 0) -> None:
+        self.n_envs, self.turns = n_envs, turns
+        self.generator = torch.Generator().manual_seed(seed)
+        self.count, self.begins = 0, torch.ones(n_envs, dtype=torch.bool)
+        self.head = self.moment()
+        self.seen: dict[float, dict[Key, torch.Tensor]] = {}
+        self.order: dict[float, tuple[int, int]] = {}
+        self.t = 0
+
+    def draw(self, *shape: int) -> torch.Tensor:
+        return torch.rand(self.n_envs, *shape, generator=self.generator)
+
+    def moment(self) -> dict[Key, torch.Tensor]:
+        n = self.n_envs
+        numbers = self.count + torch.arange(n * 7, dtype=torch.float32).view(n, 7)
+        self.count += n * 7
+        return {
+            ("a", "observation"): numbers[:, :4].reshape(n, 2, 2),
+            ("b", "observation"): numbers[:, 4:6].reshape(n, 1, 2),
+            "state": numbers[:, 6:],
+            ("a", "alive"): self.draw(2) < 0.8,
+            ("a", "action_mask"): self.draw(2, 3) < 0.5,
+        }
+
+    def rollout(self, n_steps: int) -> TensorDict:
+        steps: list[dict[Key, torch.Tensor]] = []
+        for _ in range(n_steps):
+            now, final = self.head, self.moment()
+            self.head = self.moment()
+            done = self.draw() < 0.2
+            elsewhere = torch.ones_like(done) if self.turns else done
+            row: dict[Key, torch.Tensor] = dict(now)
+            for key in NEXT:
+                where = elsewhere.view(-1, *(1,) * (final[key].ndim - 1))
+                row[following(key)] = torch.where(where, final[key], self.head[key])
+            row[("a", "action")], row[("b", "action")] = (self.draw(2) * 3).long(), (self.draw(1) * 3).long()
+            row[("a", "acting")] = now["a", "alive"]
+            row[("next", "a", "reward")] = self.draw(2, 1)
+            row[("next", "a", "terminated")] = row[("next", "a", "done")] = done.view(-1, 1, 1).expand(-1, 2, 1)
+            row["is_init"] = self.begins.unsqueeze(-1)
+            row[("a", "recurrent")] = self.draw(2, 1, 3)
+            self.begins = done
+            steps.append(row)
+            for copy in range(self.n_envs):
+                number = float(now["state"][copy])
+                self.seen[number] = {key: value[copy].clone() for key, value in row.items()}
+                self.order[number] = (copy, self.t)
+            self.t += 1
+        rollout = TensorDict({}, [self.n_envs, n_steps])
+        for key in steps[0]:
+            rollout[key] = torch.stack([row[key] for row in steps], 1)
+        return rollout
+
+    def check(self, sample: dict[Any, torch.Tensor], keys: tuple[Key, ...]) -> list[float]:
+        """Every frame of a sample is as it was put in; returns their numbers."""
+        numbers = sample["state"].flatten().tolist()
+        for index, number in enumerate(numbers):
+            for key in keys:
+                value = sample[key].flatten(0, sample["state"].ndim - 2)[index]
+                assert torch.equal(value, self.seen[number][key]), key
+        return numbers
+
+
+def memory(capacity: int, chunk: int = 1, seed: int = 0) -> Replay:
+    return Replay(capacity, group=OWN, reads=("a", "b"), sequence_length=chunk, seed=seed)
+
+
+ALL = (*NEXT, *(following(key) for key in NEXT), *NOW, *ENDS)
+
+
+@pytest.mark.parametrize("turns", [False, True], ids=["at each step", "by turns"])
+@pytest.mark.parametrize("n_steps", [1, 4, 9, 10])
+def test_the_last_frames_come_back_as_they_were_put_in(n_steps: int, turns: bool) -> None:
+    stream, replay = Stream(3, turns=turns), memory(30)
+    for k in range(1, 31):
+        replay.add(stream.rollout(n_steps))
+        held = min(30, 3 * n_steps * k)
+        assert len(replay) == replay.n_samples == held
+        sample = replay.sample(200)
+        assert sample.keys() == set(ALL)
+        numbers = set(stream.check(sample, ALL))
+        newest = set(sorted(stream.seen)[-held:])
+        assert numbers <= newest and len(numbers) > 0.9 * held
+
+
+def test_an_environment_begun_anew_between_rollouts_leaves_what_was_next() -> None:
+    stream, replay = Stream(3), memory(60)
+    for _ in range(6):
+        replay.add(stream.rollout(4))
+        stream.head = stream.moment()  # as a reset at a checkpoint: no step is done, yet another moment follows
+        stream.check(replay.sample(200), ALL)
+
+
+@pytest.mark.parametrize("n_steps", [1, 5, 8, 12])
+def test_sequences_are_runs_of_one_copy_with_the_state_that_entered(n_steps: int) -> None:
+    stream, replay = Stream(3), memory(60, chunk=4)
+    keys = (*ALL, "is_init")
+    found = set()
+    for k in range(1, 20):
+        replay.add(stream.rollout(n_steps))
+        assert len(replay) >= min(60, 3 * n_steps * k)
+        if not replay.n_samples:
+            assert n_steps * k < 4
+            with pytest.raises(ShapeError, match="nothing to sample"):
+                replay.sample(1)
+            continue
+        sample = replay.sample(50)
+        stream.check(sample, keys)
+        for index in range(50):
+            places = [stream.order[number] for number in sample["state"][index].flatten().tolist()]
+            copy, t = places[0]
+            assert places == [(copy, t + j) for j in range(4)] and t % 4 == 0 and t >= stream.t - 23
+            first = stream.seen[float(sample["state"][index, 0])]
+            assert torch.equal(sample["a", "recurrent"][index], first["a", "recurrent"])
+            found.add(places[0])
+    assert len({copy for copy, _ in found}) == 3
+
+
+def test_a_loaded_memory_goes_on_as_the_saved_one() -> None:
+    for chunk, turns in ((1, False), (1, True), (4, False)):
+        stream, replay = Stream(3, turns=turns), memory(60, chunk)
+        for rollouts in (0, 2, 9):  # empty, part full, round
+            for _ in range(rollouts):
+                replay.add(stream.rollout(5))
+            again = memory(60, chunk, seed=7)
+            again.load_state_dict(replay.state_dict())
+            assert len(again) == len(replay)
+        for _ in range(20):
+            rollout = stream.rollout(5)
+            replay.add(rollout)
+            again.add(rollout)
+            left, right = replay.sample(40), again.sample(40)
+            assert left.keys() == right.keys() and all(torch.equal(left[key], right[key]) for key in left)
+
+
+def test_a_saved_state_does_not_change_with_the_memory() -> None:
+    stream, replay = Stream(3), memory(30)
+    replay.add(stream.rollout(5))
+    state = replay.state_dict()
+    expected = state["rows"]["state"].clone()
+    for _ in range(5):
+        replay.add(stream.rollout(5))
+    assert torch.equal(state["rows"]["state"], expected)
+
+
+def test_next_observations_are_not_stored_twice() -> None:
+    """A million frames of three agents with 18 features: 216 bytes of observation a frame, once."""
+    group = GroupSpec("a", ("a_0", "a_1", "a_2"), ObservationSpec((18,)), ActionSpec("discrete", n=(5,)))
+    replay = Replay(1_000_000, group=group, reads=("a",), seed=0)
+    rollout = TensorDict({}, [8, 5])
+    rollout["a", "observation"] = rollout["next", "a", "observation"] = torch.zeros(8, 5, 3, 18)
+    rollout["a", "action"] = torch.zeros(8, 5, 3, dtype=torch.int64)
+    rollout["a", "alive"] = rollout["next", "a", "alive"] = torch.ones(8, 5, 3, dtype=torch.bool)
+    rollout["a", "acting"] = rollout["a", "alive"]
+    rollout["next", "a", "reward"] = torch.zeros(8, 5, 3, 1)
+    rollout["next", "a", "terminated"] = rollout["next", "a", "done"] = torch.zeros(8, 5, 3, 1, dtype=torch.bool)
+    replay.add(rollout)
+    a_frame = 3 * 18 * 4 + 3 * 8 + 3 * 4 + 4 * 3 + 8  # observation, action, reward, four flags, what lies aside
+    assert replay.size_bytes == pytest.approx(1_000_000 * a_frame, rel=1e-3)
+
+
+def test_samples_are_drawn_evenly() -> None:
+    stream, replay = Stream(3), memory(30)
+    for _ in range(5):
+        replay.add(stream.rollout(10))
+    counts = replay.sample(30_000)["state"].flatten().unique(return_counts=True)[1]
+    assert len(counts) == 30 and (counts - 1000).abs().max() < 150  # five deviations
+
+
+def test_what_does_not_fit_says_so() -> None:
+    stream, replay = Stream(3), memory(30)
+    with pytest.raises(ShapeError, match="at most 10 steps"):
+        replay.add(stream.rollout(11))
+    replay.add(stream.rollout(10))
+    with pytest.raises(ShapeError, match="2 copies"):
+        replay.add(Stream(2).rollout(4))
+    with pytest.raises(CheckpointError, match="33 rows"):
+        memory(12).load_state_dict(replay.state_dict())
