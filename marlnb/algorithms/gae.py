@@ -37,14 +37,19 @@ def gae(
     *,
     gamma: float,
     gae_lambda: float,
+    turns: Tensor | None = None,
 ) -> Tensor:
-    """Advantages `[env, time, agent]`, all arguments alike; terminated and done bool.
+    """Advantages `[env, time, agent]`, all arguments alike; terminated, done and turns bool.
 
     Nothing follows a terminated step; a truncated one (done, not terminated) is bootstrapped with `next_value`.
+    turns: the steps that count, where agents wait for one another: the others are passed over, so that a turn is
+    followed by the agent's next turn (what stands at a step that does not count means nothing). None for all.
     Source: Schulman et al. 2016, equation 16 (arXiv:1506.02438).
     """
     delta = torch.addcmul(reward - value, next_value, (~terminated).to(value.dtype), value=gamma)
     decay = (~done).to(value.dtype).mul_(gamma * gae_lambda)
+    if turns is not None:
+        delta, decay = delta * turns, torch.where(turns, decay, 1.0)
     by_time = delta.transpose(0, 1).contiguous()
     steps, decays = by_time.unbind(), decay.transpose(0, 1).contiguous().unbind()
     for t in range(len(steps) - 2, -1, -1):
@@ -53,7 +58,9 @@ def gae(
 
 
 @torch.no_grad()
-def value_rollout(policy: ActorCritic, rollout: TensorDictBase, recurrent: Tensor | None = None) -> RolloutValues:
+def value_rollout(
+    policy: ActorCritic, rollout: TensorDictBase, recurrent: Tensor | None = None, acting: Tensor | None = None
+) -> RolloutValues:
     """Values of every moment of a rollout `[env, time]` and of what followed it.
 
     The next moment's value is read off the next row; only where an episode ended, and after the last row, is the
@@ -62,10 +69,12 @@ def value_rollout(policy: ActorCritic, rollout: TensorDictBase, recurrent: Tenso
     Args:
         recurrent: the critic's state that enters the first row, as the network takes it (agent axis of 1 where one
             network serves all); None for zero.
+        acting: who acts at each step, `[env, time, agent]` with that same agent axis: the critic's state of an agent
+            that waits stays as it is; None for all.
     """
     critic, normaliser = policy.critic, policy.value_norm
     is_init = rollout["is_init"].squeeze(-1)
-    output, after = critic.network.sequence(critic.spread(critic_inputs(policy, rollout)), recurrent, is_init)
+    output, after = critic.network.sequence(critic.spread(critic_inputs(policy, rollout)), recurrent, is_init, acting)
     value = normaliser.denormalise(critic.by_agent(output))
 
     agent_done = rollout["next", policy.group.name, "done"].squeeze(-1)

@@ -19,6 +19,7 @@ from marlnb.algorithms.adam import PartAdam
 from marlnb.algorithms.gae import RolloutValues, critic_inputs, gae, value_rollout
 from marlnb.algorithms.learner import Learner
 from marlnb.algorithms.ppo_loss import METRICS, LossSettings, ValueLoss, ppo_losses
+from marlnb.algorithms.turns import ends_of, with_turns
 from marlnb.config import AlgorithmConfig, ModelConfig, option
 from marlnb.errors import CheckpointError, ConfigError
 from marlnb.models.actor import StdOf, features
@@ -87,7 +88,8 @@ class IPPOConfig(AlgorithmConfig):
             initial_log_std=self.initial_log_std,
         )
         recurrent = actor.recurrent or critic.recurrent
-        return PPOLearner(self, policy.to(device), chunk=self.sequence_length if recurrent else 1)
+        chunk = self.sequence_length if recurrent else 1
+        return PPOLearner(self, policy.to(device), chunk=chunk, takes_turns=not env.simultaneous)
 
     def _check(self, group: GroupSpec, recurrent: bool, frames: int, rollout_steps: int) -> None:
         where = f"{self.name} for group {group.name!r}"
@@ -115,12 +117,14 @@ class PPOLearner(Learner):
 
     Args:
         chunk: steps of a sample: 1 for feed-forward networks, else the stretch that is backpropagated through.
+        takes_turns: whether agents wait for one another, so that experience is that of each agent's own turns.
     """
 
     policy: ActorCritic
 
-    def __init__(self, config: IPPOConfig, policy: ActorCritic, *, chunk: int) -> None:
+    def __init__(self, config: IPPOConfig, policy: ActorCritic, *, chunk: int, takes_turns: bool = False) -> None:
         self.config, self.policy, self.group, self.chunk = config, policy, policy.group, chunk
+        self.takes_turns = takes_turns
         self.recurrent = policy.recurrent_shape is not None or policy.critic_recurrent_shape is not None
         self.frames = 0
         self._shuffler = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
@@ -142,12 +146,17 @@ class PPOLearner(Learner):
             return self._learn(rollout)
 
     def _learn(self, rollout: TensorDictBase) -> dict[str, float]:
-        values = value_rollout(self.policy, rollout, self._critic_recurrent)
+        acting = rollout[self.group.name, "acting"] if self.takes_turns else None
+        values = value_rollout(self.policy, rollout, self._critic_recurrent, self._critic_holds(acting))
         self._critic_recurrent = values.leaving
         self.frames += rollout.batch_size.numel()
+        if self.takes_turns:
+            ends = ends_of(rollout, self.group)
+            rollout = with_turns(rollout, self.group, ends)
+            values = values._replace(next_value=ends.gather(values.next_value))
         if not bool(rollout[self.group.name, "acting"].any()):
             return {"epochs": 0.0}
-        samples, report = self._samples(rollout, values)
+        samples, report = self._samples(rollout, values, acting)
         lr, totals = self._lr(), []
         for _ in range(self.config.epochs):
             totals.append(self._epoch(samples, lr))
@@ -190,8 +199,13 @@ class PPOLearner(Learner):
         }
 
     @torch.no_grad()
-    def _samples(self, rollout: TensorDictBase, values: RolloutValues) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """The rollout as samples `[sample, ...]` (recurrent: `[sample, time, ...]`), and what to report of it."""
+    def _samples(
+        self, rollout: TensorDictBase, values: RolloutValues, moved: Tensor | None
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The rollout as samples `[sample, ...]` (recurrent: `[sample, time, ...]`), and what to report of it.
+
+        moved: `[env, time, agent]`, where agents take turns, who acted, whether or not that turn ends in the rollout.
+        """
         name, policy, after = self.group.name, self.policy, rollout["next"]
         acting = rollout[name, "acting"]
         reward, terminated = after[name, "reward"].squeeze(-1), after[name, "terminated"].squeeze(-1)
@@ -204,6 +218,7 @@ class PPOLearner(Learner):
             done,
             gamma=self.config.gamma,
             gae_lambda=self.config.gae_lambda,
+            turns=acting if self.takes_turns else None,
         )
         returns = advantage + values.value
         acted_returns, acted_advantage = returns[acting], advantage[acting]
@@ -225,7 +240,18 @@ class PPOLearner(Learner):
             samples["value"] = policy.value_norm.normalise(values.value)
         if not bool(acting.all()):
             samples["weight"] = acting.float()
-        return self._cut(samples, rollout, values.entering), report
+        if moved is not None and self.recurrent:
+            samples["acting"] = moved
+        samples = self._cut(samples, rollout, values.entering)
+        return self._with_turns(samples) if self.takes_turns else samples, report
+
+    def _with_turns(self, samples: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The samples in which at least one agent's turn counts."""
+        weight = samples.get("weight")
+        if weight is None:
+            return samples
+        counts = weight.flatten(1).any(1)
+        return {key: value[counts] for key, value in samples.items()}
 
     def _inputs(self, rollout: TensorDictBase) -> dict[str, Tensor]:
         """What the networks read, `[env, time, ...]`."""
@@ -287,4 +313,10 @@ class PPOLearner(Learner):
     def _run(self, network: Network, sample: Mapping[str, Tensor], x: Tensor, part: str) -> Tensor:
         if not self.recurrent:
             return network(x)[0]
-        return network.sequence(x, sample.get(f"{part}_recurrent"), sample["is_init"])[0]
+        acting = sample.get("acting")
+        holds = self._critic_holds(acting) if part == "critic" else acting
+        return network.sequence(x, sample.get(f"{part}_recurrent"), sample["is_init"], holds)[0]
+
+    def _critic_holds(self, acting: Tensor | None) -> Tensor | None:
+        """Where the critic's state stays as it is: a critic that is one for all agents goes on at every step."""
+        return None if self.policy.critic.once_for_all else acting

@@ -1,0 +1,166 @@
+"""Experience by turns, against numbers worked out by hand and torchrl's advantages of each agent's own turns."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tensordict import TensorDict
+from torchrl.objectives.value.functional import generalized_advantage_estimate
+
+from marlnb.algorithms.gae import gae, value_rollout
+from marlnb.algorithms.ppo import IPPOConfig, MAPPOConfig, PPOLearner
+from marlnb.algorithms.turns import own_turns, turn_ends
+from marlnb.config import ModelConfig
+from marlnb.envs.contract import check_vector_env
+from marlnb.models.gru import GRUConfig
+from marlnb.models.mlp import MLPConfig
+from marlnb.specs import ActionSpec, GroupSpec, ObservationSpec
+from marlnb.training.rollout import Collector
+from tests.algorithms.echo import Echo
+
+GROUP = GroupSpec("g", ("g_0", "g_1"), ObservationSpec((1,)), ActionSpec("discrete", (2,)))
+
+
+def by_agent(rows: list[list[float]]) -> torch.Tensor:
+    """One copy's `[env, time, agent]` from a row for each agent."""
+    return torch.tensor(rows).T.unsqueeze(0)
+
+
+def by_hand(acting: list[list[int]], reward: list[list[float]], ended: list[list[int]], done: list[int]) -> TensorDict:
+    """One copy; at step t agent i sees 10 t + i, and 1000 + 10 t + i last; what is masked is told likewise."""
+    steps = len(done)
+    seen = by_agent([[10.0 * t + i for t in range(steps + 1)] for i in range(2)]).unsqueeze(-1)
+    flags = by_agent(ended).bool().unsqueeze(-1)
+    mask = torch.cat((seen % 20 < 10, seen % 20 >= 10), -1)
+    over = torch.tensor(done).bool().view(1, steps, 1)
+    tree = {
+        "is_init": torch.zeros(1, steps, 1, dtype=torch.bool),
+        "g": {"observation": seen[:, :-1], "acting": by_agent(acting).bool(), "action_mask": mask[:, :-1]},
+        "next": {
+            "done": over,
+            "g": {
+                "observation": torch.where(flags, 1000 + seen[:, :-1], seen[:, 1:]),
+                "action_mask": mask[:, 1:],
+                "reward": by_agent(reward).unsqueeze(-1),
+                "terminated": flags,
+                "truncated": torch.zeros_like(flags),
+                "done": flags.clone(),
+            },
+        },
+    }
+    return TensorDict(tree, [1, steps])
+
+
+def listed(tensor: torch.Tensor, agent: int) -> list[float]:
+    return tensor[0, :, agent].flatten().tolist()  # type: ignore[no-any-return]
+
+
+def test_two_players_by_hand() -> None:
+    """An episode of 5 moves, won by player 0's last one; then 3 moves of the next. A reward at step t is 2^t."""
+    gained = [2.0**t for t in range(8)]
+    rollout = by_hand(
+        acting=[[1, 0, 1, 0, 1, 1, 0, 1], [0, 1, 0, 1, 0, 0, 1, 0]],
+        reward=[gained, [-x for x in gained]],
+        ended=[[0, 0, 0, 0, 1, 0, 0, 0]] * 2,
+        done=[0, 0, 0, 0, 1, 0, 0, 0],
+    )
+    before = rollout.clone()
+    turns = own_turns(rollout, GROUP)
+    after = turns["next", "g"]
+    assert listed(turns["g", "acting"], 0) == [1, 0, 1, 0, 1, 1, 0, 0]  # the outcome of the last turn is not known
+    assert listed(turns["g", "acting"], 1) == [0, 1, 0, 1, 0, 0, 0, 0]
+    assert listed(after["reward"], 0) == [1 + 2, 0, 4 + 8, 0, 16, 32 + 64, 0, 0]
+    assert listed(after["reward"], 1) == [0, -2 - 4, 0, -8 - 16, 0, 0, 0, 0]  # what it lost by the other's last move
+    for name in ("terminated", "done"):
+        assert listed(after[name], 0) == [0, 0, 0, 0, 1, 0, 0, 0]
+        assert listed(after[name], 1) == [0, 0, 0, 1, 0, 0, 0, 0]
+    assert not after["truncated"].any()
+    assert after["observation"][0, [0, 2, 4, 5], 0, 0].tolist() == [20, 40, 1040, 70]
+    assert after["observation"][0, [1, 3], 1, 0].tolist() == [31, 1041]
+    assert after["action_mask"][0, 0, 0].tolist() == rollout["g", "action_mask"][0, 2, 0].tolist()
+    assert turns.batch_size == rollout.batch_size and (rollout == before).all()
+
+
+def test_different_rates_and_a_death_while_waiting_by_hand() -> None:
+    """Agent 0 acts at every step; agent 1 at every third, and dies at step 4; agent 0 is cut short at step 5."""
+    rollout = by_hand(
+        acting=[[1, 1, 1, 1, 1, 1, 1], [1, 0, 0, 1, 0, 0, 1]],
+        reward=[[1, 1, 1, 1, 1, 1, 1], [1, 10, 100, 2, 20, 0, 5]],
+        ended=[[0, 0, 0, 0, 0, 1, 0], [0, 0, 0, 0, 1, 0, 0]],
+        done=[0, 0, 0, 0, 0, 1, 0],
+    )
+    flags = rollout["next", "g"]
+    flags["terminated"][0, 5, 0], flags["truncated"][0, 5, 0] = False, True
+    turns = own_turns(rollout, GROUP)
+    after = turns["next", "g"]
+    assert listed(turns["g", "acting"], 0) == [1, 1, 1, 1, 1, 1, 0]
+    assert listed(turns["g", "acting"], 1) == [1, 0, 0, 1, 0, 0, 0]
+    assert listed(after["reward"], 0) == [1, 1, 1, 1, 1, 1, 0]
+    assert listed(after["reward"], 1) == [111, 0, 0, 22, 0, 0, 0]
+    assert listed(after["terminated"], 1) == [0, 0, 0, 1, 0, 0, 0]
+    assert listed(after["truncated"], 0) == [0, 0, 0, 0, 0, 1, 0] and not after["terminated"][..., 0, :].any()
+    assert after["observation"][0, [0, 3], 1, 0].tolist() == [31, 1041]
+
+
+def test_where_all_act_at_every_step_only_the_last_is_dropped() -> None:
+    rollout = by_hand([[1] * 4] * 2, [[1, 2, 3, 4]] * 2, [[0, 1, 0, 0]] * 2, [0, 1, 0, 0])
+    turns = own_turns(rollout, GROUP)
+    assert turns["g", "acting"].sum() == 6 and not turns["g", "acting"][:, -1].any()
+    for key in ("observation", "reward", "terminated", "done"):
+        torch.testing.assert_close(turns["next", "g", key][:, :-1], rollout["next", "g", key][:, :-1])
+
+
+def test_advantages_are_torchrls_of_each_agents_own_turns() -> None:
+    torch.manual_seed(0)
+    shape = (6, 50, 3)
+    acting, ended = torch.rand(shape) < 0.4, torch.rand(6, 50, 1).expand(shape) < 0.1
+    terminated = ended & (torch.rand(shape) < 0.5)
+    reward, value, next_value = torch.randn(3, *shape)
+    ends = turn_ends(acting, ended)
+    columns = [value, ends.gather(next_value), reward, ends.gather(ended), ends.gather(terminated)]
+    got = gae(reward, value, columns[1], columns[4], columns[3], gamma=0.9, gae_lambda=0.8, turns=ends.is_turn)
+    assert (acting & ~ends.is_turn).any()
+    for env in range(6):
+        for agent in range(3):
+            own = ends.is_turn[env, :, agent]
+            compact = [column[env, own, agent].view(1, -1, 1) for column in columns]
+            oracle, _ = generalized_advantage_estimate(0.9, 0.8, *compact)
+            torch.testing.assert_close(got[env, own, agent], oracle.flatten(), atol=1e-5, rtol=1e-5)
+
+
+def test_the_game_of_echoes_keeps_the_contract() -> None:
+    for apart in (False, True):
+        check_vector_env(lambda n_envs, apart=apart: Echo(n_envs, apart))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize(
+    "config",
+    [IPPOConfig(lr=0.01, gamma=0.8, sequence_length=8), MAPPOConfig(lr=0.01, gamma=0.8, sequence_length=8)],
+    ids=lambda c: c.name,
+)
+@pytest.mark.parametrize(
+    "model", [MLPConfig(hidden=(16,)), GRUConfig(hidden=(16,), recurrent_size=8)], ids=lambda m: m.name
+)
+def test_echoes_are_learnt_and_valued_turn_by_turn(config: IPPOConfig, model: ModelConfig, apart: bool) -> None:
+    """Perfect play is worth 1 + 0.8 at a first turn and 1 at a second, though it is paid for at another's move."""
+    env = Echo(32, apart)
+    learners: dict[str, PPOLearner] = {}
+    for group in env.spec.groups:
+        torch.manual_seed(0)
+        learners[group.name] = config.build(group, env.spec, model, model, n_envs=32, rollout_steps=16, device="cpu")
+    policies = {name: learner.policy for name, learner in learners.items()}
+    collector = Collector(env, policies, 16, generator=torch.Generator().manual_seed(0))
+    collector.reset(0)
+    for _ in range(30):
+        rollout = collector.collect()
+        for learner in learners.values():
+            metrics = learner.update(rollout)
+            assert all(torch.tensor(value).isfinite() for value in metrics.values())
+    paid = sum(float(rollout["next", name, "reward"].sum()) for name in policies)
+    assert paid / (32 * 16) > 0.9  # a move is worth 1
+    for name, learner in learners.items():
+        acting, second = rollout[name, "acting"], rollout[name, "observation"][..., 1] > 0
+        value = value_rollout(learner.policy, rollout, None, learner._critic_holds(acting)).value
+        for turns, worth in ((acting & ~second, 1.8), (acting & second, 1.0)):
+            assert value[turns].mean().item() == pytest.approx(worth, abs=0.12)
