@@ -6,9 +6,10 @@ whichever episodes end first would favour short ones.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -40,7 +41,7 @@ class Moment:
             that enters the step, `[env, agent, layer, unit]`. Masks and states are None where there are none.
         output: by group, what the policy gave.
         state: `[env, *state_shape]`, None where the environment has none.
-        labels: `VectorEnv.labels()` at this moment.
+        labels: `VectorEnv.labels()`, asked for when first read; not to be read after the step.
     """
 
     episode: Tensor
@@ -53,8 +54,14 @@ class Moment:
     recurrent: Mapping[str, Tensor | None]
     output: Mapping[str, ActorOutput]
     state: Tensor | None
-    labels: Mapping[str, Tensor]
     env: VectorEnv
+    _told: dict[str, Tensor] = field(default_factory=dict, repr=False)
+
+    @property
+    def labels(self) -> Mapping[str, Tensor]:
+        if not self._told:
+            self._told.update(self.env.labels())
+        return self._told
 
 
 class Watcher(Protocol):
@@ -89,6 +96,13 @@ class EpisodeTable:
         """`[episode]`: the mean over the group's agents."""
         self.spec.group(group)
         return np.asarray(self.returns[group].mean(axis=1))
+
+    def to_json(self) -> dict[str, list[float | None]]:
+        """By group, `group_return` of each episode as plain JSON; None where it is not finite."""
+        return {
+            group: [value if math.isfinite(value) else None for value in self.group_return(group).tolist()]
+            for group in self.spec.group_names
+        }
 
     def to_frame(self) -> pd.DataFrame:
         """One row an episode: seed, length and the return of each agent by its name."""
@@ -131,7 +145,7 @@ def play(
         step = env.reset(seed)
         tally.begin(step)
         while tally.playing:
-            moment = _moment(env, step, tally, actors, watched=watcher is not None)
+            moment = _moment(env, step, tally, actors)
             if watcher is not None:
                 watcher.before_step(moment)
             step = env.step({name: output.action.to(env.device) for name, output in moment.output.items()})
@@ -222,7 +236,7 @@ class _Tally:
         self.episode = self._number.masked_fill(self._number >= self.episodes, -1)
 
 
-def _moment(env: VectorEnv, step: Step, tally: _Tally, actors: Mapping[str, _Actor], *, watched: bool) -> Moment:
+def _moment(env: VectorEnv, step: Step, tally: _Tally, actors: Mapping[str, _Actor]) -> Moment:
     groups = step.groups
     recurrent = {name: actor.recurrent for name, actor in actors.items()}
     output = {name: actor.act(groups[name].observation, groups[name].action_mask) for name, actor in actors.items()}
@@ -237,7 +251,6 @@ def _moment(env: VectorEnv, step: Step, tally: _Tally, actors: Mapping[str, _Act
         recurrent=recurrent,
         output=output,
         state=step.state,
-        labels=env.labels() if watched else {},
         env=env,
     )
     for name, actor in actors.items():

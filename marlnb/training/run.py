@@ -28,6 +28,7 @@ Which = int | str
 EXPERIMENT = "experiment.json"
 SPEC = "spec.json"
 METRICS = "metrics.jsonl"
+EVALUATIONS = "evaluations.jsonl"
 EVENTS = "events.log"
 STATUS = "status.json"
 LOCK = "lock"
@@ -149,6 +150,14 @@ class Run:
 
         return pd.json_normalize(read_lines(self.path / METRICS), sep="/")
 
+    def evaluations(self) -> list[dict[str, Any]]:
+        """Each evaluation made during the training, oldest first.
+
+        iteration, frames and seconds of training when it was made, and the return of each of its episodes by group:
+        `returns[group][episode]`, one agent's undiscounted sum of rewards, averaged over the group's agents.
+        """
+        return read_lines(self.path / EVALUATIONS)
+
     @property
     def recordings(self) -> dict[str, Path]:
         """Files of `recordings/` by name."""
@@ -195,14 +204,22 @@ class Run:
         write_atomically(self.path / STATUS, json.dumps({"state": state, **facts, **identity}) + "\n", sync=False)
 
     def append_metrics(self, row: dict[str, Any]) -> None:
-        with open(self.path / METRICS, "a", encoding="utf-8") as file:
-            file.write(json.dumps(row, allow_nan=False) + "\n")
+        self._append(METRICS, row)
+
+    def append_evaluation(self, row: dict[str, Any]) -> None:
+        self._append(EVALUATIONS, row)
 
     def cut_metrics(self, iteration: int) -> None:
         """Drops the rows after `iteration`, and a line that was being written when the process died."""
-        rows = {row["iteration"]: row for row in read_lines(self.path / METRICS) if row["iteration"] <= iteration}
-        text = "".join(json.dumps(rows[key]) + "\n" for key in sorted(rows))
-        write_atomically(self.path / METRICS, text)
+        for name in (METRICS, EVALUATIONS):
+            rows = {row["iteration"]: row for row in read_lines(self.path / name) if row["iteration"] <= iteration}
+            text = "".join(json.dumps(rows[key]) + "\n" for key in sorted(rows))
+            if text or name == METRICS or (self.path / name).exists():
+                write_atomically(self.path / name, text)
+
+    def _append(self, name: str, row: dict[str, Any]) -> None:
+        with open(self.path / name, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row, allow_nan=False) + "\n")
 
 
 def is_run(path: str | os.PathLike[str]) -> bool:

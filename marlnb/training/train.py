@@ -58,7 +58,7 @@ def train(
     check_device(experiment.device)
     if resume and run is not None and is_run(run):
         opened = Run.open(run)
-        _check_same(opened, experiment)
+        check_same(opened, experiment)
     else:
         opened = Run.create(_free_path(experiment) if run is None else run, experiment)
     return _drive(opened, progress, callbacks)
@@ -140,7 +140,7 @@ def _change_frames(run: Run, frames: int) -> None:
         run.experiment = experiment
 
 
-def _check_same(run: Run, experiment: Experiment) -> None:
+def check_same(run: Run, experiment: Experiment) -> None:
     """Raises RunError, with the options that differ, unless the run is of this experiment."""
     theirs, mine = _flat(run.experiment.to_json()), _flat(experiment.to_json())
     differing = [

@@ -180,7 +180,7 @@ class Trainer:
         self.iteration += 1
         self.frames += self.experiment.iteration_frames
         self._rate = self.experiment.iteration_frames / advance.seconds
-        evaluation = self._evaluate()
+        evaluation = self._evaluate(self._seconds + advance.seconds)
         self._seconds += time.perf_counter() - began
         report = self._report(advance, evaluation)
         self.run.append_metrics(report.to_json())
@@ -212,7 +212,7 @@ class Trainer:
             learning_s=advance.learning_s,
         )
 
-    def _evaluate(self) -> dict[str, float]:
+    def _evaluate(self, seconds: float) -> dict[str, float]:
         experiment = self.experiment
         if not experiment.evaluate_every or self.iteration % experiment.evaluate_every:
             return {}
@@ -224,6 +224,9 @@ class Trainer:
             table, env=table.spec.name, policy="run", checkpoint=None, seed=seed, explore=False, seconds=0.0
         )
         self._evaluation_score = found.score
+        self.run.append_evaluation(
+            {"iteration": self.iteration, "frames": self.frames, "seconds": seconds, "returns": table.to_json()}
+        )
         return found.return_mean
 
     def _look_for_end(self) -> None:

@@ -12,6 +12,7 @@ from marlnb.errors import CheckpointError, ConfigError, RunError
 from marlnb.training.loop import DivergedError
 from marlnb.training.report import Report
 from marlnb.training.run import Run
+from marlnb.training.seeds import derive_seed
 from marlnb.training.trainer import Trainer
 from tests.training.toys import Count, count_experiment
 
@@ -188,6 +189,25 @@ def test_a_target_return_is_compared_with_evaluations_where_there_are_any(tmp_pa
     assert len(reports) == 2 and not reports[0].evaluation
     assert reports[1].evaluation["a"] == pytest.approx(reports[1].evaluation["b"] + 0.5 * 5)
     assert 9.0 <= trainer.run.checkpoint("best").score <= 14.0  # type: ignore[operator]
+
+
+def test_evaluations_keep_every_episode_once_however_often_training_is_broken_off(tmp_path: Path) -> None:
+    experiment = count_experiment("evaluate_every=2", "evaluation_episodes=5", "checkpoint_every=3")
+    run = Run.create(tmp_path / "r", experiment)
+    trainer = Trainer(experiment, run)
+    for _ in range(8):
+        next(trainer)
+    trainer._release()  # killed after iteration 8; the last checkpoint is of 6
+    assert [row["iteration"] for row in run.evaluations()] == [2, 4, 6, 8]
+    with Trainer.resume(run) as again:
+        list(again)
+    rows = run.evaluations()
+    assert [row["iteration"] for row in rows] == list(range(2, 21, 2))
+    assert [row["frames"] for row in rows] == list(range(64, 641, 64))
+    seeds = derive_seed(experiment.seed, "evaluation") + np.arange(5)
+    for row in rows:
+        np.testing.assert_allclose(row["returns"]["b"], seeds % 5 * (2 + seeds % 7))
+        np.testing.assert_allclose(row["returns"]["a"], (seeds % 5 + 0.5) * (2 + seeds % 7))
 
 
 def test_damaged_and_foreign_checkpoints_are_refused(tmp_path: Path) -> None:
