@@ -93,8 +93,10 @@ class OffPolicyLearner(Learner):
         self.config, self.policy, self.group, self.env, self.chunk = config, policy, policy.group, env, chunk
         self.frames = self.steps = 0
         self.optimizers, self.followed = dict(optimizers), dict(followed)
-        self.targets = nn.ModuleDict({name: deepcopy(network) for name, network in followed.items()})
+        self.targets = nn.ModuleDict(deepcopy(self.followed))
         self.targets.requires_grad_(False)
+        self._slow: list[Tensor] = list(self.targets.parameters())
+        self._own: list[Tensor] = [weight for network in followed.values() for weight in network.parameters()]
         seed = int(torch.randint(2**62, ()))
         device = next(policy.parameters()).device
         self.replay = Replay(
@@ -151,12 +153,9 @@ class OffPolicyLearner(Learner):
         every = self.config.target_every
         if every and (self.steps + 1) % every:
             return
+        torch._foreach_lerp_(self._slow, self._own, 1.0 if every else self.config.tau)
         for name, network in self.followed.items():
-            target = self.targets[name]
-            torch._foreach_lerp_(
-                list(target.parameters()), list(network.parameters()), 1.0 if every else self.config.tau
-            )
-            for slow, own in zip(target.buffers(), network.buffers()):
+            for slow, own in zip(self.targets[name].buffers(), network.buffers()):
                 slow.copy_(own)
 
     def state_dict(self) -> dict[str, Any]:

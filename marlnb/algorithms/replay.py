@@ -186,10 +186,11 @@ class Replay:
     def _fields(self, rollout: TensorDictBase) -> tuple[Sample, Sample]:
         """What is kept of each moment, and what was next of it, `[env, time, ...]`."""
         own = self.group.name
-        both: list[Key] = [(name, "observation") for name in self.reads] + [(own, "alive")]
-        both += [key for key in [(name, "action_mask") for name in self.reads] if rollout.get(key, None) is not None]
+        masked = [name for name in self.reads if rollout.get((name, "action_mask"), None) is not None]
+        both: list[Key] = [*((name, "observation") for name in self.reads), (own, "alive")]
+        both += [(name, "action_mask") for name in masked]
         both += ["state"] if rollout.get("state", None) is not None else []
-        single: list[Key] = [(name, "action") for name in self.reads] + [(own, "acting")]
+        single: list[Key] = [*((name, "action") for name in self.reads), (own, "acting")]
         single += [("next", own, what) for what in ("reward", "terminated", "done")]
         single += ["is_init"] if self.chunk > 1 else []
         now = {key: rollout[key] for key in (*both, *single)}

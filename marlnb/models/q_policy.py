@@ -1,0 +1,80 @@
+"""QPolicy: the policy of IQL, VDN and QMIX. A network of Q values, acted on greedily but for a share of random actions.
+
+`policy.actor` maps observations to Q values, one for each choice, so that attribution explains them as it does logits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from marlnb.config import ModelConfig
+from marlnb.models.actor import Actor, ActorPolicy
+from marlnb.models.mixers import Mixer
+from marlnb.models.policy import ActorOutput
+from marlnb.models.sites import Site
+from marlnb.specs import GroupSpec
+
+
+class QPolicy(ActorPolicy):
+    """Each agent's Q values, and a mixer of them where the group is taught as one.
+
+    Attributes:
+        epsilon: `[]`, the share of exploring actions that are drawn evenly from those allowed; the learner sets it.
+    """
+
+    epsilon: Tensor
+
+    def __init__(self, group: GroupSpec, config: ModelConfig, mixer: Mixer | None = None) -> None:
+        super().__init__()
+        self.group = group
+        self.actor = Actor(group, config, squash="tanh", std_of="parameter", initial_log_std=0.0)
+        self.mixer = mixer
+        self.recurrent_shape = self.critic_recurrent_shape = self.actor.network.recurrent_shape
+        self.register_buffer("epsilon", torch.ones(()))
+
+    @torch.no_grad()
+    def act(
+        self,
+        observation: Tensor,
+        *,
+        recurrent: Tensor | None = None,
+        action_mask: Tensor | None = None,
+        explore: bool = True,
+        generator: torch.Generator | None = None,
+    ) -> ActorOutput:
+        """Its `logits` are Q values, lowest for forbidden choices."""
+        q, after = self.actor.step(observation, recurrent)
+        q = self.actor.distribution.mask(q, action_mask)
+        greedy = q.argmax(-1)
+        if not explore:
+            return ActorOutput(greedy, torch.zeros_like(q[..., 0]), q, after)
+        drawn = torch.rand((2, *q.shape), device=q.device, generator=generator)
+        lots = drawn[0] if action_mask is None else drawn[0].masked_fill_(~action_mask, -1.0)
+        action = torch.where(drawn[1, ..., 0] < self.epsilon, lots.argmax(-1), greedy)
+        allowed = q.shape[-1] if action_mask is None else action_mask.sum(-1).clamp_min_(1)
+        log_prob = (self.epsilon / allowed + (1 - self.epsilon) * (action == greedy)).log()
+        return ActorOutput(action, log_prob, q, after)
+
+    def value(
+        self, observations: Mapping[str, Tensor], *, state: Tensor | None = None, recurrent: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The largest Q of each agent; with a mixer that of the group at those, the same for all its agents.
+
+        An action mask is no argument here: the largest is taken over all choices.
+        """
+        q, after = self.actor.step(observations[self.group.name], recurrent)
+        best = q.amax(-1)
+        if self.mixer is None:
+            return best, after
+        total = self.mixer(best, self.mixer.inputs(observations, state))
+        return total.unsqueeze(-1).expand_as(best), after
+
+    @property
+    def has_critic(self) -> bool:
+        return True
+
+    def sites(self) -> list[Site]:
+        return [*super().sites(), *([] if self.mixer is None else self.mixer.sites())]
