@@ -27,15 +27,25 @@ class Actor(nn.Module):
 
     Continuous actions: (mean, log_std) concatenated, where log_std is a parameter that does not depend on the
     observation (one for all agents that share a network, else one each), or the network's second half.
+
+    Args:
+        distribution: another than the action's usual one, as `Deterministic`.
     """
 
     log_std: nn.Parameter | None
 
     def __init__(
-        self, group: GroupSpec, config: ModelConfig, *, squash: Squash, std_of: StdOf, initial_log_std: float
+        self,
+        group: GroupSpec,
+        config: ModelConfig,
+        *,
+        squash: Squash = "tanh",
+        std_of: StdOf = "network",
+        initial_log_std: float = 0.0,
+        distribution: ActionDistribution | None = None,
     ) -> None:
         super().__init__()
-        self.distribution: ActionDistribution = action_distribution(group.action, squash)
+        self.distribution: ActionDistribution = distribution or action_distribution(group.action, squash)
         self.observation_axes = len(group.observation.shape)
         own_std = isinstance(self.distribution, Gaussian) and std_of == "parameter"
         components = group.action.n_components

@@ -171,6 +171,26 @@ class Gaussian(ActionDistribution):
         return torch.addcmul(self._middle, unit, self._half)
 
 
+class Deterministic(ActionDistribution):
+    """One action, the tanh of the parameters `[..., agent, component]` scaled to the bounds; it has no density, so its
+    log-probability and entropy are zero."""
+
+    def __init__(self, low: tuple[float, ...], high: tuple[float, ...]) -> None:
+        self.n_parameters = len(low)
+        self._gaussian = Gaussian(low, high)
+
+    def sample(self, parameters: Tensor, generator: torch.Generator | None = None) -> Sample:
+        return self.mode(parameters)
+
+    def mode(self, parameters: Tensor) -> Sample:
+        action = self._gaussian._bound(parameters)
+        return Sample(action, action, parameters.new_zeros(parameters.shape[:-1]))
+
+    def evaluate(self, parameters: Tensor, stored: Tensor) -> tuple[Tensor, Tensor]:
+        nothing = parameters.new_zeros(parameters.shape[:-1])
+        return nothing, nothing
+
+
 def action_distribution(spec: ActionSpec, squash: Squash = "tanh") -> ActionDistribution:
     """The distribution for an agent's actions."""
     if spec.kind == "continuous":
