@@ -25,7 +25,7 @@ from marlnb.recording.sources import Selection, capture_if_any
 from marlnb.recording.trial import Trial, in_critic, try_steps
 from marlnb.specs import EnvSpec
 from marlnb.training.checkpoint import Checkpoint
-from marlnb.training.evaluation import check_fit
+from marlnb.training.fit import check_fit
 from marlnb.training.run import Run
 from marlnb.training.seeds import derive_seed
 

@@ -16,11 +16,11 @@ from marlnb.config import EnvConfig
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import ConfigError, unknown
 from marlnb.models.policy import Policy
+from marlnb.models.scripted import RandomPolicy
 from marlnb.registry import ENVIRONMENTS
-from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.episodes import EpisodeTable, play
+from marlnb.training.fit import check_fit
 from marlnb.training.run import Run, Which
-from marlnb.training.scripted import RandomPolicy
 from marlnb.training.seeds import derive_seed
 
 if TYPE_CHECKING:
@@ -163,34 +163,6 @@ def summarise(table: EpisodeTable, **facts: Any) -> Evaluation:
         table=table,
         **facts,
     )
-
-
-def check_fit(trained: EnvSpec, other: EnvSpec) -> None:
-    """Raises ConfigError unless policies trained in one environment can act in another."""
-    if set(trained.group_names) != set(other.group_names):
-        raise ConfigError(
-            f"{other.name} has the groups {sorted(other.group_names)}; "
-            f"the run was trained on {trained.name} with the groups {sorted(trained.group_names)}"
-        )
-    for group in trained.groups:
-        mine, theirs = _interface(group), _interface(other.group(group.name))
-        for what, value in mine.items():
-            if theirs[what] != value:
-                raise ConfigError(
-                    f"group {group.name!r} of {other.name} has {what} {theirs[what]}; "
-                    f"the run was trained on {trained.name} with {value}"
-                )
-
-
-def _interface(group: GroupSpec) -> dict[str, Any]:
-    action = group.action
-    return {
-        "agents": group.n_agents,
-        "observation shape": tuple(group.observation.shape),
-        "action kind": action.kind,
-        "action choices": tuple(action.n),
-        "action range": (tuple(action.low), tuple(action.high)),
-    }
 
 
 def _config(run: Run, env: EnvLike) -> EnvConfig:

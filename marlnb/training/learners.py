@@ -8,9 +8,10 @@ from typing import Any
 import torch
 
 from marlnb.algorithms.learner import Learner
+from marlnb.algorithms.scripted import FrozenConfig, Unlearnt
 from marlnb.config import Experiment
 from marlnb.errors import CheckpointError, ConfigError
-from marlnb.specs import EnvSpec
+from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.seeds import derive_seed
 
 
@@ -19,27 +20,35 @@ def build_learners(experiment: Experiment, spec: EnvSpec, device: str | None = N
 
     Raises:
         ConfigError: a group that the environment does not have, or a combination that cannot learn.
+        RunError: the run of a frozen group cannot be read.
     """
-    device = device or experiment.device
     for table in (experiment.algorithms, experiment.models, experiment.critics):
         for name in table:
             spec.group(name)
-    learners: dict[str, Learner] = {}
-    for group in spec.groups:
-        with torch.random.fork_rng(_cuda_devices(device)):
-            torch.manual_seed(derive_seed(experiment.seed, "learner", group.name))
-            learners[group.name] = experiment.algorithm_of(group.name).build(
-                group,
-                spec,
-                experiment.actor_of(group.name),
-                experiment.critic_of(group.name),
-                n_envs=experiment.n_envs,
-                rollout_steps=experiment.rollout_steps,
-                device=device,
-            )
+    learners = {group.name: build_learner(experiment, spec, group, device) for group in spec.groups}
     for learner in learners.values():
         learner.meet(learners)
     return learners
+
+
+def build_learner(experiment: Experiment, spec: EnvSpec, group: GroupSpec, device: str | None = None) -> Learner:
+    """The Learner of one group, which has met no other; raises as `build_learners`."""
+    device, algorithm = device or experiment.device, experiment.algorithm_of(group.name)
+    if isinstance(algorithm, FrozenConfig):
+        from marlnb.training.frozen import frozen_policy  # reads runs, which build learners
+
+        return Unlearnt(frozen_policy(algorithm, group, spec, device))
+    with torch.random.fork_rng(_cuda_devices(device)):
+        torch.manual_seed(derive_seed(experiment.seed, "learner", group.name))
+        return algorithm.build(
+            group,
+            spec,
+            experiment.actor_of(group.name),
+            experiment.critic_of(group.name),
+            n_envs=experiment.n_envs,
+            rollout_steps=experiment.rollout_steps,
+            device=device,
+        )
 
 
 def load_learners(learners: Mapping[str, Learner], state: Mapping[str, Any]) -> None:

@@ -7,8 +7,8 @@ import torch
 from marlnb.envs.vector import Step
 from marlnb.errors import ConfigError
 from marlnb.models.policy import Policy
+from marlnb.models.scripted import RandomPolicy
 from marlnb.training.episodes import Moment, play
-from marlnb.training.scripted import RandomPolicy
 from tests.training.toys import Count, CountConfig
 
 

@@ -5,9 +5,9 @@ from tensordict import TensorDict
 
 from marlnb.config import Experiment
 from marlnb.models.policy import Policy
+from marlnb.models.scripted import RandomPolicy
 from marlnb.training.learners import build_learners
 from marlnb.training.rollout import Collector
-from marlnb.training.scripted import RandomPolicy
 from tests.training.toys import Count, CountConfig
 
 
