@@ -1,0 +1,220 @@
+"""Evaluations of many runs in marl-eval's JSON layout, which BenchMARL writes too: `raw[env][task][algorithm][seed]`.
+
+Each run holds `step_<k>`: `step_count` (frames), `elapsed_time` (seconds, left out by BenchMARL) and for each metric
+the values of all episodes; `absolute_metrics` holds the same metrics of its best policy over ten times the episodes.
+BenchMARL's `absolute_metrics` are something else: the largest single episode ever seen, one number.
+
+Source: Gorsane et al. 2022, "Towards a Standardised Performance Evaluation Protocol for Cooperative MARL"
+(arXiv:2209.10485), and marl-eval's README; BenchMARL 1.5's `JsonWriter`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from marlnb.errors import AnalysisError, unknown
+
+RETURN = "return"
+ABSOLUTE = "absolute_metrics"
+Which = Literal["final", "best", "absolute"]
+WHICH = ("final", "best", "absolute")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The evaluations of one run.
+
+    Attributes:
+        task: environment and task, as `mpe/simple_spread`.
+        frames: at each evaluation, ascending.
+        seconds: of training at each evaluation; None where it is not known.
+        metrics: by name, for each evaluation the value of each episode, in units of reward. `return` is one agent's
+            return averaged over agents, then over groups; `<group>_return` is a group's.
+        absolute: by name, the episodes of the last, long evaluation of the best policy.
+    """
+
+    task: str
+    algorithm: str
+    seed: int
+    frames: tuple[int, ...]
+    seconds: tuple[float | None, ...]
+    metrics: Mapping[str, tuple[tuple[float, ...], ...]]
+    absolute: Mapping[str, tuple[float, ...]]
+
+    def curve(self, metric: str = RETURN) -> np.ndarray:
+        """`[evaluation]`: the mean over episodes at each of `frames`.
+
+        Raises:
+            AnalysisError: the run has no such metric.
+        """
+        return np.array([float(np.mean(episodes)) for episodes in self._of(self.metrics, metric)])
+
+    def score(self, metric: str = RETURN, which: Which = "final") -> float:
+        """One number: the mean of the last evaluation, of the best one (which flatters), or of the absolute one.
+
+        Raises:
+            AnalysisError: no such metric or choice; no evaluation; or an absolute metric that is a single episode.
+        """
+        if which not in WHICH:
+            raise AnalysisError(unknown("score", which, WHICH))
+        if which != "absolute":
+            curve = self.curve(metric)
+            return float(curve[-1] if which == "final" else np.nanmax(curve))
+        episodes = self._of(self.absolute, metric)
+        if len(episodes) < 2:
+            raise AnalysisError(
+                f"{self}: its absolute {metric} is one number, as BenchMARL writes it: the largest single episode, "
+                "which cannot be compared with means; use 'final' or 'best'"
+            )
+        return float(np.mean(episodes))
+
+    def __str__(self) -> str:
+        return f"{self.task}, {self.algorithm}, seed {self.seed}"
+
+    def _of(self, metrics: Mapping[str, Any], metric: str) -> Any:
+        if metric not in metrics or not len(metrics[metric]):
+            raise AnalysisError(f"{self}: {unknown('metric', metric, metrics)}")
+        return metrics[metric]
+
+
+def to_layout(runs: Iterable[Measured]) -> dict[str, Any]:
+    """Plain JSON in marl-eval's layout."""
+    raw: dict[str, Any] = {}
+    for run in runs:
+        entry: dict[str, Any] = {}
+        for k, (frames, seconds) in enumerate(zip(run.frames, run.seconds)):
+            entry[f"step_{k + 1}"] = {
+                "step_count": frames,
+                **({} if seconds is None else {"elapsed_time": seconds}),
+                **{name: _plain(episodes[k]) for name, episodes in run.metrics.items()},
+            }
+        entry[ABSOLUTE] = {name: _plain(episodes) for name, episodes in run.absolute.items()}
+        env, task = _split(run.task)
+        raw.setdefault(env, {}).setdefault(task, {}).setdefault(run.algorithm, {})[f"seed_{run.seed}"] = entry
+    return raw
+
+
+def from_layout(raw: Mapping[str, Any], source: str = "marl-eval JSON") -> list[Measured]:
+    """The runs of a JSON object in marl-eval's layout, whoever wrote it.
+
+    Raises:
+        AnalysisError: it is not in that layout; the message says where.
+    """
+    return [
+        _measured(_join(env, task), algorithm, seed, entry, f"{source}: {env}/{task}/{algorithm}/{seed}")
+        for env, tasks in _items(raw, source)
+        for task, algorithms in _items(tasks, f"{source}: {env}")
+        for algorithm, seeds in _items(algorithms, f"{source}: {env}/{task}")
+        for seed, entry in _items(seeds, f"{source}: {env}/{task}/{algorithm}")
+    ]
+
+
+def read_marl_eval(
+    path: str | os.PathLike[str], *, label: str = "", tasks: Mapping[str, str] | None = None
+) -> list[Measured]:
+    """Every run in a JSON file, or in all of the JSON files in and below a folder, as BenchMARL leaves them.
+
+    Args:
+        label: added to the algorithms' names in brackets, to tell them from one's own.
+        tasks: how these runs' tasks are called here, as `{"pettingzoo/simple_spread": "mpe/simple_spread"}`.
+    Raises:
+        AnalysisError: nothing there, a file not in the layout, a run twice, or a task in `tasks` that no run has.
+    """
+    place = Path(path).expanduser()
+    files = sorted(place.rglob("*.json")) if place.is_dir() else [place]
+    files = [file for file in files if "wandb" not in file.name]  # its own summaries
+    found = [run for file in files for run in from_layout(_read(file), str(file))]
+    if not found:
+        raise AnalysisError(f"{place}: no JSON file with runs in marl-eval's layout")
+    names = dict(tasks or {})
+    for task in names:
+        if task not in {run.task for run in found}:
+            raise AnalysisError(f"{place}: {unknown('task', task, sorted({run.task for run in found}))}")
+    suffix = f" ({label})" if label else ""
+    runs = [replace(run, algorithm=run.algorithm + suffix, task=names.get(run.task, run.task)) for run in found]
+    check_unique(runs)
+    return runs
+
+
+def check_unique(runs: Sequence[Measured]) -> None:
+    """Raises AnalysisError when two runs are of the same task, algorithm and seed."""
+    seen: set[str] = set()
+    for run in runs:
+        if str(run) in seen:
+            raise AnalysisError(f"there are two runs of {run}; a label tells those of different sources apart")
+        seen.add(str(run))
+
+
+def _measured(task: str, algorithm: str, seed: str, entry: Any, where: str) -> Measured:
+    number = seed.removeprefix("seed_")
+    if not number.isdigit():
+        raise AnalysisError(f"{where}: a seed is written seed_<number>")
+    steps = [
+        (f"{where}/{name}", dict(_items(step, f"{where}/{name}")))
+        for name, step in _items(entry, where)
+        if name != ABSOLUTE
+    ]
+    for at, step in steps:
+        if not isinstance(step.get("step_count"), int):
+            raise AnalysisError(f"{at}: no step_count, the number of frames")
+    steps.sort(key=lambda step: int(step[1]["step_count"]))
+    names = [name for name in (steps[0][1] if steps else {}) if name not in ("step_count", "elapsed_time")]
+    for at, step in steps:
+        missing = [name for name in names if name not in step]
+        if missing:
+            raise AnalysisError(f"{at}: lacks {', '.join(missing)}, which other steps have")
+    return Measured(
+        task=task,
+        algorithm=algorithm,
+        seed=int(number),
+        frames=tuple(int(step["step_count"]) for _, step in steps),
+        seconds=tuple(None if (s := step.get("elapsed_time")) is None else float(s) for _, step in steps),
+        metrics={name: tuple(_episodes(step[name], f"{at}/{name}") for at, step in steps) for name in names},
+        absolute={
+            name: _episodes(value, f"{where}/{ABSOLUTE}/{name}") for name, value in entry.get(ABSOLUTE, {}).items()
+        },
+    )
+
+
+def _episodes(value: Any, where: str) -> tuple[float, ...]:
+    if not isinstance(value, list) or not value or not all(item is None or _is_number(item) for item in value):
+        raise AnalysisError(f"{where}: a metric is a list of numbers, one an episode; got {str(value)[:60]}")
+    return tuple(math.nan if item is None else float(item) for item in value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _items(value: Any, where: str) -> Iterator[tuple[str, Any]]:
+    if not isinstance(value, Mapping):
+        raise AnalysisError(f"{where}: expected an object as marl-eval has it; got {type(value).__name__}")
+    yield from value.items()
+
+
+def _plain(episodes: Sequence[float]) -> list[float | None]:
+    return [value if math.isfinite(value) else None for value in episodes]
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise AnalysisError(f"{path} cannot be read as JSON: {error}") from error
+
+
+def _split(task: str) -> tuple[str, str]:
+    env, slash, name = task.partition("/")
+    return (env, name) if slash else (task, task)
+
+
+def _join(env: str, task: str) -> str:
+    return task if env == task else f"{env}/{task}"
