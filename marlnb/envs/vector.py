@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -98,6 +99,9 @@ class VectorEnv(ABC):
             EnvError: it has no picture, or was built without one.
         """
         raise EnvError(f"{self.spec.name} has no picture to render")
+
+    def announce(self, folder: Path) -> None:
+        """Leaves in a run's folder what other processes need to find this environment; most have nothing to tell."""
 
     def close(self) -> None:
         """Frees processes and memory; safe to call twice."""

@@ -26,7 +26,7 @@ from marlnb.recording.trial import Trial, in_critic, try_steps
 from marlnb.specs import EnvSpec
 from marlnb.training.checkpoint import Checkpoint
 from marlnb.training.fit import check_fit
-from marlnb.training.run import Run
+from marlnb.training.run import EVALUATION, Run
 from marlnb.training.seeds import derive_seed
 
 MOST_COPIES = 32
@@ -87,6 +87,7 @@ def prepare(run: Run | str | os.PathLike[str], request: Request) -> Iterator[Pre
         capture_if_any(policies, acting) as activations,
     ):
         check_fit(run.spec, env.spec)
+        env.announce(run.path / EVALUATION)
         trial = try_steps(env, policies, selections, sites, activations, request)
         yield Prepared(request, run, checkpoint, env, policies, sites, activations, trial)
 

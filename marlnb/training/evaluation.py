@@ -20,7 +20,7 @@ from marlnb.models.scripted import RandomPolicy
 from marlnb.registry import ENVIRONMENTS
 from marlnb.training.episodes import EpisodeTable, play
 from marlnb.training.fit import check_fit
-from marlnb.training.run import Run, Which
+from marlnb.training.run import EVALUATION, Run, Which
 from marlnb.training.seeds import derive_seed
 
 if TYPE_CHECKING:
@@ -119,6 +119,7 @@ def evaluate(
     with config.build(copies) as built, ExitStack() as stack:
         if env is not None:
             check_fit(run.spec, built.spec)
+        built.announce(run.path / EVALUATION)
         if edits:
             from marlnb.models.edits import edited
 

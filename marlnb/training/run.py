@@ -33,6 +33,7 @@ EVENTS = "events.log"
 STATUS = "status.json"
 LOCK = "lock"
 STOP = "STOP"
+EVALUATION = "evaluation"  # where simulators of their own find evaluations and recordings
 MAY_PRECEDE = ("notebook.ipynb", "notebook.html", "job.json", STOP)
 
 

@@ -25,7 +25,7 @@ from marlnb.training.lock import RunLock
 from marlnb.training.loggers import Logger, check_loggers, open_loggers
 from marlnb.training.loop import Advance, Loop
 from marlnb.training.report import Report
-from marlnb.training.run import LOCK, STOP, Run, State
+from marlnb.training.run import EVALUATION, LOCK, STOP, Run, State
 from marlnb.training.scores import ENOUGH_EPISODES
 from marlnb.training.seeds import derive_seed
 from marlnb.training.threads import torch_threads
@@ -69,6 +69,7 @@ class Trainer:
         try:
             self._env = experiment.env.build(experiment.n_envs, experiment.device)
             run.write_spec(self._env.spec)
+            self._env.announce(run.path)
             with torch_threads(experiment.threads):  # the bits of initial weights depend on it
                 self._loop = Loop(experiment, self._env, device)
             self._begin()
@@ -219,6 +220,7 @@ class Trainer:
         episodes, seed = experiment.evaluation_episodes, derive_seed(experiment.seed, "evaluation")
         if self._evaluation_env is None:
             self._evaluation_env = experiment.env.build(min(experiment.n_envs, episodes), experiment.device)
+            self._evaluation_env.announce(self.run.path / EVALUATION)
         table = score_policies(self._evaluation_env, self.policies, episodes=episodes, seed=seed, explore=False)
         found = summarise(
             table, env=table.spec.name, policy="run", checkpoint=None, seed=seed, explore=False, seconds=0.0

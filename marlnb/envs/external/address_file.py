@@ -1,0 +1,39 @@
+"""The file that tells simulators where to connect and with which token, readable by its owner alone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+
+from marlnb.client import SERVER_FILE
+from marlnb.errors import EnvError
+
+
+class AddressFile:
+    """Written at once and whole; `remove` takes it away, unless another server has put its own there since."""
+
+    NAME = SERVER_FILE
+
+    def __init__(self, path: Path, address: str, token: str) -> None:
+        self._path = path
+        self._content = json.dumps({"address": address, "token": token, "pid": os.getpid()})
+        self._made_folder = not path.parent.exists()
+        part = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part.unlink(missing_ok=True)
+            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(descriptor, "w", encoding="utf-8") as file:
+                file.write(self._content)
+            os.replace(part, path)
+        except OSError as error:
+            raise EnvError(f"cannot write the server's address to {path}: {error}") from error
+
+    def remove(self) -> None:
+        with contextlib.suppress(OSError):
+            if self._path.read_text(encoding="utf-8") == self._content:
+                self._path.unlink()
+                if self._made_folder:
+                    self._path.parent.rmdir()
