@@ -168,7 +168,9 @@ class Experiment:
     target_return: float | None = option(
         None, help="stop once the mean return per agent, averaged over the groups, reaches this", unit="reward"
     )
-    evaluate_every: int = option(0, help="iterations between two evaluations; 0: none", unit="iterations", ge=0)
+    evaluate_every: int = option(
+        0, help="iterations between two evaluations; one more ends the training; 0: none", unit="iterations", ge=0
+    )
     evaluation_episodes: int = option(100, help="episodes of one evaluation", unit="episodes", ge=1)
     checkpoint_every: int = option(50, help="iterations between two checkpoints", unit="iterations", ge=1)
     keep_checkpoints: int = option(3, help="checkpoints kept, newest first; 0: all", ge=0)

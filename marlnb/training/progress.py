@@ -24,57 +24,57 @@ class Display(Protocol):
     def close(self) -> None: ...
 
 
-class Progress:
-    """Shows the newest report, seldom enough to cost nothing.
+class StatusLine:
+    """One text, rewritten where it stands, seldom enough to cost nothing.
 
     In a terminal one line is rewritten. In a notebook one text is replaced in place, so that a notebook executed by
     papermill or nbconvert keeps the last state only. Anywhere else, as in a batch job's log, a line is added every
     half minute.
     """
 
-    def __init__(self, experiment: Experiment, *, frames: int = 0, stream: TextIO | None = None) -> None:
-        self._experiment = experiment
+    def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
         self._notebook = stream is None and _in_notebook()
         self._terminal = not self._notebook and self._stream.isatty()
         self._interval = (
             NOTEBOOK_INTERVAL_S if self._notebook else LIVE_INTERVAL_S if self._terminal else LOG_INTERVAL_S
         )
-        self._began, self._began_frames = time.monotonic(), frames
-        self._shown_at = -float("inf")
-        self._newest: Report | None = None
-        self._shown: Report | None = None
+        self._written_at = -float("inf")
         self._handle: object | None = None
 
-    def show(self, report: Report) -> None:
-        """Takes note of a report; shows it when the last showing is long enough ago."""
-        self._newest = report
-        if time.monotonic() - self._shown_at >= self._interval:
-            self._draw()
+    @property
+    def live(self) -> bool:
+        """Whether the text is replaced, so that a bar makes sense."""
+        return self._terminal or self._notebook
 
-    def close(self) -> None:
-        """Shows the newest report, and ends the line."""
-        if self._newest is not None and self._newest is not self._shown:
-            self._draw()
-        if self._terminal and self._shown is not None:
-            self._stream.write("\n")
-            self._stream.flush()
+    @property
+    def due(self) -> bool:
+        """Whether the last writing is long enough ago."""
+        return time.monotonic() - self._written_at >= self._interval
 
-    def _draw(self) -> None:
-        assert self._newest is not None
-        text = describe(
-            self._newest, self._experiment.frames, self._rate(self._newest), bar=self._terminal or self._notebook
-        )
-        self._shown, self._shown_at = self._newest, time.monotonic()
+    def write(self, text: str) -> None:
+        """Shows `text` now."""
+        self._written_at = time.monotonic()
         if self._notebook:
-            self._draw_in_notebook(text)
+            self._write_in_notebook(text)
         elif self._terminal:
             self._stream.write(f"\r\x1b[2K{text[: _columns(self._stream) - 1]}")
         else:
             self._stream.write(text + "\n")
         self._stream.flush()
 
-    def _draw_in_notebook(self, text: str) -> None:
+    def say(self, text: str) -> None:
+        """A line that stays, above the one that is rewritten."""
+        self._stream.write(f"\r\x1b[2K{text}\n" if self._terminal else f"{text}\n")
+        self._stream.flush()
+
+    def end(self) -> None:
+        """Ends the line in a terminal."""
+        if self._terminal and self._written_at > -float("inf"):
+            self._stream.write("\n")
+            self._stream.flush()
+
+    def _write_in_notebook(self, text: str) -> None:
         from IPython.display import display
 
         bundle = {"text/plain": text}
@@ -82,6 +82,35 @@ class Progress:
             self._handle = display(bundle, raw=True, display_id=True)
         else:
             self._handle.update(bundle, raw=True)  # type: ignore[attr-defined]
+
+
+class Progress:
+    """Shows a training's newest report on a StatusLine."""
+
+    def __init__(self, experiment: Experiment, *, frames: int = 0, stream: TextIO | None = None) -> None:
+        self._experiment = experiment
+        self._line = StatusLine(stream)
+        self._began, self._began_frames = time.monotonic(), frames
+        self._newest: Report | None = None
+        self._shown: Report | None = None
+
+    def show(self, report: Report) -> None:
+        """Takes note of a report; shows it when the last showing is long enough ago."""
+        self._newest = report
+        if self._line.due:
+            self._draw()
+
+    def close(self) -> None:
+        """Shows the newest report, and ends the line."""
+        if self._newest is not None and self._newest is not self._shown:
+            self._draw()
+        self._line.end()
+
+    def _draw(self) -> None:
+        assert self._newest is not None
+        rate = self._rate(self._newest)
+        self._line.write(describe(self._newest, self._experiment.frames, rate, bar=self._line.live))
+        self._shown = self._newest
 
     def _rate(self, report: Report) -> float:
         """Frames a second since this session began, evaluations and checkpoints included."""
@@ -91,20 +120,25 @@ class Progress:
 
 def describe(report: Report, frames: int, rate: float, *, bar: bool = False) -> str:
     """One line: how far, how fast, how long yet, and how well."""
-    share = min(1.0, report.frames / frames)
-    filled = int(share * BAR_WIDTH)
-    parts = [f"{share:4.0%}"]
-    if bar:
-        parts.append(f"{'█' * filled}{'·' * (BAR_WIDTH - filled)}")
-    parts.append(f"{count(report.frames)}/{count(frames)} frames")
-    parts.append(f"{count(rate)}/s")
-    if rate > 0:
-        parts.append(f"{duration(max(0, frames - report.frames) / rate)} left")
+    parts = [how_far(report.frames, frames, rate, bar=bar)]
     returns = " ".join(f"{name} {value:.2f}" for name, value in report.returns.items() if value is not None)
     if returns:
         parts.append(f"return {returns}")
     if report.evaluation:
         parts.append("evaluation " + " ".join(f"{name} {value:.2f}" for name, value in report.evaluation.items()))
+    return "  ".join(parts)
+
+
+def how_far(done: int, frames: int, rate: float, *, bar: bool = False) -> str:
+    """How many of `frames` are done, at how many a second, and how long the rest takes."""
+    share = min(1.0, done / frames)
+    filled = int(share * BAR_WIDTH)
+    parts = [f"{share:4.0%}"]
+    if bar:
+        parts.append(f"{'█' * filled}{'·' * (BAR_WIDTH - filled)}")
+    parts += [f"{count(done)}/{count(frames)} frames", f"{count(rate)}/s"]
+    if rate > 0:
+        parts.append(f"{duration(max(0, frames - done) / rate)} left")
     return "  ".join(parts)
 
 

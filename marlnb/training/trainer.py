@@ -215,7 +215,8 @@ class Trainer:
 
     def _evaluate(self, seconds: float) -> dict[str, float]:
         experiment = self.experiment
-        if not experiment.evaluate_every or self.iteration % experiment.evaluate_every:
+        last = self.frames >= experiment.frames
+        if not experiment.evaluate_every or (self.iteration % experiment.evaluate_every and not last):
             return {}
         episodes, seed = experiment.evaluation_episodes, derive_seed(experiment.seed, "evaluation")
         if self._evaluation_env is None:
