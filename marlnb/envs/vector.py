@@ -92,6 +92,15 @@ class VectorEnv(ABC):
         """The concepts of `spec.labels` at the current moment: `[env]` or `[env, agent of the group]`."""
         return {}
 
+    def label_moment(self) -> Tensor | None:
+        """The current moment as `labels_of` takes it, `[env, value]`, for an environment that can tell labels later and
+        of many moments at once; valid until the next step. None: its labels are asked for at each."""
+        return None
+
+    def labels_of(self, moments: Tensor) -> dict[str, Tensor]:
+        """The concepts of `spec.labels` in moments `[moment, value]`: `[moment]` or `[moment, agent of the group]`."""
+        raise EnvError(f"{self.spec.name} tells its labels at each moment only; ask labels()")
+
     def render(self, index: int = 0) -> np.ndarray:
         """Copy `index` as an image `[height, width, 3]` uint8.
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import SiteError
+from marlnb.recording.built_in_labels import MOMENT, BuiltInLabels
 from marlnb.recording.critics import GroupCritic
 from marlnb.recording.frames import FrameStore
 from marlnb.recording.inflight import InFlight
@@ -37,6 +38,7 @@ class Contents:
         selections: the groups and agents that are recorded.
         before, after: what is read before and after the environment steps.
         critics: of the groups whose values are recorded.
+        labels: the environment's own, where it tells them later.
         context: read but not written: what a critic needs beyond what is recorded.
         critic_inputs: the path of the field with each group's observations of all its agents.
     """
@@ -47,6 +49,7 @@ class Contents:
     after: Sequence[Source]
     context: Sequence[Source] = ()
     critic_inputs: Mapping[str, str] = field(default_factory=dict)
+    labels: BuiltInLabels | None = None
 
     @property
     def fields(self) -> list[Field]:
@@ -54,6 +57,7 @@ class Contents:
         return [
             *(source.field for source in self.before),
             *(item for critic in self.critics for item in critic.fields),
+            *(self.labels.fields if self.labels is not None else ()),
             *(source.field for source in self.after),
             Field("steps/env_id", (), (), "int64"),
             Field("steps/episode", (), (), "int64"),
@@ -140,7 +144,9 @@ class EpisodeRecorder:
         n_critic = [len(critic.fields) for critic in self.contents.critics]
         starts = len(self.contents.before) + np.cumsum([0, *n_critic])
         self._critic_at = [int(start) for start in starts[:-1]]
-        self._after_at = int(starts[-1])
+        self._labels_at = int(starts[-1])
+        n_labels = len(self.contents.labels.fields) if self.contents.labels is not None else 0
+        self._after_at = self._labels_at + n_labels
         self._context_at = self._n_written
 
     def _follow_critics(self, moment: Moment) -> None:
@@ -190,6 +196,10 @@ class EpisodeRecorder:
         spans = [slice(part[0], part[-1] + 1) for part in np.split(slots, np.flatnonzero(np.diff(slots) != 1) + 1)]
         for span in spans:
             self._evaluate_critics(rows, span)
+            if self.contents.labels is not None:
+                self._put_rows(
+                    self._labels_at, self.contents.labels.tell(self._rows_of(MOMENT, rows, span)), rows, span
+                )
         if kept.all() and len(spans) == 1:
             self._write(rows, spans[0])
         else:
@@ -214,9 +224,19 @@ class EpisodeRecorder:
                 continue
             inputs = {name: self._rows_of(path, rows, span) for name, path in self.contents.critic_inputs.items()}
             state = self._rows_of("steps/state", rows, span) if "steps/state" in self._index else None
-            for index, output in enumerate(critic.evaluate(inputs, state), at):
-                target = self._ring.tensor(index)[rows, span]
-                target.copy_(output.reshape(target.shape))
+            self._put_rows(at, critic.evaluate(inputs, state), rows, span)
+
+    def _tell_labels(self, rows: slice, span: slice) -> None:
+        """Fills the buffers of the labels that the environment tells later."""
+        labels = self.contents.labels
+        if labels is not None:
+            self._put_rows(self._labels_at, labels.tell(self._rows_of(MOMENT, rows, span)), rows, span)
+
+    def _put_rows(self, first: int, outputs: Sequence[Tensor], rows: slice, span: slice) -> None:
+        """Fills the buffers of fields `first`, `first` + 1, ... with tensors `[row, ...]`."""
+        for index, output in enumerate(outputs, first):
+            target = self._ring.tensor(index)[rows, span]
+            target.copy_(output.reshape(target.shape))
 
     def _rows_of(self, path: str, rows: slice, span: slice) -> Tensor:
         """A buffered field, `[row, ...]`."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from marlnb.envs.vector import Step
+from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import RecordingError, SiteError
 from marlnb.models.capture import capture
 from marlnb.models.policy import Policy
@@ -33,6 +33,10 @@ class Source:
 
     field: Field
     get: Callable[[Any], Tensor]
+
+    def of_agents(self, agents: tuple[str, ...]) -> Source:
+        """The same, saying whose it is."""
+        return Source(replace(self.field, agents=agents), self.get)
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,14 @@ class Selection:
     @property
     def agents(self) -> tuple[str, ...]:
         return tuple(self.group.agents[index] for index in self.indices)
+
+    def of_site(self, site: Site) -> Selection | None:
+        """The recorded agents whose activations a site holds, as indices along its agent axis; None: there are none."""
+        if site.agents is None:
+            return self
+        places = tuple(place for place, agent in enumerate(site.agents) if agent in self.indices)
+        names = tuple(self.group.agents[agent] for agent in site.agents)
+        return Selection(replace(self.group, agents=names), places) if places else None
 
 
 def capture_if_any(
@@ -92,9 +104,11 @@ def moment_sources(
         found += _group_sources(moment, selection, policies[selection.group.name], dtype)
     by_group = {selection.group.name: selection for selection in selections}
     for site in sites:
-        selection = by_group[site.name.split("/")[0]]
-        get = picked(_activation(activations, site.name), selection.pick)
-        found.append(_source(f"activations/{site.name}", ("agent", "unit"), get, moment, selection.group.name, dtype))
+        chosen = by_group[site.name.split("/")[0]].of_site(site)
+        assert chosen is not None  # `select_sites` leaves out those of other agents
+        get = picked(_activation(activations, site.name), chosen.pick)
+        source = _source(f"activations/{site.name}", ("agent", "unit"), get, moment, chosen.group.name, dtype)
+        found.append(source if site.agents is None else source.of_agents(chosen.agents))
     if moment.state is not None:
         dims = _axes(moment.state.shape[1:], "feature")
         found.append(_source("steps/state", dims, lambda moment: moment.state, moment))
@@ -138,18 +152,19 @@ def _group_sources(moment: Moment, selection: Selection, policy: Policy, dtype: 
 
 
 def recurrent_site(policy: Policy) -> str:
-    """`actor/<layer>` of the site whose state it is; `actor/state` where the policy does not say."""
+    """`actor/<layer>` of the site whose state it is; `actor/state` where there is none or more than one."""
     kinds = [site.name for site in policy.sites() if site.kind == "recurrent" and "/actor/" in site.name]
-    return kinds[0].split("/", 1)[1] if kinds else "actor/state"
+    return kinds[0].split("/", 1)[1] if len(kinds) == 1 else "actor/state"
 
 
 def _label_sources(moment: Moment, selections: Sequence[Selection], labels: Mapping[str, LabelFn]) -> Iterator[Source]:
+    """The user's labels, and the environment's own where it cannot tell them later."""
     spec = moment.env.spec
     groups = {label.name: label.group for label in spec.labels}
-    twice = sorted(set(labels) & set(moment.labels))
+    twice = sorted(set(labels) & set(groups))
     if twice:
         raise RecordingError(f"{spec.name} has labels of these names already: {twice}; choose others")
-    built_in = {name: _built_in_label(name) for name in moment.labels}
+    built_in = {} if tells_later(moment.env) else {name: _built_in_label(name) for name in moment.labels}
     recorded = {selection.group.name: selection for selection in selections}
     for name, function in {**built_in, **labels}.items():
         value = _checked_label(name, function(moment), moment.env.n_envs)
@@ -160,6 +175,11 @@ def _label_sources(moment: Moment, selections: Sequence[Selection], labels: Mapp
         if group in recorded:
             get = picked(function, recorded[group].pick)
             yield _source(f"labels/{name}", ("agent",), get, moment, group)
+
+
+def tells_later(env: VectorEnv) -> bool:
+    """Whether the environment's own labels can be told for many moments at once."""
+    return bool(env.spec.labels) and env.label_moment() is not None
 
 
 def _activation(activations: Mapping[str, Tensor], name: str) -> Callable[[Moment], Tensor]:

@@ -11,12 +11,13 @@ from torch import Tensor
 from marlnb.envs.vector import Step, VectorEnv
 from marlnb.models.policy import Policy
 from marlnb.models.sites import Site
+from marlnb.recording.built_in_labels import BuiltInLabels
 from marlnb.recording.critics import GroupCritic
 from marlnb.recording.episode_recorder import Contents
 from marlnb.recording.frames import compress
 from marlnb.recording.layout import Field
 from marlnb.recording.request import Request
-from marlnb.recording.sources import Selection, Source, moment_sources, observation_dims, step_sources
+from marlnb.recording.sources import Selection, Source, moment_sources, observation_dims, step_sources, tells_later
 from marlnb.specs import EnvSpec
 from marlnb.training.episodes import Moment, play
 
@@ -96,6 +97,7 @@ class _Trial:
         self.frame_shape: tuple[int, ...] = ()
         self.frame_bytes = 0
         self._before: list[Source] = []
+        self._labels: BuiltInLabels | None = None
         self._began = 0.0
 
     def before_step(self, moment: Moment) -> None:
@@ -104,6 +106,8 @@ class _Trial:
         acting = [site for site in self.sites if not in_critic(site)]
         options = self.request.labels, self.request.dtype
         self._before = moment_sources(moment, self.selections, self.policies, acting, self.activations, *options)
+        if tells_later(moment.env):
+            self._labels = BuiltInLabels(moment, self.selections)
         if self.request.frames:
             image = moment.env.render(0)
             self.frame_shape, self.frame_bytes = tuple(image.shape), len(compress(image))
@@ -132,7 +136,10 @@ class _Trial:
         inputs: dict[str, str] = {}
         if any(not critic.by_step for critic in critics):
             context, inputs = _critic_inputs(spec, self.selections)
-        return Contents(self.selections, self._before, critics, step_sources(step, self.selections), context, inputs)
+        if self._labels is not None:
+            context = [*context, self._labels.source]
+        after = step_sources(step, self.selections)
+        return Contents(self.selections, self._before, critics, after, context, inputs, self._labels)
 
 
 def in_critic(site: Site) -> bool:

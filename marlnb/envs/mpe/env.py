@@ -31,7 +31,7 @@ class MPE(VectorEnv):
         self.config, self.n_envs, self.device = config, n_envs, torch.device(device)
         self.scenario: Scenario = config.scenario()
         layout = self.scenario.layout()
-        self.world = World(self.scenario.agents, self.scenario.landmarks, layout, n_envs, self.device)
+        self.world = _world(self.scenario, n_envs, self.device)
         features = [self.scenario.features(layout, agent) for agent in range(len(self.scenario.agents))]
         self.spec = _spec(config, self.scenario, [tuple(name for name, _ in seen) for seen in features])
         self._step = allocate_step(self.spec, n_envs, self.device)
@@ -41,6 +41,7 @@ class MPE(VectorEnv):
         self._clock = torch.zeros(n_envs, dtype=torch.int64, device=self.device)
         self._ticks = 0
         self._started = False
+        self._recalled: World | None = None  # where labels_of puts its moments
 
     def reset(self, seed: int) -> Step:
         self._seed = int(seed)
@@ -107,6 +108,22 @@ class MPE(VectorEnv):
 
     def labels(self) -> dict[str, Tensor]:
         return read_labels(self.scenario, self.world)
+
+    def label_moment(self) -> Tensor:
+        own = self.world.own_rows
+        drawn = [self.world.choice[name].to(DTYPE)[None] for name in self.scenario.choices]
+        return (torch.cat((own, *drawn)) if drawn else own).t()
+
+    def labels_of(self, moments: Tensor) -> dict[str, Tensor]:
+        world = self._recalled
+        if world is None or world.n_envs != len(moments):
+            world = self._recalled = _world(self.scenario, len(moments), self.device)
+        own, *drawn = moments.t().split([len(world.own_rows), *[1] * len(self.scenario.choices)])
+        world.own_rows.copy_(own)
+        world.choice = {name: value[0].long() for name, value in zip(self.scenario.choices, drawn)}
+        world.measure()
+        self.scenario.refresh(world)
+        return read_labels(self.scenario, world)
 
     def clock(self, index: int) -> int:
         """Steps that copy `index` has made in its present episode."""
@@ -224,6 +241,10 @@ class MPE(VectorEnv):
         for group in self._step.groups.values():
             group.truncated.zero_()
             group.terminated.zero_()
+
+
+def _world(scenario: Scenario, n_envs: int, device: torch.device) -> World:
+    return World(scenario.agents, scenario.landmarks, scenario.layout(), n_envs, device)
 
 
 def _spec(config: MPEConfig, scenario: Scenario, seen: list[tuple[str, ...]]) -> EnvSpec:

@@ -27,7 +27,8 @@ class World:
 
     Attributes:
         position `[axis, entity, env]`: agents first, then landmarks; velocity `[axis, agent, env]`; control: what a
-        step adds to velocity, of the same shape;
+        step adds to velocity, of the same shape; own_rows `[row, env]`: position, velocity and message, which with
+        choice say all that an episode is at;
         message `[speaker, word, env]`; delta `[axis, agent, entity, env]`: entity minus agent;
         distance `[agent, entity, env]`, 1 from an agent to itself; touching_below `[agent, entity, 1]`: the distance
         under which two bodies overlap; to_itself `[agent, entity, 1]`: 1 where both are the same, else 0;
@@ -46,6 +47,7 @@ class World:
         self.n_agents, self.n_landmarks = len(agents), len(landmarks)
         self.rows = torch.zeros(layout.n_rows, n_envs, dtype=DTYPE, device=device)
         self["constant"].copy_(self.tensor(layout.constants)[:, None].expand(-1, n_envs))
+        self.own_rows = self.rows[: layout.starts["delta"]]
         self.position, self.velocity, self.message = self["position"], self["velocity"], self["message"]
         self.delta = self["delta"]
         self.control = torch.zeros_like(self.velocity)

@@ -14,6 +14,7 @@ from marlnb.envs.mpe.simple_speaker_listener import SimpleSpeakerListenerConfig
 from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
 from marlnb.envs.mpe.simple_tag import SimpleTagConfig
 from marlnb.envs.mpe.simple_world_comm import SimpleWorldCommConfig
+from marlnb.envs.steps import random_actions
 from marlnb.errors import EnvError
 from marlnb.registry import ENVIRONMENTS
 
@@ -138,6 +139,21 @@ def test_labels_tell_the_goal_that_the_observation_shows() -> None:
     assert labels["speaker_word"].eq(0).all()
     env.step({"speaker": torch.full((50, 1), 2), "listener": torch.zeros(50, 1, dtype=torch.int64)})
     assert env.labels()["speaker_word"].eq(3).all()  # after "silent" come say_0, say_1, say_2
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_labels_told_later_are_those_told_at_the_time(name: str) -> None:
+    env = ENVIRONMENTS.get(name)().build(4)
+    step, generator = env.reset(seed=3), torch.Generator().manual_seed(0)
+    moments, told = [], []
+    for _ in range(30):  # beyond an episode's end: what it drew changes
+        moments.append(env.label_moment().clone())
+        told.append(env.labels())
+        step = env.step(random_actions(env, step, generator))
+    later = env.labels_of(torch.cat(moments))
+    assert set(later) == {label.name for label in env.spec.labels}
+    for label, values in later.items():
+        assert torch.equal(values, torch.cat([at_the_time[label] for at_the_time in told])), label
 
 
 def test_labels_of_reference_are_the_partners_knowledge() -> None:
