@@ -157,6 +157,9 @@ class Experiment:
     algorithms: Mapping[str, AlgorithmConfig] = option({}, help="algorithm by group of agents")
     models: Mapping[str, ModelConfig] = option({}, help="actor's network by group of agents")
     critics: Mapping[str, ModelConfig] = option({}, help="critic's network by group of agents")
+    groups: Mapping[str, tuple[str, ...]] = option(
+        {}, help="agents by group, each agent in one; none: as the environment groups them"
+    )
     frames: int = option(1_000_000, help="length of the training", unit="frames", ge=1)
     seed: int = option(0, help="of weights, environments and exploration", ge=0)
     device: str = option("cpu", help="where networks, learning and native environments live: cpu, cuda, cuda:1")

@@ -84,8 +84,9 @@ def _policies(of: Sequence[str], config_dir: str | None) -> Iterable[Policy]:
         experiment, spec = opened.experiment, opened.spec
     else:
         from marlnb.config import Experiment
+        from marlnb.envs.regroup import build_env
 
         experiment = Experiment.compose(*of, config_dir=config_dir)
-        with experiment.env.build(1) as env:
+        with build_env(experiment, 1) as env:
             spec = env.spec
     return [learner.policy for learner in build_learners(experiment, spec, "cpu").values()]

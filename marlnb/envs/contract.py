@@ -213,15 +213,19 @@ def _check_distinct(env: VectorEnv, played: _Played) -> None:
 
 
 def _check_final(env: VectorEnv, played: _Played) -> None:
-    """What was seen last is not what the next episode starts with, unless nothing else is ever seen."""
+    """What was seen last is not what the next episode starts with, unless nothing else is ever seen.
+
+    A group of which nobody stays to the end of any episode is not judged.
+    """
     for name in env.spec.group_names:
-        kept, first = False, played.steps[0].groups[name].observation
+        kept, stayed, first = False, False, played.steps[0].groups[name].observation
         changes = any(not torch.equal(step.groups[name].observation, first) for step in played.steps)
         for step in played.steps:
             rows = step.groups[name]
             ended = (rows.terminated | rows.truncated) & step.done[:, None]
+            stayed |= bool(ended.any())
             kept |= bool((any_of_agent(rows.final_observation != rows.observation) & ended).any())
-        if changes and not kept:
+        if changes and stayed and not kept:
             raise _fail(env, "final observations", f"group {name!r}: always those that the next episode starts with")
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import RecordingError, SiteError, unknown
 from marlnb.models.capture import all_sites
@@ -80,10 +81,10 @@ def prepare(run: Run | str | os.PathLike[str], request: Request) -> Iterator[Pre
     selections = select_agents(run.spec, request.agents)
     sites = select_sites(policies, request.sites, selections)
     n_envs = request.n_envs or min(run.experiment.n_envs, MOST_COPIES)
-    config = request.env or run.experiment.env
+    copies = min(n_envs, request.episodes)
     acting = [site.name for site in sites if not in_critic(site)]
     with (
-        config.build(min(n_envs, request.episodes), request.device) as env,
+        build_env(run.experiment, copies, device=request.device, env=request.env) as env,
         capture_if_any(policies, acting) as activations,
     ):
         check_fit(run.spec, env.spec)

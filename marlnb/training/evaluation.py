@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from marlnb.config import EnvConfig
+from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import ConfigError, unknown
 from marlnb.models.policy import Policy
@@ -116,7 +117,7 @@ def evaluate(
     config = _config(run, env)
     copies = min(episodes, n_envs or min(run.experiment.n_envs, MOST_COPIES))
     policies, iteration = _policies(run, policy, checkpoint)
-    with config.build(copies) as built, ExitStack() as stack:
+    with build_env(run.experiment, copies, env=config) as built, ExitStack() as stack:
         if env is not None:
             check_fit(run.spec, built.spec)
         built.announce(run.path / EVALUATION)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from marlnb.config import Experiment
+from marlnb.envs.regroup import build_env
 from marlnb.errors import CheckpointError, RunError
 from marlnb.specs import EnvSpec
 from marlnb.training.checkpoint import Checkpoint, best_checkpoint, list_checkpoints
@@ -108,7 +109,7 @@ class Run:
             if file.exists():
                 self._spec = spec_from_json(read_json(file))
             else:
-                with self.experiment.env.build(1) as env:
+                with build_env(self.experiment, 1) as env:
                     self._spec = env.spec
         return self._spec
 

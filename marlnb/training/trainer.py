@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from marlnb.config import Experiment
+from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, RunError
 from marlnb.models.policy import Policy
@@ -67,7 +68,7 @@ class Trainer:
         self._evaluation_env: VectorEnv | None = None
         self._loggers: list[Logger] = []
         try:
-            self._env = experiment.env.build(experiment.n_envs, experiment.device)
+            self._env = build_env(experiment, experiment.n_envs, device=experiment.device)
             run.write_spec(self._env.spec)
             self._env.announce(run.path)
             with torch_threads(experiment.threads):  # the bits of initial weights depend on it
@@ -220,7 +221,8 @@ class Trainer:
             return {}
         episodes, seed = experiment.evaluation_episodes, derive_seed(experiment.seed, "evaluation")
         if self._evaluation_env is None:
-            self._evaluation_env = experiment.env.build(min(experiment.n_envs, episodes), experiment.device)
+            copies = min(experiment.n_envs, episodes)
+            self._evaluation_env = build_env(experiment, copies, device=experiment.device)
             self._evaluation_env.announce(self.run.path / EVALUATION)
         table = score_policies(self._evaluation_env, self.policies, episodes=episodes, seed=seed, explore=False)
         found = summarise(
