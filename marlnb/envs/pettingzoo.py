@@ -1,4 +1,4 @@
-"""PettingZoo's parallel environments: those installed, by name, and the user's own, by where their constructor is."""
+"""PettingZoo's environments: those installed, by name, and the user's own, by where their constructor is."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _IMPORTED = re.compile(r"^from\s+(\S+)\s+import\s+(\([^)]*\)|.*)$", re.MULTILINE
 
 @dataclass(frozen=True, kw_only=True)
 class PettingZooConfig(EnvConfig):
-    """The options of every environment that is stepped through PettingZoo's parallel API."""
+    """The options of every environment that has one of PettingZoo's two APIs, parallel or turn by turn (AEC)."""
 
     constructor: ClassVar[str | Callable[..., Any]]
     defaults: ClassVar[Mapping[str, Any]] = {}
@@ -38,6 +38,10 @@ class PettingZooConfig(EnvConfig):
     max_steps: int | None = option(
         None, help="truncates longer episodes, besides the environment's own limit", unit="steps", ge=1
     )
+    turn_based: bool = option(False, help="step it turn by turn, where it could be stepped in parallel")
+    agents_wait: bool = option(
+        False, help="an agent missing from a parallel step waits, unless it ended: agents that act at different rates"
+    )
     state: bool = option(False, help="read the environment's global state, for critics")
     render: bool = option(False, help="build it so that pictures can be taken")
 
@@ -46,18 +50,20 @@ class PettingZooConfig(EnvConfig):
 
         Raises:
             EnvError: the environment cannot be imported or built, or has spaces or groups that cannot be handled.
+            ConfigError: `turn_based` for a constructor of the user's own, which returns what it returns.
         """
         from marlnb.envs.parallel import ParallelVectorEnv
         from marlnb.envs.workers.source import Source
 
         source = Source(
             name=self.name,
-            constructor=self._where(),
+            constructor=self._by_turns() if self.turn_based else self._where(),
             kwargs={**self.defaults, **self.kwargs},
             groups=self.groups,
             max_steps=self.max_steps,
             state=self.state,
             render=self.render,
+            agents_wait=self.agents_wait,
         )
         return ParallelVectorEnv(source, n_envs, usable_cores() if self.workers < 0 else self.workers, device)
 
@@ -65,11 +71,21 @@ class PettingZooConfig(EnvConfig):
         constructor = type(self).__dict__.get("constructor") or type(self).constructor
         return constructor.__func__ if isinstance(constructor, staticmethod) else constructor
 
+    def _by_turns(self) -> str:
+        """Where the constructor is that returns an AECEnv: in PettingZoo's modules it is called `env`."""
+        where = self._where()
+        if not isinstance(where, str) or not where.endswith((":parallel_env", ":env")):
+            raise ConfigError(
+                f"{self.name}: turn_based=True chooses between PettingZoo's own `parallel_env` and `env`; the "
+                f"constructor here is {where!r}: let it return an AECEnv, and it is stepped turn by turn"
+            )
+        return where.partition(":")[0] + ":env"
+
 
 @ENVIRONMENTS.register("pettingzoo/custom")
 @dataclass(frozen=True, kw_only=True)
 class CustomConfig(PettingZooConfig):
-    """Any function that can be imported and returns a ParallelEnv."""
+    """Any function that can be imported and returns a ParallelEnv or an AECEnv."""
 
     entry_point: str = option(help='where the function is: "module:function"')
 
@@ -83,14 +99,17 @@ class CustomConfig(PettingZooConfig):
 
 
 def installed() -> dict[str, str]:
-    """Names to "module:parallel_env" of what PettingZoo and mpe2 bring, found without importing any of it."""
+    """Names to "module:parallel_env" of what PettingZoo and mpe2 bring, found without importing any of it.
+
+    "module:env" where agents can only be stepped turn by turn.
+    """
     found: dict[str, tuple[int, str]] = {}
     for folder in _folders():
         for file in sorted(folder.glob("*_v*.py")):
             stem, _, version = file.stem.rpartition("_v")
-            module = _defined_in(file)
-            if module and version.isdigit() and int(version) >= found.get(stem, (0, ""))[0]:
-                found[stem] = (int(version), f"{module}:parallel_env")
+            entry = _defined_in(file)
+            if entry and version.isdigit() and int(version) >= found.get(stem, (0, ""))[0]:
+                found[stem] = (int(version), entry)
     return {name: entry for name, (_, entry) in sorted(found.items())}
 
 
@@ -108,10 +127,15 @@ def _package(name: str, *below: str) -> Iterator[Path]:
 
 
 def _defined_in(file: Path) -> str | None:
-    """The module from which `<name>_v<k>.py` takes its parallel_env, None where it has none."""
-    for module, names in _IMPORTED.findall(file.read_text(encoding="utf-8")):
-        if "parallel_env" in re.findall(r"\w+", names):
-            return str(module)
+    """Where `<name>_v<k>.py` takes its parallel_env from, or else its env; None where it has neither."""
+    imported = [
+        (module, set(re.findall(r"\w+", names)))
+        for module, names in _IMPORTED.findall(file.read_text(encoding="utf-8"))
+    ]
+    for attribute in ("parallel_env", "env"):
+        for module, names in imported:
+            if attribute in names:
+                return f"{module}:{attribute}"
     return None
 
 

@@ -158,9 +158,3 @@ class Broken(Scripted):
 
     def _see(self, agent: str) -> np.ndarray:
         return np.zeros(1)
-
-
-def turn_based() -> Any:
-    from pettingzoo.classic.rps.rps import raw_env
-
-    return raw_env()

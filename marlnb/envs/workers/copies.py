@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from marlnb.envs.workers.cycles import Cycle, shortened
-from marlnb.envs.workers.memory import Arrays, GroupArrays
+from marlnb.envs.workers.memory import Arrays
 from marlnb.envs.workers.randomness import GlobalGenerators
-from marlnb.envs.workers.source import Codecs, Source, codecs_of, describe
-from marlnb.envs.workers.spaces import MASK, mask_array
+from marlnb.envs.workers.rows import GroupRows
+from marlnb.envs.workers.source import Source, codecs_of, describe
+from marlnb.envs.workers.turns import Waiting
 from marlnb.errors import EnvError
-from marlnb.specs import EnvSpec, GroupSpec
+from marlnb.specs import EnvSpec
 
 SEED_SPAN = 2**31
 
@@ -103,6 +104,7 @@ class Copy:
         codecs = codecs_of(env)
         self.groups = [GroupRows(group, arrays.groups[group.name], index, codecs) for group in spec.groups]
         self.spaces = list({id(space): space for space in map(env.action_space, env.possible_agents)}.values())
+        self.waits = isinstance(self.env, Waiting)
         self.is_known = isinstance(self.env, Cycle)  # and so draws from no generator but its own
         self.generators = GlobalGenerators()
         self.episode = self.steps = 0
@@ -135,6 +137,7 @@ class Copy:
         ):
             for group in self.groups:
                 group.write(observations, rewards, infos)
+            self._take_turns()
             if self.state is not None:
                 self.state[...] = self.env.state()
         else:
@@ -194,95 +197,11 @@ class Copy:
         living = set(agents)
         for group in self.groups:
             group.live(living, observations, infos)
+        self._take_turns()
         if self.state is not None:
             self.state[...] = self.env.state()
 
-
-class GroupRows:
-    """One group's rows of one copy: actions read, and what comes of them written."""
-
-    def __init__(self, spec: GroupSpec, arrays: GroupArrays, index: int, codecs: Codecs) -> None:
-        self.agents, self.n_logits = spec.agents, spec.action.n_logits
-        self.action, self.reward = arrays.action[index], arrays.reward[index]
-        self.alive, self.acting = arrays.alive[index], arrays.acting[index]
-        self.terminated, self.truncated = arrays.terminated[index], arrays.truncated[index]
-        self.mask = None if arrays.action_mask is None else arrays.action_mask[index]
-        self.rows = [
-            (agent, arrays.observation[index, i], codecs.observation[agent]) for i, agent in enumerate(spec.agents)
-        ]
-        self.final_rows = list(arrays.final_observation[index])
-        self.decoders = [codecs.action[agent].decode for agent in spec.agents]
-        self.plain = all(codecs.observation[agent].is_plain for agent in spec.agents)
-        self.present: list[int] = []
-        self.all_present = False
-
-    def read(self, actions: dict[str, Any]) -> None:
-        """Adds the actions of those who live; an environment may keep them, so they are copies."""
-        block = self.action.copy()
-        for i in self.present:
-            actions[self.agents[i]] = self.decoders[i](block[i])
-
-    def write(self, observations: Mapping[str, Any], rewards: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
-        """A step at which nobody of this copy appears or ends."""
-        if self.all_present:
-            self.reward[:] = [rewards[agent] for agent in self.agents]
-            if self.plain and self.mask is None:
-                for agent, row, _ in self.rows:
-                    row[...] = observations[agent]
-                return
-        else:
-            self.reward[:] = 0
-            for i in self.present:
-                self.reward[i] = rewards[self.agents[i]]
-        self._observe(observations, infos)
-
-    def end(
-        self,
-        was: set[str],
-        terminated: set[str],
-        truncated: set[str],
-        observations: Mapping[str, Any],
-        rewards: Mapping[str, Any],
-    ) -> None:
-        """A step at which somebody of this copy appears or ends."""
-        for i, agent in enumerate(self.agents):
-            self.reward[i] = rewards.get(agent, 0.0) if agent in was else 0.0
-            self.terminated[i] = agent in was and agent in terminated
-            self.truncated[i] = agent in was and agent in truncated
-            if self.terminated[i] or self.truncated[i]:
-                if observations.get(agent) is None:
-                    self.final_rows[i][...] = 0
-                else:
-                    self.rows[i][2].write(observations[agent], self.final_rows[i])
-
-    def live(self, living: set[str], observations: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
-        """Whose rows hold something from now on; the others' are zero."""
-        self.present = [i for i, agent in enumerate(self.agents) if agent in living]
-        self.all_present = len(self.present) == len(self.agents)
-        for i, (agent, row, codec) in enumerate(self.rows):
-            self.alive[i] = self.acting[i] = agent in living
-            if agent not in living:
-                row[...] = 0
-                if self.mask is not None:
-                    self.mask[i] = True
-            elif agent not in observations:
-                raise EnvError(f"agent {agent!r} is in env.agents but was given no observation")
-            else:
-                codec.check(agent, observations[agent])
-        self._observe(observations, infos)
-
-    def _observe(self, observations: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
-        for i in self.present:
-            agent, row, codec = self.rows[i]
-            value = observations[agent]
-            codec.write(value, row)
-            if self.mask is not None:
-                self._write_mask(i, value[MASK] if codec.mask_inside else infos.get(agent, {}).get(MASK))
-
-    def _write_mask(self, i: int, mask: Any) -> None:
-        """An agent without any choice is waiting: alive, not acting, and its mask reads all True."""
-        assert self.mask is not None
-        allowed = np.True_ if mask is None else mask_array(mask, self.n_logits)
-        may_act = bool(allowed.any())
-        self.acting[i] = may_act
-        self.mask[i] = allowed if may_act else True
+    def _take_turns(self) -> None:
+        if self.waits:
+            for group in self.groups:
+                group.take_turns(self.env.acting)

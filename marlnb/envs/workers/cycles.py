@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 _KNOWN = ("pettingzoo.sisl.", "pettingzoo.butterfly.", "mpe2.")
-_WRAPPERS = {"OrderEnforcingWrapper", "ClipOutOfBoundsWrapper", "AssertOutOfBoundsWrapper"}
+_CHECKS = ("OrderEnforcingWrapper", "ClipOutOfBoundsWrapper", "AssertOutOfBoundsWrapper")
 Stepped = tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]
 
 
@@ -26,15 +26,20 @@ def shortened(env: Any) -> Any:
     conversions = sys.modules.get("pettingzoo.utils.conversions")
     if conversions is None or type(env) is not conversions.aec_to_parallel_wrapper:
         return env
-    within = env.aec_env
-    while type(within).__name__ in _WRAPPERS and type(within).__module__.startswith("pettingzoo.utils.wrappers"):
-        within = within.env
+    within = without_checks(env.aec_env)
     if not type(within).__module__.startswith(_KNOWN) or getattr(within, "render_mode", None) == "human":
         return env
     for cycle in (NotedActions, MultiWalker, Pistonball, CooperativePong, KnightsArchersZombies):
         if cycle.fits(within):
             return cycle(env, within)
     return Cycle(env, within)
+
+
+def without_checks(env: Any, also: tuple[str, ...] = ()) -> Any:
+    """An AECEnv without those of PettingZoo's outer wrappers that check what has been checked already, and `also`."""
+    while type(env).__name__ in _CHECKS + also and type(env).__module__.startswith("pettingzoo.utils.wrappers"):
+        env = env.env
+    return env
 
 
 class Cycle:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from marlnb.envs.workers.spaces import MASK, ActionCodec, ObservationCodec, action_codec, observation_codec
+from marlnb.envs.workers.turns import Asynchronous, TurnByTurn, Waiting
 from marlnb.errors import ConfigError, EnvError
 from marlnb.specs import EnvSpec, GroupSpec, group_agents
 
@@ -20,7 +21,8 @@ class Source:
     """All that a process needs in order to build its copies.
 
     Attributes:
-        constructor: "module:function", or a function that returns a ParallelEnv.
+        constructor: "module:function", or a function that returns a ParallelEnv or an AECEnv.
+        agents_wait: an agent of a ParallelEnv that is missing from a step waits, unless it was said to have ended.
         stock: step the environment through its own `step`, never by a shorter way.
     """
 
@@ -31,13 +33,14 @@ class Source:
     max_steps: int | None = None
     state: bool = False
     render: bool = False
+    agents_wait: bool = False
     stock: bool = False
 
     def make(self) -> Any:
-        """A new ParallelEnv.
+        """A new ParallelEnv, or one whose agents wait for one another made to look like it.
 
         Raises:
-            EnvError: it cannot be imported or built, or is not a ParallelEnv.
+            EnvError: it cannot be imported or built, or is no environment of PettingZoo's.
         """
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
         os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "hide")
@@ -53,12 +56,14 @@ class Source:
             raised, trace = f"{type(error).__name__}: {error}", traceback.format_exc().rstrip()
             raise EnvError(f"{self.name}: the constructor, given {kwargs}, raised {raised}\n\n{trace}") from error
         missing = [name for name in ("possible_agents", "reset", "step") if not hasattr(env, name)]
-        if missing or hasattr(env, "agent_iter"):
-            found = "a turn-based AECEnv" if hasattr(env, "agent_iter") else f"{type(env).__name__} without {missing}"
+        if missing:
             raise EnvError(
-                f"{self.name}: a ParallelEnv with possible_agents is needed; its constructor returned {found}"
+                f"{self.name}: a ParallelEnv or an AECEnv with possible_agents is needed; its constructor returned "
+                f"{type(env).__name__} without {missing}"
             )
-        return env
+        if hasattr(env, "agent_iter"):
+            return TurnByTurn(env, self.stock)
+        return Asynchronous(env) if self.agents_wait else env
 
     def _found(self) -> Callable[..., Any]:
         if callable(self.constructor):
@@ -120,8 +125,11 @@ def describe(source: Source, env: Any) -> EnvSpec:
     masked = {
         agent for agent in agents if codecs.observation[agent].mask_inside or MASK in (infos or {}).get(agent, {})
     }
+    waits = isinstance(env, Waiting)
+    if waits and masked:  # infos may hold the mask of those alone who act
+        masked = {agent for agent in agents if codecs.action[agent].spec.kind != "continuous"}
     groups = tuple(_group(source.name, name, members, codecs, masked) for name, members in grouped.items())
-    return EnvSpec(source.name, groups, _state_shape(source, env), source.max_steps)
+    return EnvSpec(source.name, groups, _state_shape(source, env), source.max_steps, simultaneous=not waits)
 
 
 def _group(name: str, group: str, members: tuple[str, ...], codecs: Codecs, masked: set[str]) -> GroupSpec:
