@@ -1,0 +1,59 @@
+"""Random numbers of an environment's own, for environments that draw from the process's generators.
+
+torch, numpy and Python each have one generator that everything in the process shares. Within `with streams:` those of
+this environment stand in their place, so that its episodes depend on its seeds alone and disturb nobody else's.
+"""
+
+from __future__ import annotations
+
+import random
+from types import TracebackType
+
+import numpy as np
+import torch
+from numpy.random import get_bit_generator, set_bit_generator  # type: ignore[attr-defined]
+
+
+class Streams:
+    """One environment's stand-in for the generators of torch (of the CPU, and of `device`), numpy and Python."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._torch = [torch.default_generator]
+        if device.type == "cuda":
+            torch.cuda.init()
+            self._torch.append(torch.cuda.default_generators[device.index or 0])
+        self._bits = np.random.MT19937(0)
+        self._states = [generator.get_state() for generator in self._torch]
+        self._python = random.getstate()
+        self.restart(0)
+
+    def restart(self, seed: int) -> None:
+        """Starts all of them anew, from outside the context."""
+        with self:
+            self.seed(seed)
+
+    def seed(self, seed: int) -> None:
+        """Starts all of them anew; within the context only."""
+        for generator in self._torch:
+            generator.manual_seed(seed)
+        np.random.seed(seed)
+        random.seed(seed)
+
+    def __enter__(self) -> Streams:
+        self._outside = [generator.get_state() for generator in self._torch], get_bit_generator(), random.getstate()
+        for generator, state in zip(self._torch, self._states):
+            generator.set_state(state)
+        set_bit_generator(self._bits)
+        random.setstate(self._python)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._states = [generator.get_state() for generator in self._torch]
+        self._python = random.getstate()
+        states, bits, python = self._outside
+        for generator, state in zip(self._torch, states):
+            generator.set_state(state)
+        set_bit_generator(bits)
+        random.setstate(python)

@@ -1,0 +1,258 @@
+"""The VectorEnv over VMAS: its own simulator, all copies in one batch, read into buffers without a TensorDict.
+
+VMAS keeps one stream of random numbers for everything in the process, and exchanges the process's generators at each
+call, which takes 0.3 ms. Here the functions beneath that are called, with a stream for each VectorEnv.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import traceback
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from marlnb.envs.grouping import group_specs
+from marlnb.envs.incoming import Incoming
+from marlnb.envs.streams import Streams
+from marlnb.envs.vector import SEED_SPAN, Step, VectorEnv, allocate_step, episode_seeds
+from marlnb.envs.vmas.config import VmasConfig
+from marlnb.errors import EnvError
+from marlnb.specs import ActionSpec, EnvSpec, LabelSpec, ObservationSpec
+
+_AXES = ("x", "y")
+
+
+class VmasVectorEnv(VectorEnv):
+    """B copies of a VMAS scenario.
+
+    With `seeds="episode"` an episode's start is a function of its seed alone: copies that end are reset one by one,
+    each after its seed. With `seeds="batch"` all of it is a function of the seed given to `reset`, but no episode is of
+    its own: the seeds told count episodes. What a scenario draws between resets (noise, scripted agents) comes from one
+    stream in both.
+
+    Raises:
+        EnvError: see VmasConfig.build.
+    """
+
+    def __init__(self, config: VmasConfig, n_envs: int, device: str = "cpu") -> None:
+        if n_envs < 1:
+            raise EnvError(f"{config.name} needs at least one copy; asked for n_envs={n_envs}")
+        self.config, self.n_envs, self.device = config, n_envs, torch.device(device)
+        self._streams, self._starts = Streams(self.device), Streams(self.device)
+        with self._streams:
+            self.vmas = _built(config, n_envs, self.device)
+        self._advance = inspect.unwrap(type(self.vmas).step)
+        names = [agent.name.replace(" ", "_") for agent in self.vmas.agents]
+        self.spec = _describe(config, self.vmas, names)
+        self._members = {group.name: [names.index(agent) for agent in group.agents] for group in self.spec.groups}
+        self._incoming = {g.name: Incoming(config.name, g, n_envs, self.device) for g in self.spec.groups}
+        self._step = allocate_step(self.spec, n_envs, self.device)
+        self._episode = torch.zeros(n_envs, dtype=torch.int64, device=self.device)
+        self._clock = torch.zeros_like(self._episode)
+        self._seed: int | None = None
+        self._used = False
+
+    def reset(self, seed: int) -> Step:
+        self._seed = int(seed) % SEED_SPAN
+        self._episode.zero_()
+        if self._used:
+            self._renew()
+        self._used = True
+        self._streams.restart(self._seed)
+        self._begin(torch.ones_like(self._step.done))
+        for rows in self._step.groups.values():
+            rows.reward.zero_()
+            rows.terminated.zero_()
+            rows.truncated.zero_()
+        self._step.done.zero_()
+        return self._step
+
+    def step(self, actions: Mapping[str, Tensor]) -> Step:
+        """Steps every copy; see VectorEnv.
+
+        Raises:
+            EnvError: before the first `reset`; actions missing, of another shape or kind, NaN or out of range.
+        """
+        if self._seed is None:
+            raise EnvError(f"{self.spec.name}: reset before the first step")
+        commands: list[Any] = [None] * len(self.vmas.agents)
+        for name, members in self._members.items():
+            given = self._incoming[name].take(actions, self._step.groups[name].acting)
+            for member, command in zip(members, given.unbind(1)):
+                commands[member] = command if command.dim() > 1 else command[:, None]
+        with self._streams:
+            observations, rewards, terminated, _ = self._advance(self.vmas, commands)
+        self._clock += 1
+        self._observe(observations)
+        self._close(rewards, terminated.view(self.n_envs))
+        return self._step
+
+    def labels(self) -> dict[str, Tensor]:
+        found = {}
+        for group, members in self._members.items():
+            for what, attribute in (("position", "pos"), ("velocity", "vel")):
+                values = torch.stack([getattr(self.vmas.agents[i].state, attribute) for i in members], 1)
+                for k, axis in enumerate(_AXES):
+                    found[f"{group}_{what}_{axis}"] = values[..., k].clone()
+        return found
+
+    def render(self, index: int = 0) -> np.ndarray:
+        """Copy `index` as VMAS draws it, `[height, width, 3]` uint8.
+
+        Raises:
+            EnvError: there is no such copy, or VMAS finds neither a display nor EGL to draw with.
+        """
+        if not 0 <= index < self.n_envs:
+            raise EnvError(f"{self.spec.name} has copies 0..{self.n_envs - 1}; asked to draw number {index}")
+        try:
+            with self._streams, warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                image = inspect.unwrap(type(self.vmas).render)(self.vmas, mode="rgb_array", env_index=index)
+        except Exception as error:
+            raise EnvError(
+                f"{self.spec.name}: VMAS could not draw ({type(error).__name__}: {error}); it needs EGL or "
+                "a display, as `xvfb-run` gives one"
+            ) from error
+        return np.ascontiguousarray(image, dtype=np.uint8)
+
+    def close(self) -> None:
+        viewer = getattr(self.vmas, "viewer", None)
+        if viewer is not None:
+            viewer.close()
+            self.vmas.viewer = None
+
+    def _renew(self) -> None:
+        """A simulator without a past: some scenarios carry things over from one reset to the next."""
+        before = self.vmas
+        with self._streams:
+            self.vmas = _built(self.config, self.n_envs, self.device)
+        for name in ("viewer", "headless", "visible_display", "text_lines"):
+            setattr(self.vmas, name, getattr(before, name))
+
+    def _close(self, rewards: list[Tensor], terminated: Tensor) -> None:
+        """Rewards and ends of the step just made, and the next episodes of the copies that ended."""
+        limit = self.config.max_steps
+        truncated = (self._clock >= limit) & ~terminated if limit else torch.zeros_like(terminated)
+        torch.logical_or(terminated, truncated, out=self._step.done)
+        for name, members in self._members.items():
+            rows = self._step.groups[name]
+            torch.stack([rewards[i].view(self.n_envs).float() for i in members], 1, out=rows.reward)
+            rows.terminated.copy_(terminated[:, None])
+            rows.truncated.copy_(truncated[:, None])
+        if self._step.done.any():
+            for rows in self._step.groups.values():
+                rows.final_observation.copy_(rows.observation)
+            self._episode += self._step.done
+            self._begin(self._step.done)
+
+    def _begin(self, copies: Tensor) -> None:
+        """New episodes in the copies flagged `[env]`."""
+        assert self._seed is not None
+        self._step.episode_seed.copy_(episode_seeds(self._seed, self._episode))
+        if self.config.seeds == "episode":
+            seeds = self._step.episode_seed.tolist()
+            with self._starts:
+                for index in copies.nonzero().flatten().tolist():
+                    self._starts.seed(seeds[index])
+                    self.vmas._reset_at(index, return_observations=False)
+                observations = self._seen()
+        else:
+            with self._streams:
+                if copies.all():
+                    self.vmas._reset(return_observations=False)
+                else:
+                    for index in copies.nonzero().flatten().tolist():
+                        self.vmas._reset_at(index, return_observations=False)
+                observations = self._seen()
+        self._clock.masked_fill_(copies, 0)
+        self._observe(observations, copies)
+
+    def _seen(self) -> list[Any]:
+        return self.vmas._get_from_scenario(  # type: ignore[no-any-return]
+            get_observations=True, get_rewards=False, get_infos=False, get_dones=False
+        )[0]
+
+    def _observe(self, observations: list[Any], copies: Tensor | None = None) -> None:
+        """Writes what all agents see now, in the copies flagged `[env]` or in all."""
+        for name, members in self._members.items():
+            target = self._step.groups[name].observation
+            if copies is None:
+                torch.stack([_flat(observations[i]) for i in members], 1, out=target)
+            else:
+                seen = torch.stack([_flat(observations[i]) for i in members], 1)
+                torch.where(copies[:, None, None], seen, target, out=target)
+
+
+def _built(config: VmasConfig, n_envs: int, device: torch.device) -> Any:
+    try:
+        # gym, which VMAS imports, writes a note about its age to stderr
+        with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            from vmas import make_env
+    except ImportError as error:
+        raise EnvError(f"{config.name} needs VMAS, which cannot be imported: {error}; pip install vmas") from error
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return make_env(
+                config.scenario,
+                num_envs=n_envs,
+                device=device,
+                continuous_actions=config.continuous_actions,
+                multidiscrete_actions=config.multidiscrete_actions and not config.continuous_actions,
+                seed=0,
+                **config.kwargs,
+            )
+    except Exception as error:
+        trace = traceback.format_exc().rstrip()
+        raise EnvError(
+            f"{config.name}: VMAS, given {dict(config.kwargs)}, raised {type(error).__name__}: {error}\n\n{trace}"
+        ) from error
+
+
+def _describe(config: VmasConfig, env: Any, names: list[str]) -> EnvSpec:
+    observations = {name: _observation(space) for name, space in zip(names, env.observation_space)}
+    actions = {name: _action(config.name, space) for name, space in zip(names, env.action_space)}
+    groups = group_specs(config.name, observations, actions, config.groups)
+    labels = tuple(
+        LabelSpec(f"{group.name}_{what}_{axis}", group.name)
+        for group in groups
+        for what in ("position", "velocity")
+        for axis in _AXES
+    )
+    return EnvSpec(config.name, groups, max_steps=config.max_steps, labels=labels)
+
+
+def _observation(space: Any) -> ObservationSpec:
+    """Of a Box, or of a Dict of them: its parts one after the other, each feature named after its part."""
+    if not hasattr(space, "spaces"):
+        return ObservationSpec((int(np.prod(space.shape)),))
+    sizes = {name: _observation(part).size for name, part in space.spaces.items()}
+    return ObservationSpec(
+        (sum(sizes.values()),), names=tuple(f"{n}_{i}" for n, size in sizes.items() for i in range(size))
+    )
+
+
+def _action(name: str, space: Any) -> ActionSpec:
+    kind = type(space).__name__
+    if kind == "Box":
+        return ActionSpec("continuous", low=tuple(space.low.tolist()), high=tuple(space.high.tolist()))
+    if kind == "Discrete":
+        return ActionSpec("discrete", n=(int(space.n),))
+    if kind == "MultiDiscrete":
+        return ActionSpec("multi_discrete", n=tuple(int(n) for n in space.nvec))
+    raise EnvError(f"{name}: actions of the kind {kind} cannot be handled; valid are Box, Discrete and MultiDiscrete")
+
+
+def _flat(observation: Any) -> Tensor:
+    """`[env, feature]`; the parts of a dict in the order of its space, which sorts them."""
+    if isinstance(observation, Tensor):
+        return observation.flatten(1).float()
+    return torch.cat([_flat(observation[name]) for name in sorted(observation)], 1)
