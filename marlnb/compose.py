@@ -266,11 +266,23 @@ def _inherit(options: dict[str, Any]) -> dict[str, Any]:
     if isinstance(options.get("critic"), dict) and "name" not in options["critic"]:
         options["critic"] = _merged(options["model"], options["critic"])
     for several, one in (("algorithms", "algorithm"), ("models", "model"), ("critics", "critic")):
-        for group, given in options.get(several, {}).items():
+        for name, given in sorted(options.get(several, {}).items(), key=lambda item: len(item[0])):
             if isinstance(given, dict) and "name" not in given:
-                base = options.get(one) or options.get("models", {}).get(group) or options["model"]
-                options[several][group] = _merged(base, given)
+                options[several][name] = _merged(_base(options, several, one, name), given)
     return options
+
+
+def _base(options: Mapping[str, Any], several: str, one: str, name: str) -> Mapping[str, Any]:
+    """What the options for a group, or for an agent `<group>_<index>`, add to: what it would have had without them."""
+    if several == "algorithms":
+        found: Mapping[str, Any] = options["algorithm"]
+        return found
+    models = options.get("models", {})
+    stem, _, index = name.rpartition("_")
+    group = stem if index.isdigit() else name
+    own = options[several].get(group) if group != name else None
+    candidates = (own, options.get(one) if several == "critics" else None, models.get(name), models.get(group))
+    return next((found for found in candidates if found and "name" in found), options["model"])
 
 
 def _merged(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -63,16 +63,24 @@ class EnvConfig(ABC):
 
 @dataclass(frozen=True)
 class ModelConfig(ABC):
-    """The options of one kind of network; registered as `mlp`, `gru`."""
+    """The options of one kind of network; registered as `mlp`, `gru`.
+
+    `reads_shape` says whether it makes use of observations' axes, as images have them; `recurrent` whether it has a
+    state.
+    """
 
     registry: ClassVar[Registry[type[ModelConfig]]] = MODELS
     name: ClassVar[str]
-    recurrent: ClassVar[bool] = False
+    reads_shape: ClassVar[bool] = False
 
     share_parameters: bool = option(True, help="one network for all agents of the group, or one for each of them")
 
     def __post_init__(self) -> None:
         validate(self)
+
+    @property
+    def recurrent(self) -> bool:
+        return False
 
     @abstractmethod
     def build(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
@@ -155,8 +163,8 @@ class Experiment:
     model: ModelConfig = option(help="the actor's network, unless `models` says otherwise for a group")
     critic: ModelConfig | None = option(None, help="the critic's network; none: the same kind as the actor's")
     algorithms: Mapping[str, AlgorithmConfig] = option({}, help="algorithm by group of agents")
-    models: Mapping[str, ModelConfig] = option({}, help="actor's network by group of agents")
-    critics: Mapping[str, ModelConfig] = option({}, help="critic's network by group of agents")
+    models: Mapping[str, ModelConfig] = option({}, help="actor's network by group of agents, or by agent")
+    critics: Mapping[str, ModelConfig] = option({}, help="critic's network by group of agents, or by agent")
     groups: Mapping[str, tuple[str, ...]] = option(
         {}, help="agents by group, each agent in one; none: as the environment groups them"
     )

@@ -93,17 +93,23 @@ class InputSpec:
 
     An actor reads one part, its observation. A centralised critic reads one part for each agent's observation in the
     order of `EnvSpec.agents`, then the state where there is one, then the actions where it judges them.
+
+    Attributes:
+        context: features after the parts that tell which agent reads them, part of no entity or image.
     """
 
     parts: tuple[tuple[int, ...], ...]
+    context: int = 0
 
     @property
     def sizes(self) -> tuple[int, ...]:
+        """Features of each part."""
         return tuple(prod(part) for part in self.parts)
 
     @property
     def features(self) -> int:
-        return sum(self.sizes)
+        """All of them, context included."""
+        return sum(self.sizes) + self.context
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from marlnb.analysis.methods import Method, check_method, evaluate_score, explai
 from marlnb.analysis.outputs import AnyOutput, Output, OwnOutput, Target, To, resolve_output
 from marlnb.analysis.rows import Moments, Rows, RowSource
 from marlnb.errors import AnalysisError, ShapeError, unknown
+from marlnb.models.actor import ActorPolicy
 from marlnb.models.policy import Policy
 from marlnb.specs import EnvSpec, GroupSpec
 
@@ -56,7 +57,7 @@ def attribute(
             There is no silent zero: a zero can be a real position.
         n_steps: quadrature points of integrated gradients.
         sources: own (each agent's own observation) or all (what agent k's output owes to each agent's observation);
-            None: all for values, own otherwise.
+            None: all for values and for actors whose agents hear one another (gnn), own otherwise.
         policies: by group; None: those of the checkpoint that made the recording.
         episodes: indices of the episodes to explain; None: all.
         batch_size: rows explained at once.
@@ -70,13 +71,11 @@ def attribute(
     source = RowSource(recording, group)
     spec = source.env.group(group)
     output = resolve_output(spec.action, to, target)
-    scope: Sources = sources or ("all" if to == "value" else "own")
-    if to == "value" and scope == "own":
-        raise AnalysisError("a critic may read every agent's observation: a value is attributed to sources='all'")
     if n_steps < 1 or batch_size < 1:
         raise AnalysisError(f"n_steps and batch_size must be at least 1; got {n_steps} and {batch_size}")
     members = _members(spec, agent)
     policy = _policy(policies if policies is not None else source.policies(), group, output)
+    scope = _scope(policy, output, sources)
     rows = source.rows(episodes)
     reference = _baselines(source, rows, baseline, spec, scope, output)
     parts = [
@@ -170,6 +169,19 @@ def attribute_moments(
 def _stack(x: Tensor | None) -> Tensor | None:
     """`[row, agent, ...]` -> `[row * agent, ...]`."""
     return None if x is None else x.reshape(-1, *x.shape[2:])
+
+
+def _scope(policy: Policy, output: Output, asked: Sources | None) -> Sources:
+    """Whose observations an output is attributed to."""
+    mixes = isinstance(policy, ActorPolicy) and policy.actor.network.mixes_agents
+    if asked == "own" and output.to == "value":
+        raise AnalysisError("a critic may read every agent's observation: a value is attributed to sources='all'")
+    if asked == "own" and mixes:
+        raise AnalysisError(
+            f"the agents of {policy.group.name!r} hear one another: each output depends on every agent's observation, "
+            "and is attributed to sources='all'"
+        )
+    return asked or ("all" if output.to == "value" or mixes else "own")
 
 
 def _members(spec: GroupSpec, agent: str | None) -> list[int]:

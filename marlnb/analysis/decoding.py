@@ -89,6 +89,9 @@ def decode(
         raise AnalysisError(unknown(f"agent of group {spec.name!r}", agent, spec.agents))
     if folds < 2 or n_shuffles < 1:
         raise AnalysisError(f"decoding needs at least 2 folds and 1 shuffle; got {folds} and {n_shuffles}")
+    bearers = list(recording[site].labels["agent"])
+    if agent is not None and agent not in bearers:
+        raise AnalysisError(unknown(f"agent at {site!r}", agent, bearers))
     rows = source.rows(episodes)
     labels, name, classes, found_kind = _labels(source, rows, label, kind)
     activations = source.activations(site, rows)
@@ -97,7 +100,7 @@ def decode(
     observation = source.observations(source.group, rows)
     scores: list[DecodingScore] = []
     for index, member in enumerate(spec.agents):
-        if agent not in (None, member) or member not in source.recorded_agents():
+        if agent not in (None, member) or member not in bearers:
             continue
         y = labels[:, index]
         keep = acting[:, index] & (np.isfinite(y) if found_kind == "regression" else np.ones(len(y), bool))

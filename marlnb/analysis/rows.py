@@ -120,8 +120,9 @@ class RowSource:
         return self._by_agent("acting", self.group, rows.index)
 
     def activations(self, site: str, rows: Rows) -> np.ndarray:
-        """`[row, agent, unit]` float32."""
-        return self._spread(self.group, _read(self.recording[site], rows.index))
+        """`[row, agent, unit]` float32, zero for agents that the site is not of or that were not recorded."""
+        array = self.recording[site]
+        return self._spread(self.group, _read(array, rows.index), list(array.labels["agent"]))
 
     def mean_observation(self, group: str, rows: Rows, batch_rows: int = 65536) -> Tensor:
         """Each agent's mean over the rows at which it was alive, `[agent, feature]`; zero for one that never was."""
@@ -210,9 +211,10 @@ class RowSource:
     def _by_agent(self, field: str, group: str, index: np.ndarray) -> np.ndarray:
         return self._spread(group, _read(self.recording.steps(group, field), index))
 
-    def _spread(self, group: str, values: np.ndarray) -> np.ndarray:
+    def _spread(self, group: str, values: np.ndarray, recorded: list[str] | None = None) -> np.ndarray:
         """`[row, recorded agent, ...]` -> `[row, agent of the group, ...]`."""
-        agents, recorded = self.env.group(group).agents, self.recorded_agents(group)
+        agents = self.env.group(group).agents
+        recorded = self.recorded_agents(group) if recorded is None else recorded
         if list(agents) == recorded:
             return values
         spread = np.zeros((len(values), len(agents), *values.shape[2:]), values.dtype)

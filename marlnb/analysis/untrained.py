@@ -21,7 +21,7 @@ BATCH_ROWS = 4096
 
 
 def untrained_activations(source: RowSource, site: str, rows: Rows, seed: int) -> tuple[np.ndarray | None, list[str]]:
-    """Activations `[row, agent, unit]` of the site with weights drawn anew, and notes on why there are none.
+    """Activations `[row, agent of the group, unit]` of a site with weights drawn anew; notes on why there are none.
 
     The experiment's own initialisation draws them. A recurrent network is run through each episode from a zero state,
     which needs every step of it.
@@ -34,12 +34,22 @@ def untrained_activations(source: RowSource, site: str, rows: Rows, seed: int) -
     of_critic = site.split("/")[1] == "critic"
     state = policy.critic_recurrent_shape if of_critic else policy.recurrent_shape
     if state is None:
-        return _feed_forward(source, policy, site, rows, of_critic), []
+        return _of_group(_feed_forward(source, policy, site, rows, of_critic), policy, site), []
     if of_critic:
         return None, ["no untrained network to compare with: a recurrent critic's state is not replayed"]
     if not source.keeps_every_step(rows):
         return None, ["no untrained network to compare with: a recurrent one needs every step of each episode"]
-    return _recurrent(source, policy, site, rows), []
+    return _of_group(_recurrent(source, policy, site, rows), policy, site), []
+
+
+def _of_group(values: np.ndarray, policy: Policy, site: str) -> np.ndarray:
+    """`[row, agent of the site, unit]` -> `[row, agent of the group, unit]`, zero for agents that it is not of."""
+    agents = next(found.agents for found in policy.sites() if found.name == site)
+    if agents is None:
+        return values
+    spread = np.zeros((len(values), policy.group.n_agents, values.shape[2]), values.dtype)
+    spread[:, list(agents)] = values
+    return spread
 
 
 @torch.no_grad()

@@ -85,9 +85,9 @@ class ActorPolicy(Policy):
 
     def sites(self) -> list[Site]:
         return [
-            Site(f"{self.group.name}/{part}/{layer}", module, self.group.n_agents, n_units, kind, once)
+            site
             for part, network, once in self.networks()
-            for layer, module, n_units, kind in network.site_modules()
+            for site in network.sites(f"{self.group.name}/{part}", self.group.n_agents, once_for_all=once)
         ]
 
 

@@ -15,7 +15,8 @@ from marlnb.models.sites import Site, match_sites
 def capture(policies: Policy | Mapping[str, Policy], sites: str | Iterable[str] = "*") -> Iterator[dict[str, Tensor]]:
     """Inside the block, the returned dict holds each site's latest activation, detached, `[..., agent, unit]`.
 
-    A critic that serves all agents with one pass is shown on every agent's row. The tensors are the network's own:
+    A critic that serves all agents with one pass is shown on every agent's row; where agents have networks of different
+    kinds, an agent's sites have an agent axis of 1. The tensors are the network's own:
     clone what is to be changed. Inside `edited` they are the edited values.
 
     Args:
@@ -39,12 +40,7 @@ def all_sites(policies: Policy | Mapping[str, Policy]) -> list[Site]:
 
 
 def _keeper(site: Site, activations: dict[str, Tensor]) -> Callable[[nn.Module, object, Tensor], None]:
-    name, n_agents = site.name, site.n_agents
-
     def keep(module: nn.Module, inputs: object, output: Tensor) -> None:
-        output = output.detach()
-        if output.shape[-2] != n_agents:
-            output = output.expand(*output.shape[:-2], n_agents, output.shape[-1])
-        activations[name] = output
+        activations[site.name] = site.own_rows(output.detach())
 
     return keep

@@ -130,16 +130,18 @@ def _changes(policies: list[Policy], edit: Edit) -> list[tuple[nn.Module, Hook]]
 
 
 def _agent_indices(edit: Edit, names: tuple[str, ...], site: Site) -> list[int] | None:
+    """Rows of the module's output that the edit touches; None for all."""
     if edit.agents is None:
-        return None
+        return None if site.rows is None else list(site.rows)
     for agent in edit.agents:
-        if isinstance(agent, int) and not 0 <= agent < site.n_agents:
-            raise ShapeError(f"no agent {agent} at {site.name!r}; valid: 0 to {site.n_agents - 1}, {', '.join(names)}")
+        if isinstance(agent, int) and not 0 <= agent < len(names):
+            raise ShapeError(f"no agent {agent} at {site.name!r}; valid: 0 to {len(names) - 1}, {', '.join(names)}")
     index = {name: position for position, name in enumerate(names)} | {
         position: position for position in range(len(names))
     }
-    chosen = sorted({index[agent] for agent in edit.agents if agent in index})
-    if len(chosen) == site.n_agents:
+    found = {site.row_of(index[agent]) for agent in edit.agents if agent in index}
+    chosen = sorted(row for row in found if row is not None)
+    if len(chosen) == site.n_agents and site.agents is None:
         return None
     if chosen and site.once_for_all:
         raise ShapeError(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from marlnb.config import option
 from marlnb.models.layers import AgentGRUCell, AgentLinear
-from marlnb.models.mlp import MLPConfig, check_sizes, hidden_layers, hidden_sites
+from marlnb.models.mlp import FlatConfig, check_sizes, hidden_layers, hidden_sites
 from marlnb.models.network import Network
 from marlnb.models.sites import SiteKind
 from marlnb.registry import MODELS
@@ -70,15 +69,18 @@ class GRU(Network):
 
 @MODELS.register("gru")
 @dataclass(frozen=True)
-class GRUConfig(MLPConfig):
+class GRUConfig(FlatConfig):
     """A recurrent network: hidden layers, then a gated recurrent unit."""
-
-    recurrent: ClassVar[bool] = True
 
     hidden: tuple[int, ...] = option((64,), help="units of each hidden layer before the recurrent one", unit="units")
     recurrent_size: int = option(64, help="units of the recurrent layer", unit="units", ge=1)
 
-    def build(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
+    @property
+    def recurrent(self) -> bool:
+        return True
+
+    def network(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
+        self.check_flat(inputs)
         sizes = {"inputs": (inputs.features,), "out_features": (out_features,)}
         check_sizes(self.name, hidden=self.hidden, recurrent_size=(self.recurrent_size,), **sizes)
         return GRU(n_agents, inputs.features, out_features, self)

@@ -8,8 +8,9 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from marlnb.config import ModelConfig, option
+from marlnb.config import option
 from marlnb.errors import ConfigError
+from marlnb.models.agent_id import NetworkConfig
 from marlnb.models.layers import ActivationName, AgentLinear, HiddenLayer
 from marlnb.models.network import Network
 from marlnb.models.sites import SiteKind
@@ -20,7 +21,7 @@ from marlnb.specs import InputSpec
 class MLP(Network):
     """Hidden layers, each a site, and a linear head `[..., n_agents, in] -> [..., n_agents, out]`."""
 
-    def __init__(self, n_agents: int, in_features: int, out_features: int, config: MLPConfig) -> None:
+    def __init__(self, n_agents: int, in_features: int, out_features: int, config: HiddenConfig) -> None:
         super().__init__()
         self.n_agents, self.in_features, self.out_features = n_agents, in_features, out_features
         self.hidden = hidden_layers(n_agents, in_features, config)
@@ -36,21 +37,45 @@ class MLP(Network):
         return [*hidden_sites(self.hidden), ("head", self.head, self.out_features, "head")]
 
 
-@MODELS.register("mlp")
 @dataclass(frozen=True)
-class MLPConfig(ModelConfig):
-    """A feed-forward network."""
+class HiddenConfig(NetworkConfig):
+    """The options of every network that has hidden layers."""
 
     hidden: tuple[int, ...] = option((64, 64), help="units of each hidden layer", unit="units")
     activation: ActivationName = option("tanh", help="the hidden layers' nonlinearity")
     layer_norm: bool = option(False, help="normalise each hidden layer before its nonlinearity")
 
-    def build(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
+
+@dataclass(frozen=True)
+class FlatConfig(HiddenConfig):
+    """The options of a network that reads each agent's input as one vector."""
+
+    flatten: bool = option(True, help="read observations with several axes as one vector; false: refuse them")
+
+    def check_flat(self, inputs: InputSpec) -> None:
+        """Raises ConfigError where inputs have several axes and must not be flattened."""
+        shapes = sorted({part for part in inputs.parts if len(part) > 1})
+        if shapes and not self.flatten:
+            found = ", ".join(map(str, shapes))
+            readers = ", ".join(name for name, kind in MODELS.items() if kind.reads_shape)
+            raise ConfigError(
+                f"model {self.name!r} with flatten=false reads vectors; got {found}. "
+                f"Models that read the shape: {readers}; or flatten=true"
+            )
+
+
+@MODELS.register("mlp")
+@dataclass(frozen=True)
+class MLPConfig(FlatConfig):
+    """A feed-forward network."""
+
+    def network(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
+        self.check_flat(inputs)
         check_sizes(self.name, hidden=self.hidden, inputs=(inputs.features,), out_features=(out_features,))
         return MLP(n_agents, inputs.features, out_features, self)
 
 
-def hidden_layers(n_agents: int, in_features: int, config: MLPConfig) -> nn.ModuleList:
+def hidden_layers(n_agents: int, in_features: int, config: HiddenConfig) -> nn.ModuleList:
     """The hidden layers that `config` asks for."""
     widths = [in_features, *config.hidden]
     return nn.ModuleList(

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
-from marlnb.models.sites import SiteKind
+from marlnb.models.sites import Site, SiteKind
 
 
 class Network(nn.Module, ABC):
@@ -43,3 +43,10 @@ class Network(nn.Module, ABC):
     @abstractmethod
     def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
         """(layer name, submodule, units, kind) of each site, in the order in which they fire."""
+
+    def sites(self, prefix: str, n_agents: int, *, once_for_all: bool = False) -> list[Site]:
+        """The sites of a group of `n_agents`, as `<prefix>/<layer>`."""
+        return [
+            Site(f"{prefix}/{layer}", module, n_agents, n_units, kind, once_for_all)
+            for layer, module, n_units, kind in self.site_modules()
+        ]

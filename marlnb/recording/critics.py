@@ -31,9 +31,13 @@ class GroupCritic:
         self._recurrent: Tensor | None = None
         name, n = selection.group.name, len(selection.indices)
         self.fields = [Field(f"steps/{name}/value", ("agent",), (n,), "float32", name)]
+        self._picks = [selection.pick]
         for site in self.sites:
-            shape = (n, site.n_units)
-            self.fields.append(Field(f"activations/{site.name}", ("agent", "unit"), shape, dtype, name))
+            chosen = selection.of_site(site)
+            assert chosen is not None  # `select_sites` leaves out those of other agents
+            shape, own = (len(chosen.indices), site.n_units), () if site.agents is None else chosen.agents
+            self.fields.append(Field(f"activations/{site.name}", ("agent", "unit"), shape, dtype, name, own))
+            self._picks.append(chosen.pick)
 
     def evaluate(self, observations: Mapping[str, Tensor], state: Tensor | None) -> list[Tensor]:
         """A feed-forward critic's values and activations, `[row, agent, ...]`, from `[row, agent, *shape]` by group."""
@@ -65,5 +69,4 @@ class GroupCritic:
         if silent:
             raise SiteError(f"these sites never fired while the critic ran: {', '.join(silent)}")
         outputs = [value, *(activations[site.name] for site in self.sites)]
-        pick = self.selection.pick
-        return [output if pick is None else output[:, pick] for output in outputs], after
+        return [x if pick is None else x[:, pick] for x, pick in zip(outputs, self._picks, strict=True)], after

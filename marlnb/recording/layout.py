@@ -35,6 +35,7 @@ class Field:
         shape: the lengths of those axes.
         dtype: as numpy names it, or bfloat16.
         group: whose agents `dims` means; empty where there is no such axis.
+        agents: their names, where they are not all recorded agents of the group.
     """
 
     path: str
@@ -42,6 +43,7 @@ class Field:
     shape: tuple[int, ...]
     dtype: str
     group: str = ""
+    agents: tuple[str, ...] = ()
 
     @property
     def row_bytes(self) -> int:
@@ -111,6 +113,8 @@ def create_dataset(file: h5py.File, field: Field, rows: int) -> h5py.Dataset:
         dataset.dims[axis].label = name
     if field.group:
         dataset.attrs["group"] = field.group
+    if field.agents:
+        dataset.attrs["agents"] = list(field.agents)
     return dataset
 
 

@@ -116,14 +116,15 @@ def select_agents(spec: EnvSpec, patterns: str | Sequence[str] | None) -> list[S
 def select_sites(
     policies: Mapping[str, Policy], patterns: str | Sequence[str], selections: Sequence[Selection]
 ) -> list[Site]:
-    """The sites that match, of the groups of which an agent is recorded; an empty list of patterns: none.
+    """The sites that match, of which an agent is recorded; an empty list of patterns: none.
 
     Raises:
         SiteError: a pattern that matches nothing, with the nearest names.
     """
-    recorded = {selection.group.name for selection in selections}
+    recorded = {selection.group.name: selection for selection in selections}
     matched = match_sites(all_sites(policies), patterns) if patterns else []
-    found = [site for site in matched if site.name.split("/")[0] in recorded]
+    of_groups = [(site, recorded.get(site.name.split("/")[0])) for site in matched]
+    found = [site for site, selection in of_groups if selection is not None and selection.of_site(site) is not None]
     if matched and not found:
-        raise SiteError(f"the sites {[site.name for site in matched]} belong to none of the recorded agents' groups")
+        raise SiteError(f"the sites {[site.name for site in matched]} belong to none of the recorded agents")
     return found

@@ -243,13 +243,14 @@ class Recording:
         dataset = self.file[path]
         dims = tuple(dimension.label for dimension in dataset.dims)[1:]
         group = dataset.attrs.get("group", "")
+        agents = self._names(path, "agents") or (self.group_agents(group) if group else [])
         names = {dims[-1]: self._names(path, "names")} if dims else {}
         return LabelledArray(
             path=path,
             open_dataset=lambda: self.file[path],
             find_rows=lambda rows, selectors: self._index.rows(rows, selectors, self._times),
             axes=tuple(zip(dims, dataset.shape[1:])),
-            labels={**names, **({"agent": self.group_agents(group)} if group else {})},
+            labels={**names, **({"agent": agents} if agents else {})},
             rows=np.arange(len(self)),
             dtype_stored=BFLOAT16 if is_bfloat16(dataset) else dataset.dtype.name,
             picks=tuple(slice(None) for _ in dims),

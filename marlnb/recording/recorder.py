@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from tqdm.auto import tqdm
 
-from marlnb.config import EnvConfig
+from marlnb.config import EnvConfig, Experiment
 from marlnb.errors import RecordingError
 from marlnb.recording.episode_recorder import EpisodeRecorder
 from marlnb.recording.frames import FrameStore
@@ -23,6 +23,7 @@ from marlnb.recording.reader import Recording
 from marlnb.recording.request import Request
 from marlnb.recording.sources import LabelFn
 from marlnb.recording.writer import RecordingWriter
+from marlnb.specs import GroupSpec
 from marlnb.training.episodes import play
 from marlnb.training.run import Run
 from marlnb.training.spec_file import spec_to_json
@@ -170,13 +171,21 @@ def _agents(prepared: Prepared) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {"id": [], "name": [], "group": [], "policy_index": []}
     for selection in prepared.trial.contents.selections:
         group = selection.group
-        shared = prepared.run.experiment.actor_of(group.name).share_parameters
+        networks = _networks(prepared.run.experiment, group)
         for index in selection.indices:
             columns["id"].append(prepared.env.spec.agents.index(group.agents[index]))
             columns["name"].append(group.agents[index])
             columns["group"].append(group.name)
-            columns["policy_index"].append(0 if shared else index)
+            columns["policy_index"].append(networks[index])
     return columns
+
+
+def _networks(experiment: Experiment, group: GroupSpec) -> list[int]:
+    """For each agent of the group the number of its network, counted from 0."""
+    models = [experiment.models.get(agent, experiment.actor_of(group.name)) for agent in group.agents]
+    keys = [(model, -1 if model.share_parameters else index) for index, model in enumerate(models)]
+    distinct = [key for index, key in enumerate(keys) if key not in keys[:index]]
+    return [distinct.index(key) for key in keys]
 
 
 def _dataset_attributes(prepared: Prepared) -> dict[str, dict[str, Any]]:

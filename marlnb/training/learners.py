@@ -10,7 +10,8 @@ import torch
 from marlnb.algorithms.learner import Learner
 from marlnb.algorithms.scripted import FrozenConfig, Unlearnt
 from marlnb.config import Experiment
-from marlnb.errors import CheckpointError, ConfigError
+from marlnb.errors import CheckpointError, ConfigError, unknown
+from marlnb.models.by_agent import by_agent
 from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.seeds import derive_seed
 
@@ -19,12 +20,16 @@ def build_learners(experiment: Experiment, spec: EnvSpec, device: str | None = N
     """A Learner for each group of `spec`; torch's global generator is left as it was.
 
     Raises:
-        ConfigError: a group that the environment does not have, or a combination that cannot learn.
+        ConfigError: a group or an agent that the environment does not have, or a combination that cannot learn.
         RunError: the run of a frozen group cannot be read.
     """
-    for table in (experiment.algorithms, experiment.models, experiment.critics):
+    for name in experiment.algorithms:
+        spec.group(name)
+    for part, table in (("models", experiment.models), ("critics", experiment.critics)):
         for name in table:
-            spec.group(name)
+            if name not in (*spec.group_names, *spec.agents):
+                what = f"group or agent of {spec.name}, as {part}.{spec.group_names[0]},"
+                raise ConfigError(unknown(what, name, (*spec.group_names, *spec.agents)))
     learners = {group.name: build_learner(experiment, spec, group, device) for group in spec.groups}
     for learner in learners.values():
         learner.meet(learners)
@@ -43,8 +48,8 @@ def build_learner(experiment: Experiment, spec: EnvSpec, group: GroupSpec, devic
         return algorithm.build(
             group,
             spec,
-            experiment.actor_of(group.name),
-            experiment.critic_of(group.name),
+            by_agent(group, experiment.actor_of(group.name), experiment.models),
+            by_agent(group, experiment.critic_of(group.name), experiment.critics),
             n_envs=experiment.n_envs,
             rollout_steps=experiment.rollout_steps,
             device=device,
