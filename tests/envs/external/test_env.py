@@ -1,0 +1,544 @@
+"""Places for simulators' episodes, number by number: the environment is stepped here, a simulator plays in a thread."""
+
+from __future__ import annotations
+
+import json
+import socket
+import stat
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from marlnb.client import (
+    HEAD,
+    MAGIC,
+    Client,
+    ConnectionRefused,
+    EpisodeOver,
+    Inbox,
+    InvalidReport,
+    Message,
+    ServerGone,
+    WireError,
+)
+from marlnb.config import EnvConfig, Experiment
+from marlnb.envs.external.config import ExternalConfig, ExternalGroup
+from marlnb.envs.external.env import ExternalEnv
+from marlnb.errors import ConfigError, EnvError
+
+GROUPS = {
+    "a": ExternalGroup(agents=2, observation=(2,), actions=3, action_mask=True),
+    "b": ExternalGroup(agents=("boss",), observation=(1,), low=(-1.0,), high=(2.0,)),
+}
+
+
+def built(n_envs: int = 1, **options: object) -> ExternalEnv:
+    options = {"groups": GROUPS, "timeout_s": 20.0, **options}
+    env = ExternalConfig(**options).build(n_envs)  # type: ignore[arg-type]
+    assert isinstance(env, ExternalEnv)
+    return env
+
+
+def actions(env: ExternalEnv, a: int = 1, b: float = 0.5) -> dict[str, torch.Tensor]:
+    return {
+        "a": torch.full((env.n_envs, 2), a, dtype=torch.int64),
+        "b": torch.full((env.n_envs, 1, 1), b, dtype=torch.float32),
+    }
+
+
+class Simulator(threading.Thread):
+    """Runs a function on a client of its own; `join` raises what it raised."""
+
+    def __init__(self, env: ExternalEnv, play: Callable[[Client], None]) -> None:
+        super().__init__(daemon=True)
+        self._env, self._play, self._error = env, play, None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            with Client.connect(self._env.address, self._env.token, timeout_s=10) as client:
+                self._play(client)
+        except BaseException as error:
+            self._error = error
+
+    def join(self, timeout: float | None = 20) -> None:
+        super().join(timeout)
+        assert not self.is_alive()
+        if self._error is not None:
+            raise self._error
+
+
+def test_an_episode_number_by_number() -> None:
+    seen: dict[str, object] = {}
+
+    def play(client: Client) -> None:
+        episode = client.begin_episode()
+        seen["seed"] = episode.seed
+        episode.reward({"a_0": 0.25})  # before anybody acts: belongs to the first action
+        seen["first"] = episode.act({"a_0": [1, 2], "boss": [7.0]}, action_masks={"a_0": [1, 1, 0]})
+        episode.reward({"a_0": 1.0, "boss": -1.0})
+        episode.reward({"a_0": 0.5})
+        seen["second"] = episode.act({"a_1": [3, 4]})
+        episode.reward({"a_1": 2.0})
+        episode.end_agent("a_0", [9, 9])
+        seen["third"] = episode.act({"boss": [8.0]})
+        episode.reward({"boss": 4.0, "a_1": 8.0})
+        episode.end({"boss": [6.0]}, truncated=True)
+
+    with built() as env:
+        env.reset(41)
+        simulator = Simulator(env, play)
+        step = env.step(actions(env))  # nobody acts yet
+        a, b = step.groups["a"], step.groups["b"]
+        assert a.acting.tolist() == [[True, False]] and b.acting.tolist() == [[True]]
+        assert a.observation.tolist() == [[[1, 2], [0, 0]]] and b.observation.tolist() == [[[7]]]
+        assert a.action_mask.tolist() == [[[True, True, False], [True, True, True]]]
+        assert a.alive.all() and not a.reward.any() and step.episode_seed.tolist() == [41]
+        env.step(actions(env, a=0, b=5.0))  # beyond its bounds: clipped
+        assert seen["first"] == {"a_0": 0, "boss": np.float32([2.0])}
+        assert a.reward.tolist() == [[1.75, 0]] and b.reward.tolist() == [[-1]]
+        assert a.acting.tolist() == [[False, True]] and not b.acting.any()
+        assert a.observation.tolist() == [[[1, 2], [3, 4]]]
+        env.step(actions(env, a=2))
+        assert seen["second"] == {"a_1": 2}
+        assert a.reward.tolist() == [[0, 2]] and a.terminated.tolist() == [[True, False]]
+        assert a.final_observation[0, 0].tolist() == [9, 9] and a.observation.tolist() == [[[0, 0], [3, 4]]]
+        assert a.alive.tolist() == [[False, True]] and not step.done.any()
+        env.step(actions(env))
+        assert step.done.tolist() == [True] and step.episode_seed.tolist() == [42]
+        assert a.reward.tolist() == [[0, 8]] and b.reward.tolist() == [[4]]
+        assert a.truncated.tolist() == [[False, True]] and b.truncated.tolist() == [[True]]
+        assert not a.terminated.any() and not b.terminated.any()
+        assert a.final_observation[0, 1].tolist() == [3, 4] and b.final_observation.tolist() == [[[6]]]
+        assert a.alive.all() and not a.acting.any() and not a.observation.any()
+        simulator.join()
+        assert seen["seed"] == 41
+
+
+def test_episodes_take_the_place_that_has_had_the_fewest() -> None:
+    seeds: list[int] = []
+
+    def play(client: Client) -> None:
+        for _ in range(5):
+            episode = client.begin_episode()
+            seeds.append(episode.seed)
+            episode.act({"boss": [0.0]})
+            episode.end()
+
+    with built(2) as env:
+        env.reset(100)
+        simulator = Simulator(env, play)
+        ended = torch.zeros(2, dtype=torch.int64)
+        while int(ended.sum()) < 5:
+            ended += env.step(actions(env)).done
+        simulator.join()
+    assert seeds == [100, 101, 102, 103, 104] and ended.tolist() == [3, 2]
+
+
+def test_a_simulator_that_goes_is_cut_off_and_another_takes_its_place() -> None:
+    def leave(client: Client) -> None:
+        client.begin_episode().act({"boss": [5.0]})
+
+    def stay(client: Client) -> None:
+        episode = client.begin_episode()
+        episode.act({"boss": [6.0]})
+        episode.end()
+
+    with built() as env:
+        env.reset(0)
+        first = Simulator(env, leave)
+        env.step(actions(env))
+        step = env.step(actions(env))
+        first.join()
+        assert step.done.all() and step.groups["b"].truncated.all() and step.groups["a"].truncated.all()
+        assert step.groups["b"].final_observation.tolist() == [[[5]]]
+        second = Simulator(env, stay)
+        env.step(actions(env))
+        assert step.groups["b"].observation.tolist() == [[[6]]] and not step.done.any()
+        env.step(actions(env))
+        assert step.done.all() and step.groups["b"].terminated.all()
+        second.join()
+
+
+def test_one_that_leaves_before_anybody_acted_leaves_no_trace() -> None:
+    with built() as env:
+        env.reset(3)
+        gone = threading.Event()
+
+        def begin(client: Client) -> None:
+            assert client.begin_episode().seed == 3
+            gone.set()
+
+        def play(client: Client) -> None:
+            gone.wait(10)
+            episode = client.begin_episode()
+            assert episode.seed == 3
+            episode.act({"boss": [1.0]})
+            episode.end()
+
+        simulators = [Simulator(env, begin), Simulator(env, play)]
+        step = env.step(actions(env))
+        assert not step.done.any() and step.groups["b"].observation.tolist() == [[[1]]]
+        assert env.step(actions(env)).done.all()
+        for simulator in simulators:
+            simulator.join()
+
+
+def test_the_others_wait_once_for_a_slow_one() -> None:
+    go_on = threading.Event()
+
+    def slow(client: Client) -> None:
+        episode = client.begin_episode()
+        episode.act({"boss": [1.0]})
+        go_on.wait(20)
+        episode.end()
+
+    def fast(client: Client) -> None:
+        episode = client.begin_episode()
+        for k in range(10):
+            episode.act({"boss": [k]})
+        go_on.wait(20)
+        episode.end()
+
+    with built(2, deadline_s=0.3) as env:
+        env.reset(0)
+        simulators = [Simulator(env, slow), Simulator(env, fast)]
+        rows = env.step(actions(env)).groups["b"]
+        while not rows.acting.all():  # until both are there
+            env._wait()
+        began = time.monotonic()
+        for k in range(1, 10):
+            assert not env.step(actions(env)).done.any()
+            assert sorted(rows.observation.flatten().tolist()) == sorted([1.0, k])
+            assert rows.acting.sum() == 1
+        assert time.monotonic() - began >= 0.3  # once; no test of how much longer on a busy machine
+        go_on.set()
+        ended = torch.zeros(2, dtype=torch.int64)
+        while int(ended.sum()) < 2:
+            ended += env.step(actions(env)).done
+        assert ended.tolist() == [1, 1]
+        for simulator in simulators:
+            simulator.join()
+
+
+def test_longer_episodes_are_cut_off_and_told() -> None:
+    def play(client: Client) -> None:
+        episode = client.begin_episode()
+        episode.act({"boss": [1.0]})
+        episode.reward({"boss": 1.0})
+        episode.act({"boss": [2.0]})
+        with pytest.raises(EpisodeOver, match="after 2 requests, as max_steps says"):
+            episode.act({"boss": [3.0]})
+        with pytest.raises(EpisodeOver, match="begin another"):
+            episode.act({"boss": [3.0]})
+        client.begin_episode()
+
+    with built(max_steps=2) as env:
+        assert env.spec.max_steps == 2 and not env.spec.simultaneous
+        env.reset(0)
+        simulator = Simulator(env, play)
+        done = [bool(env.step(actions(env)).done) for _ in range(3)]
+        assert done == [False, False, True]
+        assert env._told.groups["b"].truncated.all() and env._told.groups["b"].final_observation.tolist() == [[[3]]]
+        simulator.join()
+
+
+def test_a_reset_tells_that_the_episode_is_over() -> None:
+    def play(client: Client) -> None:
+        with pytest.raises(EpisodeOver, match="the environment was reset"):
+            client.begin_episode().act({"boss": [1.0]})
+        episode = client.begin_episode()
+        assert episode.seed == 70
+        episode.act({"boss": [2.0]})
+        episode.end()
+
+    with built() as env:
+        env.reset(0)
+        simulator = Simulator(env, play)
+        assert env.step(actions(env)).groups["b"].acting.all()
+        step = env.reset(70)
+        assert not step.groups["b"].acting.any() and not step.done.any()
+        env.step(actions(env))
+        assert step.groups["b"].observation.tolist() == [[[2]]] and not step.done.any()
+        assert env.step(actions(env)).done.all()
+        simulator.join()
+
+
+def test_restored_it_goes_on_as_if_every_simulator_had_died() -> None:
+    def play(client: Client) -> None:
+        episode = client.begin_episode()
+        episode.act({"boss": [1.0]})
+        episode.act({"boss": [2.0]})
+
+    with built(2) as env:
+        env.reset(5)
+        Simulator(env, play)
+        env.step(actions(env))
+        env.step(actions(env))
+        saved = env.state_dict()
+        assert saved is not None
+    with built(2) as env:
+        step = env.load_state_dict(saved)
+        assert step.groups["b"].observation[0].tolist() == [[2]] and not step.groups["b"].acting.any()
+        assert step.episode_seed.tolist() == [5, 6]
+        env.step(actions(env))
+        assert step.done.tolist() == [True, False] and step.episode_seed.tolist() == [7, 6]
+        assert step.groups["b"].truncated.tolist() == [[True], [False]]
+        assert step.groups["b"].final_observation[0].tolist() == [[2]]
+
+
+def test_who_does_not_know_the_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MARLNB_TOKEN", "the right one")
+    with built() as env:
+        env.reset(0)
+
+        done = threading.Event()
+
+        def strangers() -> None:
+            for token in ("wrong", "the right on", "ü"):
+                with pytest.raises(ConnectionRefused, match="the token is not this server's"):
+                    Client.connect(env.address, token, timeout_s=10)
+            host, port = env.address.split(":")
+            for data in (b"GET / HTTP/1.1\r\n\r\n", HEAD.pack(MAGIC, 1 << 30, 0), Message({"op": "begin"}).pack()):
+                with socket.create_connection((host, int(port))) as sock:
+                    sock.sendall(data)
+                    sock.settimeout(10)
+                    while sock.recv(4096):
+                        pass
+            with Client.connect(env.address, timeout_s=10) as client:  # by the variable
+                client.begin_episode().act({"boss": [1.0]})
+            done.set()
+
+        thread = threading.Thread(target=strangers, daemon=True)
+        thread.start()
+        env.step(actions(env))
+        env.step(actions(env))
+        thread.join(10)
+        assert done.is_set()
+
+
+@pytest.mark.parametrize(
+    ("report", "message"),
+    [
+        (
+            lambda e: e.act({"a_0": [1, 2, 3]}),
+            r"observation of 'a_0': got int64 of shape \[3\]; wanted float32 of .*\[2\]",
+        ),
+        (lambda e: e.act({"a_0": ["x", "y"]}), r"observation of 'a_0': got str.* wanted float32 of shape \[2\]"),
+        (lambda e: e.act({"a_0": [1, np.nan]}), r"observation of 'a_0': it holds numbers that are not finite"),
+        (lambda e: e.act({"c_0": [1]}), r"observation of 'c_0': no such agent; there are a_0, a_1, boss"),
+        (lambda e: e.act({}), r"at least one agent"),
+        (lambda e: e.act({"a_0": [1, 2]}, {"a_0": [1, 0]}), r"action mask of 'a_0': got shape \[2\]; wanted \[3\]"),
+        (lambda e: e.act({"a_0": [1, 2]}, {"a_0": [0, 0, 0]}), r"action mask of 'a_0': it allows nothing"),
+        (lambda e: e.act({"boss": [1]}, {"boss": [1]}), r"action mask of 'boss': its group 'b' has none"),
+        (lambda e: e.act({"boss": [1]}, {"a_0": [1, 1, 1]}), r"action mask of 'a_0', who does not ask"),
+        (lambda e: e.reward({"boss": float("inf")}), r"reward of 'boss': got inf; wanted a finite number"),
+        (lambda e: e.reward({"bos": 1}), r"reward of 'bos': no such agent"),
+        (lambda e: e.end_agent("boss"), r"nobody has acted in this episode yet"),
+        (lambda e: e.end({"boss": [1, 2]}), r"observation of 'boss': got int64 of shape \[2\]; wanted .* \[1\]"),
+    ],
+)
+def test_what_is_wrong_is_told_where_it_is_sent(report: Callable[[object], object], message: str) -> None:
+    def play(client: Client) -> None:
+        episode = client.begin_episode()
+        with pytest.raises(InvalidReport, match=message):
+            report(episode)
+        episode.act({"boss": [1.0]})  # the episode goes on
+
+    with built() as env:
+        env.reset(0)
+        simulator = Simulator(env, play)
+        assert env.step(actions(env)).groups["b"].acting.all()
+        env.step(actions(env))
+        simulator.join()
+
+
+@pytest.mark.parametrize(
+    ("header", "arrays", "message"),
+    [
+        ({}, {("observation", "boss"): np.zeros((2, 3), np.float32)}, r"'boss': got float32 of shape \[2, 3\]; wanted"),
+        ({}, {("observation", "nobody"): np.zeros(1, np.float32)}, r"observation of 'nobody': no such agent"),
+        ({}, {("mask", "a_0"): np.ones(3, bool)}, r"at least one agent"),
+        ({}, {("action", "boss"): np.ones(1, np.float32)}, r"action of 'boss' does not belong in 'act'"),
+        ({"rewards": {"boss": 10**400}}, {}, r"reward of 'boss': got 1000"),
+        ({"rewards": {"boss": True}}, {}, r"reward of 'boss': got True"),
+        ({"rewards": {"no": 1}}, {}, r"rewards of 'no': not one of those who live: a_0, a_1, boss"),
+        ({"rewards": [1]}, {}, r"rewards must be by agent"),
+        ({"ended": {"boss": 1}}, {}, r"whether 'boss' was truncated: got 1; wanted true or false"),
+        ({"ended": {"boss": True}}, {}, r"nobody has acted"),
+        ({"op": "begin"}, {}, r"'begin' within an episode; valid: begin, act, end"),
+        ({"op": "dance"}, {}, r"'dance' within an episode"),
+    ],
+)
+def test_the_server_trusts_no_client(header: dict[str, object], arrays: dict, message: str) -> None:
+    """The same checks where a client of another make sends what it likes."""
+
+    def play(client: Client) -> None:
+        client.begin_episode()
+        request = Message({"op": "act", **header}, arrays)
+        with pytest.raises(InvalidReport, match=message):
+            client.ask(request, "never")
+        client._episode.act({"boss": [1.0]})  # type: ignore[union-attr]
+
+    with built() as env:
+        env.reset(0)
+        simulator = Simulator(env, play)
+        assert env.step(actions(env)).groups["b"].acting.all()
+        env.step(actions(env))
+        simulator.join()
+
+
+def test_a_reward_beyond_all_numbers() -> None:
+    """JSON as Python reads it has infinities."""
+    header = b'{"op": "act", "rewards": {"boss": 1e400}}'
+
+    def play(client: Client) -> None:
+        client.begin_episode()
+        client._socket.sendall(HEAD.pack(MAGIC, len(header), 0) + header)
+        assert "reward of 'boss': got inf" in client._received().header["message"]
+
+    with built() as env:
+        env.reset(0)
+        simulator = Simulator(env, play)
+        other = Simulator(env, lambda client: client.begin_episode().act({"boss": [1.0]}))
+        env.step(actions(env))
+        env.step(actions(env))
+        simulator.join()
+        other.join()
+
+
+@pytest.mark.parametrize(
+    ("header", "body", "message"),
+    [
+        (b"{", b"", "a header that is not JSON"),
+        (b"[" * 100_000, b"", "a header that is not JSON"),
+        (b"[]", b"", "a header without an op"),
+        (b'{"op": "x"}', b"abc", "3 bytes that belong to no array"),
+        (b'{"op": "x", "arrays": [["o", "a", "float32", [2]]]}', b"abcd", "cut short"),
+        (b'{"op": "x", "arrays": [["o", "a", "object", [2]]]}', b"", "an array must be told as"),
+        (b'{"op": "x", "arrays": [["o", "a", "float32", [-1]]]}', b"", "an array must be told as"),
+        (b'{"op": "x", "arrays": 3}', b"", "an array must be told as"),
+    ],
+)
+def test_bytes_that_are_no_message(header: bytes, body: bytes, message: str) -> None:
+    inbox = Inbox()
+    inbox.add(HEAD.pack(MAGIC, len(header), len(body)) + header + body)
+    with pytest.raises(WireError, match=message):
+        inbox.take()
+
+
+def test_a_message_arrives_in_any_pieces() -> None:
+    sent = Message({"op": "act", "x": 1}, {("observation", "a"): np.arange(6).reshape(2, 3), ("o", "b"): np.float32(2)})
+    data, inbox, found = sent.pack() * 2, Inbox(), []
+    for k in range(0, len(data), 7):
+        inbox.add(data[k : k + 7])
+        while (message := inbox.take()) is not None:
+            found.append(message)
+    for message in found:
+        assert message.header == {"op": "act", "x": 1}
+        assert message.arrays["observation", "a"].tolist() == [[0, 1, 2], [3, 4, 5]]
+        assert message.arrays["o", "b"].shape == () and float(message.arrays["o", "b"]) == 2
+    assert len(found) == 2
+
+
+def test_it_leaves_nothing_behind(tmp_path: Path) -> None:
+    env = built(address_file=str(tmp_path / "deep" / "server.json"))
+    env.announce(tmp_path)
+    file = tmp_path / "server.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert json.loads(file.read_text())["address"] == env.address
+    env.reset(0)
+    with pytest.raises(EnvError, match=r"actions of group 'a' must be int64 of shape \[1, 2\]; got torch.float32"):
+        env.step({"a": torch.zeros(3), "b": torch.zeros(1, 1, 1)})
+    gone = threading.Event()
+
+    def play(client: Client) -> None:
+        with pytest.raises(ServerGone, match="is gone"):
+            client.begin_episode().act({"boss": [1.0]})
+        gone.set()
+
+    simulator = Simulator(env, play)
+    env.step(actions(env))
+    env.close()
+    env.close()
+    simulator.join()
+    assert gone.is_set() and not list(tmp_path.iterdir())
+    with pytest.raises(ConnectionRefused, match=r"no server at .* after 0.2 s"):
+        Client.connect(tmp_path, timeout_s=0.2)
+    with pytest.raises(EnvError, match="closed"):
+        env.step(actions(env))
+
+
+def test_over_a_unix_socket(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    for _ in range(2):  # the second finds no trace of the first
+        with built(address=f"unix:{path}") as env:
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+            with pytest.raises(EnvError, match="somebody listens there already"):
+                built(address=f"unix:{path}")
+            env.reset(0)
+            simulator = Simulator(env, lambda client: client.begin_episode().act({"boss": [1.0]}))
+            env.step(actions(env))
+            env.step(actions(env))
+            simulator.join()
+        assert not path.exists()
+
+
+def test_when_nobody_comes(capsys: pytest.CaptureFixture[str]) -> None:
+    with built(timeout_s=0.2) as env:
+        env.reset(0)
+        with pytest.raises(EnvError, match=r"no simulator asked for an action at 127.0.0.1:\d+ in 0.2 s"):
+            env.step(actions(env))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ([], r"external/server needs groups, as groups.player.observation"),
+        (["env.groups.a.actions=3"], r"env.groups.a.observation has no default and must be given"),
+        (["env.groups.a.observation=[2]"], r"group 'a' needs either actions, or low and high"),
+        (["env.groups.a.observation=[2]", "env.groups.a.actons=3"], r"did you mean 'env.groups.a.actions'"),
+        (["env.groups.a.observation=[0]", "env.groups.a.actions=3"], r"observation\[0\] must be at least 1"),
+        (["env.groups.a.observation=[2]", "env.groups.a.low=[0]", "env.groups.a.high=[0]"], r"low < high"),
+        (
+            ["env.groups.a.observation=[2]", "env.groups.a.actions=3", "env.address=0.0.0.0:0"],
+            r"can be reached from other machines, and nothing that travels is encrypted; .* allow_remote=true",
+        ),
+        (["env.groups.a.observation=[2]", "env.groups.a.actions=3", "env.address=here"], r"must be host:port or unix:"),
+    ],
+)
+def test_groups_that_cannot_be(overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Experiment.compose("env=external/server", *overrides)
+
+
+def test_groups_from_a_file_and_there_and_back(tmp_path: Path) -> None:
+    groups = {
+        "a": {"agents": 2, "observation": [2], "actions": 3, "action_mask": True},
+        "b": {"agents": ["boss"], "observation": [1], "low": [-1], "high": [2]},
+    }
+    file = tmp_path / "groups.json"
+    file.write_text(json.dumps(groups))
+    experiment = Experiment.compose("env=external/server", f"env.groups_file={file}")
+    assert Experiment.from_json(json.loads(json.dumps(experiment.to_json()))) == experiment
+    with experiment.env.build(1) as env, built() as other:
+        assert env.spec == other.spec
+    direct: EnvConfig = ExternalConfig(groups=GROUPS)
+    again = Experiment.from_json({**experiment.to_json(), "env": json.loads(json.dumps(_env_json(direct)))})
+    assert again.env == direct
+    file.write_text(json.dumps({"a": {"observation": [2], "actoins": 3}}))
+    with pytest.raises(ConfigError, match=r"groups.json: a.actoins'; did you mean"):
+        experiment.env.build(1)
+
+
+def _env_json(config: EnvConfig) -> dict[str, object]:
+    from marlnb.codec import to_json
+
+    found = to_json(config)
+    assert isinstance(found, dict)
+    return found

@@ -1,0 +1,143 @@
+"""Simulators in real processes, learning going on: until it is solved, through kills, interruptions and resumes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from marlnb.config import Experiment
+from marlnb.recording.recorder import record
+from marlnb.training.evaluation import evaluate
+from marlnb.training.report import Report
+from marlnb.training.run import Run
+from marlnb.training.train import resume, train
+
+ROOT = Path(__file__).parents[3]
+SCRIPT = Path(__file__).with_name("matching_simulator.py")
+BEST = 4.0  # rounds of an episode, one each for a right answer
+
+Process = subprocess.Popen[bytes]
+
+
+@pytest.fixture
+def processes() -> Iterator[list[Process]]:
+    started: list[Process] = []
+    yield started
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def simulator(processes: list[Process], folder: Path, *words: object) -> Process:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = words or (0,)
+    processes.append(subprocess.Popen([sys.executable, str(SCRIPT), str(folder), *map(str, words)], env=environment))
+    return processes[-1]
+
+
+def experiment(*overrides: str) -> Experiment:
+    """Two groups, an algorithm for each, two copies."""
+    groups = ("signal", "mirror")
+    return Experiment.compose(
+        "env=external/server",
+        *(f"env.groups.{group}.{option}" for group in groups for option in ("observation=[3]", "actions=3")),
+        *("env.timeout_s=60", "algorithm=ippo", "algorithms.mirror=mappo", "algorithms.mirror.lr=0.01"),
+        *("algorithm.lr=0.01", "algorithm.minibatch_frames=64", "n_envs=2", "rollout_steps=64", "checkpoint_every=4"),
+        *overrides,
+    )
+
+
+def test_two_simulators_are_solved_by_two_algorithms_through_a_kill(tmp_path: Path, processes: list[Process]) -> None:
+    folder = tmp_path / "run"
+    first, second = simulator(processes, folder), simulator(processes, folder)
+    killed_at = []
+
+    def kill(report: Report) -> None:
+        if report.iteration == 2:
+            for process in (first, second):
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+            simulator(processes, folder)  # another pair goes on with the learning
+            simulator(processes, folder)
+            killed_at.append(report.iteration)
+
+    run = train(experiment("frames=12800", "target_return=3.9"), folder, progress=False, callbacks=[kill])
+    metrics = run.metrics()
+    assert killed_at == [2] and run.status()["state"] == "complete"
+    assert metrics["iteration"].tolist() == list(range(1, len(metrics) + 1))  # none was lost
+    assert metrics["recent_return"].iloc[-1] >= 3.9 and metrics["recent_return"].iloc[0] < 3
+    assert len(metrics) < 100  # 3.9 was reached before the frames ended
+    assert [process.wait(20) for process in processes[2:]] == [0, 0]  # told that it is over
+    assert not (folder / "server.json").exists()
+
+    simulator(processes, folder / "evaluation")  # waits until there is one
+    found = evaluate(run, episodes=5, n_envs=1)
+    assert found.return_mean == {"signal": BEST, "mirror": BEST} and found.length_mean <= 2 * BEST + 1
+    simulator(processes, folder / "evaluation")
+    recording = record(run, episodes=3, n_envs=1, progress=False)
+    assert len(recording.episodes) == 3
+    assert not (folder / "evaluation").exists()
+    recording.close()
+
+
+def test_a_training_without_simulators_goes_on_when_one_comes(tmp_path: Path, processes: list[Process]) -> None:
+    folder = tmp_path / "run"
+    simulator(processes, folder, 3)  # leaves after three episodes, in the first rollout
+
+    reports: list[Report] = []
+    begun = subprocess.Popen(
+        [sys.executable, "-c", LATER, str(SCRIPT), str(folder)], env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    processes.append(begun)
+    run = train(experiment("n_envs=1", "frames=192"), folder, progress=False, callbacks=[reports.append])
+    assert run.status()["state"] == "complete" and len(reports) == 3
+    assert processes[0].wait(20) == 0 and begun.wait(20) == 0
+
+
+LATER = """
+import runpy, sys, time
+time.sleep(3)
+sys.argv = [sys.argv[1], sys.argv[2], "0"]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_an_interrupted_training_is_resumed_with_new_simulators(tmp_path: Path, processes: list[Process]) -> None:
+    folder = tmp_path / "run"
+    simulators = [simulator(processes, folder), simulator(processes, folder)]
+
+    def interrupt(report: Report) -> None:
+        if report.iteration == 6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(experiment("frames=1280"), folder, progress=False, callbacks=[interrupt])
+    assert [process.wait(20) for process in simulators] == [0, 0]
+    assert [checkpoint.iteration for checkpoint in Run.open(folder).checkpoints][-1] in (4, 6)
+    simulator(processes, folder)
+    simulator(processes, folder)
+    run = resume(folder, progress=False)
+    metrics = run.metrics()
+    assert run.status()["state"] == "complete"
+    assert metrics["iteration"].tolist() == list(range(1, 11))
+    assert metrics["recent_return"].iloc[-1] > metrics["recent_return"].iloc[0]
+    assert not (folder / "server.json").exists()
+
+
+def test_the_client_needs_numpy_only_and_can_be_copied(tmp_path: Path) -> None:
+    code = (
+        "import sys, marlnb.client; "
+        "heavy = {'torch', 'hydra', 'omegaconf', 'gymnasium', 'pandas', 'marlnb.config', 'marlnb.errors'}; "
+        "sys.exit(', '.join(heavy & set(sys.modules)) or 0)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+    copy = tmp_path / "their_client.py"
+    copy.write_text((ROOT / "marlnb" / "client.py").read_text())
+    code = "import sys, their_client; sys.exit('marlnb' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path).returncode == 0
