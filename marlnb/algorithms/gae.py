@@ -57,6 +57,26 @@ def gae(
     return by_time.transpose(0, 1)
 
 
+def advantages(
+    rollout: TensorDictBase, group: str, values: RolloutValues, *, gamma: float, gae_lambda: float, takes_turns: bool
+) -> Tensor:
+    """`gae` of one group's agents over a rollout `[env, time]`.
+
+    takes_turns: the rollout is one of `own_turns`, and `values.next_value` of those turns' ends.
+    """
+    after, acting = rollout["next"], rollout[group, "acting"]
+    return gae(
+        after[group, "reward"].squeeze(-1) * acting,
+        values.value * acting,
+        values.next_value * acting,
+        after[group, "terminated"].squeeze(-1),
+        after[group, "done"].squeeze(-1) | after["done"],
+        gamma=gamma,
+        gae_lambda=gae_lambda,
+        turns=acting if takes_turns else None,
+    )
+
+
 @torch.no_grad()
 def value_rollout(
     policy: ActorCritic, rollout: TensorDictBase, recurrent: Tensor | None = None, acting: Tensor | None = None

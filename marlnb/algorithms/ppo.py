@@ -16,7 +16,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from marlnb.algorithms.adam import PartAdam
-from marlnb.algorithms.gae import RolloutValues, critic_inputs, gae, value_rollout
+from marlnb.algorithms.gae import RolloutValues, advantages, critic_inputs, value_rollout
 from marlnb.algorithms.learner import Learner
 from marlnb.algorithms.ppo_loss import METRICS, LossSettings, ValueLoss, ppo_losses
 from marlnb.algorithms.turns import ends_of, with_turns
@@ -87,8 +87,7 @@ class IPPOConfig(AlgorithmConfig):
             std_of=self.std_of,
             initial_log_std=self.initial_log_std,
         )
-        recurrent = actor.recurrent or critic.recurrent
-        chunk = self.sequence_length if recurrent else 1
+        chunk = self.sequence_length if actor.recurrent or critic.recurrent else 1
         return PPOLearner(self, policy.to(device), chunk=chunk, takes_turns=not env.simultaneous)
 
     def _check(self, group: GroupSpec, recurrent: bool, frames: int, rollout_steps: int) -> None:
@@ -189,14 +188,11 @@ class PPOLearner(Learner):
 
     def _lr(self) -> dict[str, float]:
         config = self.config
-        actor, critic = config.lr, config.lr_critic or config.lr
+        rates = {"actor": config.lr, "critic": config.lr_critic or config.lr}
         if config.lr_final is None or not config.anneal_frames:
-            return {"actor": actor, "critic": critic}
+            return rates
         left = max(0.0, 1 - self.frames / config.anneal_frames)
-        return {
-            "actor": config.lr_final + left * (actor - config.lr_final),
-            "critic": config.lr_final + left * (critic - config.lr_final),
-        }
+        return {part: config.lr_final + left * (lr - config.lr_final) for part, lr in rates.items()}
 
     @torch.no_grad()
     def _samples(
@@ -204,22 +200,11 @@ class PPOLearner(Learner):
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """The rollout as samples `[sample, ...]` (recurrent: `[sample, time, ...]`), and what to report of it.
 
-        moved: `[env, time, agent]`, where agents take turns, who acted, whether or not that turn ends in the rollout.
-        """
-        name, policy, after = self.group.name, self.policy, rollout["next"]
+        moved: `[env, time, agent]`, where agents take turns, who acted, whether that turn's end is known or not."""
+        name, policy = self.group.name, self.policy
         acting = rollout[name, "acting"]
-        reward, terminated = after[name, "reward"].squeeze(-1), after[name, "terminated"].squeeze(-1)
-        done = after[name, "done"].squeeze(-1) | after["done"]
-        advantage = gae(
-            reward * acting,
-            values.value * acting,
-            values.next_value * acting,
-            terminated,
-            done,
-            gamma=self.config.gamma,
-            gae_lambda=self.config.gae_lambda,
-            turns=acting if self.takes_turns else None,
-        )
+        discounts = {"gamma": self.config.gamma, "gae_lambda": self.config.gae_lambda}
+        advantage = advantages(rollout, name, values, takes_turns=self.takes_turns, **discounts)
         returns = advantage + values.value
         acted_returns, acted_advantage = returns[acting], advantage[acting]
         unexplained, variance = acted_advantage.var(correction=0), acted_returns.var(correction=0)
@@ -243,15 +228,10 @@ class PPOLearner(Learner):
         if moved is not None and self.recurrent:
             samples["acting"] = moved
         samples = self._cut(samples, rollout, values.entering)
-        return self._with_turns(samples) if self.takes_turns else samples, report
-
-    def _with_turns(self, samples: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The samples in which at least one agent's turn counts."""
-        weight = samples.get("weight")
-        if weight is None:
-            return samples
-        counts = weight.flatten(1).any(1)
-        return {key: value[counts] for key, value in samples.items()}
+        if self.takes_turns and "weight" in samples:
+            counts = samples["weight"].flatten(1).any(1)  # a sample in which nobody acted teaches nothing
+            samples = {key: value[counts] for key, value in samples.items()}
+        return samples, report
 
     def _inputs(self, rollout: TensorDictBase) -> dict[str, Tensor]:
         """What the networks read, `[env, time, ...]`."""
