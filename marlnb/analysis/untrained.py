@@ -31,7 +31,7 @@ def untrained_activations(source: RowSource, site: str, rows: Rows, seed: int) -
     experiment = source.recording.experiment
     redrawn = replace(experiment, seed=experiment.seed + 1 + seed)
     policy = build_learners(redrawn, source.env, "cpu")[source.group].policy.eval()
-    of_critic = site.split("/")[1] == "critic"
+    of_critic = site.split("/")[1] != "actor"
     state = policy.critic_recurrent_shape if of_critic else policy.recurrent_shape
     if state is None:
         return _of_group(_feed_forward(source, policy, site, rows, of_critic), policy, site), []

@@ -143,7 +143,8 @@ class _Trial:
 
 
 def in_critic(site: Site) -> bool:
-    return site.name.split("/")[1] == "critic"
+    """Whether the site fires where values are estimated: all but the actor's do, a mixer's too."""
+    return site.name.split("/")[1] != "actor"
 
 
 def _critic_inputs(spec: EnvSpec, selections: Sequence[Selection]) -> tuple[list[Source], dict[str, str]]:
