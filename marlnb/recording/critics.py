@@ -16,6 +16,7 @@ from marlnb.models.policy import Policy
 from marlnb.models.sites import Site
 from marlnb.recording.layout import Field
 from marlnb.recording.sources import Selection, capture_if_any
+from marlnb.training.rollout import carried
 
 
 class GroupCritic:
@@ -28,6 +29,8 @@ class GroupCritic:
     def __init__(self, policy: Policy, selection: Selection, sites: Sequence[Site], dtype: str) -> None:
         self.policy, self.selection, self.sites = policy, selection, list(sites)
         self.by_step = policy.critic_recurrent_shape is not None
+        # one critic for all agents waits for none of them
+        self._goes_on = any(site.once_for_all for site in policy.sites() if "/critic/" in site.name)
         self._recurrent: Tensor | None = None
         name, n = selection.group.name, len(selection.indices)
         self.fields = [Field(f"steps/{name}/value", ("agent",), (n,), "float32", name)]
@@ -43,8 +46,17 @@ class GroupCritic:
         """A feed-forward critic's values and activations, `[row, agent, ...]`, from `[row, agent, *shape]` by group."""
         return self._run(observations, state, None)[0]
 
-    def follow(self, observations: Mapping[str, Tensor], state: Tensor | None, begins: Tensor | None) -> list[Tensor]:
-        """A recurrent critic's, one step of every copy; its state is zeroed where an episode `begins` `[env]`."""
+    def follow(
+        self,
+        observations: Mapping[str, Tensor],
+        state: Tensor | None,
+        begins: Tensor | None,
+        acting: Tensor | None = None,
+    ) -> list[Tensor]:
+        """A recurrent critic's, one step of every copy; its state is zeroed where an episode `begins` `[env]`.
+
+        acting: `[env, agent]`, where agents wait for one another: the state of one that waits stays; None for all.
+        """
         before = self._recurrent
         if before is None:
             n_envs = len(next(iter(observations.values())))
@@ -53,7 +65,9 @@ class GroupCritic:
             before = torch.zeros(n_envs, self.selection.group.n_agents, *shape, device=device)
         if begins is not None:
             before = before.masked_fill(begins.to(before.device)[:, None, None, None], 0.0)
-        outputs, self._recurrent = self._run(observations, state, before)
+        outputs, after = self._run(observations, state, before)
+        holds = None if acting is None or self._goes_on else acting.to(before.device)
+        self._recurrent = carried(before, after, holds)
         return outputs
 
     def _run(

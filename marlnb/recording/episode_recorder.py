@@ -153,7 +153,8 @@ class EpisodeRecorder:
         for at, critic in zip(self._critic_at, self.contents.critics):
             if critic.by_step:
                 begins = None if self._begins is None else torch.from_numpy(self._begins)
-                outputs = critic.follow(moment.observation, moment.state, begins)
+                acting = None if moment.env.spec.simultaneous else moment.acting[critic.selection.group.name]
+                outputs = critic.follow(moment.observation, moment.state, begins, acting)
                 self._values[at] = outputs
 
     def _make_room(self) -> None:
