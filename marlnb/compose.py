@@ -26,6 +26,7 @@ from omegaconf.errors import OmegaConfBaseException
 from marlnb.codec import defaults_json, from_json
 from marlnb.config import EnvConfig, Experiment
 from marlnb.errors import ConfigError, UnknownNameError, unknown
+from marlnb.imports import is_import_path
 from marlnb.registry import ALGORITHMS, ENVIRONMENTS, MODELS, Registry
 from marlnb.variants import Variants, base_of, experiment_choices
 
@@ -206,7 +207,7 @@ def _chain(group: str, name: str, variants: Variants) -> list[tuple[str, dict[st
 def _node(group: str, name: str, variants: Variants) -> tuple[dict[str, Any], str | None]:
     """The node of one name, and the name that it is built on."""
     registry, own = REGISTRIES[group], variants.names(group)
-    if name in registry.names():
+    if is_import_path(name) or name in registry.names():
         if name in own:
             raise ConfigError(f"{variants.where(group, name)}: {name!r} is a registered {registry.kind} already")
         return {"name": name, **defaults_json(registry.get(name))}, None

@@ -10,9 +10,12 @@ import importlib
 import pkgutil
 import threading
 from collections.abc import Callable
+from dataclasses import is_dataclass
+from inspect import isabstract
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from marlnb.errors import ConfigError, UnknownNameError, unknown
+from marlnb.imports import found_at, is_import_path
 
 if TYPE_CHECKING:
     from marlnb.config import AlgorithmConfig, EnvConfig, ModelConfig
@@ -57,13 +60,16 @@ class Registry(Generic[T]):
         return sorted(self._members)
 
     def get(self, name: str) -> T:
-        """The class registered as `name`.
+        """The class registered as `name`, or the one at the import path "module:Class".
 
         Raises:
             UnknownNameError: there is none; the message gives the nearest names, and plug-ins that could not be loaded.
+            ConfigError: nothing of this kind is at that import path.
         """
         if name not in self._members:
             self._load()
+        if name not in self._members and is_import_path(name):
+            self._members[name] = self._imported(name)
         if name not in self._members:
             broken = "".join(f"\n{message}" for message in self._broken.values())
             raise UnknownNameError(unknown(self.kind, name, self._members) + broken)
@@ -76,6 +82,27 @@ class Registry(Generic[T]):
         """A message for each third party's entry point that could not be loaded, by the entry point's name."""
         self._load()
         return dict(self._broken)
+
+    def _imported(self, path: str) -> T:
+        """A class of this kind that nobody registered; its name is the path, so that other processes find it as well.
+
+        One that has been registered too is known by the path from then on.
+        """
+        member = found_at(path)
+        if not isinstance(member, type) or getattr(member, "registry", None) is not self or isabstract(member):
+            hint = ""
+            if self.kind == "environment" and callable(member):
+                hint = (
+                    f"; a function that returns a PettingZoo environment: env=pettingzoo/custom env.entry_point={path}"
+                )
+            raise ConfigError(
+                f"{path} is no {self.kind}: a dataclass derived from marlnb.EnvConfig, AlgorithmConfig or ModelConfig, "
+                f"as the part asks, is needed; found {member!r}{hint}"
+            )
+        if not is_dataclass(member) or "__dataclass_fields__" not in vars(member):
+            raise ConfigError(f"{path} needs the decorator @dataclass(frozen=True), so that its options are known")
+        member.name = path  # type: ignore[attr-defined]
+        return member  # type: ignore[return-value]
 
     @property
     def entry_point_group(self) -> str:

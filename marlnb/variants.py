@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from marlnb.errors import ConfigError, UnknownNameError, unknown
+from marlnb.imports import is_import_path
 
 FOLDER_VARIABLE = "MARLNB_CONFIG_DIR"
 DEFAULT_FOLDER = "conf"
@@ -75,8 +76,8 @@ class Variants:
 def base_of(group: str, name: str, content: Mapping[str, Any], known: set[str], where: str) -> str | None:
     """What the variant `name` is built on, None where its `name` names a registered class directly.
 
-    An entry of `defaults` is looked up beside the file first, then in the whole group; Hydra's absolute forms,
-    `/env/pettingzoo/multiwalker` and `/env: pettingzoo/multiwalker`, mean the same.
+    An entry of `defaults` is an import path, "module:Class", or is looked up beside the file first, then in the whole
+    group; Hydra's absolute forms, `/env/pettingzoo/multiwalker` and `/env: pettingzoo/multiwalker`, mean the same.
 
     Raises:
         ConfigError: nothing of that name, more than one base, or neither `defaults` nor `name`.
@@ -90,6 +91,8 @@ def base_of(group: str, name: str, content: Mapping[str, Any], known: set[str], 
             f"or has the `name` of one; got defaults {entries}"
         )
     asked = _entry_name(group, entries[0], where)
+    if is_import_path(asked):
+        return asked
     folder = name.rpartition("/")[0]
     for candidate in (f"{folder}/{asked}" if folder else asked, asked):
         if candidate in known and candidate != name:

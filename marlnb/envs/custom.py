@@ -11,7 +11,7 @@ may stand in a notebook: it is sent to the workers when they start.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import make_dataclass
+from dataclasses import is_dataclass, make_dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from marlnb.config import EnvConfig
@@ -25,20 +25,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def environment(name: str) -> Callable[[T], T]:
+def environment(name: str, *, arguments: type[Any] | None = None) -> Callable[[T], T]:
     """Registers a function that returns a ParallelEnv, or a subclass of EnvConfig, as the environment `name`.
 
     Args:
         name: "<family>/<name>", as it is given to `env=`.
+        arguments: a dataclass of the function's keyword arguments, which checks `env.kwargs` when they are composed:
+            their names, types and, where they are made by `marlnb.option`, ranges. The function gets all of them.
     Raises:
-        ConfigError: the name is taken by another environment, or what is decorated is neither.
+        ConfigError: the name is taken by another environment, what is decorated is neither, or `arguments` is no
+            dataclass.
     """
+
+    if arguments is not None and not is_dataclass(arguments):
+        raise ConfigError(f"environment {name!r}: arguments must be a dataclass; got {arguments!r}")
 
     def enter(member: T) -> T:
         if isinstance(member, type) and issubclass(member, EnvConfig):
             ENVIRONMENTS.register(name)(member)
         elif callable(member):
-            ENVIRONMENTS.register(name)(_config_class(member))
+            ENVIRONMENTS.register(name)(_config_class(member, arguments))
         else:
             raise ConfigError(
                 f"environment {name!r} must be a function that returns a ParallelEnv, or an EnvConfig; got {member!r}"
@@ -64,7 +70,7 @@ def vector_env(
     return kind(**options).build(n_envs, device)
 
 
-def _config_class(constructor: Callable[..., Any]) -> type[PettingZooConfig]:
+def _config_class(constructor: Callable[..., Any], arguments: type[Any] | None = None) -> type[PettingZooConfig]:
     title = str(getattr(constructor, "__name__", "custom"))
     kind: type[PettingZooConfig] = make_dataclass(
         f"{title.title().replace('_', '')}Config",
@@ -75,6 +81,7 @@ def _config_class(constructor: Callable[..., Any]) -> type[PettingZooConfig]:
             "__module__": getattr(constructor, "__module__", __name__),
             "__qualname__": getattr(constructor, "__qualname__", title),
             "constructor": staticmethod(constructor),
+            "arguments_class": arguments,
         },
         frozen=True,
         kw_only=True,

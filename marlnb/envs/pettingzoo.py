@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, make_dataclass
+from dataclasses import dataclass, fields, is_dataclass, make_dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from marlnb.codec import from_json, to_json
 from marlnb.config import EnvConfig, option
 from marlnb.cores import usable_cores
 from marlnb.errors import ConfigError
+from marlnb.imports import found_at
 from marlnb.registry import ENVIRONMENTS
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ class PettingZooConfig(EnvConfig):
 
     constructor: ClassVar[str | Callable[..., Any]]
     defaults: ClassVar[Mapping[str, Any]] = {}
+    arguments_class: ClassVar[type[Any] | None] = None  # a dataclass that checks kwargs
 
     kwargs: Mapping[str, Any] = option({}, help="keyword arguments of the environment's constructor")
     groups: Mapping[str, tuple[str, ...]] = option({}, help="agents by group; none: those named <group>_<index>")
@@ -45,6 +48,13 @@ class PettingZooConfig(EnvConfig):
     state: bool = option(False, help="read the environment's global state, for critics")
     render: bool = option(False, help="build it so that pictures can be taken")
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        kind = self._arguments_class()
+        if kind is not None:
+            checked = from_json(self.kwargs, kind, "kwargs")
+            object.__setattr__(self, "kwargs", {name: to_json(value) for name, value in _values(checked).items()})
+
     def build(self, n_envs: int, device: str = "cpu") -> VectorEnv:
         """B = `n_envs` copies, not yet reset.
 
@@ -58,7 +68,7 @@ class PettingZooConfig(EnvConfig):
         source = Source(
             name=self.name,
             constructor=self._by_turns() if self.turn_based else self._where(),
-            kwargs={**self.defaults, **self.kwargs},
+            kwargs=self._constructor_kwargs(),
             groups=self.groups,
             max_steps=self.max_steps,
             state=self.state,
@@ -66,6 +76,14 @@ class PettingZooConfig(EnvConfig):
             agents_wait=self.agents_wait,
         )
         return ParallelVectorEnv(source, n_envs, usable_cores() if self.workers < 0 else self.workers, device)
+
+    def _arguments_class(self) -> type[Any] | None:
+        return type(self).arguments_class
+
+    def _constructor_kwargs(self) -> dict[str, Any]:
+        kind = self._arguments_class()
+        given = self.kwargs if kind is None else _values(from_json(self.kwargs, kind, "kwargs"))
+        return {**self.defaults, **given}
 
     def _where(self) -> str | Callable[..., Any]:
         constructor = type(self).__dict__.get("constructor") or type(self).constructor
@@ -87,7 +105,8 @@ class PettingZooConfig(EnvConfig):
 class CustomConfig(PettingZooConfig):
     """Any function that can be imported and returns a ParallelEnv or an AECEnv."""
 
-    entry_point: str = option(help='where the function is: "module:function"')
+    entry_point: str = option(help='where the function or class is: "module:function"')
+    arguments: str = option("", help='a dataclass that checks kwargs: "module:Class"; none: they are not checked')
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -96,6 +115,19 @@ class CustomConfig(PettingZooConfig):
 
     def _where(self) -> str:
         return self.entry_point
+
+    def _arguments_class(self) -> type[Any] | None:
+        if not self.arguments:
+            return None
+        kind = found_at(self.arguments)
+        if not isinstance(kind, type) or not is_dataclass(kind):
+            raise ConfigError(f"{self.name}.arguments must name a dataclass; {self.arguments} is {kind!r}")
+        return kind
+
+
+def _values(arguments: Any) -> dict[str, Any]:
+    """What a dataclass of arguments was made from."""
+    return {item.name: getattr(arguments, item.name) for item in fields(arguments) if item.init}
 
 
 def installed() -> dict[str, str]:

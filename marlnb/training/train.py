@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -160,6 +161,6 @@ def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def _free_path(experiment: Experiment) -> Path:
-    env, algorithm = experiment.env.name.rsplit("/", 1)[-1], experiment.algorithm.name
+    env, algorithm = re.split("[/:]", experiment.env.name)[-1], experiment.algorithm.name
     stem = f"{env}-{algorithm}-{experiment.seed}"
     return next(path for n in itertools.count(1) if not (path := Path("runs") / f"{stem}-{n}").exists())

@@ -110,12 +110,12 @@ class ExternalEnv(VectorEnv):
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> Step:
         self.reset(int(state["seed"]))
-        for place, number in zip(self._places, state["number"].tolist()):
-            place.number = number
+        for place, number, shown in zip(self._places, state["number"].tolist(), state["shown"].tolist()):
+            place.number, place.is_shown = number, shown
         for name, group in self._told.groups.items():
             group.observation.copy_(state[f"{name}/observation"])
             group.alive.copy_(state[f"{name}/alive"])
-        self._cut_off = [place for place, shown in zip(self._places, state["shown"].tolist()) if shown]
+        self._cut_off = [place for place in self._places if place.is_shown]
         return self._handed_over()
 
     def close(self) -> None:
