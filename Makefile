@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PEERS := .peers/benchmarl
-BENCHMARKS := $(sort $(filter-out __init__ peers table,$(basename $(notdir $(wildcard benchmarks/*.py)))))
+BENCHMARKS := $(sort $(filter-out __init__ contest peers table,$(basename $(notdir $(wildcard benchmarks/*.py)))))
 
 # uv reads its own variable for the folder of wheels that pip already knows
 ifdef PIP_FIND_LINKS
@@ -52,12 +52,12 @@ format: $(READY) ## put the code into its format
 bench: $(READY) ## run every benchmark, one after the other
 	@for name in $(BENCHMARKS); do $(MAKE) --no-print-directory bench-$$name || exit 1; done
 
-bench-training: bench-peers-setup
+bench-training bench-off_policy: bench-peers-setup
 
 bench-%: $(READY)
 	$(BIN)/python -m benchmarks.$* $(ARGS)
 
-bench-peers-setup: $(READY) ## make the environment of BenchMARL's own, in .peers
+bench-peers-setup: $(READY) ## make the environments of BenchMARL and AgileRL, in .peers
 	$(BIN)/python -m benchmarks.peers
 
 wheel: $(READY) ## build dist/marlnb-*.whl

@@ -1,6 +1,6 @@
 """Makes the environments of the libraries that marlnb is measured against, each in a folder of its own under .peers.
 
-BenchMARL needs an older torchrl than marlnb's, so the two cannot share one environment.
+BenchMARL needs an older torchrl than marlnb's and AgileRL an older PettingZoo, so they cannot share one environment.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-BENCHMARL = ROOT / ".peers" / "benchmarl"
-REQUIREMENTS = Path(__file__).parent / "requirements-benchmarl.txt"
+BENCHMARL, AGILERL = ROOT / ".peers" / "benchmarl", ROOT / ".peers" / "agilerl"
 
 # torchrl 0.11 finds environments in this module of PettingZoo, which asks for every game of Atari and knows no MPE
 ALL_MODULES = '''"""The environments that are measured; in place of PettingZoo's list of all of them."""
@@ -31,24 +30,33 @@ def python(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
-def install(folder: Path) -> None:
-    """Makes `folder` a virtual environment with BenchMARL, by uv where it is at hand; keeps one that is up to date."""
+def install(folder: Path, check: str) -> None:
+    """Makes `folder` a virtual environment with its peer, by uv where it is at hand; keeps one that is up to date.
+
+    Args:
+        check: a module that must then import.
+    """
     stamp = folder / ".ready"
-    if stamp.exists() and stamp.read_text() == _wanted():
+    if stamp.exists() and stamp.read_text() == _wanted(folder):
         return
     shutil.rmtree(folder, ignore_errors=True)
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
     venv.create(folder, with_pip=uv is None)
     installer = [uv, "pip", "install", "--python"] if uv else []
     command = [*installer, str(python(folder))] if uv else [str(python(folder)), "-m", "pip", "install"]
-    subprocess.run([*command, "-r", str(REQUIREMENTS)], check=True, env=_environment())
-    _replace(_site_packages(folder) / "pettingzoo" / "utils" / "all_modules.py", ALL_MODULES)
-    subprocess.run([str(python(folder)), "-c", "import benchmarl.environments"], check=True, cwd=ROOT)
-    stamp.write_text(_wanted())
+    subprocess.run([*command, "-r", str(_requirements(folder))], check=True, env=_environment())
+    if folder == BENCHMARL:
+        _replace(_site_packages(folder) / "pettingzoo" / "utils" / "all_modules.py", ALL_MODULES)
+    subprocess.run([str(python(folder)), "-c", f"import {check}"], check=True, cwd=ROOT)
+    stamp.write_text(_wanted(folder))
 
 
-def _wanted() -> str:
-    return REQUIREMENTS.read_text() + ALL_MODULES
+def _requirements(folder: Path) -> Path:
+    return Path(__file__).parent / f"requirements-{folder.name}.txt"
+
+
+def _wanted(folder: Path) -> str:
+    return _requirements(folder).read_text() + (ALL_MODULES if folder == BENCHMARL else "")
 
 
 def _environment() -> dict[str, str]:
@@ -69,8 +77,9 @@ def _replace(path: Path, text: str) -> None:
 
 def main() -> None:
     argparse.ArgumentParser(description=__doc__).parse_args()
-    install(BENCHMARL)
-    print(f"BenchMARL is ready in {BENCHMARL.relative_to(ROOT)}")
+    for folder, check in ((BENCHMARL, "benchmarl.environments"), (AGILERL, "agilerl.algorithms")):
+        install(folder, check)
+        print(f"{folder.name} is ready in {folder.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

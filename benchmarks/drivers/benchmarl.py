@@ -1,4 +1,4 @@
-"""BenchMARL's IPPO at a given pace; run by the Python of `make bench-peers-setup`, from the repository's root."""
+"""BenchMARL at a given pace; run by the Python of `make bench-peers-setup`, from the repository's root."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, NoReturn
 
 import psutil
 import torch
-from benchmarl.algorithms import IppoConfig
-from benchmarl.environments import PettingZooTask
+from benchmarl.algorithms import IppoConfig, IqlConfig, MaddpgConfig, QmixConfig
+from benchmarl.environments import PettingZooTask, VmasTask
 from benchmarl.experiment import Callback, Experiment, ExperimentConfig
 from benchmarl.models.mlp import MlpConfig
 
 from benchmarks.drivers.pace import Pace
-from benchmarks.drivers.settings import SETTINGS, environment_options
+from benchmarks.drivers.settings import ALGORITHMS, OFF_POLICY, TASKS, environment_options, on_policy
 
 
 class Paced(Callback):  # type: ignore[misc]
@@ -30,43 +30,83 @@ class Paced(Callback):  # type: ignore[misc]
             self.pace.iteration_done()
 
 
-def experiment_config(workers: bool, folder: str) -> ExperimentConfig:
+OFF_POLICY_CONFIGS = {"maddpg": MaddpgConfig, "qmix": QmixConfig, "iql": IqlConfig}
+
+
+def experiment_config(folder: str) -> ExperimentConfig:
     config = ExperimentConfig.get_from_yaml()
-    config.lr, config.gamma = SETTINGS.lr, SETTINGS.gamma
-    config.adam_eps, config.clip_grad_val = SETTINGS.adam_eps, SETTINGS.max_grad_norm
-    config.on_policy_collected_frames_per_batch = SETTINGS.frames
-    config.on_policy_n_envs_per_worker = SETTINGS.n_envs
-    config.on_policy_n_minibatch_iters = SETTINGS.epochs
-    config.on_policy_minibatch_size = SETTINGS.minibatch_frames
-    config.parallel_collection = workers
     config.max_n_frames, config.max_n_iters = None, 1000
     config.evaluation, config.render, config.create_json, config.loggers = False, False, False, []
     config.save_folder = folder
     return config
 
 
+def set_on_policy(config: ExperimentConfig, task: str, workers: bool) -> int:
+    """Returns the frames of an iteration."""
+    settings = on_policy(task)
+    config.lr, config.gamma = settings.lr, settings.gamma
+    config.adam_eps, config.clip_grad_val = settings.adam_eps, settings.max_grad_norm
+    config.on_policy_collected_frames_per_batch = settings.frames
+    config.on_policy_n_envs_per_worker = settings.n_envs
+    config.on_policy_n_minibatch_iters = settings.epochs
+    config.on_policy_minibatch_size = settings.minibatch_frames
+    config.parallel_collection = workers
+    return settings.frames
+
+
+def set_off_policy(config: ExperimentConfig, algorithm: str, updates: int) -> int:
+    """Returns the frames of an iteration."""
+    settings = OFF_POLICY
+    config.lr, config.gamma, config.polyak_tau = settings.lr, settings.gamma, settings.tau
+    config.adam_eps, config.clip_grad_val = settings.adam_eps, settings.max_grad_norm
+    config.off_policy_collected_frames_per_batch = settings.frames
+    config.off_policy_n_envs_per_worker = settings.n_envs
+    config.off_policy_n_optimizer_steps = updates
+    config.off_policy_train_batch_size = settings.minibatch_frames
+    config.off_policy_memory_size = settings.buffer_frames
+    config.prefer_continuous_actions = algorithm == "maddpg"
+    return settings.frames
+
+
+def algorithm_config(algorithm: str, task: str) -> Any:
+    if algorithm != "ippo":
+        return OFF_POLICY_CONFIGS[algorithm].get_from_yaml()
+    settings, config = on_policy(task), IppoConfig.get_from_yaml()
+    config.lmbda, config.clip_epsilon, config.entropy_coef = settings.lmbda, settings.clip, settings.entropy
+    return config
+
+
+def task_of(name: str) -> Any:
+    task = (VmasTask if name == "navigation" else PettingZooTask)[name.upper()].get_from_yaml()
+    task.config.update(environment_options(name))
+    return task
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("environment", choices=["multiwalker", "simple_spread"])
+    parser.add_argument("task", choices=TASKS)
+    parser.add_argument("--algorithm", choices=ALGORITHMS, default="ippo")
+    parser.add_argument("--updates", type=int, default=OFF_POLICY.updates)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--workers", action="store_true", help="one process for each copy of the environment")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    algorithm = IppoConfig.get_from_yaml()
-    algorithm.lmbda, algorithm.clip_epsilon, algorithm.entropy_coef = SETTINGS.lmbda, SETTINGS.clip, SETTINGS.entropy
     model = MlpConfig.get_from_yaml()
-    model.num_cells, model.activation_class = list(SETTINGS.hidden), torch.nn.Tanh
-    task = PettingZooTask[arguments.environment.upper()].get_from_yaml()
-    task.config.update(environment_options(arguments.environment))
+    model.num_cells, model.activation_class = list(OFF_POLICY.hidden), torch.nn.Tanh
     try:
         with tempfile.TemporaryDirectory() as folder:
+            config = experiment_config(folder)
+            if arguments.algorithm == "ippo":
+                frames = set_on_policy(config, arguments.task, arguments.workers)
+            else:
+                frames = set_off_policy(config, arguments.algorithm, arguments.updates)
             Experiment(
-                task=task,
-                algorithm_config=algorithm,
+                task=task_of(arguments.task),
+                algorithm_config=algorithm_config(arguments.algorithm, arguments.task),
                 model_config=model,
                 seed=0,
-                config=experiment_config(arguments.workers, folder),
-                callbacks=[Paced(Pace(SETTINGS.frames))],
+                config=config,
+                callbacks=[Paced(Pace(frames))],
             ).run()
     except SystemExit:
         end_at_once()

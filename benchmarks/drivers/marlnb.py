@@ -1,4 +1,4 @@
-"""marlnb's IPPO at a given pace."""
+"""marlnb at a given pace."""
 
 from __future__ import annotations
 
@@ -8,52 +8,82 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.drivers.pace import Pace
-from benchmarks.drivers.settings import SETTINGS, environment_options
+from benchmarks.drivers.settings import ALGORITHMS, OFF_POLICY, TASKS, environment_options, on_policy
 from marlnb.config import Experiment
 from marlnb.training.run import Run
 from marlnb.training.trainer import Trainer
 
 
-def overrides(environment: str, threads: int) -> list[str]:
+def overrides(task: str, algorithm: str, updates: int, threads: int) -> list[str]:
     """The experiment in Hydra's grammar. PettingZoo's multiwalker; simple_spread is marlnb's own."""
-    options: dict[str, Any] = environment_options(environment)
-    native = environment == "simple_spread"
-    name = "mpe/simple_spread" if native else f"pettingzoo/{environment}"
-    prefix = "env" if native else "env.kwargs"
+    continuous = algorithm in ("ippo", "maddpg")
+    learning = ippo_options(task) if algorithm == "ippo" else off_policy_options(updates)
     return [
-        f"env={name}",
-        *(f"{prefix}.{key}={value}" for key, value in options.items()),
-        *(["env.continuous_actions=true"] if native else []),
-        "algorithm=ippo",
-        f"algorithm.lr={SETTINGS.lr}",
-        f"algorithm.adam_eps={SETTINGS.adam_eps}",
-        f"algorithm.gamma={SETTINGS.gamma}",
-        f"algorithm.gae_lambda={SETTINGS.lmbda}",
-        f"algorithm.clip={SETTINGS.clip}",
-        f"algorithm.epochs={SETTINGS.epochs}",
-        f"algorithm.minibatch_frames={SETTINGS.minibatch_frames}",
-        f"algorithm.entropy_coef={SETTINGS.entropy}",
-        f"algorithm.value_coef={SETTINGS.critic_coefficient}",
-        f"algorithm.max_grad_norm={SETTINGS.max_grad_norm}",
-        "algorithm.std_of=network",
+        *environment_words(task, continuous),
+        f"algorithm={algorithm}",
+        *(f"algorithm.{key}={value}" for key, value in learning.items()),
         "model=mlp",
-        f"model.hidden=[{','.join(map(str, SETTINGS.hidden))}]",
+        f"model.hidden=[{','.join(map(str, OFF_POLICY.hidden))}]",
         "model.activation=tanh",
-        f"n_envs={SETTINGS.n_envs}",
-        f"rollout_steps={SETTINGS.rollout_steps}",
+        f"n_envs={(on_policy(task) if algorithm == 'ippo' else OFF_POLICY).n_envs}",
+        f"rollout_steps={(on_policy(task) if algorithm == 'ippo' else OFF_POLICY).rollout_steps}",
         "frames=100_000_000",
+        "checkpoint_every=1_000_000",
         f"threads={threads}",
         "seed=0",
     ]
 
 
+def environment_words(task: str, continuous: bool) -> list[str]:
+    options: dict[str, Any] = environment_options(task)
+    if task == "simple_spread":
+        words = [f"env.{key}={value}" for key, value in options.items()]
+        return ["env=mpe/simple_spread", *words, f"env.continuous_actions={continuous}"]
+    source = "vmas" if task == "navigation" else "pettingzoo"
+    return [f"env={source}/{task}", *(f"env.kwargs.{key}={value}" for key, value in options.items())]
+
+
+def ippo_options(task: str) -> dict[str, Any]:
+    settings = on_policy(task)
+    return {
+        "lr": settings.lr,
+        "adam_eps": settings.adam_eps,
+        "gamma": settings.gamma,
+        "gae_lambda": settings.lmbda,
+        "clip": settings.clip,
+        "epochs": settings.epochs,
+        "minibatch_frames": settings.minibatch_frames,
+        "entropy_coef": settings.entropy,
+        "value_coef": settings.critic_coefficient,
+        "max_grad_norm": settings.max_grad_norm,
+        "std_of": "network",
+    }
+
+
+def off_policy_options(updates: int) -> dict[str, Any]:
+    return {
+        "lr": OFF_POLICY.lr,
+        "adam_eps": OFF_POLICY.adam_eps,
+        "gamma": OFF_POLICY.gamma,
+        "tau": OFF_POLICY.tau,
+        "max_grad_norm": OFF_POLICY.max_grad_norm,
+        "buffer_frames": OFF_POLICY.buffer_frames,
+        "batch_size": OFF_POLICY.minibatch_frames,
+        "updates": updates,
+        "learning_starts": 0,
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("environment", choices=["multiwalker", "simple_spread"])
+    parser.add_argument("task", choices=TASKS)
+    parser.add_argument("--algorithm", choices=ALGORITHMS, default="ippo")
+    parser.add_argument("--updates", type=int, default=OFF_POLICY.updates)
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
-    experiment = Experiment.compose(*overrides(arguments.environment, arguments.threads))
-    pace = Pace(SETTINGS.frames)
+    words = overrides(arguments.task, arguments.algorithm, arguments.updates, arguments.threads)
+    experiment = Experiment.compose(*words)
+    pace = Pace(experiment.iteration_frames)
     with tempfile.TemporaryDirectory() as folder:
         with Trainer(experiment, Run.create(Path(folder) / "run", experiment)) as trainer:
             for _ in trainer:

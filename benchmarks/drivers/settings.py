@@ -29,11 +29,42 @@ class Settings:
         return self.n_envs * self.rollout_steps
 
 
+@dataclass(frozen=True)
+class OffPolicySettings:
+    """A learner that remembers, with BenchMARL's options. A frame is a step of one copy; `updates` an iteration."""
+
+    n_envs: int = 8
+    rollout_steps: int = 125
+    minibatch_frames: int = 256
+    updates: int = 100
+    buffer_frames: int = 1_000_000
+    hidden: tuple[int, ...] = (256, 256)
+    lr: float = 3e-4
+    adam_eps: float = 1e-6
+    gamma: float = 0.99
+    tau: float = 0.005
+    max_grad_norm: float = 5.0
+
+    @property
+    def frames(self) -> int:
+        return self.n_envs * self.rollout_steps
+
+
 SETTINGS = Settings()
+NAVIGATION = Settings(n_envs=60, rollout_steps=100)
+OFF_POLICY = OffPolicySettings()
+ALGORITHMS = ("ippo", "maddpg", "qmix", "iql")
+TASKS = ("multiwalker", "simple_spread", "navigation")
+
+
+def on_policy(task: str) -> Settings:
+    return NAVIGATION if task == "navigation" else SETTINGS
 
 
 def environment_options(name: str) -> dict[str, Any]:
     """The constructor's keyword arguments, in PettingZoo's words."""
     if name == "multiwalker":
         return {"n_walkers": 3, "shared_reward": False, "max_cycles": 500}
+    if name == "navigation":
+        return {"n_agents": 3}
     return {"N": 3, "local_ratio": 0.5, "max_cycles": 100}

@@ -1,0 +1,118 @@
+"""Trainings measured in turns: each side is a process that does one iteration when told to, and says what it cost."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+from benchmarks import peers
+from benchmarks.table import Row
+
+Clock = Literal["cpu_s", "wall_s"]
+Driver = Literal["agilerl", "benchmarl", "marlnb"]
+PYTHONS: dict[Driver, Path] = {
+    "agilerl": peers.python(peers.AGILERL),
+    "benchmarl": peers.python(peers.BENCHMARL),
+    "marlnb": Path(sys.executable),
+}
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One way to train: a driver, its threads, the cores that it may use, and further words for the driver."""
+
+    what: str
+    driver: Driver
+    threads: int = 1
+    n_cores: int = 1
+    options: tuple[str, ...] = ()
+
+    def command(self, task: str) -> list[str]:
+        words = [str(PYTHONS[self.driver]), "-m", f"benchmarks.drivers.{self.driver}", task]
+        return [*words, "--threads", str(self.threads), *self.options]
+
+
+class Session:
+    """A driver's process; it stands still between two `iterate`."""
+
+    def __init__(self, contestant: Contestant, task: str) -> None:
+        self.contestant = contestant
+        cores = sorted(os.sched_getaffinity(0))[: contestant.n_cores]
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115
+        self._process = subprocess.Popen(
+            contestant.command(task),
+            cwd=peers.ROOT,
+            env={**os.environ, "OMP_NUM_THREADS": str(contestant.threads), "SDL_VIDEODRIVER": "dummy"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaints,
+            text=True,
+            preexec_fn=lambda: os.sched_setaffinity(0, cores),
+        )
+        self._answer()
+
+    def iterate(self) -> dict[str, float]:
+        """One more iteration; returns frames, cpu_s and wall_s."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("go\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> dict[str, float]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            self._complaints.seek(0)
+            last = self._complaints.read().decode(errors="replace")[-3000:]
+            raise SystemExit(f"{self.contestant.what} ended with {self._process.wait()}:\n{last}")
+        answer: dict[str, float] = json.loads(line)
+        return answer
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._process.communicate(timeout=60)  # closes its input, which ends it
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+        self._complaints.close()
+
+
+def measure(
+    contestants: Sequence[Contestant], task: str, clock: Clock, repetitions: int, target: float | None
+) -> list[Row]:
+    """Frames per second of `clock` of each contestant, an iteration each in turns, one way round and the other.
+
+    The last is set against the best of the others.
+    """
+    rates: dict[str, list[float]] = {contestant.what: [] for contestant in contestants}
+    with ExitStack() as stack:
+        sessions = [stack.enter_context(Session(contestant, task)) for contestant in contestants]
+        for repetition in range(repetitions):
+            for session in sessions if repetition % 2 else reversed(sessions):
+                cost = session.iterate()
+                rates[session.contestant.what].append(cost["frames"] / cost[clock])
+    unit = f"frames/{'CPU ' if clock == 'cpu_s' else ''}s"
+    *others, ours = [Row(what, tuple(found), unit) for what, found in rates.items()]
+    best = max(others, key=lambda row: row.median)
+    return [*others, Row(ours.what, ours.values, ours.unit, against=best.what, target=target)]
+
+
+def check_peers(*folders: Path) -> None:
+    """Ends the program unless the peers' environments are there."""
+    missing = [folder.name for folder in folders if not peers.python(folder).exists()]
+    if missing:
+        raise SystemExit(f"the environment of {' and '.join(missing)} is missing: make bench-peers-setup")

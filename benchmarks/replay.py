@@ -1,0 +1,86 @@
+"""The replay memory at a million frames: what a sample of 256 costs, and what it holds, beside torchrl's.
+
+    python -m benchmarks.replay [--frames 1_000_000]
+
+Both are filled with the same rollouts of simple_spread (8 copies, 125 steps) and hold what a centralised learner reads.
+torchrl's is a TensorDictReplayBuffer over a LazyTensorStorage, as BenchMARL uses it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+import torch
+from tensordict import TensorDict
+from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
+
+from benchmarks.table import Row, report
+from marlnb.algorithms.replay import Replay
+from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
+from marlnb.models.scripted import RandomPolicy
+from marlnb.training.rollout import Collector
+
+BATCH, N_ENVS, N_STEPS = 256, 8, 125
+
+
+def seconds(work: Callable[[], object], calls: int) -> float:
+    """CPU seconds of one call."""
+    began = time.process_time()
+    for _ in range(calls):
+        work()
+    return (time.process_time() - began) / calls
+
+
+def flat(rollout: TensorDict) -> TensorDict:
+    """What a learner of all agents needs, one row a frame."""
+    group = "agent"
+    keys = [(group, name) for name in ("observation", "action", "acting", "alive")]
+    after = [("next", group, name) for name in ("observation", "reward", "terminated", "done", "alive")]
+    return rollout.select(*keys, *after).reshape(-1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--frames", type=int, default=1_000_000)
+    parser.add_argument("--repetitions", type=int, default=7)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    env = SimpleSpreadConfig().build(N_ENVS)
+    group = env.spec.groups[0]
+    collector = Collector(env, {group.name: RandomPolicy(group)}, N_STEPS)
+    collector.reset(0)
+    ours = Replay(arguments.frames, group=group, reads=(group.name,), seed=0)
+    theirs = TensorDictReplayBuffer(storage=LazyTensorStorage(arguments.frames), batch_size=BATCH)
+    for _ in range(arguments.frames // (N_ENVS * N_STEPS) + 1):
+        rollout = collector.collect()
+        ours.add(rollout)
+        theirs.extend(flat(rollout))
+    sampling: dict[str, list[float]] = {"torchrl": [], "marlnb": []}
+    adding: dict[str, list[float]] = {"torchrl": [], "marlnb": []}
+    for _ in range(arguments.repetitions):
+        sampling["marlnb"].append(1e6 * seconds(lambda: ours.sample(BATCH), 300))
+        sampling["torchrl"].append(1e6 * seconds(theirs.sample, 300))
+        adding["marlnb"].append(1e6 * seconds(lambda: ours.add(rollout), 20))
+        adding["torchrl"].append(1e6 * seconds(lambda: theirs.extend(flat(rollout)), 20))
+    held = {"torchrl": [theirs[:].bytes() / 1e6], "marlnb": [ours.size_bytes / 1e6]}
+    for name, title, found, unit in (
+        ("sampling", f"A sample of {BATCH} frames from {arguments.frames:,}", sampling, "CPU µs"),
+        ("adding", f"Adding {N_ENVS * N_STEPS} frames", adding, "CPU µs"),
+        (
+            "memory",
+            f"Memory of {arguments.frames:,} frames",
+            {"torchrl": [held], "marlnb": [ours.size_bytes / 1e6]},
+            "MB",
+        ),
+    ):
+        rows = [
+            Row("torchrl", tuple(found["torchrl"]), unit),
+            Row("marlnb", tuple(found["marlnb"]), unit, against="torchrl", target=1.0, at_most=True),
+        ]
+        report(f"replay-{name}", title, rows)
+
+
+if __name__ == "__main__":
+    main()
