@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from marlnb.analysis.attribution import attribute as attribute
     from marlnb.analysis.decoding import decode as decode
+    from marlnb.batch.benchmark.folder import Benchmark as Benchmark
+    from marlnb.batch.benchmark.verb import benchmark as benchmark
     from marlnb.config import AlgorithmConfig as AlgorithmConfig
     from marlnb.config import EnvConfig as EnvConfig
     from marlnb.config import Experiment as Experiment
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from marlnb.config import option as option
     from marlnb.envs.contract import check_vector_env as check_vector_env
     from marlnb.envs.custom import environment as environment
+    from marlnb.envs.torchrl.as_torchrl import as_torchrl as as_torchrl
     from marlnb.errors import MarlnbError as MarlnbError
     from marlnb.models.edits import Ablate as Ablate
     from marlnb.recording.plan import plan_recording as plan_recording
@@ -39,6 +42,7 @@ _HOME = {
     "Ablate": "marlnb.models.edits",
     "ALGORITHMS": "marlnb.registry",
     "AlgorithmConfig": "marlnb.config",
+    "Benchmark": "marlnb.batch.benchmark.folder",
     "ENVIRONMENTS": "marlnb.registry",
     "EnvConfig": "marlnb.config",
     "Experiment": "marlnb.config",
@@ -49,7 +53,9 @@ _HOME = {
     "Run": "marlnb.training.run",
     "Trainer": "marlnb.training.trainer",
     "algorithm": "marlnb.registry",
+    "as_torchrl": "marlnb.envs.torchrl.as_torchrl",
     "attribute": "marlnb.analysis.attribution",
+    "benchmark": "marlnb.batch.benchmark.verb",
     "check_vector_env": "marlnb.envs.contract",
     "decode": "marlnb.analysis.decoding",
     "environment": "marlnb.envs.custom",

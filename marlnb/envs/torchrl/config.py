@@ -1,0 +1,167 @@
+"""The options of environments stepped through torchrl: one's own, and those of the libraries that are installed."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, make_dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from marlnb.config import EnvConfig, option
+from marlnb.errors import ConfigError, EnvError
+from marlnb.registry import ENVIRONMENTS
+
+if TYPE_CHECKING:
+    from torchrl.envs import EnvBase
+
+    from marlnb.envs.vector import VectorEnv
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchrlConfig(EnvConfig):
+    """The options of every environment that is stepped through torchrl."""
+
+    kwargs: Mapping[str, Any] = option({}, help="keyword arguments of the environment's constructor")
+    max_steps: int | None = option(
+        None, help="truncates longer episodes, besides the environment's own limit", unit="steps", ge=1
+    )
+
+    def build(self, n_envs: int, device: str = "cpu") -> VectorEnv:
+        """B = `n_envs` copies, not yet reset.
+
+        Raises:
+            EnvError: the environment cannot be imported or built, or has specs that cannot be handled.
+        """
+        return vector_env(
+            self._constructor(), n_envs, device=device, name=self.name, kwargs=self.kwargs, max_steps=self.max_steps
+        )
+
+    def _constructor(self) -> Callable[..., EnvBase]:
+        raise ConfigError(f"{type(self).__name__} must say what its environment is made by")
+
+
+def vector_env(
+    constructor: Callable[..., EnvBase],
+    n_envs: int,
+    *,
+    device: str = "cpu",
+    name: str = "",
+    kwargs: Mapping[str, Any] | None = None,
+    max_steps: int | None = None,
+) -> VectorEnv:
+    """B = `n_envs` copies of what a function of your own returns, without registering it.
+
+    Args:
+        constructor: returns a torchrl EnvBase of batch size `[]`, and is called once for each copy; or of `[n_envs]`.
+            Where it has arguments `n_envs` and `device`, it is told them.
+        max_steps: truncates longer episodes.
+    Raises:
+        EnvError: it raised, returned something else, or what it returned has specs that cannot be handled.
+    """
+    from marlnb.envs.torchrl.env import TorchrlVectorEnv
+
+    told = {"n_envs": n_envs, "device": device}
+    asked = set(inspect.signature(constructor).parameters)
+    given = {**{key: value for key, value in told.items() if key in asked}, **(kwargs or {})}
+    name = name or str(getattr(constructor, "__name__", "torchrl"))
+    env = TorchrlVectorEnv(lambda: constructor(**given), n_envs, name=name, max_steps=max_steps)
+    if env.device.type != device.partition(":")[0]:
+        raise EnvError(
+            f"{name} is on {env.device}, not on {device} as asked for; a constructor with an argument `device` is told"
+        )
+    return env
+
+
+@ENVIRONMENTS.register("torchrl/custom")
+@dataclass(frozen=True, kw_only=True)
+class CustomConfig(TorchrlConfig):
+    """Any function that can be imported and returns a torchrl EnvBase."""
+
+    entry_point: str = option(help='where the function is: "module:function"')
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not re.fullmatch(r"[\w.]+:[\w.]+", self.entry_point):
+            raise ConfigError(f'torchrl/custom.entry_point must be "module:function"; got {self.entry_point!r}')
+
+    def _constructor(self) -> Callable[..., EnvBase]:
+        module, _, attribute = self.entry_point.partition(":")
+        try:
+            found: Any = importlib.import_module(module)
+            for part in attribute.split("."):
+                found = getattr(found, part)
+        except (ImportError, AttributeError) as error:
+            raise EnvError(f"{self.name}: cannot find {self.entry_point}: {error}") from error
+        return found  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibraryConfig(TorchrlConfig):
+    """An environment of a library: `task`, made by `maker`."""
+
+    maker: ClassVar[str]
+    task: ClassVar[str]
+
+    def _constructor(self) -> Callable[..., EnvBase]:
+        module, _, attribute = self.maker.partition(":")
+        make, task = getattr(importlib.import_module(module), attribute), self.task
+        return lambda **kwargs: make(task, **kwargs)
+
+
+def installed() -> Iterator[tuple[str, str, str]]:
+    """(name, maker, task) of what is installed: OpenSpiel's games, MeltingPot's substrates, SMACv2's races."""
+    if find_spec("pyspiel"):
+        for game in _games():
+            yield f"openspiel/{game}", "marlnb.envs.torchrl.openspiel:Game", game
+    for place in _places("meltingpot"):
+        for file in sorted(Path(place, "configs", "substrates").glob("*.py")):
+            if file.stem != "__init__":
+                yield f"meltingpot/{file.stem}", "torchrl.envs:MeltingpotEnv", file.stem
+    for _ in _places("smacv2"):
+        for race in ("protoss", "terran", "zerg"):
+            yield f"smacv2/{race}", "torchrl.envs:SMACv2Env", f"10gen_{race}"
+
+
+def _places(package: str) -> list[str]:
+    spec = find_spec(package)
+    return list(spec.submodule_search_locations or ()) if spec else []
+
+
+def _games() -> list[str]:
+    """Games that need no parameters and show players something."""
+    import pyspiel
+
+    return [
+        game.short_name
+        for game in pyspiel.registered_games()
+        if game.default_loadable
+        and (game.provides_observation_tensor or game.provides_information_state_tensor)
+        and game.dynamics != pyspiel.GameType.Dynamics.MEAN_FIELD
+    ]
+
+
+def register_installed() -> None:
+    """Enters a config class for each of `installed()`."""
+    for name, maker, task in installed():
+        title = name.title().replace("_", "").replace("/", "")
+        kind = make_dataclass(
+            f"{title}Config",
+            (),
+            bases=(LibraryConfig,),
+            namespace={
+                "__doc__": f"{name}, through torchrl.",
+                "__module__": __name__,
+                "maker": maker,
+                "task": task,
+            },
+            frozen=True,
+            kw_only=True,
+        )
+        globals()[kind.__name__] = ENVIRONMENTS.register(name)(kind)
+
+
+register_installed()

@@ -1,0 +1,191 @@
+"""Where a torchrl environment keeps what each group of agents sees, does and gets, read from its specs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import torch
+from tensordict import NestedKey, TensorDictBase
+from torch import Tensor
+from torchrl.data import Bounded, Composite, NonTensor
+from torchrl.envs import EnvBase
+
+from marlnb.errors import EnvError
+from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
+
+PLAYER = "current_player"  # whose turn it is, where OpenSpiel's games tell it
+_ABOUT = ("info", "mask", "alive", "acting", "action_mask")  # of a group's entries: those that no agent sees
+
+
+@dataclass(frozen=True)
+class GroupLayout:
+    """One group's keys, and the shapes of one copy's action.
+
+    Attributes:
+        prefix: the group's key; empty where there is one agent, whose entries have no agent axis.
+        leaves: keys of what an agent sees, in the order of its features.
+        one_hot: choices are written as one-hot rows.
+        known: names of the other entries of the group: of `_ABOUT`, and of its dones.
+    """
+
+    spec: GroupSpec
+    prefix: tuple[str, ...]
+    leaves: tuple[NestedKey, ...]
+    one_hot: bool
+    action_shape: tuple[int, ...]
+    action_dtype: torch.dtype
+    known: frozenset[str]
+
+    def key(self, name: str) -> NestedKey:
+        return (*self.prefix, name) if self.prefix else name
+
+    def flags(self, data: TensorDictBase, name: str, n_envs: int) -> Tensor:
+        """A bool entry as `[env, agent]`."""
+        return data.get(self.key(name)).reshape(n_envs, self.spec.n_agents)  # type: ignore[no-any-return]
+
+    def seen(self, data: TensorDictBase, n_envs: int) -> Tensor:
+        """Observations `[env, agent, *shape]`."""
+        axes = (n_envs, self.spec.n_agents)
+        if len(self.leaves) == 1:
+            return data.get(self.leaves[0]).reshape(*axes, *self.spec.observation.shape)
+        return torch.cat([data.get(leaf).reshape(*axes, -1).float() for leaf in self.leaves], -1)
+
+    def commanded(self, action: Tensor, batch: torch.Size) -> Tensor:
+        """Actions `[env, agent, ...]` as the environment wants them, with its batch axes first."""
+        if self.one_hot:
+            n = self.spec.action.n
+            parts = action[..., None] if self.spec.action.kind == "discrete" else action
+            hot = [torch.nn.functional.one_hot(part, k) for part, k in zip(parts.unbind(-1), n)]
+            action = torch.cat(hot, -1)
+        return action.to(self.action_dtype).reshape(*batch, *self.action_shape)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All groups, and what is common to them. dones: names of the flags at the root."""
+
+    spec: EnvSpec
+    groups: tuple[GroupLayout, ...]
+    dones: frozenset[str]
+    players: tuple[str, ...] = ()
+
+
+def layout_of(env: EnvBase, name: str, max_steps: int | None) -> Layout:
+    """Reads the specs of `env`.
+
+    Raises:
+        EnvError: a spec that cannot be handled; the message names the group and what is valid.
+    """
+    _refuse_turns(env, name)
+    prefixes = {group: (group,) for group in env.group_map} if hasattr(env, "group_map") else {"agent": ()}
+    agents = {group: tuple(members) for group, members in getattr(env, "group_map", {"agent": ["agent_0"]}).items()}
+    groups = tuple(_group(env, name, group, prefix, agents[group]) for group, prefix in prefixes.items())
+    seen, dones = env.full_observation_spec, env.full_done_spec
+    state = tuple(_unbatched(env, seen["state"])) if "state" in set(seen.keys()) else None
+    if state is not None and isinstance(seen["state"], NonTensor):
+        raise EnvError(f"{name}: its state is no tensor; build it without one")
+    turns = PLAYER in set(seen.keys())
+    spec = EnvSpec(name, tuple(g.spec for g in groups), state, max_steps, simultaneous=not turns)
+    flags = frozenset(
+        key for key in set(dones.keys()) if isinstance(key, str) and not isinstance(dones[key], Composite)
+    )
+    return Layout(spec, groups, flags, tuple(env.agent_names) if turns else ())
+
+
+def _refuse_turns(env: EnvBase, name: str) -> None:
+    if getattr(env, "parallel", True) is False and PLAYER not in set(env.full_observation_spec.keys()):
+        raise EnvError(
+            f"{name}: torchrl's wrapper of a turn-based environment cannot be stepped: it does not say who is alive "
+            "beside whose turn it is; use marlnb's own `pettingzoo/...`, or `openspiel/...`"
+        )
+
+
+def _unbatched(env: EnvBase, spec: Any) -> torch.Size:
+    return spec.shape[len(env.batch_size) :]
+
+
+def _group(env: EnvBase, name: str, group: str, prefix: tuple[str, ...], agents: tuple[str, ...]) -> GroupLayout:
+    where = f"{name}: group {group!r}"
+    seen = env.full_observation_spec[prefix] if prefix else env.full_observation_spec
+    action_key: Any = (*prefix, "action") if prefix else "action"
+    if action_key not in env.full_action_spec.keys(True, True):
+        raise EnvError(f"{where} has no {action_key!r} among its actions {list(env.full_action_spec.keys(True, True))}")
+    try:
+        leaves = tuple(_leaves(seen, alone=not prefix))
+        action = env.full_action_spec[action_key]
+        shapes = {leaf: _unbatched(env, seen[leaf])[bool(prefix) :] for leaf in leaves}
+        dtypes = {seen[leaf].dtype for leaf in leaves}
+    except (KeyError, RuntimeError, AttributeError) as error:
+        raise EnvError(
+            f"{where}: its agents have different specs ({error}); give each a group with `group_map`"
+        ) from error
+    if not leaves:
+        raise EnvError(f"{where} observes nothing; its entries are {list(seen.keys(True, True))}")
+    dones = env.full_done_spec
+    flags = {n for n in ("done", "terminated", "truncated") if prefix and (*prefix, n) in dones.keys(True, True)}
+    known = frozenset((set(_ABOUT) & set(seen.keys())) | flags)
+    spec = _action(where, action, _unbatched(env, action)[bool(prefix) :])
+    has_mask = "action_mask" in known or getattr(action, "mask", None) is not None
+    return GroupLayout(
+        GroupSpec(group, agents, _observation(leaves, shapes, dtypes), spec, has_mask and spec.kind != "continuous"),
+        prefix,
+        tuple((*prefix, *_parts(leaf)) if prefix else leaf for leaf in leaves),
+        type(action).__name__ in ("OneHot", "MultiOneHot"),
+        tuple(_unbatched(env, action)),
+        action.dtype,
+        known,
+    )
+
+
+def _leaves(seen: Composite, alone: bool) -> Iterator[NestedKey]:
+    """Keys of what is seen; where the agent is alone, of those whose name says that it is an observation."""
+    for key in seen.keys(True, True):
+        first = _parts(key)[0]
+        if first in _ABOUT or (alone and first in ("state", "step_count")):
+            continue
+        if isinstance(seen[key], NonTensor):
+            raise KeyError(f"{key!r} is no tensor")
+        yield key
+
+
+def _parts(key: NestedKey) -> tuple[str, ...]:
+    return (key,) if isinstance(key, str) else tuple(key)
+
+
+def _observation(leaves: tuple[NestedKey, ...], shapes: dict[Any, torch.Size], dtypes: set[Any]) -> ObservationSpec:
+    if len(leaves) == 1:
+        (dtype,) = dtypes
+        return ObservationSpec(tuple(shapes[leaves[0]]), str(dtype).removeprefix("torch."))
+    sizes = {"_".join(_parts(leaf)): prod(shapes[leaf]) for leaf in leaves}
+    names = tuple(f"{leaf}_{i}" for leaf, size in sizes.items() for i in range(size))
+    return ObservationSpec((len(names),), names=names)
+
+
+def _action(where: str, spec: Any, shape: torch.Size) -> ActionSpec:
+    kind = type(spec).__name__
+    if kind in ("OneHot", "Categorical"):
+        n = int(spec.space.n)
+        components = prod(shape) // (n if kind == "OneHot" else 1)
+        return ActionSpec("discrete", (n,)) if components == 1 else ActionSpec("multi_discrete", (n,) * components)
+    if kind == "MultiCategorical":
+        return ActionSpec("multi_discrete", tuple(spec.nvec.reshape(-1, shape[-1])[0].tolist()))
+    if kind == "MultiOneHot":
+        return ActionSpec("multi_discrete", tuple(int(n) for n in spec.nvec))
+    low, high = (bound.reshape(-1, prod(shape)) for bound in _bounds(where, kind, spec))
+    if (low != low[0]).any() or (high != high[0]).any():
+        raise EnvError(f"{where}: its agents' actions have different bounds; give each a group with `group_map`")
+    return ActionSpec("continuous", low=tuple(low[0].tolist()), high=tuple(high[0].tolist()))
+
+
+def _bounds(where: str, kind: str, spec: Any) -> tuple[Tensor, Tensor]:
+    if not isinstance(spec, Bounded) or not spec.dtype.is_floating_point:
+        raise EnvError(
+            f"{where}: actions of the kind {kind} ({spec.dtype}) cannot be handled; valid are Bounded floats, "
+            "Categorical, OneHot, MultiCategorical and MultiOneHot"
+        )
+    if not (spec.space.low.isfinite().all() and spec.space.high.isfinite().all()):
+        raise EnvError(f"{where}: actions without bounds cannot be chosen; bound them with a transform")
+    return spec.space.low.cpu(), spec.space.high.cpu()

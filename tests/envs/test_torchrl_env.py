@@ -1,0 +1,273 @@
+"""torchrl environments as VectorEnvs: the contract, their own numbers, and what is refused."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from marlnb.envs.contract import check_vector_env
+from marlnb.envs.steps import differ, random_actions
+from marlnb.envs.torchrl import vector_env
+from marlnb.envs.torchrl.config import CustomConfig
+from marlnb.errors import ConfigError, EnvError
+from marlnb.registry import ENVIRONMENTS
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from tensordict import TensorDict
+    from torchrl.data import Binary, Bounded, Categorical, Composite, MultiCategorical, MultiOneHot, OneHot, Unbounded
+    from torchrl.envs import EnvBase, GymEnv, PettingZooWrapper, VmasEnv
+
+
+class Counters(EnvBase):  # type: ignore[misc]
+    """Two counters that see their count and a torch random number, and whether they are above 10; ends after `ends`.
+
+    The reward of agent k is its action's sum times k + 1. The second one leaves at step `leaves`.
+    """
+
+    def __init__(
+        self, action: Any = None, ends: int = 5, leaves: int = 0, n_envs: int = 0, state: bool = False
+    ) -> None:
+        batch = (n_envs,) if n_envs else ()
+        super().__init__(batch_size=torch.Size(batch))
+        self.group_map, self.ends, self.leaves, self.has_state = {"counters": ["one", "two"]}, ends, leaves, state
+        action = action or OneHot(3)
+        rows = (*batch, 2)
+        seen = {"count": Unbounded((*rows, 2)), "info": Unbounded((*rows, 1)), "flag": Categorical(2, shape=rows)}
+        parts: dict[str, Any] = {"counters": Composite(seen, shape=rows)}
+        if state:
+            parts["state"] = Unbounded((*batch, 3))
+        self.observation_spec = Composite(parts, shape=batch)
+        self.action_spec = Composite(
+            counters=Composite(action=action.expand(*rows, *action.shape), shape=rows), shape=batch
+        )
+        self.reward_spec = Composite(counters=Composite(reward=Unbounded((*rows, 1)), shape=rows), shape=batch)
+        done = {n: Categorical(2, shape=(*batch, 1), dtype=torch.bool) for n in ("done", "terminated", "truncated")}
+        if leaves:
+            flags = {n: Categorical(2, shape=(*rows, 1), dtype=torch.bool) for n in ("done", "terminated")}
+            done["counters"] = Composite(flags, shape=rows)
+        self.done_spec = Composite(done, shape=batch)
+        self.count = torch.zeros(*batch, 1)
+
+    def _seen(self) -> dict[str, Any]:
+        rows = (*self.batch_size, 2)
+        count = torch.cat([self.count.expand(rows)[..., None], torch.rand(*rows, 1)], -1)
+        flag = (self.count > 10).long().expand(rows)
+        tree: dict[str, Any] = {"counters": {"count": count, "flag": flag, "info": torch.ones(*rows, 1)}}
+        if self.has_state:
+            tree["state"] = self.count.expand(*self.batch_size, 3).clone()
+        return tree
+
+    def _reset(self, tensordict: Any = None, **options: Any) -> Any:
+        flagged = None if tensordict is None else tensordict.get("_reset", None)
+        self.count = torch.where(torch.ones_like(self.count) > 0 if flagged is None else flagged, 0.0, self.count)
+        return TensorDict(self._seen(), batch_size=self.batch_size)
+
+    def _step(self, tensordict: Any) -> Any:
+        self.count = self.count + 1
+        tree = self._seen()
+        action = tensordict["counters", "action"].float().reshape(*self.batch_size, 2, -1).sum(-1, keepdim=True)
+        tree["counters"]["reward"] = action * torch.tensor([[1.0], [2.0]])
+        tree |= {"terminated": self.count >= self.ends, "truncated": self.count >= 99}
+        tree["done"] = tree["terminated"] | tree["truncated"]
+        if self.leaves:
+            gone = torch.stack([torch.zeros_like(self.count), (self.count >= self.leaves).float()], -2) > 0
+            tree["counters"] |= {"terminated": gone, "done": gone.clone()}
+        return TensorDict(tree, batch_size=self.batch_size)
+
+    def _set_seed(self, seed: int | None) -> None:
+        pass
+
+
+def one(**kwargs: Any) -> EnvBase:
+    return Counters(**kwargs)
+
+
+def many(n_envs: int, **kwargs: Any) -> EnvBase:
+    return Counters(n_envs=n_envs, **kwargs)
+
+
+def zoo() -> EnvBase:
+    from mpe2 import simple_spread_v3
+
+    return PettingZooWrapper(simple_spread_v3.parallel_env(max_cycles=6))
+
+
+def fighters() -> EnvBase:
+    from pettingzoo.butterfly import knights_archers_zombies_v11
+
+    env = knights_archers_zombies_v11.parallel_env(max_cycles=30)
+    return PettingZooWrapper(env, use_mask=True, done_on_any=False)
+
+
+@pytest.mark.parametrize("constructor", [one, zoo, fighters, lambda: GymEnv("CartPole-v1")])
+def test_contract(constructor: Callable[[], EnvBase]) -> None:
+    check_vector_env(lambda n_envs: vector_env(constructor, n_envs))
+
+
+@pytest.mark.parametrize("kwargs", [{"leaves": 3}, {"state": True}, {"action": Bounded(-1, 1, (2,))}])
+def test_contract_of_its_kinds(kwargs: dict[str, Any]) -> None:
+    check_vector_env(lambda n_envs: vector_env(one, n_envs, kwargs=kwargs))
+
+
+@pytest.mark.parametrize("constructor", [one, many])
+def test_what_counters_see_and_get(constructor: Callable[..., EnvBase]) -> None:
+    """By hand: 5 steps, then anew; time up after 3 where it is so."""
+    env = vector_env(constructor, 2, kwargs={"action": Categorical(4)}, max_steps=3)
+    (group,) = env.spec.groups
+    assert group.agents == ("one", "two") and group.action.n == (4,)
+    assert group.observation.names == ("count_0", "count_1", "flag_0")
+    step = env.reset(0)
+    rows = step.groups["counters"]
+    for t in range(1, 8):
+        env.step({"counters": torch.tensor([[3, 1], [0, 2]])})
+        assert rows.reward.tolist() == [[3, 2], [0, 4]]
+        ends = t % 3 == 0
+        assert step.done.tolist() == [ends] * 2 and rows.truncated.all() == ends and not rows.terminated.any()
+        assert (rows.observation[..., 0] == t % 3).all()
+        if ends:
+            assert (rows.final_observation[..., 0] == 3).all()
+    assert step.episode_seed.tolist() == [4, 5]
+
+
+def test_one_that_leaves() -> None:
+    env = vector_env(one, 1, kwargs={"leaves": 2})
+    step, actions = env.reset(0), {"counters": torch.ones(1, 2, dtype=torch.int64)}
+    rows, seen = step.groups["counters"], []
+    for _ in range(5):
+        env.step(actions)
+        seen.append((rows.reward[0].tolist(), rows.terminated[0].tolist(), rows.alive[0].tolist()))
+    stays = [([1, 2], [False, False], [True, True])]
+    leaves = [([1, 2], [False, True], [True, False])]
+    alone = [([1, 0], [False, False], [True, False])] * 2
+    assert seen == stays + leaves + alone + [([1, 0], [True, False], [True, True])]
+
+
+@pytest.mark.parametrize(
+    ("action", "chosen", "reward"),
+    [
+        (MultiCategorical([2, 3]), [1, 2], 3.0),
+        (MultiOneHot([2, 3]), [1, 2], 2.0),
+        (Bounded(-2, 3, (2,)), [-2.0, 1.5], -0.5),
+    ],
+)
+def test_kinds_of_actions(action: Any, chosen: list[float], reward: float) -> None:
+    env = vector_env(one, 1, kwargs={"action": action})
+    env.reset(0)
+    assert env.step({"counters": torch.tensor([[chosen, chosen]])}).groups["counters"].reward.tolist() == [
+        [reward, 2 * reward]
+    ]
+
+
+@pytest.mark.parametrize(("continuous", "categorical"), [(True, True), (False, True), (False, False)])
+def test_vmas_through_torchrl_is_vmas(continuous: bool, categorical: bool) -> None:
+    """Against the VectorEnv that steps VMAS itself: other random numbers, so from the same places."""
+    options = {"continuous_actions": continuous}
+
+    def constructor(n_envs: int) -> EnvBase:
+        return VmasEnv("balance", num_envs=n_envs, categorical_actions=categorical, **options)
+
+    env = vector_env(constructor, 3, max_steps=6)
+    other = ENVIRONMENTS.get("vmas/balance")(
+        max_steps=6, seeds="batch", groups={"agents": ("agent_0", "agent_1", "agent_2")}, **options
+    ).build(3)
+    first, second, generator = env.reset(4), other.reset(4), torch.Generator().manual_seed(0)
+    for _ in range(20):
+        assert not differ(first, second).any()
+        actions = random_actions(env, first, generator)
+        first, second = env.step(actions), other.step(actions)
+
+
+def test_copies_do_not_disturb_each_other_or_the_process() -> None:
+    torch.manual_seed(1)
+    expected = torch.rand(2)
+    torch.manual_seed(1)
+    two, three = vector_env(one, 2), vector_env(one, 3)
+    first: Tensor = two.reset(5).groups["counters"].observation[1].clone()
+    assert torch.equal(three.reset(6).groups["counters"].observation[0], first)
+    assert torch.equal(torch.rand(2), expected)
+
+
+def test_an_entry_point() -> None:
+    config = CustomConfig(entry_point="tests.envs.test_torchrl_env:many", kwargs={"ends": 2})
+    check = config.build(4)
+    assert check.n_envs == 4 and check.spec.name == "torchrl/custom"
+    with pytest.raises(ConfigError, match="module:function"):
+        CustomConfig(entry_point="nowhere")
+    with pytest.raises(EnvError, match=r"cannot find tests\.envs:nobody"):
+        CustomConfig(entry_point="tests.envs:nobody").build(1)
+
+
+@pytest.mark.parametrize("game", ["tic_tac_toe", "kuhn_poker", "goofspiel"])
+def test_openspiel(game: str) -> None:
+    pytest.importorskip("pyspiel")
+    check_vector_env(lambda n_envs: ENVIRONMENTS.get(f"openspiel/{game}")().build(n_envs))
+
+
+def test_players_take_turns_and_rewards_are_told_once() -> None:
+    pytest.importorskip("pyspiel")
+    env = ENVIRONMENTS.get("openspiel/tic_tac_toe")().build(1)
+    step = env.reset(0)
+    assert not env.spec.simultaneous
+    (rows,) = step.groups.values()
+    taken: list[int] = []
+    for player, cell in enumerate([0, 3, 1, 4, 2]):  # the first player's row
+        assert rows.acting[0].tolist() == [player % 2 == 0, player % 2 == 1]
+        allowed = rows.action_mask[0, player % 2].nonzero().flatten().tolist()  # type: ignore[index]
+        assert allowed == [i for i in range(9) if i not in taken]
+        env.step({"agents": torch.full((1, 2), cell)})
+        taken.append(cell)
+    assert rows.reward.tolist() == [[1, -1]] and step.done.all() and rows.terminated.all()
+    env.step({"agents": torch.zeros(1, 2, dtype=torch.int64)})
+    assert rows.reward.tolist() == [[0, 0]]
+
+
+def test_moves_at_once() -> None:
+    pytest.importorskip("pyspiel")
+    env = ENVIRONMENTS.get("openspiel/matrix_rps")().build(1)
+    (rows,) = env.reset(0).groups.values()
+    assert rows.acting.all() and rows.action_mask.all()  # type: ignore[union-attr]
+    assert env.step({"agents": torch.tensor([[1, 0]])}).groups["agents"].reward.tolist() == [[1, -1]]  # paper, rock
+
+
+@pytest.mark.parametrize(
+    ("constructor", "kwargs", "message"),
+    [
+        (one, {"ends": "soon", "wrong": 1}, "the constructor raised TypeError"),
+        (lambda: 3, {}, "must return a torchrl EnvBase; it returned int"),
+        (lambda: Counters(n_envs=5), {}, "its batch size must be [] (one copy) or [2] (as asked for); it is [5]"),
+        (one, {"action": Unbounded((2,))}, "actions of the kind UnboundedContinuous"),
+        (one, {"action": Binary(2)}, "actions of the kind Binary"),
+    ],
+)
+def test_refusals(constructor: Callable[..., Any], kwargs: dict[str, Any], message: str) -> None:
+    with pytest.raises(EnvError, match=re.escape(message)):
+        vector_env(constructor, 2, kwargs=kwargs)
+
+
+def test_turn_based_wrappers_are_refused() -> None:
+    def constructor() -> EnvBase:
+        from pettingzoo.classic import tictactoe_v3
+
+        return PettingZooWrapper(tictactoe_v3.env(), use_mask=True)
+
+    pytest.importorskip("pettingzoo.classic.tictactoe_v3")
+    with pytest.raises(EnvError, match="turn-based"):
+        vector_env(constructor, 2)
+
+
+def test_a_step_that_fails_says_which_episode() -> None:
+    class Broken(Counters):
+        def _step(self, tensordict: Any) -> Any:
+            raise ValueError("out of paper")
+
+    env = vector_env(Broken, 2)
+    env.reset(40)
+    with pytest.raises(EnvError, match=r"episodes with seeds \[40\] failed(.|\n)*out of paper"):
+        env.step({"counters": torch.zeros(2, 2, dtype=torch.int64)})
