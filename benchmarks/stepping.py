@@ -182,11 +182,8 @@ def measure(contender: str, work: Work, n_steps: int) -> dict[str, Any]:
     seconds = time.perf_counter() - begin
     workers = memory_mb(descendants(os.getpid()))
     next(session, None)
-    return {
-        "steps_per_s": N_ENVS * n_steps / seconds,
-        "worker_mb": sum(workers) / len(workers) if workers else None,
-        "workers": len(workers),
-    }
+    memory = sum(workers) / len(workers) if workers else None
+    return {"steps_per_s": N_ENVS * n_steps / seconds, "worker_mb": memory, "workers": len(workers)}
 
 
 def apart(contender: str, name: str, n_steps: int) -> dict[str, Any] | None:
