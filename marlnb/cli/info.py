@@ -53,7 +53,11 @@ def _run_facts(path: Path) -> dict[str, Any]:
             "observation": list(group.observation.shape),
             "action": group.action.kind,
             "algorithm": experiment.algorithm_of(group.name).name,
-            "actor": experiment.actor_of(group.name).name,
+            "actor": ", ".join(
+                dict.fromkeys(
+                    experiment.models.get(agent, experiment.actor_of(group.name)).name for agent in group.agents
+                )
+            ),
         }
         for group in run.spec.groups
     }
