@@ -1,0 +1,198 @@
+"""SAC's family: losses against torchrl's, the temperature's target, known optima, masks."""
+
+from __future__ import annotations
+
+from math import log
+
+import pytest
+import torch
+from tensordict.nn import TensorDictModule
+from torch import Tensor, nn
+from torchrl.modules import ProbabilisticActor, TanhNormal
+from torchrl.objectives import DiscreteSACLoss, SACLoss
+
+from marlnb.algorithms.replay import Sample
+from marlnb.algorithms.sac import ISACConfig, MASACConfig, SACLearner, target_entropy
+from marlnb.errors import ConfigError
+from marlnb.models.mlp import MLPConfig
+from marlnb.models.q_critic import QCritic
+from marlnb.specs import ActionSpec
+from tests.algorithms.solo import (
+    CONTINUOUS,
+    DISCRETE,
+    GAMMA,
+    as_tensordict,
+    follow,
+    judge,
+    our_critic_loss,
+    solo_env,
+    solo_learner,
+    solo_sample,
+    weights_of,
+)
+
+
+class Normal(nn.Module):
+    """A Gaussian actor's mean and deviation."""
+
+    def __init__(self, actor: nn.Module) -> None:
+        super().__init__()
+        self.actor = actor
+
+    def forward(self, observation: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_std = self.actor(observation.unsqueeze(-2)).squeeze(-2).chunk(2, -1)
+        return mean, log_std.clamp(-5, 2).exp()
+
+
+class PerAgent(nn.Module):
+    """A map of agents' observations as one of `[n, feature]`."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, observation: Tensor) -> Tensor:
+        if isinstance(self.inner, QCritic):
+            values: Tensor = self.inner(observation.unsqueeze(-2), {})
+            return values.squeeze(-2)
+        logits: Tensor = self.inner(observation.unsqueeze(-2)).squeeze(-2)
+        return logits
+
+
+def build(config: ISACConfig, action: ActionSpec, *, apart: bool = False) -> SACLearner:
+    learner = solo_learner(config, action, apart=apart)
+    assert isinstance(learner, SACLearner)
+    return learner
+
+
+def test_continuous_losses_equal_torchrls() -> None:
+    learner = build(ISACConfig(gamma=GAMMA, temperature=0.3), CONTINUOUS, apart=True)
+    policy, targets, sample = learner.policy, learner.targets, solo_sample(CONTINUOUS)
+    module = TensorDictModule(Normal(policy.actor), in_keys=["observation"], out_keys=["loc", "scale"])
+    actor = ProbabilisticActor(
+        module,
+        in_keys=["loc", "scale"],
+        distribution_class=TanhNormal,
+        distribution_kwargs={"low": -1.0, "high": 1.0, "safe_tanh": False},
+        return_log_prob=True,
+    )
+    oracle = SACLoss(
+        actor,
+        [judge(critic) for critic in policy.critics],
+        loss_function="l2",
+        alpha_init=0.3,
+        target_entropy=learner.target_entropy,
+    )
+    follow(oracle, qvalue=weights_of(*(judge(targets[name]) for name in ("critic", "critic_2"))))
+    torch.manual_seed(5)
+    theirs = oracle(as_tensordict(sample))
+    torch.manual_seed(5)
+    critics = our_critic_loss(learner, sample)  # first, as there: both draw actions
+    loss, entropy = learner.actor_loss(learner.judged(sample), sample["solo", "observation"])
+    torch.testing.assert_close(loss, theirs["loss_actor"], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(critics, theirs["loss_qvalue"], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(learner.temperature_loss(entropy), theirs["loss_alpha"], atol=1e-5, rtol=1e-5)
+
+
+def test_discrete_losses_equal_torchrls() -> None:
+    learner = build(ISACConfig(gamma=GAMMA, temperature=0.3), DISCRETE, apart=True)
+    policy, targets, sample = learner.policy, learner.targets, solo_sample(DISCRETE)
+    module = TensorDictModule(PerAgent(policy.actor), in_keys=["observation"], out_keys=["logits"])
+    actor = ProbabilisticActor(
+        module, in_keys=["logits"], distribution_class=torch.distributions.Categorical, return_log_prob=True
+    )
+
+    def values(critic: nn.Module) -> TensorDictModule:
+        return TensorDictModule(PerAgent(critic), in_keys=["observation"], out_keys=["action_value"])
+
+    oracle = DiscreteSACLoss(
+        actor,
+        values(policy.critic),
+        action_space="categorical",
+        num_actions=4,
+        loss_function="l2",
+        alpha_init=0.3,
+        target_entropy=learner.target_entropy,
+    )
+    oracle.qvalue_network_params.update_(weights_of(*(values(critic) for critic in policy.critics)))
+    twins = weights_of(*(values(targets[name]) for name in ("critic", "critic_2")))
+    follow(oracle, qvalue=twins)
+    theirs = oracle(as_tensordict(sample))
+    loss, entropy = learner.actor_loss(learner.judged(sample), sample["solo", "observation"])
+    torch.testing.assert_close(loss, theirs["loss_actor"], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(our_critic_loss(learner, sample), theirs["loss_qvalue"], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(learner.temperature_loss(entropy), theirs["loss_alpha"], atol=1e-5, rtol=1e-5)
+
+
+def test_the_joint_critic_of_one_agent_alone_says_what_its_own_would() -> None:
+    """With no other agent a choice's value depends on the observation alone, in MASAC as in ISAC."""
+    learner = build(MASACConfig(), DISCRETE)
+    sample = solo_sample(DISCRETE)
+    judged = learner.judged(sample)
+    other = judged.codes["solo"].roll(1, -1)
+    values = learner.policy.critic(judged.seen, judged.codes)
+    assert torch.equal(values, learner.policy.critic(judged.seen, {"solo": other}))
+
+
+def test_target_entropies_by_hand() -> None:
+    assert target_entropy(CONTINUOUS, None) == -2.0
+    wide = ActionSpec("continuous", low=(0.0, -3.0), high=(4.0, 3.0))
+    assert target_entropy(wide, None) == pytest.approx(-2 + log(2) + log(3))
+    assert target_entropy(wide, 0.5) == pytest.approx(0.5 + log(2) + log(3))
+    assert target_entropy(DISCRETE, None) == pytest.approx(0.3 * log(4))
+    assert target_entropy(DISCRETE, 0.9) == 0.9
+
+
+def bandit(learner: SACLearner, rewards: Tensor, steps: int) -> dict[str, Tensor]:
+    """Learns which of four choices pays; episodes of one step."""
+    metrics: dict[str, Tensor] = {}
+    for _ in range(steps):
+        sample = solo_sample(DISCRETE, n=64)
+        sample["next", "solo", "reward"] = rewards[sample["solo", "action"]].unsqueeze(-1)
+        sample["next", "solo", "terminated"] = torch.ones(64, 1, 1, dtype=torch.bool)
+        metrics = learner.learn(sample)
+        learner.steps += 1
+    return metrics
+
+
+def test_at_a_fixed_temperature_choices_are_softmax_of_their_rewards() -> None:
+    """The optimum of reward plus temperature times entropy: Haarnoja et al. 2018, equation 4 (arXiv:1812.05905)."""
+    rewards = torch.tensor([1.0, 0.5, 0.0, -1.0])
+    learner = build(ISACConfig(lr=3e-3, temperature=0.5, learn_temperature=False), DISCRETE)
+    bandit(learner, rewards, 400)
+    assert learner.policy.temperature().item() == 0.5
+    logits = learner.policy.actor(torch.randn(200, 1, 3))
+    expected = (rewards / 0.5).softmax(-1)
+    torch.testing.assert_close(logits.softmax(-1).mean((0, 1)), expected, atol=0.03, rtol=0)
+
+
+def test_the_temperature_brings_the_entropy_to_its_target() -> None:
+    learner = build(ISACConfig(lr=3e-3, temperature=2.0, lr_temperature=0.02, target_entropy=0.8), DISCRETE)
+    metrics = bandit(learner, torch.tensor([1.0, 0.5, 0.0, -1.0]), 600)
+    assert float(metrics["entropy"]) == pytest.approx(0.8, abs=0.05)
+    logits = learner.policy.actor(torch.randn(200, 1, 3))
+    entropy = torch.distributions.Categorical(logits=logits).entropy().mean()
+    assert float(entropy) == pytest.approx(0.8, abs=0.08)
+
+
+def test_a_forbidden_choice_has_no_part_in_the_value() -> None:
+    learner = build(ISACConfig(), DISCRETE)
+    sample: Sample = solo_sample(DISCRETE)
+    mask = torch.ones(64, 1, 4, dtype=torch.bool)
+    mask[..., 3] = False
+    sample["solo", "action_mask"] = sample["next", "solo", "action_mask"] = mask
+    before = learner.target(learner.judged(sample), sample["next", "solo", "observation"])
+    with torch.no_grad():
+        for name in ("critic", "critic_2"):
+            learner.targets[name].network.head.bias[3] += 100.0
+    after = learner.target(learner.judged(sample), sample["next", "solo", "observation"])
+    torch.testing.assert_close(before, after)
+    loss, entropy = learner.actor_loss(learner.judged(sample), sample["solo", "observation"])
+    assert torch.isfinite(loss) and float(entropy) < log(3) + 1e-5
+
+
+def test_multi_discrete_actions_are_refused_by_name() -> None:
+    action = ActionSpec("multi_discrete", n=(3, 2))
+    env = solo_env(action)
+    with pytest.raises(ConfigError, match=r"isac for group 'solo' .* multi_discrete actions; it takes discrete, cont"):
+        ISACConfig().build(env.groups[0], env, MLPConfig(), MLPConfig(), n_envs=1, rollout_steps=8, device="cpu")
