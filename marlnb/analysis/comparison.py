@@ -71,7 +71,8 @@ def compare_runs(
         metric: `return`, or `<group>_return`.
         which: the score of a run: its `final` evaluation, its `best`, or the `absolute` one.
         references: by task, named levels in units of reward; `random` is the scale's 0, and its 1 the highest level
-            other than random; where there is none, the best score among these runs.
+            other than random; where there is none, the best score among these runs; where none of these is better than
+            random, that is 1, and the worst of them 0. Each task's `Level` says which.
         scale: "references", or "min-max" from the worst to the best score among these runs.
     Raises:
         AnalysisError: no common task, no random level where one is needed, or runs without the metric.
@@ -164,7 +165,9 @@ def _level(task: str, scores: np.ndarray, references: Mapping[str, float], scale
         raise AnalysisError(f"{task}: no level of a random policy to normalise by; scale='min-max' needs none")
     others = {name: level for name, level in references.items() if name != RANDOM}
     if not others:
-        return Level(references[RANDOM], float(scores.max()), RANDOM, "best run")
+        if scores.max() > references[RANDOM]:
+            return Level(references[RANDOM], float(scores.max()), RANDOM, "best run")
+        return Level(float(scores.min()), references[RANDOM], "worst run", RANDOM)  # none is better than random
     best = max(others, key=others.__getitem__)
     return Level(references[RANDOM], others[best], RANDOM, best)
 

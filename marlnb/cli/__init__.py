@@ -15,7 +15,7 @@ from types import ModuleType
 
 from marlnb.errors import AnalysisError, ConfigError, MarlnbError, RecordingError, RunError, SiteError, nearest
 
-COMMANDS = ("train", "resume", "evaluate", "record", "attribute", "info", "list")
+COMMANDS = ("train", "resume", "evaluate", "record", "attribute", "benchmark", "info", "list")
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 _INPUT_ERRORS = (ConfigError, RunError, SiteError, RecordingError, AnalysisError)
 
@@ -26,6 +26,7 @@ examples:
   marlnb evaluate runs/spread --episodes 300 --seed 1000 --json
   marlnb record runs/spread --sites '*/actor/*' --episodes 200
   marlnb attribute runs/spread/recordings/recording.h5 --group agent
+  marlnb benchmark notebooks/benchmark.yaml --out runs/benchmark --jobs 2
 
 exit codes: 0 done; 1 it failed; 2 bad usage or bad input, nothing was started; 130 interrupted
 """

@@ -8,6 +8,13 @@ from __future__ import annotations
 
 from marlnb.plots.activations import activation_map, filmstrip
 from marlnb.plots.attribution import attribution_bars, attribution_over_time, influence_map
+from marlnb.plots.benchmark import (
+    aggregate_intervals,
+    algorithm_colour,
+    improvement_map,
+    performance_profile,
+    sample_efficiency,
+)
 from marlnb.plots.canvas import agent_colour, panels
 from marlnb.plots.decoding import decoding_bars, decoding_over_time
 from marlnb.plots.learning import learning_curve, return_distribution
@@ -15,13 +22,18 @@ from marlnb.plots.learning import learning_curve, return_distribution
 __all__ = [
     "activation_map",
     "agent_colour",
+    "aggregate_intervals",
+    "algorithm_colour",
     "attribution_bars",
     "attribution_over_time",
     "decoding_bars",
     "decoding_over_time",
     "filmstrip",
+    "improvement_map",
     "influence_map",
     "learning_curve",
     "panels",
+    "performance_profile",
     "return_distribution",
+    "sample_efficiency",
 ]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from marlnb.plots.canvas import DASHES, INK, MUTED, OKABE_ITO, axes, finish
+
+LABEL_HEIGHT = 23.0  # of a level's name, in points
 
 
 def learning_curve(
@@ -43,7 +45,7 @@ def learning_curve(
             ax.plot(x[known], running_mean(y[known], smooth), color=colour, linestyle=dash, linewidth=2, label=name)
         else:
             ax.plot(x[known], y[known], color=colour, linestyle=dash, linewidth=2, label=name)
-    _reference_lines(ax, references or {})
+    reference_lines(ax, references or {})
     if len(curves) > 1:
         ax.legend(frameon=False, fontsize=9, loc="lower right")
     ax.margins(x=0.01)
@@ -59,21 +61,42 @@ def running_mean(y: np.ndarray, window: int) -> np.ndarray:
     return (total[stop] - total[start]) / (stop - start)
 
 
-def _reference_lines(ax: Axes, references: Mapping[str, float]) -> None:
-    """Dashed levels, named beyond the right end, where no curve runs."""
-    for name, level in references.items():
+def reference_lines(ax: Axes, references: Mapping[str, float]) -> None:
+    """Dashed levels, named beyond the right end, where no curve runs; names of levels close together move apart."""
+    for level in references.values():
         ax.axhline(level, color=MUTED, linewidth=1.1, linestyle=(0, (4, 2)), zorder=1)
+    ordered = sorted(references.items(), key=lambda item: item[1])
+    bottom, top = ax.get_ylim()
+    height = ax.get_position().height * ax.get_figure(root=True).get_figheight() * 72  # type: ignore[union-attr]
+    places = [(level - bottom) / (top - bottom) * height for _, level in ordered]
+    for (name, level), place, shown in zip(ordered, places, _apart(places, LABEL_HEIGHT)):
         ax.annotate(
             f"{name}\n({level:g})",
             xy=(1.0, level),
             xycoords=("axes fraction", "data"),
-            xytext=(4, 0),
+            xytext=(4, shown - place),
             textcoords="offset points",
             ha="left",
             va="center",
             fontsize=8.5,
             color=INK,
         )
+
+
+def _apart(places: Sequence[float], gap: float) -> list[float]:
+    """Ascending places moved as little as makes neighbours `gap` apart: crowded ones share their middle."""
+    runs: list[list[float]] = []
+    for place in places:
+        runs.append([place])
+        while len(runs) > 1 and _spread(runs[-1], gap)[0] < _spread(runs[-2], gap)[-1] + gap:
+            crowded = runs.pop()
+            runs[-1] += crowded
+    return [shown for run in runs for shown in _spread(run, gap)]
+
+
+def _spread(run: Sequence[float], gap: float) -> list[float]:
+    middle = sum(run) / len(run)
+    return [middle + (k - (len(run) - 1) / 2) * gap for k in range(len(run))]
 
 
 def return_distribution(

@@ -59,6 +59,12 @@ def test_from_the_worst_run_to_the_best() -> None:
         compare_runs(RUNS)
 
 
+def test_where_nobody_beats_random_it_is_the_upper_end() -> None:
+    found = compare_runs(RUNS, references={"e/one": {"random": 0.0}, "e/two": {"random": 0.0}})
+    assert str(found.levels["e/one"]) == "0 = worst run (-30), 1 = random (0)"
+    np.testing.assert_allclose(found.scores["x"][:, 0], [2 / 3, 1 / 3])
+
+
 def test_curves_are_at_shares_of_the_frames() -> None:
     found = compare_runs(RUNS, references=REFERENCES)
     curve = found.curves["x"][0, 0]  # from -30 at half its frames to -10 at all of them

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from marlnb import plots
 from marlnb.errors import AnalysisError, ShapeError
 from marlnb.plots.activations import similar_order
-from marlnb.plots.learning import running_mean
+from marlnb.plots.learning import _apart, running_mean
 
 AGENTS = ("speaker_0", "listener_0")
 
@@ -86,6 +86,21 @@ def test_the_curve_is_what_was_handed_in() -> None:
     assert "oracle\n(-7.9)" in texts(ax)
     several = plots.learning_curve([1, 2], {"a": [0, 1], "b": [1, 0]})
     assert [text.get_text() for text in several.get_legend().get_texts()] == ["a", "b"]
+
+
+def test_names_of_levels_close_together_do_not_overlap() -> None:
+    ax = plots.learning_curve([1, 2], [-40.0, -5.0], references={"random": -26.4, "no-op": -26.0, "oracle": -7.7})
+    offsets = {text.get_text().split("\n")[0]: text.xyann[1] for text in ax.texts}
+    assert offsets["oracle"] == 0 and offsets["random"] < 0 < offsets["no-op"]  # the middle of the two stays
+    assert [_round(_apart(places, 10.0)) for places in ([0, 4], [0, 9, 18], [0, 10, 50])] == [
+        [-3, 7],
+        [-1, 9, 19],
+        [0, 10, 50],
+    ]
+
+
+def _round(values: list[float]) -> list[int]:
+    return [round(value) for value in values]
 
 
 def test_a_running_mean_by_hand() -> None:
@@ -172,6 +187,66 @@ def test_pictures_lie_in_order() -> None:
 def test_influence_is_written_in_its_cells() -> None:
     ax = plots.influence_map(np.array([[0.5, 0.0]]), agents=("listener_0",), sources=AGENTS, units="reward")
     assert texts(ax) == "0.5 0"
+
+
+@dataclass
+class Interval:
+    """Of numbers or of curves."""
+
+    value: float | np.ndarray
+    low: float | np.ndarray
+    high: float | np.ndarray
+
+
+def interval(*values: float) -> Interval:
+    value = np.array(values) if len(values) > 1 else values[0]
+    return Interval(value, value - 0.1, value + 0.1)
+
+
+def test_sample_efficiency_shows_each_algorithm_with_its_band_and_the_levels() -> None:
+    curves = {"ippo": ([1e6, 2e6], interval(-40.0, -8.0)), "qmix": ([1e6, 2e6], interval(-30.0, -9.0))}
+    ax = plots.sample_efficiency(
+        curves, algorithms=["other", "ippo", "qmix"], references={"random": -42.9}, title="mpe/simple_spread"
+    )
+    ippo, qmix = ax.get_lines()[:2]
+    np.testing.assert_allclose(ippo.get_xydata(), [[1, -40], [2, -8]])
+    np.testing.assert_allclose(qmix.get_ydata(), [-30, -9])
+    assert ippo.get_color() == plots.algorithm_colour("qmix", ["ippo", "qmix"])  # the second of all that are compared
+    band = ax.collections[0].get_paths()[0].vertices
+    assert band[:, 1].min() == pytest.approx(-40.1) and band[:, 1].max() == pytest.approx(-7.9)
+    assert "million" in ax.get_xlabel() and "bootstrap" in ax.get_xlabel() and "random\n(-42.9)" in texts(ax)
+
+
+def test_aggregates_are_bars_from_low_to_high() -> None:
+    found = {
+        "IQM": {"a": interval(0.5), "b": interval(0.7)},
+        "optimality gap": {"a": interval(0.5), "b": interval(0.3)},
+    }
+    figure = plots.aggregate_intervals(found, note="e/t: 0 = random (-40), 1 = oracle (-8)")
+    left, right = figure.axes
+    spans = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in left.patches]
+    np.testing.assert_allclose(spans, [(0.4, 0.6), (0.6, 0.8)])
+    assert [text.get_text() for text in left.texts] == ["0.50", "0.70"]
+    assert left.get_xlabel() == "higher is better" and right.get_xlabel() == "lower is better"
+    assert [label.get_text() for label in left.get_yticklabels()] == ["a", "b"]
+    assert figure.get_supxlabel() == "e/t: 0 = random (-40), 1 = oracle (-8)"
+    figure.savefig(BytesIO(), format="png")
+
+
+def test_a_profile_steps_at_its_thresholds() -> None:
+    ax = plots.performance_profile({"a": interval(1.0, 0.5, 0.0)}, [0.0, 0.5, 1.0], note="the scale")
+    line = ax.get_lines()[0]
+    np.testing.assert_allclose(line.get_xydata(), [[0, 1], [0.5, 0.5], [1, 0]])
+    assert line.get_drawstyle() == "steps-post" and "the scale" in ax.get_xlabel()
+    texts(ax)
+
+
+def test_who_beats_whom_is_written_in_its_cell() -> None:
+    ax = plots.improvement_map({("a", "b"): interval(0.8), ("b", "a"): interval(0.2)})
+    np.testing.assert_allclose(np.ma.filled(ax.images[0].get_array(), np.nan), [[np.nan, 0.8], [0.2, np.nan]])
+    assert "0.80\n[0.70, 0.90]" in texts(ax) and ax.get_ylabel().startswith("a run of this one")
+    with pytest.raises(AnalysisError, match="two algorithms"):
+        plots.improvement_map({})
 
 
 def test_an_agent_has_one_colour() -> None:

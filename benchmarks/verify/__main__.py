@@ -1,0 +1,120 @@
+"""Trains what the checks ask for and compares it with their targets: `make verify ARGS="spread"`.
+
+Each check is a benchmark of its own in FOLDER/<name>: a run that is complete is not trained again, one that was
+interrupted goes on. The table goes to stdout and to FOLDER/verification.md, for docs/verification.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+from benchmarks.verify.checks import CHECKS, Check, choose
+from marlnb.batch.benchmark.folder import Benchmark
+from marlnb.batch.benchmark.plan import Plan
+from marlnb.batch.benchmark.verb import benchmark
+from marlnb.errors import MarlnbError
+
+EVALUATION = ("evaluation_episodes=100",)
+
+
+def plan_of(check: Check) -> Plan:
+    """The check as a benchmark of one algorithm in one environment."""
+    env = next(word.removeprefix("env=") for word in check.overrides if word.startswith("env="))
+    if any(word.startswith("algorithm=") for word in check.overrides):
+        label = next(word.removeprefix("algorithm=") for word in check.overrides if word.startswith("algorithm="))
+    else:
+        label = "mixture"
+    return Plan.make({label: check.overrides}, [env], check.seeds, overrides=EVALUATION, evaluations=10)
+
+
+def results(found: Benchmark, check: Check) -> dict[int, float]:
+    """By seed, the mean return of the best policy over 1,000 episodes that it was not chosen by."""
+    return {run.seed: run.score(check.metric, "absolute") for run in found.own_runs()}
+
+
+def row(check: Check, scores: dict[int, float]) -> str:
+    """One line of the table; no result where a seed is missing."""
+    complete = set(scores) == set(check.seeds)
+    middle = median(scores.values()) if complete else None
+    each = ", ".join(f"{seed}: {score:.2f}" for seed, score in sorted(scores.items())) or "–"
+    if middle is None:
+        verdict = "not run"
+    elif check.target is None:
+        verdict = "measured"
+    else:
+        verdict = "reached" if middle >= check.target else "**missed**"
+    shown = "–" if middle is None else f"{middle:.2f}"
+    command = f"`marlnb train {' '.join(check.overrides)}`"
+    metric = "" if check.metric == "return" else f" ({check.metric})"
+    return f"| {check.name} | {_target(check)}{metric} | {shown} | {each} | {verdict} | {command} | {check.source} |"
+
+
+def _target(check: Check) -> str:
+    return "none yet" if check.target is None else f"≥ {check.target:g}"
+
+
+def table(rows: Sequence[str]) -> str:
+    head = "| check | target | median | by seed | | command, with `seed=` | source of the target |"
+    return "\n".join([head, "| --- " * 7 + "|", *rows]) + "\n"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.verify", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="checks whose names hold this (else all)")
+    parser.add_argument("--out", default="runs/verify", metavar="FOLDER", help="where runs are kept (%(default)s)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes side by side (%(default)s)")
+    parser.add_argument("--list", action="store_true", help="print the checks, train nothing")
+    asked = parser.parse_args(words)
+    try:
+        chosen = choose(asked.names)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if asked.list:
+        for check in chosen:
+            print(f"{check.name:26} {_target(check):10} marlnb train {' '.join(check.overrides)}")
+        return 0
+    return verify(chosen, Path(asked.out), asked.jobs)
+
+
+def verify(chosen: Sequence[Check], out: Path, jobs: int) -> int:
+    """0 when every check reached its target, 1 when one missed it or failed, 130 when it was stopped."""
+    missed = stopped = False
+    for number, check in enumerate(chosen, 1):
+        print(f"check {number} of {len(chosen)}: {check.name}", file=sys.stderr)
+        try:
+            found = benchmark(plan_of(check), out / check.name, jobs=jobs, report=False)
+        except MarlnbError as error:
+            print(f"{check.name}: {error}", file=sys.stderr)
+            missed = True
+            continue
+        scores = results(found, check)
+        missed |= len(scores) < len(check.seeds)
+        missed |= check.target is not None and bool(scores) and median(scores.values()) < check.target
+        if found.stopped:
+            stopped = True
+            break
+    rows = [row(check, scores_of(out, check)) for check in CHECKS]
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "verification.md").write_text(table(rows))
+    print(table(rows))
+    return 130 if stopped else int(missed)
+
+
+def scores_of(out: Path, check: Check) -> dict[int, float]:
+    """What is there of a check, trained now or before; nothing where it cannot be composed here."""
+    folder = out / check.name
+    try:
+        return results(Benchmark.open(folder), check)
+    except MarlnbError:
+        return {}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""Brings the runs of a benchmark to their ends: one after the other here, or side by side in processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import IO, Literal
+
+from marlnb.batch.benchmark.board import Board
+from marlnb.batch.benchmark.plan import PlannedRun
+from marlnb.batch.benchmark.results import evaluate_at_length, is_complete
+from marlnb.cores import usable_cores
+from marlnb.errors import MarlnbError
+from marlnb.training.run import Run, is_run
+from marlnb.training.train import check_same, resume
+
+LOG = "output.log"
+POLL_S = 0.2
+STOPPED = 130
+
+End = Literal["complete", "failed", "stopped"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended, and why where it failed."""
+
+    run: PlannedRun
+    end: End
+    message: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.end}: {self.message}" if self.message else self.end
+
+
+def finish(run: Run, board: Board | None = None, planned: PlannedRun | None = None) -> End:
+    """Trains a run to its end and evaluates it at length; does nothing of what is done already."""
+    follow = () if board is None or planned is None else (lambda report: board.update(planned, report.frames),)
+    resume(run, progress=False, callbacks=follow)
+    if run.status()["state"] != "complete":
+        return "stopped"
+    if not is_complete(run.path):
+        evaluate_at_length(run)
+    return "complete"
+
+
+def check_runs(folder: Path, runs: Sequence[PlannedRun]) -> None:
+    """Raises RunError when a folder holds a run of another experiment than the one planned for it."""
+    for run in runs:
+        if is_run(folder / run.folder):
+            check_same(Run.open(folder / run.folder), run.experiment)
+
+
+def run_in_turn(folder: Path, runs: Sequence[PlannedRun], board: Board) -> list[Outcome]:
+    """One run after the other in this process; a stop ends the whole, a failure one run."""
+    outcomes: list[Outcome] = []
+    with _signals_interrupt():
+        for planned in runs:
+            board.begin(planned)
+            try:
+                outcome = Outcome(planned, finish(_opened(folder, planned), board, planned))
+            except KeyboardInterrupt:
+                outcome = Outcome(planned, "stopped")
+            except Exception as error:  # whatever an environment may raise: the others go on
+                name = "" if isinstance(error, MarlnbError) else f"{type(error).__name__}: "
+                outcome = Outcome(planned, "failed", f"{name}{error}")
+            board.end(planned, str(outcome))
+            outcomes.append(outcome)
+            if outcome.end == "stopped":
+                break
+    return outcomes
+
+
+def run_side_by_side(folder: Path, runs: Sequence[PlannedRun], board: Board, jobs: int) -> list[Outcome]:
+    """`jobs` processes at a time, each with its share of the cores; what they print is in `output.log` of the run.
+
+    An interrupt asks every process to save and stop, and waits for that; a second one ends them at once.
+    """
+    waiting, slots = deque(runs), deque(range(jobs))
+    running: list[_Job] = []
+    outcomes: list[Outcome] = []
+    with _signals_interrupt():
+        try:
+            while waiting or running:
+                while waiting and slots:
+                    running.append(_Job.start(folder, waiting.popleft(), slots.popleft(), jobs))
+                    board.begin(running[-1].planned)
+                time.sleep(POLL_S)
+                outcomes += _collect(running, slots, board)
+        except KeyboardInterrupt:
+            board.say("stopping: each run is saved first; interrupt again to end at once")
+            outcomes += _stop(running, slots, board)
+    return outcomes
+
+
+@dataclass
+class _Job:
+    """A run in a process of its own."""
+
+    planned: PlannedRun
+    run: Run
+    process: subprocess.Popen[bytes]
+    slot: int
+    log: IO[bytes] = field(repr=False)
+
+    @staticmethod
+    def start(folder: Path, planned: PlannedRun, slot: int, jobs: int) -> _Job:
+        run = _opened(folder, planned)
+        cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+        share = cores[slot::jobs] if len(cores) >= jobs else []
+        words = [sys.executable, "-m", "marlnb.batch.benchmark.worker", str(run.path), ",".join(map(str, share))]
+        threads = str(max(1, usable_cores() // jobs))
+        env = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, **os.environ}
+        log = open(run.path / LOG, "ab")  # noqa: SIM115
+        return _Job(planned, run, subprocess.Popen(words, stdout=log, stderr=log, env=env), slot, log)
+
+    def outcome(self) -> Outcome:
+        code = self.process.wait()
+        self.log.close()
+        if code == 0:
+            return Outcome(self.planned, "complete")
+        if code in (STOPPED, -signal.SIGINT, -signal.SIGTERM):
+            return Outcome(self.planned, "stopped")
+        if code < 0:
+            return Outcome(self.planned, "failed", f"killed by {signal.Signals(-code).name}")
+        lines = (self.run.path / LOG).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return Outcome(self.planned, "failed", f"{lines[-1] if lines else f'exit code {code}'} (see {self.log.name})")
+
+
+def _collect(running: list[_Job], slots: deque[int], board: Board) -> list[Outcome]:
+    outcomes = []
+    for job in list(running):
+        board.update(job.planned, int(job.run.status().get("frames", 0)))
+        if job.process.poll() is not None:
+            running.remove(job)
+            slots.append(job.slot)
+            outcomes.append(job.outcome())
+            board.end(job.planned, str(outcomes[-1]))
+    return outcomes
+
+
+def _stop(running: list[_Job], slots: deque[int], board: Board) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    try:
+        for job in running:
+            job.process.send_signal(signal.SIGTERM)
+        while running:
+            time.sleep(POLL_S)
+            outcomes += _collect(running, slots, board)
+    except KeyboardInterrupt:
+        for job in running:
+            job.process.kill()
+            job.process.wait()
+            outcomes.append(Outcome(job.planned, "stopped"))
+    return outcomes
+
+
+def _opened(folder: Path, planned: PlannedRun) -> Run:
+    path = folder / planned.folder
+    return Run.open(path) if is_run(path) else Run.create(path, planned.experiment)
+
+
+@contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """In the main thread, SIGTERM and SIGUSR1 are interrupts too, so that a batch system's stop is heeded."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def heed(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, heed) for number in (signal.SIGTERM, signal.SIGUSR1)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)

@@ -1,0 +1,73 @@
+"""What a run of a benchmark measured: its evaluations, and a last, longer one of its best policy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from math import nan
+from pathlib import Path
+from typing import Any
+
+from marlnb.analysis.marl_eval import RETURN, Measured
+from marlnb.batch.benchmark.plan import ABSOLUTE_FACTOR, PlannedRun
+from marlnb.errors import RunError
+from marlnb.training.evaluation import evaluate
+from marlnb.training.run import Run, read_json, write_atomically
+from marlnb.training.seeds import derive_seed
+
+ABSOLUTE = "absolute.json"
+
+Returns = Mapping[str, Sequence[float | None]]
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether a run has been trained to its end and evaluated at length."""
+    return (folder / ABSOLUTE).is_file() and Run.open(folder).status()["state"] == "complete"
+
+
+def evaluate_at_length(run: Run) -> None:
+    """Plays ten times the usual episodes with the best checkpoint, under seeds seen neither in training nor in its
+    evaluations, and keeps each one's return in `absolute.json`.
+
+    Raises:
+        CheckpointError: the run has no checkpoint with a score.
+    """
+    experiment = run.experiment
+    episodes = ABSOLUTE_FACTOR * experiment.evaluation_episodes
+    found = evaluate(run, episodes=episodes, seed=derive_seed(experiment.seed, "absolute"), checkpoint="best")
+    assert found.table is not None
+    content = {"checkpoint": found.checkpoint, "seed": found.seed, "returns": found.table.to_json()}
+    write_atomically(run.path / ABSOLUTE, json.dumps(content) + "\n")
+
+
+def measured(planned: PlannedRun, folder: Path) -> Measured:
+    """The evaluations of a complete run.
+
+    Raises:
+        RunError: it was never evaluated.
+    """
+    rows = Run.open(folder).evaluations()
+    if not rows:
+        raise RunError(f"{folder} has no evaluations")
+    each = [metrics_of(row["returns"]) for row in rows]
+    return Measured(
+        task=planned.task,
+        algorithm=planned.algorithm,
+        seed=planned.seed,
+        frames=tuple(int(row["frames"]) for row in rows),
+        seconds=tuple(float(row["seconds"]) for row in rows),
+        metrics={name: tuple(metrics[name] for metrics in each) for name in each[0]},
+        absolute=metrics_of(read_json(folder / ABSOLUTE)["returns"]),
+    )
+
+
+def metrics_of(returns: Returns) -> dict[str, tuple[float, ...]]:
+    """BenchMARL's names: `<group>_return` for each group, and `return`, the mean over groups; `[episode]` each."""
+    groups = {group: tuple(nan if value is None else value for value in values) for group, values in returns.items()}
+    mean = tuple(sum(values) / len(groups) for values in zip(*groups.values()))
+    return {**{f"{group}_return": values for group, values in groups.items()}, RETURN: mean}
+
+
+def means_of(returns: Returns) -> dict[str, Any]:
+    """The mean over episodes of each metric."""
+    return {name: sum(values) / len(values) for name, values in metrics_of(returns).items()}

@@ -1,0 +1,249 @@
+"""Benchmarks of the toy whose returns are known: planned, run, resumed, failed, compared."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from marlnb.analysis.marl_eval import read_marl_eval
+from marlnb.batch.benchmark.folder import Benchmark
+from marlnb.batch.benchmark.plan import Plan, read_plan
+from marlnb.batch.benchmark.verb import benchmark
+from marlnb.cli import main
+from marlnb.errors import ConfigError, RunError
+from marlnb.training.run import Run
+from marlnb.training.seeds import derive_seed
+from tests.training import toys  # registers toy/count
+
+BENCHMARL = Path(__file__).parents[1] / "analysis" / "data" / "benchmarl"
+SMALL = (
+    *("algorithm.epochs=1", "algorithm.minibatch_frames=32", "model.hidden=[8]", "n_envs=4", "rollout_steps=8"),
+    *("frames=320", "evaluation_episodes=3"),
+)
+TOYS = {"toy/count": [], "toy/mortal": ["env=toy/count", "env.mortal=true"]}
+MPE = ("frames=200", "n_envs=4", "rollout_steps=25", "algorithm.epochs=1", "evaluation_episodes=2", "model.hidden=[8]")
+
+
+def toy_benchmark(out: Path, **changes: Any) -> Benchmark:
+    options: dict[str, Any] = {
+        "algorithms": ["ippo", "mappo"],
+        "environments": TOYS,
+        "seeds": 2,
+        "overrides": SMALL,
+        "evaluations": 5,
+        "report": False,
+        "progress": False,
+    }
+    return benchmark(None, out, **{**options, **changes})
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Benchmark:
+    return toy_benchmark(tmp_path_factory.mktemp("benchmark") / "b")
+
+
+def expected(seeds: np.ndarray) -> np.ndarray:
+    """The toy's return of groups a and b averaged, whatever the policy does."""
+    return (seeds % 5 + 0.25) * (2 + seeds % 7)
+
+
+def test_every_run_is_there_and_says_what_it_measured(done: Benchmark) -> None:
+    assert not done.failed and not done.stopped
+    table = done.table()
+    assert len(table) == 8 and set(table["state"]) == {"complete"} and set(table["frames"]) == {320}
+    run = Run.open(done.path / "runs" / "toy" / "mortal" / "mappo" / "seed_1")
+    assert run.experiment.env.mortal and run.experiment.seed == 1  # type: ignore[attr-defined]
+    assert run.experiment.algorithm.name == "mappo"
+    assert [row["frames"] for row in run.evaluations()] == [64, 128, 192, 256, 320]
+
+
+def test_marl_eval_holds_the_known_returns_of_held_out_episodes(done: Benchmark) -> None:
+    raw = json.loads((done.path / "marl_eval.json").read_text())
+    entry = raw["toy"]["count"]["ippo"]["seed_1"]
+    first = derive_seed(1, "evaluation")
+    assert entry["step_3"]["step_count"] == 192 and entry["step_3"]["elapsed_time"] > 0
+    np.testing.assert_allclose(entry["step_3"]["return"], expected(first + np.arange(3)))
+    long = derive_seed(1, "absolute")
+    np.testing.assert_allclose(entry["absolute_metrics"]["return"], expected(long + np.arange(30)))
+    both = np.array([entry["step_1"]["a_return"], entry["step_1"]["b_return"]])
+    np.testing.assert_allclose(both.mean(0), entry["step_1"]["return"])
+    assert {str(run) for run in read_marl_eval(done.path / "marl_eval.json")} == {str(run) for run in done.runs()}
+
+
+def test_a_complete_benchmark_is_left_as_it_is(done: Benchmark) -> None:
+    written = {path: path.stat().st_mtime_ns for path in (done.path / "runs").rglob("*") if path.is_file()}
+    again = toy_benchmark(done.path)
+    assert not again.failed
+    assert written == {path: path.stat().st_mtime_ns for path in (done.path / "runs").rglob("*") if path.is_file()}
+
+
+def test_more_seeds_add_runs_and_other_options_are_refused(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"algorithms": ["ippo"], "environments": ["toy/count"]}
+    toy_benchmark(tmp_path / "b", **options, seeds=1)
+    assert len(toy_benchmark(tmp_path / "b", **options, seeds=[0, 5]).runs()) == 2
+    with pytest.raises(RunError, match=r"seed_0 is a run of another experiment; algorithm.lr"):
+        toy_benchmark(tmp_path / "b", **options, overrides=(*SMALL, "algorithm.lr=0.1"))
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "thesis.tex").touch()
+    with pytest.raises(RunError, match=r"holds thesis.tex, but no benchmark"):
+        toy_benchmark(tmp_path / "c", **options)
+
+
+def test_a_run_that_fails_is_told_and_the_others_go_on(tmp_path: Path) -> None:
+    environments = {"toy/count": [], "toy/broken": ["env=toy/count", "env.fail_at=20"]}
+    found = toy_benchmark(tmp_path / "b", environments=environments, algorithms=["ippo"], seeds=1)
+    assert found.failed == {"toy/broken, ippo, seed 0": "RuntimeError: the toy broke"}
+    assert list(found.table()["state"]) == ["complete", "failed"] and not found.stopped
+    assert list(json.loads((found.path / "marl_eval.json").read_text())["toy"]) == ["count"]
+    assert main(["benchmark", str(found.path), "--no-report", "--quiet"]) == 1  # tried again, and failed again
+
+
+def test_what_was_interrupted_goes_on_and_ends_in_the_same_numbers(tmp_path: Path, done: Benchmark) -> None:
+    options: dict[str, Any] = {"algorithms": ["ippo"], "environments": ["toy/count"], "seeds": 1}
+    made = toy_benchmark(tmp_path / "b", **options)
+    folder = made.path / "runs" / "toy" / "count" / "ippo" / "seed_0"
+    reference = json.loads((made.path / "marl_eval.json").read_text())
+    # as it would be had it been killed after its second evaluation, with a line of the third half written
+    (folder / "absolute.json").unlink()
+    for path in (folder / "checkpoints").iterdir():
+        if int(path.name) > 4:
+            for file in path.iterdir():
+                file.unlink()
+            path.rmdir()
+    (folder / "status.json").write_text('{"state": "running", "frames": 128}')
+    with open(folder / "evaluations.jsonl", "a") as file:
+        file.write('{"iteration": 6, "fra')
+    assert list(made.table()["state"]) == ["interrupted"]
+    again = json.loads((toy_benchmark(tmp_path / "b", **options).path / "marl_eval.json").read_text())
+    for raw in (reference, again):
+        for step in raw["toy"]["count"]["ippo"]["seed_0"].values():
+            step.pop("elapsed_time", None)
+    assert again == reference
+
+
+def test_scores_are_on_the_scale_of_the_random_policy(done: Benchmark) -> None:
+    """On the toy nobody is better than random: the levels are means over other episodes of the same kind."""
+    levels = done.references()
+    seeds = derive_seed(0, "references") + np.arange(30)
+    assert levels["toy/count"] == {"random": pytest.approx(expected(seeds).mean())}
+    found = done.compare()
+    np.testing.assert_allclose(found.scores["ippo"], found.scores["mappo"])
+    finals = np.array([expected(derive_seed(seed, "evaluation") + np.arange(3)).mean() for seed in (0, 1)])
+    assert finals.max() < levels["toy/count"]["random"]  # so the scale ends with random
+    scale = (finals - finals.min()) / (levels["toy/count"]["random"] - finals.min())
+    np.testing.assert_allclose(found.scores["ippo"][:, 0], scale)
+
+
+def test_known_levels_are_those_of_the_table(tmp_path: Path) -> None:
+    found = benchmark(
+        None, tmp_path / "b", algorithms=["ippo"], environments=["mpe/simple_spread"], seeds=1, overrides=MPE,
+        report=False, progress=False, compare=[{"path": BENCHMARL, "label": "BenchMARL",
+                                                "tasks": {"pettingzoo/simple_spread": "mpe/simple_spread"}}],
+    )  # fmt: skip
+    assert found.references()["mpe/simple_spread"] == {"random": -26.4, "no-op": -24.14, "scripted oracle": -7.67}
+    compared = found.compare()
+    assert list(compared.scores) == ["ippo", "ippo (BenchMARL)"] and compared.scores["ippo (BenchMARL)"].shape == (2, 1)
+    seed_1 = (-176.12538909 + 26.4) / (26.4 - 7.67)  # 100 steps, so far below; the last evaluation's mean
+    assert compared.scores["ippo (BenchMARL)"][1, 0] == pytest.approx(seed_1, rel=1e-6)
+
+
+def test_a_plan_in_yaml(tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text(
+        "algorithms:\n  ippo: [algorithm.lr=1e-3]\n  careful: algorithm=mappo\n"
+        "environments: [mpe/simple_spread]\nseeds: [3, 5]\noverrides: [frames=6400, n_envs=16, algorithm.lr=1e-2]\n"
+    )
+    plan = read_plan(tmp_path / "plan.yaml")
+    runs = plan.runs()
+    assert [run.folder for run in runs][:2] == [f"runs/mpe/simple_spread/{name}/seed_3" for name in ("ippo", "careful")]
+    assert [run.experiment.algorithm.name for run in runs] == ["ippo", "mappo"] * 2
+    assert [run.experiment.algorithm.lr for run in runs] == [1e-3, 1e-2] * 2  # type: ignore[attr-defined]
+    # 6400 frames are 7 iterations of 1024: 10 evaluations would be more, so one after each, and a checkpoint with it
+    assert {(run.experiment.evaluate_every, run.experiment.checkpoint_every) for run in runs} == {(1, 1)}
+    assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("algoritms: [ippo]\nenvironments: [x]\nseeds: 1", "no key 'algoritms'; did you mean 'algorithms'"),
+        ("algorithms: [ippo]\nseeds: 1", "lacks environments"),
+        ("algorithms: [ippo]\nenvironments: [x]\nseeds: 0", "seeds: a number of them"),
+        ("algorithms: [ippo]\nenvironments: [x]\nseeds: [1, 1]", "seeds: a number of them"),
+        ("algorithms: {ippo: lr}\nenvironments: [x]\nseeds: 1", "algorithms: ippo: overrides are a list of key=value"),
+        ("algorithms: ['../x']\nenvironments: [x]\nseeds: 1", "'../x' cannot name a folder"),
+        ("algorithms: [ippo]\nenvironments: ['../x']\nseeds: 1", "'../x' cannot name a folder"),
+        ("algorithms: [ippo]\nenvironments: [x]\nseeds: 1\ncompare: [gone.json]", "compare: nothing at .*gone.json"),
+        ("- a", "a plan is a mapping"),
+        ("{", "cannot be read as a plan in YAML"),
+    ],
+)
+def test_a_plan_that_is_none_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        read_plan(tmp_path / "plan.yaml")
+
+
+def test_what_cannot_be_composed_names_its_place_and_starts_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"toy/count, ipo: .*did you mean 'ippo'"):
+        toy_benchmark(tmp_path / "b", environments=["toy/count"], algorithms=["ipo"])
+    with pytest.raises(ConfigError, match="seed= is no override"):
+        toy_benchmark(tmp_path / "b", overrides=("seed=1",))
+    with pytest.raises(ConfigError, match="jobs: 1 or more"):
+        toy_benchmark(tmp_path / "b", jobs=0)
+    with pytest.raises(ConfigError, match="a plan, or algorithms and environments"):
+        benchmark()
+    assert not (tmp_path / "b").exists()
+
+
+def words_of(out: Path, *more: str) -> list[str]:
+    return ["benchmark", "--algorithms", "ippo", "--envs", "mpe/simple_spread", "--out", str(out), *MPE, *more]
+
+
+def test_the_command_shows_its_plan_and_trains_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words_of(tmp_path / "b", "--seeds", "2", "--dry-run")) == 0
+    told = capsys.readouterr().out
+    assert "2 runs in" in told and "0 complete; 400 frames to train" in told and "missing" in told
+    assert not (tmp_path / "b").exists()
+    assert main(words_of(tmp_path / "b", "--dry-run", "--json")) == 0
+    assert [run["seed"] for run in json.loads(capsys.readouterr().out)["runs"]] == [0, 1, 2]
+    assert main(["benchmark", "--envs", "mpe/simple_spread"]) == 2
+    assert "needs a plan" in capsys.readouterr().err
+    assert main(["benchmark", str(tmp_path / "gone.yaml")]) == 2
+    assert "gone.yaml" in capsys.readouterr().err
+
+
+def test_processes_side_by_side_end_in_the_same_numbers(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(words_of(tmp_path / "turn", "--seeds", "2", "--no-report", "--quiet")) == 0
+    assert main(words_of(tmp_path / "side", "--seeds", "2", "--no-report", "--jobs", "2")) == 0
+    told = capfd.readouterr()
+    assert "2 of 2 runs complete" in told.out and "seed 1: complete" in told.err and "running: " in told.err
+    scores = [Benchmark.open(tmp_path / name).runs() for name in ("turn", "side")]
+    assert [run.metrics for run in scores[0]] == [run.metrics for run in scores[1]]
+    assert [run.absolute for run in scores[0]] == [run.absolute for run in scores[1]]
+
+
+def test_a_signal_saves_what_is_running_and_the_same_line_goes_on(tmp_path: Path) -> None:
+    words = words_of(tmp_path / "b", "--seeds", "1", "--no-report", "frames=2_000_000", "evaluate_every=1000")
+    process = subprocess.Popen([sys.executable, "-m", "marlnb", *words], stderr=subprocess.PIPE, text=True)
+    folder = tmp_path / "b" / "runs" / "mpe" / "simple_spread" / "ippo" / "seed_0"
+    deadline = time.monotonic() + 120
+    while not (folder / "metrics.jsonl").exists() or not (folder / "metrics.jsonl").stat().st_size:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.1)
+    os.kill(process.pid, signal.SIGTERM)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130 and "goes on" in told
+    run = Run.open(folder)
+    assert run.status()["state"] == "stopped" and run.checkpoints[-1].frames == run.status()["frames"] > 0
+
+
+assert toys.CountConfig.name == "toy/count"

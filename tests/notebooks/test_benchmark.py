@@ -1,0 +1,49 @@
+"""The benchmark's report: executed over small runs and BenchMARL's, with every figure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+
+from marlnb.batch.benchmark.verb import NOTEBOOK, benchmark
+from marlnb.batch.execute import execute
+
+ROOT = Path(__file__).parents[2]
+BENCHMARL = {
+    "path": ROOT / "tests" / "analysis" / "data" / "benchmarl",
+    "label": "BenchMARL",
+    "tasks": {"pettingzoo/simple_spread": "mpe/simple_spread"},
+}
+SMALL = (
+    *("frames=800", "n_envs=8", "rollout_steps=25", "algorithm.epochs=1", "algorithm.minibatch_frames=100"),
+    *("model.hidden=[8]", "evaluation_episodes=4"),
+)
+
+
+def test_the_report_is_the_notebook_of_the_folder() -> None:
+    assert (ROOT / "notebooks" / "benchmark.ipynb").resolve() == NOTEBOOK.resolve()
+
+
+def test_the_report_compares_what_was_run_here_and_elsewhere(tmp_path: Path) -> None:
+    found = benchmark(
+        out=tmp_path / "b",
+        algorithms=["ippo", "mappo"],
+        environments=["mpe/simple_spread"],
+        seeds=2,
+        overrides=SMALL,
+        evaluations=4,
+        compare=[BENCHMARL],
+        progress=False,
+    )
+    executed = nbformat.read(found.report, 4)
+    outputs = [output for cell in executed.cells for output in cell.get("outputs", [])]
+    figures = [output for output in outputs if "image/png" in output.get("data", {})]
+    assert len(figures) == 5  # one task, all tasks, aggregates, profiles, improvement
+    told = "".join(output.get("text", "") for output in outputs)
+    assert "4 of 4 runs complete, 2 from elsewhere" in told
+    assert "mpe/simple_spread: 0 = random (-26.4), 1 = scripted oracle (-7.67)" in told
+    assert "image/png" in found.report.with_suffix(".html").read_text(encoding="utf-8")
+    small = {"folder": str(found.path), "score": "best", "scale": "min-max", "repetitions": 20}
+    again = execute(NOTEBOOK, tmp_path / "again", small, progress=False)
+    assert "0 = worst run" in again.read_text(encoding="utf-8")
