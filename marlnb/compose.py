@@ -99,7 +99,8 @@ def _request(overrides: Sequence[str], variants: Variants) -> _Request:
         elif part != "experiment":
             request.values.append(_value_override(override))
     if request.choices.get("env") is None:
-        raise ConfigError(f"no environment: say env=name, one of: {', '.join(_names('env', variants))}")
+        names = sorted({*ENVIRONMENTS.names(), *variants.names("env")})
+        raise ConfigError(f"no environment: say env=name, one of: {', '.join(names)}")
     return request
 
 
@@ -171,10 +172,6 @@ def _take_part(request: _Request, part: str, value: Any) -> Any:
     return {}
 
 
-def _names(group: str, variants: Variants) -> list[str]:
-    return sorted({*REGISTRIES[group].names(), *variants.names(group)})
-
-
 def _nodes(request: _Request, variants: Variants) -> Iterator[_Node]:
     """(group, name, node, package) of all that this composition needs; groups and names have no slash in them.
 
@@ -189,7 +186,8 @@ def _nodes(request: _Request, variants: Variants) -> Iterator[_Node]:
                 entered.add((_group(part), member))
                 yield _group(part), _flat(member), node, None
     chosen = [{f"{_group(part)}@{part}": _flat(name)} for part, name in parts.items()]
-    yield None, _PRIMARY, {"defaults": ["_self_", *chosen, {"options": "file"}], **_scalars()}, None
+    scalars = {key: value for key, value in defaults_json(Experiment).items() if key not in _GROUP_OF}
+    yield None, _PRIMARY, {"defaults": ["_self_", *chosen, {"options": "file"}], **scalars}, None
     yield "options", "file", request.options, "_global_"
 
 
@@ -258,31 +256,25 @@ def _registered(group: str, name: str, variants: Variants) -> str:
     return str(node.get("name", bottom))
 
 
-def _scalars() -> dict[str, Any]:
-    return {key: value for key, value in defaults_json(Experiment).items() if key not in _GROUP_OF}
-
-
 def _inherit(options: dict[str, Any]) -> dict[str, Any]:
     """Completes the parts of which only options were given: `critic.hidden` changes the model's, and so on."""
     if isinstance(options.get("critic"), dict) and "name" not in options["critic"]:
         options["critic"] = _merged(options["model"], options["critic"])
-    for several, one in (("algorithms", "algorithm"), ("models", "model"), ("critics", "critic")):
+    for several in _GROUP_OF_EACH:
         for name, given in sorted(options.get(several, {}).items(), key=lambda item: len(item[0])):
             if isinstance(given, dict) and "name" not in given:
-                options[several][name] = _merged(_base(options, several, one, name), given)
+                options[several][name] = _merged(_base(options, several, name), given)
     return options
 
 
-def _base(options: Mapping[str, Any], several: str, one: str, name: str) -> Mapping[str, Any]:
+def _base(options: Mapping[str, Any], several: str, name: str) -> Any:
     """What the options for a group, or for an agent `<group>_<index>`, add to: what it would have had without them."""
     if several == "algorithms":
-        found: Mapping[str, Any] = options["algorithm"]
-        return found
-    models = options.get("models", {})
+        return options["algorithm"]
     stem, _, index = name.rpartition("_")
-    group = stem if index.isdigit() else name
-    own = options[several].get(group) if group != name else None
-    candidates = (own, options.get(one) if several == "critics" else None, models.get(name), models.get(group))
+    group, models = stem if index.isdigit() else name, options.get("models", {})
+    own = None if group == name else options[several].get(group)
+    candidates = (own, several == "critics" and options.get("critic"), models.get(name), models.get(group))
     return next((found for found in candidates if found and "name" in found), options["model"])
 
 
