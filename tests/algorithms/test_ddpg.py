@@ -1,0 +1,266 @@
+"""DDPG's family: losses against torchrl's, known optima, masks, mixtures, and training that resumes exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tensordict import TensorDict
+from tensordict.nn import TensorDictModule
+from torch import Tensor, nn
+from torchrl.objectives import DDPGLoss, TD3Loss
+
+from marlnb.algorithms.ddpg import DDPGLearner, IDDPGConfig, MADDPGConfig, MATD3Config
+from marlnb.algorithms.ppo import IPPOConfig
+from marlnb.algorithms.q_actor_critic import mean_over, td_target
+from marlnb.algorithms.replay import Sample
+from marlnb.config import Experiment
+from marlnb.errors import ConfigError
+from marlnb.models.gru import GRUConfig
+from marlnb.models.mlp import MLPConfig
+from marlnb.specs import ActionSpec, EnvSpec
+from marlnb.training.run import Run
+from marlnb.training.trainer import Trainer
+from tests.algorithms.solo import (
+    CONTINUOUS,
+    DISCRETE,
+    GAMMA,
+    as_tensordict,
+    follow,
+    judge,
+    our_critic_loss,
+    solo_learner,
+    solo_sample,
+    weights_of,
+)
+
+EXACT = {"gamma": GAMMA, "output_penalty": 0.0}
+
+
+class Named(nn.Module):
+    """The action that a deterministic actor names, bounds -1..1."""
+
+    def __init__(self, actor: nn.Module) -> None:
+        super().__init__()
+        self.actor = actor
+
+    def forward(self, observation: Tensor) -> Tensor:
+        action: Tensor = self.actor(observation.unsqueeze(-2)).squeeze(-2).tanh()
+        return action
+
+
+def named(actor: nn.Module) -> TensorDictModule:
+    return TensorDictModule(Named(actor), in_keys=["observation"], out_keys=["action"])
+
+
+def our_losses(learner: DDPGLearner, sample: Sample) -> tuple[Tensor, Tensor]:
+    critics = our_critic_loss(learner, sample)
+    return critics, learner.actor_loss(learner.judged(sample), sample["solo", "observation"])
+
+
+def test_ddpgs_losses_and_gradients_equal_torchrls() -> None:
+    learner = solo_learner(IDDPGConfig(**EXACT), CONTINUOUS, apart=True)
+    assert isinstance(learner, DDPGLearner)
+    policy, targets, sample = learner.policy, learner.targets, solo_sample(CONTINUOUS)
+    oracle = DDPGLoss(named(policy.actor), judge(policy.critic), loss_function="l2", delay_actor=True)
+    follow(oracle, actor=weights_of(named(targets["actor"])), value=weights_of(judge(targets["critic"])))
+    theirs = oracle(as_tensordict(sample))
+    critic, actor = our_losses(learner, sample)
+    torch.testing.assert_close(critic, theirs["loss_value"], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(actor, theirs["loss_actor"], atol=1e-5, rtol=1e-5)
+    copies = dict(oracle.actor_network_params.flatten_keys(".").items())
+    names, weights = zip(*policy.actor.named_parameters())
+    expected = torch.autograd.grad(theirs["loss_actor"], [copies[f"module.actor.{name}"] for name in names])
+    for found, gradient in zip(torch.autograd.grad(actor, weights), expected):
+        torch.testing.assert_close(found, gradient, atol=1e-6, rtol=1e-4)
+
+
+def test_td3s_losses_equal_torchrls() -> None:
+    learner = solo_learner(MATD3Config(target_noise=0.0, **EXACT), CONTINUOUS, apart=True)
+    assert isinstance(learner, DDPGLearner)
+    # torchrl has no joint critics: with one agent MATD3's reads what its own would
+    policy, targets, sample = learner.policy, learner.targets, solo_sample(CONTINUOUS)
+    oracle = TD3Loss(
+        named(policy.actor),
+        [judge(critic) for critic in policy.critics],
+        bounds=(-1.0, 1.0),
+        policy_noise=0.0,
+        loss_function="l2",
+    )
+    twins = weights_of(*(judge(targets[name]) for name in ("critic", "critic_2")))
+    follow(oracle, actor=weights_of(named(targets["actor"])), qvalue=twins)
+    theirs = oracle(as_tensordict(sample))
+    critic, actor = our_losses(learner, sample)
+    torch.testing.assert_close(critic, theirs["loss_qvalue"], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(actor, theirs["loss_actor"], atol=1e-5, rtol=1e-5)
+
+
+def bandit_rewards(action: Tensor) -> Tensor:
+    """Best at (0.5, -0.25), where it is 0."""
+    return -(action - torch.tensor([0.5, -0.25])).square().sum(-1)
+
+
+@pytest.mark.parametrize("config", [IDDPGConfig(lr=3e-4), MATD3Config(lr=6e-4)], ids=lambda c: c.name)
+def test_the_actor_finds_the_best_action_of_a_quadratic_reward(config: IDDPGConfig) -> None:
+    learner = solo_learner(replace(config, lr_critic=5e-3, output_penalty=0.01), CONTINUOUS)
+    for _ in range(900):
+        sample = solo_sample(CONTINUOUS, n=128)
+        sample["next", "solo", "reward"] = bandit_rewards(sample["solo", "action"]).unsqueeze(-1)
+        sample["next", "solo", "terminated"] = torch.ones(128, 1, 1, dtype=torch.bool)
+        learner.learn(sample)
+        learner.steps += 1
+    observation = torch.randn(256, 1, 3)
+    action = learner.policy.act(observation, explore=False).action
+    error = action - torch.tensor([0.5, -0.25])
+    assert error.square().mean().sqrt().item() < 0.1
+    value, _ = learner.policy.value({"solo": observation})
+    assert value.detach().abs().mean().item() < 0.1
+
+
+@pytest.mark.parametrize("config", [IDDPGConfig, MADDPGConfig, MATD3Config], ids=lambda c: c.__name__)
+def test_a_discrete_actor_finds_the_choice_that_pays(config: type[IDDPGConfig]) -> None:
+    learner = solo_learner(config(lr=3e-3, lr_critic=5e-3), DISCRETE)
+    for _ in range(400):
+        sample = solo_sample(DISCRETE, n=128)
+        right = (sample["solo", "observation"][..., 0] > 0).long() + 1  # 2 where the first feature is positive, else 1
+        sample["next", "solo", "reward"] = (sample["solo", "action"] == right).float().unsqueeze(-1)
+        sample["next", "solo", "terminated"] = torch.ones(128, 1, 1, dtype=torch.bool)
+        learner.learn(sample)
+        learner.steps += 1
+    observation = torch.randn(500, 1, 3)
+    chosen = learner.policy.act(observation, explore=False).action
+    right = (observation[..., 0] > 0).long() + 1
+    assert float((chosen == right).float().mean()) > 0.95
+
+
+def test_a_constant_reward_is_worth_r_over_one_minus_gamma_unless_the_episode_terminates() -> None:
+    learner = solo_learner(MADDPGConfig(lr=3e-3, tau=0.1, gamma=0.8), CONTINUOUS)
+    for _ in range(600):
+        sample = solo_sample(CONTINUOUS, n=64)
+        ending = (torch.arange(64) % 2 == 0).view(64, 1, 1)
+        for when in ((), ("next",)):
+            sample[(*when, "solo", "observation")] = ending.float().expand(64, 1, 3)
+        sample["next", "solo", "reward"] = torch.full((64, 1, 1), 2.0)
+        sample["next", "solo", "terminated"] = ending
+        learner.learn(sample)
+        learner.steps += 1
+    values = learner.policy.value({"solo": torch.tensor([0.0, 1.0]).view(2, 1, 1).expand(2, 1, 3)})[0]
+    torch.testing.assert_close(values, torch.tensor([[10.0], [2.0]]), atol=0.3, rtol=0)  # 2 / (1 - 0.8), and 2
+
+
+def test_targets_by_hand() -> None:
+    found = td_target(torch.tensor([1.0, 1.0]), torch.tensor([3.0, 3.0]), torch.tensor([False, True]), 0.5)
+    assert found.tolist() == [2.5, 1.0]
+    values, acting = torch.tensor([[1.0, 100.0], [3.0, 5.0]]), torch.tensor([[True, False], [True, True]])
+    assert float(mean_over(values, acting)) == 3.0
+    assert float(mean_over(values, torch.zeros_like(acting))) == 0.0
+
+
+def two_groups(action: ActionSpec, make_env: Callable[..., EnvSpec], config: IDDPGConfig, other: object) -> tuple:
+    torch.manual_seed(0)
+    env, model = make_env(action), MLPConfig(hidden=(16,))
+    options = {"n_envs": 4, "rollout_steps": 20, "device": "cpu"}
+    learners = {
+        "walker": config.build(env.group("walker"), env, model, model, **options),
+        "other": other.build(env.group("other"), env, model, model, **options),  # type: ignore[attr-defined]
+    }
+    for learner in learners.values():
+        learner.meet(learners)
+    return env, learners
+
+
+@pytest.mark.parametrize("other", [IPPOConfig(), MATD3Config(learning_starts=0, updates=3)], ids=lambda c: c.name)
+@pytest.mark.parametrize("action", [CONTINUOUS, DISCRETE], ids=lambda a: a.kind)
+def test_a_centralised_critic_is_asked_of_what_the_other_group_does_next(
+    other: object, action: ActionSpec, make_env: Callable[..., EnvSpec], make_rollout: Callable[..., TensorDict]
+) -> None:
+    config = MADDPGConfig(learning_starts=0, updates=3, batch_size=32)
+    env, learners = two_groups(action, make_env, config, other)
+    rollout = make_rollout(env, {name: learner.policy for name, learner in learners.items()})
+    before = learners["walker"].policy.actor.network.head.weight.clone()
+    reports = {name: learner.update(rollout) for name, learner in learners.items()}
+    assert reports["walker"]["updates"] == 3 and (learners["walker"].policy.actor.network.head.weight != before).any()
+    sample = learners["walker"].replay.sample(32)
+    codes = learners["walker"].judged(sample).next_codes["other"]
+    assert codes.shape == (32, 1, 2) and (codes.sum(-1) == 1).all()
+    if other.name == "ippo":  # type: ignore[attr-defined]
+        greedy = learners["other"].policy.actor(sample["next", "other", "observation"]).argmax(-1)
+        assert torch.equal(codes.argmax(-1), greedy)
+
+
+def test_who_is_dead_teaches_nothing(make_env: Callable[..., EnvSpec], make_rollout: Callable[..., TensorDict]) -> None:
+    env, learners = two_groups(CONTINUOUS, make_env, IDDPGConfig(learning_starts=0, updates=1), IPPOConfig())
+    rollout = make_rollout(env, {name: learner.policy for name, learner in learners.items()}, dead=True)
+    learner = learners["walker"]
+    learner.update(rollout)
+    sample = learner.replay.sample(64)
+    dead = ~sample["walker", "acting"]
+    assert dead.any()
+    losses = []
+    for reward in (0.0, 1e6):
+        sample["next", "walker", "reward"][dead] = reward
+        judged = learner.judged(sample)
+        target = learner.target(judged, sample["next", "walker", "observation"])
+        value = learner.policy.critic(judged.seen, judged.codes)
+        losses.append(float(mean_over((value.detach() - target).square(), judged.acting)))
+    assert losses[0] == losses[1]
+
+
+def test_the_noise_moves_along_a_straight_line_once_actions_are_no_longer_random() -> None:
+    config = IDDPGConfig(noise=0.4, noise_final=0.1, noise_frames=300, learning_starts=100)
+    learner = solo_learner(config, CONTINUOUS)
+    found = []
+    for frames in (0, 100, 150, 300, 600):
+        learner.frames = frames
+        learner.explore()
+        found.append((bool(learner.policy.uniform), round(float(learner.policy.noise), 4)))
+    assert found == [(True, 0.4), (False, 0.3), (False, 0.25), (False, 0.1), (False, 0.1)]
+
+
+def test_what_does_not_fit_is_named(make_env: Callable[..., EnvSpec]) -> None:
+    env, model = make_env(CONTINUOUS), MLPConfig()
+    options = {"n_envs": 4, "rollout_steps": 20, "device": "cpu"}
+    with pytest.raises(ConfigError, match=r"maddpg for group 'walker'.* learns feed-forward networks; got gru"):
+        MADDPGConfig().build(env.group("walker"), env, GRUConfig(), model, **options)
+    learners = {
+        "walker": MADDPGConfig().build(env.group("walker"), env, model, model, **options),
+        "other": IPPOConfig(sequence_length=4).build(env.group("other"), env, GRUConfig(), model, **options),
+    }
+    with pytest.raises(ConfigError, match=r"its critic needs the next actions of other, .* recurrent"):
+        learners["walker"].meet(learners)
+
+
+def _train(experiment: Experiment, path: Path, iterations: int) -> dict[str, Tensor]:
+    with Trainer(experiment, Run.create(path, experiment)) as trainer:
+        for _ in range(iterations):
+            next(trainer)
+        trainer._saved_at = trainer.iteration  # as a kill would: nothing is saved at the end
+        return _weights(trainer)
+
+
+def _weights(trainer: Trainer) -> dict[str, Tensor]:
+    named = {f"{name}.{key}": v for name, p in trainer.policies.items() for key, v in p.state_dict().items()}
+    return {key: value.clone() for key, value in named.items()}
+
+
+@pytest.mark.parametrize("name", ["iddpg", "maddpg", "matd3", "isac", "masac"])
+@pytest.mark.parametrize("continuous", ["true", "false"])
+def test_a_resumed_training_gives_the_same_bits(name: str, continuous: str, tmp_path: Path) -> None:
+    experiment = Experiment.compose(
+        *("env=mpe/simple_speaker_listener", f"env.continuous_actions={continuous}", f"algorithm={name}"),
+        *("algorithm.updates=3", "algorithm.learning_starts=100", "algorithm.buffer_frames=300", "model.hidden=[16]"),
+        *("algorithm.batch_size=32", "n_envs=4", "rollout_steps=16", "frames=6400", "checkpoint_every=4"),
+    )
+    expected = _train(experiment, tmp_path / "whole", 9)
+    _train(experiment, tmp_path / "halves", 6)  # 4 are saved, 2 are lost
+    torch.manual_seed(123)
+    with Trainer.resume(Run.open(tmp_path / "halves")) as trainer:
+        assert trainer.iteration == 4
+        for _ in range(5):
+            next(trainer)
+        found = _weights(trainer)
+    for key, value in expected.items():
+        assert torch.equal(found[key], value), key
