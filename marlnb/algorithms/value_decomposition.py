@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from marlnb.algorithms.adam import PartAdam
 from marlnb.algorithms.off_policy import OffPolicyConfig, OffPolicyLearner
-from marlnb.algorithms.replay import Sample
+from marlnb.algorithms.replay import Sample, seen_together
 from marlnb.config import ModelConfig, option
 from marlnb.errors import ConfigError
 from marlnb.models.actor import Actor, features
@@ -87,9 +87,12 @@ class QMIXConfig(VDNConfig):
     """QMIX: a mixture of the agents' Q values, which the state weighs and which rises with each, learns the reward."""
 
     mixer_units: int = option(32, help="units of the mixer's hidden layer", unit="units", ge=1)
+    hyper_units: int = option(
+        64, help="of a layer between the state and the mixer's weights; 0: none, as in the paper", unit="units", ge=0
+    )
 
     def mixer(self, group: GroupSpec, env: EnvSpec) -> Mixer | None:
-        return MonotonicMixer(group, env, self.mixer_units)
+        return MonotonicMixer(group, env, self.mixer_units, self.hyper_units)
 
 
 class QLearner(OffPolicyLearner):
@@ -209,7 +212,7 @@ class QLearner(OffPolicyLearner):
         mixer = self.policy.mixer
         assert mixer is not None
         now = mixer.inputs({name: sample[name, "observation"] for name in mixer.reads}, sample.get("state"))
-        seen = {name: sample["next", name, "observation"] for name in mixer.reads}
+        seen = seen_together(sample, mixer.reads)
         slow = self.targets["mixer"]
         with torch.no_grad():
             next_total = slow(following, mixer.inputs(seen, sample.get(("next", "state"))))

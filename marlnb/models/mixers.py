@@ -44,12 +44,17 @@ class MonotonicMixer(Mixer):
     """QMIX's: a hidden layer and an output whose weights are functions of the state, and never negative.
 
     The state is the environment's; where it has none, every group's observations, agent by agent. `hyper` makes all
-    weights and biases in one affine map, each from the state alone as in the paper, which gives the last bias a hidden
-    layer of its own. The site `<group>/mixer/hidden` has an agent axis of 1.
-    Source: Rashid et al. 2018, section 4 (arXiv:1803.11485).
+    weights and biases in one affine map, and the last bias has a hidden layer of its own. The site
+    `<group>/mixer/hidden` has an agent axis of 1.
+
+    Args:
+        units: of the mixer's hidden layer.
+        hyper_units: of a tanh layer between the state and `hyper`. 0: none, as in the paper; weights that are linear
+            in a state without bounds, as positions, then grow with it, and so may the values.
+    Source: Rashid et al. 2018, section 4 (arXiv:1803.11485); PyMARL also has hypernetworks of two layers.
     """
 
-    def __init__(self, group: GroupSpec, env: EnvSpec, units: int) -> None:
+    def __init__(self, group: GroupSpec, env: EnvSpec, units: int, hyper_units: int = 0) -> None:
         super().__init__()
         self.group_name, self.n_agents, self.units = group.name, group.n_agents, units
         self.state_axes = None if env.state_shape is None else len(env.state_shape)
@@ -60,7 +65,8 @@ class MonotonicMixer(Mixer):
         else:
             n_features = torch.Size(env.state_shape).numel()
         self.sizes = (group.n_agents * units, units, units, units)
-        self.hyper = nn.Linear(n_features, sum(self.sizes))
+        self.view = nn.Sequential(nn.Linear(n_features, hyper_units), nn.Tanh()) if hyper_units else nn.Identity()
+        self.hyper = nn.Linear(hyper_units or n_features, sum(self.sizes))
         self.hidden = nn.ELU()
         self.last_bias = nn.Linear(units, 1)
 
@@ -78,7 +84,7 @@ class MonotonicMixer(Mixer):
         return features(state, self.state_axes)
 
     def forward(self, q: Tensor, inputs: Tensor | None) -> Tensor:
-        first, first_bias, second, third = self.hyper(inputs).split(self.sizes, dim=-1)
+        first, first_bias, second, third = self.hyper(self.view(inputs)).split(self.sizes, dim=-1)
         weights = first.abs().unflatten(-1, (self.n_agents, self.units))
         hidden = self.hidden((q.unsqueeze(-1) * weights).sum(-2, keepdim=True) + first_bias.unsqueeze(-2))
         bias = self.last_bias(third.relu()).squeeze(-1)

@@ -17,10 +17,10 @@ from tests.models.conftest import make_spec
 STATE = (2, 5)
 
 
-def make_mixer(state: tuple[int, ...] | None = STATE) -> tuple[EnvSpec, MonotonicMixer]:
+def make_mixer(state: tuple[int, ...] | None = STATE, hyper_units: int = 0) -> tuple[EnvSpec, MonotonicMixer]:
     torch.manual_seed(1)
     env = make_spec(state=state)
-    return env, MonotonicMixer(env.group("walker"), env, 8)
+    return env, MonotonicMixer(env.group("walker"), env, 8, hyper_units)
 
 
 def test_the_sum_is_torchrls() -> None:
@@ -45,16 +45,26 @@ def test_the_mixture_is_torchrls_with_the_same_weights() -> None:
     torch.testing.assert_close(mixer(q, mixer.inputs({}, state)), expected)
 
 
-def test_the_mixture_never_falls_where_an_agents_value_rises() -> None:
-    _, mixer = make_mixer()
+@pytest.mark.parametrize("hyper_units", [0, 16])
+def test_the_mixture_never_falls_where_an_agents_value_rises(hyper_units: int) -> None:
+    _, mixer = make_mixer(hyper_units=hyper_units)
     q = (10 * torch.randn(500, 3)).requires_grad_()
     total = mixer(q, mixer.inputs({}, 5 * torch.randn(500, *STATE)))
     (slopes,) = torch.autograd.grad(total.sum(), q)
     assert (slopes >= 0).all() and (slopes > 0).any(0).all()
 
 
-def test_its_weights_depend_on_the_state() -> None:
-    _, mixer = make_mixer()
+def test_with_a_layer_before_them_its_weights_stay_within_bounds_where_the_state_does_not() -> None:
+    q = torch.ones(1, 3)
+    for hyper_units, bounded in ((0, False), (16, True)):
+        _, mixer = make_mixer(hyper_units=hyper_units)
+        near, far = (mixer(q, mixer.inputs({}, torch.full((1, *STATE), size))).abs() for size in (1e3, 1e6))
+        assert (far < 1.01 * near).item() is bounded
+
+
+@pytest.mark.parametrize("hyper_units", [0, 16])
+def test_its_weights_depend_on_the_state(hyper_units: int) -> None:
+    _, mixer = make_mixer(hyper_units=hyper_units)
     q = torch.randn(1, 3).expand(2, 3).clone().requires_grad_()
     (slopes,) = torch.autograd.grad(mixer(q, mixer.inputs({}, torch.randn(2, *STATE))).sum(), q)
     assert not torch.allclose(slopes[0], slopes[1])
