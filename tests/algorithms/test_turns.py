@@ -164,3 +164,30 @@ def test_echoes_are_learnt_and_valued_turn_by_turn(config: IPPOConfig, model: Mo
         value = value_rollout(learner.policy, rollout, None, learner._critic_holds(acting)).value
         for turns, worth in ((acting & ~second, 1.8), (acting & second, 1.0)):
             assert value[turns].mean().item() == pytest.approx(worth, abs=0.12)
+
+
+@pytest.mark.parametrize(
+    "model", [MLPConfig(hidden=(16,)), GRUConfig(hidden=(16,), recurrent_size=8)], ids=lambda m: m.name
+)
+def test_what_a_waiting_player_sees_changes_nothing(model: ModelConfig) -> None:
+    """An independent learner neither learns from it nor remembers it, and it moves no normalisation."""
+    env = Echo(8, apart=True)
+    group, after = env.spec.group("b"), []
+    config = IPPOConfig(sequence_length=8, epochs=2, minibatch_frames=32)
+    for noise in (0.0, 50.0):
+        learners = {}
+        for each in env.spec.groups:
+            torch.manual_seed(0)
+            learners[each.name] = config.build(each, env.spec, model, model, n_envs=8, rollout_steps=16, device="cpu")
+        policies = {name: learner.policy for name, learner in learners.items()}
+        collector = Collector(env, policies, 16, generator=torch.Generator().manual_seed(0))
+        collector.reset(0)
+        rollout = collector.collect()
+        waiting = ~rollout["b", "acting"]
+        assert waiting.any()
+        rollout["b", "observation"][waiting] += noise
+        rollout["b", "log_prob"][waiting] -= noise / 100
+        learner = learners[group.name]
+        after.append((learner.update(rollout), learner.state_dict()["policy"]))
+    assert after[0][0] == after[1][0]
+    assert all(torch.equal(after[0][1][name], after[1][1][name]) for name in after[0][1])
