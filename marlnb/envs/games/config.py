@@ -17,11 +17,13 @@ class Answer:
         observation: of each agent, in the group's order: one number a feature.
         value: of each agent: its discounted return from here; None for an agent that is not asked for an action.
         action: of each agent: the choice, or the number, that is best; None where any is, or where it is not asked.
+        team: the value of a team whose reward is the mean over its living agents; None where it is not known.
     """
 
     observation: tuple[tuple[float, ...], ...]
     value: tuple[float | None, ...]
     action: tuple[float | None, ...]
+    team: float | None = None
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class OneShotConfig(GameConfig):
         """The start; the actions are None where several joint choices are best."""
         best = self.optimal_actions
         action = best[0] if len(best) == 1 else (None, None)
-        return (Answer(((1.0, 0.0), (0.0, 1.0)), (self.optimal_return,) * 2, action),)
+        return (Answer(((1.0, 0.0), (0.0, 1.0)), (self.optimal_return,) * 2, action, team=self.optimal_return),)
 
     def build(self, n_envs: int, device: str = "cpu") -> Game:
         from marlnb.envs.games.matrix_rules import OneShot
@@ -103,8 +103,8 @@ class TwoStepConfig(GameConfig):
         def seen(place: tuple[float, ...]) -> tuple[tuple[float, ...], ...]:
             return ((*place, 1.0, 0.0), (*place, 0.0, 1.0))
 
-        start = Answer(seen((1.0, 0.0, 0.0)), (8.0 * gamma,) * 2, (1, None))
-        return start, Answer(seen((0.0, 0.0, 1.0)), (8.0, 8.0), (1, 1))
+        start = Answer(seen((1.0, 0.0, 0.0)), (8.0 * gamma,) * 2, (1, None), team=8.0 * gamma)
+        return start, Answer(seen((0.0, 0.0, 1.0)), (8.0, 8.0), (1, 1), team=8.0)
 
     def build(self, n_envs: int, device: str = "cpu") -> Game:
         from marlnb.envs.games.matrix_rules import TwoStep

@@ -44,7 +44,7 @@ class ConstantConfig(ProbeConfig):
 
     def answers(self, gamma: float) -> tuple[Answer, ...]:
         value = 1 / (1 - gamma) if self.endless else 1.0
-        return tuple(Answer(((noise,), (-noise,)), (value, value), (None, None)) for noise in NOISES)
+        return tuple(Answer(((noise,), (-noise,)), (value, value), (None, None), team=value) for noise in NOISES)
 
     def build(self, n_envs: int, device: str = "cpu") -> Game:
         from marlnb.envs.games.probe_rules import Constant
@@ -68,7 +68,8 @@ class DiscountingConfig(ProbeConfig):
     def answers(self, gamma: float) -> tuple[Answer, ...]:
         def at(t: int) -> Answer:
             rows = tuple((*one_hot(t, self.steps), noise) for noise in NOISES)
-            return Answer(rows, (gamma ** (self.steps - 1 - t),) * 2, (None, None))
+            value = gamma ** (self.steps - 1 - t)
+            return Answer(rows, (value, value), (None, None), team=value)
 
         return tuple(map(at, range(self.steps)))
 
@@ -90,7 +91,7 @@ class ActionConfig(ProbeConfig):
         return 1.0
 
     def answers(self, gamma: float) -> tuple[Answer, ...]:
-        return tuple(Answer(((noise,), (-noise,)), (1.0, 1.0), (1, 1)) for noise in NOISES)
+        return tuple(Answer(((noise,), (-noise,)), (1.0, 1.0), (1, 1), team=1.0) for noise in NOISES)
 
     def build(self, n_envs: int, device: str = "cpu") -> Game:
         from marlnb.envs.games.probe_rules import Action
@@ -110,7 +111,10 @@ class CreditConfig(ProbeConfig):
 
     def answers(self, gamma: float) -> tuple[Answer, ...]:
         start, after = (1.0, 0.0, 0.0), (0.0, 0.0, 1.0)
-        return Answer((start,) * 2, (gamma,) * 2, (1, 1)), Answer((after,) * 2, (1.0, 1.0), (None, None))
+        return (
+            Answer((start,) * 2, (gamma, gamma), (1, 1), team=gamma),
+            Answer((after,) * 2, (1.0, 1.0), (None, None), team=1.0),
+        )
 
     def build(self, n_envs: int, device: str = "cpu") -> Game:
         from marlnb.envs.games.probe_rules import Credit
@@ -130,7 +134,8 @@ class ObservationConfig(ProbeConfig):
         return 0.0
 
     def answers(self, gamma: float) -> tuple[Answer, ...]:
-        return tuple(Answer(((a,), (b,)), (a, b), (None, None)) for a in (-1.0, 1.0) for b in (-1.0, 1.0))
+        signs = [(a, b) for a in (-1.0, 1.0) for b in (-1.0, 1.0)]
+        return tuple(Answer(((a,), (b,)), (a, b), (None, None), team=(a + b) / 2) for a, b in signs)
 
     def build(self, n_envs: int, device: str = "cpu") -> Game:
         from marlnb.envs.games.probe_rules import Observation
@@ -150,7 +155,7 @@ class MatchConfig(ProbeConfig):
 
     def answers(self, gamma: float) -> tuple[Answer, ...]:
         signs = [(a, b) for a in (-1.0, 1.0) for b in (-1.0, 1.0)]
-        return tuple(Answer(((a,), (b,)), (1.0, 1.0), (int(a > 0), int(b > 0))) for a, b in signs)
+        return tuple(Answer(((a,), (b,)), (1.0, 1.0), (int(a > 0), int(b > 0)), team=1.0) for a, b in signs)
 
     def build(self, n_envs: int, device: str = "cpu") -> Game:
         from marlnb.envs.games.probe_rules import Match
@@ -175,8 +180,8 @@ class DyingConfig(ProbeConfig):
             value = sum(gamma**k for k in range(self.steps - t))
             lasting = (*one_hot(t, self.steps), 0.0, 1.0)
             if t == 0:
-                return Answer(((*one_hot(0, self.steps), 1.0, 0.0), lasting), (1.0, value), (1, 1))
-            return Answer(((0.0,) * len(lasting), lasting), (None, value), (None, 1))
+                return Answer(((*one_hot(0, self.steps), 1.0, 0.0), lasting), (1.0, value), (1, 1), team=value)
+            return Answer(((0.0,) * len(lasting), lasting), (None, value), (None, 1), team=value)
 
         return tuple(map(at, range(self.steps)))
 
@@ -240,7 +245,7 @@ class ContinuousConfig(ProbeConfig):
 
     def answers(self, gamma: float) -> tuple[Answer, ...]:
         signs = [(a, b) for a in (-1.0, 1.0) for b in (-1.0, 1.0)]
-        return tuple(Answer(((a,), (b,)), (1.0, 1.0), (a, b)) for a, b in signs)
+        return tuple(Answer(((a,), (b,)), (1.0, 1.0), (a, b), team=1.0) for a, b in signs)
 
     def build(self, n_envs: int, device: str = "cpu") -> Game:
         from marlnb.envs.games.probe_rules import Continuous
