@@ -14,22 +14,21 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from marlnb.cli.environment import add_environment_arguments, chosen_environment
 from marlnb.cli.output import print_json, print_table, quiet_stdout
 from marlnb.errors import ConfigError
 
 if TYPE_CHECKING:
-    from marlnb.config import EnvConfig
     from marlnb.models.edits import Edit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run's folder")
-    parser.add_argument("overrides", nargs="*", metavar="env.KEY=VALUE", help="options of the environment of --env")
+    add_environment_arguments(parser)
     parser.add_argument("--episodes", type=int, default=100, metavar="N", help="episodes played (default %(default)s)")
     parser.add_argument(
         "--seed", type=int, default=1000, metavar="N", help="of the first episode (default %(default)s)"
     )
-    parser.add_argument("--env", metavar="NAME", help="another environment with the same groups and spaces")
     parser.add_argument(
         "--policy", default="run", metavar="run|random", help="the run's own, or random actions for a baseline"
     )
@@ -45,7 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SITE[:UNIT,...]",
         help="hold a site, or some of its units, at zero meanwhile; may be repeated",
     )
-    parser.add_argument("--config-dir", metavar="FOLDER", help="YAML variants for --env (else MARLNB_CONFIG_DIR)")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
@@ -59,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
             episodes=arguments.episodes,
             seed=arguments.seed,
             explore=arguments.explore,
-            env=_environment(arguments),
+            env=chosen_environment(arguments),
             policy=arguments.policy,
             edits=[_ablation(text) for text in arguments.ablate],
             checkpoint=arguments.checkpoint,
@@ -72,19 +70,6 @@ def run(arguments: argparse.Namespace) -> int:
     rows = [[group, mean, _or_dash(found.return_se[group])] for group, mean in found.return_mean.items()]
     print_table(["group", "return", "se"], rows)
     return 0
-
-
-def _environment(arguments: argparse.Namespace) -> EnvConfig | None:
-    if arguments.env is None:
-        if arguments.overrides:
-            raise ConfigError(f"{arguments.overrides[0]!r} is an option of --env, which is not given")
-        return None
-    for word in arguments.overrides:
-        if not word.startswith("env."):
-            raise ConfigError(f"{word!r} is not an option of the environment: those are env.KEY=VALUE")
-    from marlnb.compose import compose_env
-
-    return compose_env(arguments.env, *arguments.overrides, config_dir=arguments.config_dir)
 
 
 def _ablation(text: str) -> Edit:

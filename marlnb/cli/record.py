@@ -5,6 +5,7 @@ Activations at the chosen sites, with observations, actions, logits, values, rew
 
   marlnb record runs/spread --sites '*/actor/*' --episodes 200
   marlnb record runs/spread --name sparse --every 4 --dtype float16 --plan
+  marlnb record runs/spread --name longer --env mpe/simple_spread env.max_cycles=50
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from marlnb.cli.environment import add_environment_arguments, chosen_environment
 from marlnb.cli.output import quiet_stdout, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run's folder; the file goes to RUN/recordings/NAME.h5")
+    add_environment_arguments(parser)
     parser.add_argument(
         "--sites",
         nargs="+",
@@ -53,7 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
         from marlnb.training.run import Run
 
         opened = Run.open(arguments.run)
-        plan = plan_recording(opened, **_choices(arguments))
+        choices = _choices(arguments)
+        plan = plan_recording(opened, **choices)
     if arguments.plan:
         print(plan)
         return 0
@@ -61,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     with quiet_stdout():
         from marlnb.recording.recorder import record
 
-        recording = record(opened, progress=not arguments.quiet, **_choices(arguments))
+        recording = record(opened, progress=not arguments.quiet, **choices)
     print(recording.path)
     return 0
 
@@ -79,4 +83,5 @@ def _choices(arguments: argparse.Namespace) -> dict[str, Any]:
         "explore": arguments.explore,
         "frames": arguments.frames,
         "n_envs": arguments.n_envs,
+        "env": chosen_environment(arguments),
     }

@@ -9,8 +9,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
-from tqdm.auto import tqdm
-
 from marlnb.config import EnvConfig, Experiment
 from marlnb.errors import RecordingError
 from marlnb.recording.episode_recorder import EpisodeRecorder
@@ -19,6 +17,7 @@ from marlnb.recording.layout import FORMAT, VERSION
 from marlnb.recording.opening import Locking
 from marlnb.recording.plan import RecordingPlan, make_plan, recording_path
 from marlnb.recording.preparation import Prepared, prepare
+from marlnb.recording.progress import EpisodeProgress
 from marlnb.recording.reader import Recording
 from marlnb.recording.request import Request
 from marlnb.recording.sources import LabelFn
@@ -123,7 +122,7 @@ def _write(prepared: Prepared, plan: RecordingPlan, *, progress: bool, locking: 
         locking=locking,
     )
     complete = False
-    with tqdm(total=request.episodes, unit="episode", desc=f"recording {plan.path.stem}", disable=not progress) as bar:
+    with EpisodeProgress(f"recording {plan.path.stem}", request.episodes, shown=progress) as shown:
         try:
             writer.describe(_dataset_attributes(prepared))
             writer.add_checkpoint(prepared.checkpoint.iteration, prepared.checkpoint.sha256)
@@ -134,7 +133,7 @@ def _write(prepared: Prepared, plan: RecordingPlan, *, progress: bool, locking: 
                 every=request.every,
                 activations=prepared.activations,
                 frames=frames,
-                on_episodes=bar.update,
+                on_episodes=shown.add,
             )
             play(
                 prepared.env,

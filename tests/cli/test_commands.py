@@ -90,6 +90,20 @@ def test_evaluate_random_and_with_units_held_at_zero(run: Path, capsys: pytest.C
     assert re.search(r"listener +-\d", capsys.readouterr().out)
 
 
+def test_record_in_another_environment(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["record", str(run), "--episodes", "2", "--name", "short", "--quiet"]
+    assert main([*words, "--env", "mpe/simple_speaker_listener", "env.max_cycles=7"]) == 0
+    assert main(["info", capsys.readouterr().out.strip(), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["steps"] == 14
+    for wrong, message in {
+        ("env.max_cycles=7",): "is an option of --env, which is not given",
+        ("--env", "mpe/simple_spread"): "the run was trained on mpe/simple_speaker_listener",
+        ("--env", "mpe/simple_speaker_listener", "seed=3"): "is not an option of the environment",
+    }.items():
+        assert main([*words, *wrong]) == 2
+        assert message in capsys.readouterr().err
+
+
 def test_record_names_its_file_and_plan_makes_none(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["record", str(run), "--episodes", "2", "--name", "half", "--every", "5", "--sites", "listener/actor/*"]
     assert main([*words, "--dtype", "float16", "--plan"]) == 0
