@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.actor import ActorPolicy
-from marlnb.models.distributions import Gaussian, Squash
+from marlnb.models.distributions import Deterministic, Gaussian, Squash
 from marlnb.models.policy import Policy
 from marlnb.specs import ActionSpec, EnvSpec
 
@@ -199,6 +199,10 @@ def actor_scalar(
     if output.to != "log_prob":
         return pick(parameters, action, policy.group.action, output)
     distribution = policy.actor.distribution
+    if isinstance(distribution, Deterministic):
+        raise AnalysisError(
+            f"the policy of {policy.group.name!r} is deterministic: its actions have no log-probability"
+        )
     if isinstance(distribution, Gaussian):
         return distribution.log_prob(parameters, unbounded(action, policy.group.action, distribution.squash))
     return pick(distribution.mask(parameters, mask), action, policy.group.action, output)

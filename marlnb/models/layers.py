@@ -176,8 +176,10 @@ class _WideningAffine(torch.autograd.Function):
         return F.linear(x, weight, bias)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:  # type: ignore[override]
         x, weight = ctx.saved_tensors
         rows = gradient.reshape(-1, gradient.shape[-1])
         to_x = gradient @ weight if ctx.needs_input_grad[0] else None
+        if not ctx.needs_input_grad[1]:  # a critic through which an actor learns
+            return to_x, None, None
         return to_x, (x.reshape(-1, x.shape[-1]).t() @ rows).t(), rows.sum(0)
