@@ -228,6 +228,15 @@ def test_players_take_turns_and_rewards_are_told_once() -> None:
     assert rows.reward.tolist() == [[0, 0]]
 
 
+def test_rewards_of_a_game_are_not_summed() -> None:
+    """Cliff walking costs 1 a step (Sutton and Barto, example 6.6)."""
+    pytest.importorskip("pyspiel")
+    env = ENVIRONMENTS.get("openspiel/cliff_walking")().build(1)
+    env.reset(0)
+    for _ in range(3):  # up, from the bottom of four rows
+        assert env.step({"agents": torch.tensor([[1]])}).groups["agents"].reward.tolist() == [[-1]]
+
+
 def test_moves_at_once() -> None:
     pytest.importorskip("pyspiel")
     env = ENVIRONMENTS.get("openspiel/matrix_rps")().build(1)
