@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from marlnb.algorithms.adam import PartAdam
 from marlnb.algorithms.learner import Learner
 from marlnb.algorithms.off_policy import OffPolicyConfig, OffPolicyLearner
-from marlnb.algorithms.replay import Sample
+from marlnb.algorithms.replay import Sample, seen_together
 from marlnb.config import option
 from marlnb.errors import ConfigError
 from marlnb.models.q_actor_critic import QActorCritic
@@ -115,13 +115,10 @@ class QActorCriticLearner(OffPolicyLearner):
     def judged(self, sample: Sample) -> Judged:
         """A sample `[n, ...]` of the replay memory as critics read it."""
         own, critic = self.group.name, self.policy.critic
-        seen, next_seen = (
-            critic.seen(
-                {name: sample[(*when, name, "observation")] for name in critic.reads},
-                sample[(*when, "state") if when else "state"] if critic.reads_state else None,
-            )
-            for when in ((), ("next",))
-        )
+        now = {name: sample[name, "observation"] for name in critic.reads}
+        seen = critic.seen(now, sample["state"] if critic.reads_state else None)
+        next_state = sample["next", "state"] if critic.reads_state else None
+        next_seen = critic.seen(seen_together(sample, critic.reads), next_state)
         return Judged(
             seen,
             {name: critic.code(name, sample[name, "action"]) for name in critic.reads},

@@ -274,6 +274,22 @@ class Replay:
         return sample
 
 
+def seen_together(sample: Sample, reads: tuple[str, ...]) -> dict[str, Tensor]:
+    """What the agents of the groups `reads` see next, as one who judges them together reads it, by group.
+
+    An agent that has terminated shows nothing, as at the moments that follow: its last observation is its own business,
+    and a judge that has never seen it beside the living is not to be bootstrapped from it.
+    """
+    found = {}
+    for name in reads:
+        seen, terminated = sample["next", name, "observation"], sample.get(("next", name, "terminated"))
+        if terminated is not None:
+            gone = terminated.squeeze(-1)
+            seen = seen.masked_fill(gone.reshape(*gone.shape, *(1,) * (seen.ndim - gone.ndim)), 0)
+        found[name] = seen
+    return found
+
+
 def _recurrent(rollout: TensorDictBase, own: str) -> Tensor | None:
     found: Tensor | None = rollout.get((own, "recurrent"), None)
     return found
