@@ -182,8 +182,7 @@ class PPOLearner(Learner):
         self._optimizer.load_state_dict(state["optimizer"])
         self._shuffler.set_state(state["shuffler"].cpu())
         carried = state["critic_recurrent"]
-        device = next(self.policy.parameters()).device
-        self._critic_recurrent = None if carried is None else carried.to(device)
+        self._critic_recurrent = None if carried is None else carried.to(next(self.policy.parameters()).device)
         self.frames = int(state["frames"])
 
     def _lr(self) -> dict[str, float]:
@@ -199,10 +198,8 @@ class PPOLearner(Learner):
         self, rollout: TensorDictBase, values: RolloutValues, moved: Tensor | None
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """The rollout as samples `[sample, ...]` (recurrent: `[sample, time, ...]`), and what to report of it.
-
         moved: `[env, time, agent]`, where agents take turns, who acted, whether that turn's end is known or not."""
-        name, policy = self.group.name, self.policy
-        acting = rollout[name, "acting"]
+        name, policy, acting = self.group.name, self.policy, rollout[self.group.name, "acting"]
         discounts = {"gamma": self.config.gamma, "gae_lambda": self.config.gae_lambda}
         advantage = advantages(rollout, name, values, takes_turns=self.takes_turns, **discounts)
         returns = advantage + values.value
