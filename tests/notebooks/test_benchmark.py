@@ -7,7 +7,6 @@ from pathlib import Path
 import nbformat
 
 from marlnb.batch.benchmark.verb import NOTEBOOK, benchmark
-from marlnb.batch.execute import execute
 
 ROOT = Path(__file__).parents[2]
 BENCHMARL = {
@@ -44,6 +43,3 @@ def test_the_report_compares_what_was_run_here_and_elsewhere(tmp_path: Path) -> 
     assert "4 of 4 runs complete, 2 from elsewhere" in told
     assert "mpe/simple_spread: 0 = random (-26.4), 1 = scripted oracle (-7.67)" in told
     assert "image/png" in found.report.with_suffix(".html").read_text(encoding="utf-8")
-    small = {"folder": str(found.path), "score": "best", "scale": "min-max", "repetitions": 20}
-    again = execute(NOTEBOOK, tmp_path / "again", small, progress=False)
-    assert "0 = worst run" in again.read_text(encoding="utf-8")
