@@ -65,21 +65,15 @@ def main() -> None:
         adding["marlnb"].append(1e6 * seconds(lambda: ours.add(rollout), 20))
         adding["torchrl"].append(1e6 * seconds(lambda: theirs.extend(flat(rollout)), 20))
     held = {"torchrl": [theirs[:].bytes() / 1e6], "marlnb": [ours.size_bytes / 1e6]}
-    for name, title, found, unit in (
-        ("sampling", f"A sample of {BATCH} frames from {arguments.frames:,}", sampling, "CPU µs"),
-        ("adding", f"Adding {N_ENVS * N_STEPS} frames", adding, "CPU µs"),
-        (
-            "memory",
-            f"Memory of {arguments.frames:,} frames",
-            {"torchrl": [held], "marlnb": [ours.size_bytes / 1e6]},
-            "MB",
-        ),
-    ):
-        rows = [
-            Row("torchrl", tuple(found["torchrl"]), unit),
-            Row("marlnb", tuple(found["marlnb"]), unit, against="torchrl", target=1.0, at_most=True),
-        ]
-        report(f"replay-{name}", title, rows)
+    compare("sampling", f"A sample of {BATCH} frames from {arguments.frames:,}", sampling, "CPU µs")
+    compare("adding", f"Adding {N_ENVS * N_STEPS} frames", adding, "CPU µs")
+    compare("memory", f"Memory of {arguments.frames:,} frames", held, "MB")
+
+
+def compare(name: str, title: str, found: dict[str, list[float]], unit: str) -> None:
+    theirs = Row("torchrl", tuple(found["torchrl"]), unit)
+    ours = Row("marlnb", tuple(found["marlnb"]), unit, against="torchrl", target=1.0, at_most=True)
+    report(f"replay-{name}", title, [theirs, ours])
 
 
 if __name__ == "__main__":
