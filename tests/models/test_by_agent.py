@@ -204,7 +204,7 @@ def test_a_recording_holds_each_agents_own_units(run: Run) -> None:
 
 
 def test_only_the_sites_of_recorded_agents_are_kept(run: Run) -> None:
-    with record(run, episodes=2, agents=["agent_0", "agent_2"], name="two", progress=False) as recording:
+    with record(run, sites="*", episodes=2, agents=["agent_0", "agent_2"], name="two", progress=False) as recording:
         assert {site.split("/")[2] for site in recording.sites} == {"agent_0", "agent_2"}
         assert recording["agent/actor/agent_2/hidden_1"].shape[1:] == (1, 6)
     with pytest.raises(Exception, match="none of the recorded agents"):
