@@ -194,8 +194,22 @@ def test_experiments_in_a_page_compose(path: Path, monkeypatch: pytest.MonkeyPat
             compose(*words)
 
 
+def write_files(path: Path, folder: Path) -> None:
+    """The files that a page shows: the blocks that begin with a comment that names one."""
+    for text in blocks(path, "python", "yaml"):
+        named = re.match(r"# ([\w/.-]+\.(?:py|yaml))\n", text)
+        if named:
+            (folder / named[1]).parent.mkdir(parents=True, exist_ok=True)
+            with open(folder / named[1], "a") as file:
+                file.write(text)
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_commands_in_a_page_exist(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_in_a_page_exist(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_files(path, tmp_path)
+    monkeypatch.chdir(tmp_path)
     for words in shell_lines(path):
         if words[:1] == ["make"]:
             targets = {word for word in words[1:] if "=" not in word}
