@@ -8,7 +8,12 @@ from marlnb.analysis.marl_eval import RETURN
 
 PPO = ("n_envs=128", "rollout_steps=25", "algorithm.lr=1e-3", "algorithm.entropy_coef=0.01",
        "algorithm.minibatch_frames=1600", "algorithm.epochs=5", "algorithm.gamma=0.95")  # fmt: skip
-OFF_POLICY = ("n_envs=32", "rollout_steps=25")  # to be tuned
+OFF_POLICY = ("n_envs=64", "rollout_steps=25", "model.hidden=[64,64]", "model.activation=relu", "algorithm.gamma=0.9",
+              "algorithm.lr=2e-3", "algorithm.tau=0.02", "algorithm.batch_size=256", "algorithm.updates=24",
+              "algorithm.learning_starts=3200", "algorithm.buffer_frames=400_000")  # fmt: skip
+ADVERSARIES = ("lr=1e-3", "entropy_coef=0.01", "gamma=0.95", "minibatch_frames=400", "epochs=5")
+BATCHED_PPO = ("n_envs=256", "rollout_steps=100", "algorithm.lr=1e-3", "algorithm.minibatch_frames=3200",
+               "algorithm.epochs=5", "algorithm.gamma=0.97", "algorithm.entropy_coef=0.001")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -40,21 +45,26 @@ CHECKS = (
     ),
     Check(
         "maddpg-speaker-listener",
-        ("env=mpe/simple_speaker_listener", "algorithm=maddpg", *OFF_POLICY, "frames=1_000_000"),
+        ("env=mpe/simple_speaker_listener", "algorithm=maddpg", *OFF_POLICY, "frames=480_000"),
         -10.0,
         "calibration ladder; no communication -15.37, scripted oracle -7.46",
     ),
     Check(
         "matd3-speaker-listener",
-        ("env=mpe/simple_speaker_listener", "algorithm=matd3", *OFF_POLICY, "frames=1_000_000"),
+        (
+            *("env=mpe/simple_speaker_listener", "env.continuous_actions=true", "algorithm=matd3", *OFF_POLICY),
+            *("algorithm.actor_every=1", "frames=480_000"),
+        ),
         -10.0,
-        "calibration ladder; no communication -15.37, scripted oracle -7.46",
+        "calibration ladder, continuous actions; random -38.5, scripted oracle -6.1",
     ),
     Check(
         "mixture-tag",
         (
             *("env=mpe/simple_tag", "algorithms.adversary=mappo", "algorithms.agent=iql"),
-            *("n_envs=128", "rollout_steps=25", "algorithms.adversary.lr=1e-3", "frames=2_000_000"),
+            *(f"algorithms.adversary.{word}" for word in ADVERSARIES),
+            *("algorithms.agent.updates=24", "algorithms.agent.gamma=0.95"),
+            *("n_envs=64", "rollout_steps=25", "frames=600_000"),
         ),
         15.0,
         "calibration ladder: adversaries trained by MAPPO against runners trained by IQL",
@@ -62,9 +72,9 @@ CHECKS = (
     ),
     Check(
         "ippo-balance",
-        ("env=vmas/balance", "algorithm=ippo", *PPO, "frames=2_000_000"),
-        None,
-        "to be set from BenchMARL's IPPO on the same frames",
+        ("env=vmas/balance", "algorithm=ippo", *BATCHED_PPO, "frames=819_200"),
+        12.1,
+        "calibration ladder: the scenario's own heuristic; random -9.9",
     ),
     Check(
         "ippo-multiwalker",

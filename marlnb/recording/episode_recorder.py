@@ -93,7 +93,8 @@ class EpisodeRecorder:
         self._begun = np.zeros(env.n_envs, np.int64)
         self._begins: np.ndarray | None = np.ones(env.n_envs, bool)  # copies whose episode begins with the next moment
         self._limit = self._ring.capacity
-        self._returns = [np.zeros((env.n_envs, s.group.n_agents)) for s in contents.selections]
+        sizes = [(env.n_envs, selection.group.n_agents) for selection in contents.selections]
+        self._returns = [torch.zeros(size, dtype=torch.float64) for size in sizes]
         self._index = {item.path: index for index, item in enumerate(buffered)}
         self._alone = env.n_envs == 1
         self._lay_out()
@@ -126,18 +127,18 @@ class EpisodeRecorder:
 
     def after_step(self, moment: Moment, step: Step) -> None:
         for returns, selection in zip(self._returns, self.contents.selections):
-            returns += step.groups[selection.group.name].reward.cpu().numpy()
+            returns.add_(step.groups[selection.group.name].reward.cpu())
         if self._due:
             self._ring.put(self._after_at, [source.get(step) for source in self.contents.after])
             self._ring.position += 1
-        done = step.done.cpu().numpy()
-        if self._alone and self._ring.position - self._begun[0] >= STREAM_ROWS and not done[0]:
-            self._stream()
-        if done.any():
+        if step.done.any():
+            done = step.done.cpu().numpy().copy()
             self._finish(np.flatnonzero(done & (self._episode >= 0)), moment.t.numpy() + 1)
             for returns in self._returns:
                 returns[done] = 0.0
-            self._begins = done.copy()
+            self._begins = done
+        elif self._alone and self._ring.position - self._begun[0] >= STREAM_ROWS:
+            self._stream()
 
     def _lay_out(self) -> None:
         """Where each kind of field begins in the buffers."""
@@ -253,7 +254,7 @@ class EpisodeRecorder:
             "n_steps": n_steps[copies],
             "seed": self._seed[copies],
         }
-        returns = [sums[copies, list(s.indices)] for sums, s in zip(self._returns, self.contents.selections)]
+        returns = [sums[copies, list(s.indices)].numpy() for sums, s in zip(self._returns, self.contents.selections)]
         self.writer.add_episodes(columns, np.concatenate(returns, axis=1))
         self._streamed = 0
 

@@ -44,7 +44,7 @@ class Value(nn.Module):
 
 
 def minibatch(learner: PPOLearner, rollout: TensorDict) -> dict[str, Tensor]:
-    samples, _ = learner._samples(rollout, value_rollout(learner.policy, rollout))
+    samples, _ = learner._samples(rollout, value_rollout(learner.policy, rollout), None)
     samples["log_prob"] = samples["log_prob"] + 0.3 * torch.randn_like(samples["log_prob"])  # so that ratios clip
     return samples
 
