@@ -109,6 +109,9 @@ class Regrouped(VectorEnv):
     def announce(self, folder: Path) -> None:
         self.env.announce(folder)
 
+    def hurry(self) -> None:
+        self.env.hurry()
+
     def close(self) -> None:
         self.env.close()
 

@@ -112,6 +112,9 @@ class VectorEnv(ABC):
     def announce(self, folder: Path) -> None:
         """Leaves in a run's folder what other processes need to find this environment; most have nothing to tell."""
 
+    def hurry(self) -> None:
+        """An end is asked for: one that waits for somebody outside waits no more; safe from a signal handler."""
+
     def close(self) -> None:
         """Frees processes and memory; safe to call twice."""
 

@@ -113,6 +113,8 @@ class Trainer:
     def ask_to_stop(self, reason: str = "asked to") -> None:
         """The iteration under way is finished and saved, then the training ends; safe from a signal handler."""
         self._stop_reason = reason
+        if self._env is not None:
+            self._env.hurry()
 
     def save(self) -> Checkpoint:
         """A checkpoint of now. An environment that cannot be saved is reset, as at every checkpoint.

@@ -31,7 +31,7 @@ class ExternalEnv(VectorEnv):
 
     `step` hands out the actions asked for and waits until each simulator that got some has asked again or has gone;
     for one that takes longer than `deadline_s` the others wait once, then no more until it asks. Where no simulator
-    is, all agents are alive and none acts. When nobody asks at all, `step` waits.
+    is, all agents are alive and none acts. When nobody asks at all, `step` waits, until `hurry` is called.
 
     Saving and restoring: a checkpoint disturbs no episode. Restored, it goes on as if every simulator had died: the
     episodes that were under way are cut off at their last observations in the first step.
@@ -50,6 +50,7 @@ class ExternalEnv(VectorEnv):
         self._places = [Place(index, self.spec, self._told) for index in range(n_envs)]
         self._seats: dict[Connection, Place] = {}
         self._queue: list[Connection] = []  # want a place
+        self._hurried = False
         self._awaited: set[Connection] = set()  # have been answered, and are expected to ask again
         self._abandoned: set[Connection] = set()  # play an episode that counts no more
         self._cut_off: list[Place] = []
@@ -67,6 +68,9 @@ class ExternalEnv(VectorEnv):
 
     def announce(self, folder: Path) -> None:
         self._files.append(AddressFile(folder / AddressFile.NAME, self.address, self.token))
+
+    def hurry(self) -> None:
+        self._hurried = True
 
     def reset(self, seed: int) -> Step:
         """Starts every place anew; simulators in the middle of an episode are told that it is over."""
@@ -167,7 +171,7 @@ class ExternalEnv(VectorEnv):
                 self._take(connection, message)
             waited = time.monotonic() - began
             somebody = bool(self._told.done.any()) or any(place.asked for place in self._places)
-            if somebody and (not self._awaited or waited >= self._config.deadline_s):
+            if self._hurried or (somebody and (not self._awaited or waited >= self._config.deadline_s)):
                 break
             if not somebody and timeout and waited >= timeout:
                 raise EnvError(f"{self.spec.name}: no simulator asked for an action at {self.address} in {timeout:g} s")

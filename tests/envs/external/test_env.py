@@ -496,6 +496,15 @@ def test_when_nobody_comes(capsys: pytest.CaptureFixture[str]) -> None:
             env.step(actions(env))
 
 
+def test_in_a_hurry_it_waits_for_nobody() -> None:
+    with built(timeout_s=0.0) as env:
+        env.reset(0)
+        threading.Timer(0.1, env.hurry).start()
+        step = env.step(actions(env))
+        assert not any(group.acting.any() for group in step.groups.values())
+        assert not env.step(actions(env)).done.any()
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
