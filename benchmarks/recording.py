@@ -40,7 +40,7 @@ from marlnb.training.episodes import play
 from marlnb.training.learners import build_learners
 from marlnb.training.run import Run
 
-STEPS_A_COPY = 3000
+STEPS_A_COPY = 1000
 ROLLOUTS = (("pettingzoo/simple_spread", (1, 8)), ("mpe/simple_spread", (32, 256)))
 TARGET = 0.05
 EPISODE_STEPS = 25

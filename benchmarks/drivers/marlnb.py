@@ -17,7 +17,7 @@ from marlnb.training.trainer import Trainer
 def overrides(task: str, algorithm: str, updates: int, threads: int) -> list[str]:
     """The experiment in Hydra's grammar. PettingZoo's multiwalker; simple_spread is marlnb's own."""
     continuous = algorithm in ("ippo", "maddpg")
-    learning = ippo_options(task) if algorithm == "ippo" else off_policy_options(updates)
+    learning = ippo_options(task) if algorithm == "ippo" else off_policy_options(algorithm, updates)
     return [
         *environment_words(task, continuous),
         f"algorithm={algorithm}",
@@ -60,8 +60,10 @@ def ippo_options(task: str) -> dict[str, Any]:
     }
 
 
-def off_policy_options(updates: int) -> dict[str, Any]:
+def off_policy_options(algorithm: str, updates: int) -> dict[str, Any]:
+    single = {} if algorithm == "maddpg" else {"double": False}  # BenchMARL's Q-learning is not double
     return {
+        **single,
         "lr": OFF_POLICY.lr,
         "adam_eps": OFF_POLICY.adam_eps,
         "gamma": OFF_POLICY.gamma,
