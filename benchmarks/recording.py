@@ -4,9 +4,9 @@
 
 Rollouts of simple_spread through mpe2 and PettingZoo, whose steps cost what steps of real environments do (the target
 of 5% is set against those), and of marlnb's own, batched one, where a step costs next to nothing. CPU time is the
-process's own, with every step to disk; recorded and plain rollouts alternate, and medians are shown. "all" is `record`
-as it is by default, both hidden layers included; the columns before it leave parts out: "rows" has neither activations,
-critics' values nor labels.
+process's own, with every step to disk; recorded and plain rollouts alternate, and medians are shown. "all" is both
+hidden layers and everything that `record` keeps beside activations by default; the columns before it leave parts out:
+"rows" has neither activations, critics' values nor labels.
 """
 
 from __future__ import annotations

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from marlnb.config import option
 from marlnb.models.layers import AgentGRUCell, AgentLinear
-from marlnb.models.mlp import FlatConfig, check_sizes, hidden_layers, hidden_sites
+from marlnb.models.mlp import hidden_layers, hidden_sites
 from marlnb.models.network import Network
+from marlnb.models.recurrent import RecurrentConfig
 from marlnb.models.sites import SiteKind
 from marlnb.registry import MODELS
-from marlnb.specs import InputSpec
 
 
 class GRU(Network):
@@ -69,18 +68,8 @@ class GRU(Network):
 
 @MODELS.register("gru")
 @dataclass(frozen=True)
-class GRUConfig(FlatConfig):
+class GRUConfig(RecurrentConfig):
     """A recurrent network: hidden layers, then a gated recurrent unit."""
 
-    hidden: tuple[int, ...] = option((64,), help="units of each hidden layer before the recurrent one", unit="units")
-    recurrent_size: int = option(64, help="units of the recurrent layer", unit="units", ge=1)
-
-    @property
-    def recurrent(self) -> bool:
-        return True
-
-    def network(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
-        self.check_flat(inputs)
-        sizes = {"inputs": (inputs.features,), "out_features": (out_features,)}
-        check_sizes(self.name, hidden=self.hidden, recurrent_size=(self.recurrent_size,), **sizes)
-        return GRU(n_agents, inputs.features, out_features, self)
+    def assemble(self, n_agents: int, in_features: int, out_features: int) -> Network:
+        return GRU(n_agents, in_features, out_features, self)

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from marlnb.config import option
 from marlnb.models.layers import AgentLinear
-from marlnb.models.mlp import FlatConfig, check_sizes, hidden_layers, hidden_sites
+from marlnb.models.mlp import hidden_layers, hidden_sites
 from marlnb.models.network import Network
+from marlnb.models.recurrent import RecurrentConfig
 from marlnb.models.sites import SiteKind
 from marlnb.registry import MODELS
-from marlnb.specs import InputSpec
 
 
 class Memory(nn.Module):
@@ -110,18 +109,8 @@ class LSTM(Network):
 
 @MODELS.register("lstm")
 @dataclass(frozen=True)
-class LSTMConfig(FlatConfig):
+class LSTMConfig(RecurrentConfig):
     """A recurrent network: hidden layers, then a long short-term memory."""
 
-    hidden: tuple[int, ...] = option((64,), help="units of each hidden layer before the recurrent one", unit="units")
-    recurrent_size: int = option(64, help="units of the recurrent layer", unit="units", ge=1)
-
-    @property
-    def recurrent(self) -> bool:
-        return True
-
-    def network(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
-        self.check_flat(inputs)
-        sizes = {"inputs": (inputs.features,), "out_features": (out_features,)}
-        check_sizes(self.name, hidden=self.hidden, recurrent_size=(self.recurrent_size,), **sizes)
-        return LSTM(n_agents, inputs.features, out_features, self)
+    def assemble(self, n_agents: int, in_features: int, out_features: int) -> Network:
+        return LSTM(n_agents, in_features, out_features, self)

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from marlnb.envs.contract import check_vector_env
 from marlnb.envs.custom import vector_env
+from marlnb.envs.mpe.env import MPE
+from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
 from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import EnvError
 from marlnb.registry import ENVIRONMENTS
@@ -203,6 +205,16 @@ def test_labels_that_the_spec_does_not_tell_of_are_found() -> None:
 
     with pytest.raises(EnvError, match=r"clause 'labels': the spec has \['goal'\]"):
         check_vector_env(labelled)
+
+
+def test_labels_that_are_told_otherwise_later_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shifted(env: MPE, moments: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {name: value + 1 for name, value in told(env, moments).items()}
+
+    told = MPE.labels_of
+    monkeypatch.setattr(MPE, "labels_of", shifted)
+    with pytest.raises(EnvError, match=r"clause 'labels': labels_of\(label_moment\(\)\) tells another"):
+        check_vector_env(SimpleSpreadConfig().build)
 
 
 def test_actions_that_cannot_be_taken_are_found() -> None:
