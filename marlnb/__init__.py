@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from marlnb.registry import MODELS as MODELS
     from marlnb.registry import algorithm as algorithm
     from marlnb.registry import model as model
+    from marlnb.training.agents import Agents as Agents
     from marlnb.training.evaluation import evaluate as evaluate
     from marlnb.training.run import Run as Run
     from marlnb.training.train import resume as resume
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Ablate": "marlnb.models.edits",
     "ALGORITHMS": "marlnb.registry",
+    "Agents": "marlnb.training.agents",
     "AlgorithmConfig": "marlnb.config",
     "Benchmark": "marlnb.batch.benchmark.folder",
     "ENVIRONMENTS": "marlnb.registry",

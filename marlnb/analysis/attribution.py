@@ -14,7 +14,6 @@ from marlnb.analysis.methods import Method, check_method, evaluate_score, explai
 from marlnb.analysis.outputs import AnyOutput, Output, OwnOutput, Target, To, resolve_output
 from marlnb.analysis.rows import Moments, Rows, RowSource
 from marlnb.errors import AnalysisError, ShapeError, unknown
-from marlnb.models.actor import ActorPolicy
 from marlnb.models.policy import Policy
 from marlnb.specs import EnvSpec, GroupSpec
 
@@ -173,7 +172,7 @@ def _stack(x: Tensor | None) -> Tensor | None:
 
 def _scope(policy: Policy, output: Output, asked: Sources | None) -> Sources:
     """Whose observations an output is attributed to."""
-    mixes = isinstance(policy, ActorPolicy) and policy.actor.network.mixes_agents
+    mixes = policy.mixes_agents
     if asked == "own" and output.to == "value":
         raise AnalysisError("a critic may read every agent's observation: a value is attributed to sources='all'")
     if asked == "own" and mixes:

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 
 from marlnb.errors import AnalysisError, unknown
-from marlnb.models.actor import ActorPolicy
 from marlnb.models.distributions import Deterministic, Gaussian, Squash
 from marlnb.models.policy import Policy
 from marlnb.specs import ActionSpec, EnvSpec
@@ -193,12 +192,12 @@ def actor_scalar(
     Raises:
         AnalysisError: the policy is of a kind whose output cannot be differentiated.
     """
-    if not isinstance(policy, ActorPolicy):
+    distribution = policy.distribution
+    if distribution is None:
         raise AnalysisError(f"{type(policy).__name__} has no actor whose output could be attributed")
-    parameters, _ = policy.actor.step(observation, recurrent)
+    parameters, _ = policy.logits(observation, recurrent=recurrent)
     if output.to != "log_prob":
         return pick(parameters, action, policy.group.action, output)
-    distribution = policy.actor.distribution
     if isinstance(distribution, Deterministic):
         raise AnalysisError(
             f"the policy of {policy.group.name!r} is deterministic: its actions have no log-probability"

@@ -200,10 +200,11 @@ class RowSource:
     def origin(self) -> dict[str, Any]:
         """What made the recording, as plain JSON."""
         iteration, sha256 = self.recording.checkpoint
+        experiment = self.recording.experiment
         return {
             "recording": str(self.recording.path.absolute()),
             "checkpoint": {"iteration": iteration, "sha256": sha256},
-            "experiment": self.recording.experiment.to_json(),
+            "experiment": None if experiment is None else experiment.to_json(),
             "settings": self.recording.settings,
             "version": _version(),
         }

@@ -100,7 +100,7 @@ def _recording_facts(path: Path) -> dict[str, Any]:
     from marlnb.recording.reader import Recording
 
     with Recording.open(path) as recording:
-        episodes = recording.episodes
+        episodes, experiment = recording.episodes, recording.experiment
         return {
             "kind": "recording",
             "path": str(path),
@@ -112,7 +112,8 @@ def _recording_facts(path: Path) -> dict[str, Any]:
             "sites": {name: list(recording[name].shape) for name in recording.sites},
             "size_bytes": path.stat().st_size,
             "run": str(recording.run_path) if recording.run_path else None,
-            "experiment": recording.experiment.to_json(),
+            "source": recording.source,
+            "experiment": None if experiment is None else experiment.to_json(),
         }
 
 

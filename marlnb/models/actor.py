@@ -79,6 +79,17 @@ class ActorPolicy(Policy):
 
     actor: Actor
 
+    def logits(self, observation: Tensor, *, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        return self.actor.step(observation, recurrent)
+
+    @property
+    def distribution(self) -> ActionDistribution:
+        return self.actor.distribution
+
+    @property
+    def mixes_agents(self) -> bool:
+        return self.actor.network.mixes_agents
+
     def networks(self) -> list[tuple[str, Network, bool]]:
         """(part, network, whether it computes once for all agents), in the order in which they fire."""
         return [("actor", self.actor.network, False)]

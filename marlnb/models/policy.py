@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from marlnb.models.sites import Site
 from marlnb.specs import GroupSpec
+
+if TYPE_CHECKING:
+    from marlnb.models.distributions import ActionDistribution
 
 
 class ActorOutput(NamedTuple):
@@ -77,6 +80,31 @@ class Policy(nn.Module, ABC):
         from marlnb.errors import SiteError
 
         raise SiteError(f"the policy of {self.group.name!r} has no critic")
+
+    def logits(self, observation: Tensor, *, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """The actor's output before any mask, which can be differentiated: what `act` gives, unmasked, as `logits`.
+
+        Args:
+            observation: `[..., agent, *shape]`; recurrent: the state that enters the step, `[..., agent, layer, unit]`;
+                None: zero.
+        Returns:
+            `[..., agent, parameter]`, and the state after the step.
+        Raises:
+            SiteError: the policy has no network that gives such.
+        """
+        from marlnb.errors import SiteError
+
+        raise SiteError(f"the policy of {self.group.name!r} ({type(self).__name__}) has no network to look into")
+
+    @property
+    def distribution(self) -> ActionDistribution | None:
+        """What `logits` are the parameters of; None where the policy has no network."""
+        return None
+
+    @property
+    def mixes_agents(self) -> bool:
+        """Whether one agent's logits may depend on another's observation."""
+        return False
 
     @property
     def has_critic(self) -> bool:

@@ -16,7 +16,7 @@ from marlnb.recording.layout import Field
 from marlnb.recording.preparation import Prepared, prepare
 from marlnb.recording.request import Request
 from marlnb.recording.sources import LabelFn
-from marlnb.training.run import Run
+from marlnb.training.subject import Subject
 
 FILE_OVERHEAD_BYTES = 4 * 1024 * 1024
 WRITE_BYTES_PER_S = 1e9
@@ -91,7 +91,7 @@ class RecordingPlan:
 
 
 def plan_recording(
-    run: Run | str | os.PathLike[str],
+    subject: Subject | str | os.PathLike[str],
     *,
     episodes: int = 200,
     sites: str | Sequence[str] = "*/actor/*",
@@ -131,8 +131,8 @@ def plan_recording(
         device=device,
         labels=labels or {},
     )
-    with prepare(run, request) as prepared:
-        return make_plan(prepared, recording_path(prepared.run, name))
+    with prepare(subject, request) as prepared:
+        return make_plan(prepared, recording_path(prepared.subject, name))
 
 
 def make_plan(prepared: Prepared, path: Path) -> RecordingPlan:
@@ -160,15 +160,15 @@ def make_plan(prepared: Prepared, path: Path) -> RecordingPlan:
     )
 
 
-def recording_path(run: Run, name: str) -> Path:
-    """Where a run keeps the recording of this name.
+def recording_path(subject: Subject, name: str) -> Path:
+    """Where a subject keeps the recording of this name.
 
     Raises:
         RecordingError: the name is no file name.
     """
     if not name or name != Path(name).name or name.startswith("."):
         raise RecordingError(f"{name!r} cannot be a recording's name: give a file name without folders or ending")
-    return run.path / "recordings" / f"{name.removesuffix('.h5')}.h5"
+    return subject.path / "recordings" / f"{name.removesuffix('.h5')}.h5"
 
 
 def free_bytes(path: Path) -> int:

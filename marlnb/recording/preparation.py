@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import RecordingError, SiteError, unknown
 from marlnb.models.capture import all_sites
@@ -25,10 +24,10 @@ from marlnb.recording.request import Request
 from marlnb.recording.sources import Selection, capture_if_any
 from marlnb.recording.trial import Trial, in_critic, try_steps
 from marlnb.specs import EnvSpec
-from marlnb.training.checkpoint import Checkpoint
 from marlnb.training.fit import check_fit
-from marlnb.training.run import EVALUATION, Run
+from marlnb.training.run import EVALUATION, Origin
 from marlnb.training.seeds import derive_seed
+from marlnb.training.subject import Subject, as_subject
 
 MOST_COPIES = 32
 
@@ -38,8 +37,8 @@ class Prepared:
     """A request that can be carried out; `activations` is live while `prepare`'s block runs."""
 
     request: Request
-    run: Run
-    checkpoint: Checkpoint
+    subject: Subject
+    origin: Origin
     env: VectorEnv
     policies: Mapping[str, Policy]
     sites: Sequence[Site]
@@ -52,7 +51,7 @@ class Prepared:
         request = self.request
         return {
             "env": self.env.spec.name,
-            "checkpoint": self.checkpoint.sha256,
+            "checkpoint": self.origin.sha256,
             "sites": [site.name for site in self.sites],
             "agents": [agent for selection in self.trial.contents.selections for agent in selection.agents],
             "labels": sorted(request.labels),
@@ -68,29 +67,29 @@ class Prepared:
 
 
 @contextmanager
-def prepare(run: Run | str | os.PathLike[str], request: Request) -> Iterator[Prepared]:
+def prepare(subject: Subject | str | os.PathLike[str], request: Request) -> Iterator[Prepared]:
     """Opens what a recording needs and tries a few steps; hooks and environment are gone after the block.
 
     Raises:
         SiteError: a pattern that matches no site, or a site that never fires.
         RecordingError, ConfigError, RunError, EnvError: whatever else is wrong with the request.
     """
-    run = run if isinstance(run, Run) else Run.open(run)
-    checkpoint = run.checkpoint(request.checkpoint)
-    policies = run.policies(checkpoint.iteration, device=request.device)
-    selections = select_agents(run.spec, request.agents)
+    subject = as_subject(subject)
+    origin = subject.origin(request.checkpoint)
+    policies = subject.policies(origin.iteration, device=request.device)
+    selections = select_agents(subject.spec, request.agents)
     sites = select_sites(policies, request.sites, selections)
-    n_envs = request.n_envs or min(run.experiment.n_envs, MOST_COPIES)
+    n_envs = request.n_envs or min(subject.n_envs, MOST_COPIES)
     copies = min(n_envs, request.episodes)
     acting = [site.name for site in sites if not in_critic(site)]
     with (
-        build_env(run.experiment, copies, device=request.device, env=request.env) as env,
+        subject.build_env(copies, device=request.device, env=request.env) as env,
         capture_if_any(policies, acting) as activations,
     ):
-        check_fit(run.spec, env.spec)
-        env.announce(run.path / EVALUATION)
+        check_fit(subject.spec, env.spec)
+        env.announce(subject.path / EVALUATION)
         trial = try_steps(env, policies, selections, sites, activations, request)
-        yield Prepared(request, run, checkpoint, env, policies, sites, activations, trial)
+        yield Prepared(request, subject, origin, env, policies, sites, activations, trial)
 
 
 def select_agents(spec: EnvSpec, patterns: str | Sequence[str] | None) -> list[Selection]:

@@ -95,8 +95,15 @@ class Recording:
         return bool(self.file.attrs["complete"])
 
     @property
-    def experiment(self) -> Experiment:
-        return Experiment.from_json(json.loads(self.file.attrs["experiment"]))
+    def experiment(self) -> Experiment | None:
+        """What trained the agents; None where marlnb did not."""
+        text = self.file.attrs["experiment"]
+        return Experiment.from_json(json.loads(text)) if text else None
+
+    @property
+    def source(self) -> str:
+        """Where the agents come from, in words."""
+        return str(self.file.attrs.get("source", "marlnb"))
 
     @property
     def spec(self) -> EnvSpec:
@@ -112,6 +119,16 @@ class Recording:
     def checkpoint(self) -> tuple[int, str]:
         """Iteration and sha256 of the checkpoint whose policies were recorded."""
         return int(self.file.attrs["iteration"]), str(self.file.attrs["checkpoint"])
+
+    @property
+    def checkpoints(self) -> pd.DataFrame:
+        """One row a checkpoint that was recorded: iteration, sha256, and its rows, row_start up to before row_stop."""
+        import pandas as pd
+
+        table = self.file["checkpoints"]
+        columns = {name: table[name][:] for name in ("iteration", "sha256", "row_start", "row_stop")}
+        columns["sha256"] = [text.decode() for text in columns["sha256"]]
+        return pd.DataFrame(columns)
 
     @property
     def run_path(self) -> Path | None:

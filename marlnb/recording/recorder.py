@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
-from marlnb.config import EnvConfig, Experiment
+from marlnb.config import EnvConfig
 from marlnb.errors import RecordingError
 from marlnb.recording.episode_recorder import EpisodeRecorder
 from marlnb.recording.frames import FrameStore
@@ -22,14 +22,13 @@ from marlnb.recording.reader import Recording
 from marlnb.recording.request import Request
 from marlnb.recording.sources import LabelFn
 from marlnb.recording.writer import RecordingWriter
-from marlnb.specs import GroupSpec
 from marlnb.training.episodes import play
-from marlnb.training.run import Run
 from marlnb.training.spec_file import spec_to_json
+from marlnb.training.subject import Subject, as_subject
 
 
 def record(
-    run: Run | str | os.PathLike[str],
+    subject: Subject | str | os.PathLike[str],
     *,
     episodes: int = 200,
     sites: str | Sequence[str] = "*/actor/*",
@@ -50,13 +49,14 @@ def record(
     progress: bool = True,
     locking: Locking = None,
 ) -> Recording:
-    """Records episodes 0 to `episodes` - 1, episode k under `seed` + k, into `recordings/<name>.h5` of the run.
+    """Records episodes 0 to `episodes` - 1, episode k under `seed` + k, into `recordings/<name>.h5` of the subject.
 
     Observations, actions, logits, log-probabilities, rewards, ends and masks are always recorded, and the
     environment's own labels. A process that is killed loses the episodes in progress and the block being gathered
     (at most 32 MiB, or what came in the last seconds); the file opens as it is.
 
     Args:
+        subject: a run or its folder, or agents from elsewhere (`marlnb.Agents`).
         sites: globs over site names, as `"listener/actor/hidden_*"`, of actors and critics; `[]`: none.
         agents: names or globs; None: all.
         every: keeps the steps t = 0, `every`, 2 `every`, ... of each episode.
@@ -79,8 +79,8 @@ def record(
     """
     if exist not in ("error", "open"):
         raise RecordingError(f"exist must be 'error' or 'open'; got {exist!r}")
-    run = run if isinstance(run, Run) else Run.open(run)
-    path = recording_path(run, name)
+    subject = as_subject(subject)
+    path = recording_path(subject, name)
     if exist == "error" and path.exists():
         raise RecordingError(f"{path} is there already; give another name, or exist='open' to use it")
     request = Request(
@@ -99,7 +99,7 @@ def record(
         device=device,
         labels=labels or {},
     )
-    with prepare(run, request) as prepared:
+    with prepare(subject, request) as prepared:
         if path.exists() and _is_same(path, prepared, locking):
             return Recording.open(path, locking=locking)
         plan = make_plan(prepared, path)
@@ -125,7 +125,7 @@ def _write(prepared: Prepared, plan: RecordingPlan, *, progress: bool, locking: 
     with EpisodeProgress(f"recording {plan.path.stem}", request.episodes, shown=progress) as shown:
         try:
             writer.describe(_dataset_attributes(prepared))
-            writer.add_checkpoint(prepared.checkpoint.iteration, prepared.checkpoint.sha256)
+            writer.add_checkpoint(*prepared.origin)
             recorder = EpisodeRecorder(
                 prepared.env,
                 trial.contents,
@@ -150,14 +150,16 @@ def _write(prepared: Prepared, plan: RecordingPlan, *, progress: bool, locking: 
 
 
 def _attributes(prepared: Prepared) -> dict[str, Any]:
+    experiment = prepared.subject.experiment
     return {
         "format": FORMAT,
         "version": VERSION,
-        "experiment": json.dumps(prepared.run.experiment.to_json()),
+        "experiment": "" if experiment is None else json.dumps(experiment.to_json()),
+        "source": getattr(prepared.subject, "source", "marlnb"),
         "spec": json.dumps(spec_to_json(prepared.env.spec)),
         "settings": json.dumps(prepared.settings, sort_keys=True),
-        "checkpoint": prepared.checkpoint.sha256,
-        "iteration": prepared.checkpoint.iteration,
+        "checkpoint": prepared.origin.sha256,
+        "iteration": prepared.origin.iteration,
         "code_version": code_version(),
         "seed": prepared.request.seed,
         "dtype": prepared.request.dtype,
@@ -170,21 +172,13 @@ def _agents(prepared: Prepared) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {"id": [], "name": [], "group": [], "policy_index": []}
     for selection in prepared.trial.contents.selections:
         group = selection.group
-        networks = _networks(prepared.run.experiment, group)
+        networks = prepared.subject.policy_index(group)
         for index in selection.indices:
             columns["id"].append(prepared.env.spec.agents.index(group.agents[index]))
             columns["name"].append(group.agents[index])
             columns["group"].append(group.name)
             columns["policy_index"].append(networks[index])
     return columns
-
-
-def _networks(experiment: Experiment, group: GroupSpec) -> list[int]:
-    """For each agent of the group the number of its network, counted from 0."""
-    models = [experiment.models.get(agent, experiment.actor_of(group.name)) for agent in group.agents]
-    keys = [(model, -1 if model.share_parameters else index) for index, model in enumerate(models)]
-    distinct = [key for index, key in enumerate(keys) if key not in keys[:index]]
-    return [distinct.index(key) for key in keys]
 
 
 def _dataset_attributes(prepared: Prepared) -> dict[str, dict[str, Any]]:

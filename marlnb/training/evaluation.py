@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -13,7 +14,6 @@ import numpy as np
 import torch
 
 from marlnb.config import EnvConfig
-from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import ConfigError, unknown
 from marlnb.models.policy import Policy
@@ -21,8 +21,9 @@ from marlnb.models.scripted import RandomPolicy
 from marlnb.registry import ENVIRONMENTS
 from marlnb.training.episodes import EpisodeTable, play
 from marlnb.training.fit import check_fit
-from marlnb.training.run import EVALUATION, Run, Which
+from marlnb.training.run import EVALUATION, Which
 from marlnb.training.seeds import derive_seed
+from marlnb.training.subject import Subject, as_subject
 
 if TYPE_CHECKING:
     from marlnb.models.edits import Edit
@@ -83,7 +84,7 @@ class Evaluation:
 
 
 def evaluate(
-    run: Run,
+    subject: Subject | str | os.PathLike[str],
     *,
     episodes: int = 100,
     seed: int = 1000,
@@ -97,6 +98,7 @@ def evaluate(
     """Plays exactly `episodes` episodes, episode k under `seed + k`, and averages.
 
     Args:
+        subject: a run or its folder, or agents from elsewhere.
         explore: sample actions; otherwise take the most likely.
         env: another environment, by name or configuration, whose groups have the same names, sizes and spaces.
         policy: "run", or "random" for a baseline.
@@ -114,13 +116,13 @@ def evaluate(
         raise ConfigError(unknown("policy", str(policy), ("run", "random")))
     if policy == "random" and edits:
         raise ConfigError("a random policy has no sites to edit; evaluate the run's own")
-    config = _config(run, env)
-    copies = min(episodes, n_envs or min(run.experiment.n_envs, MOST_COPIES))
-    policies, iteration = _policies(run, policy, checkpoint)
-    with build_env(run.experiment, copies, env=config) as built, ExitStack() as stack:
+    subject = as_subject(subject)
+    copies = min(episodes, n_envs or min(subject.n_envs, MOST_COPIES))
+    policies, iteration = _policies(subject, policy, checkpoint)
+    with subject.build_env(copies, env=_config(env)) as built, ExitStack() as stack:
         if env is not None:
-            check_fit(run.spec, built.spec)
-        built.announce(run.path / EVALUATION)
+            check_fit(subject.spec, built.spec)
+        built.announce(subject.path / EVALUATION)
         if edits:
             from marlnb.models.edits import edited
 
@@ -167,16 +169,16 @@ def summarise(table: EpisodeTable, **facts: Any) -> Evaluation:
     )
 
 
-def _config(run: Run, env: EnvLike) -> EnvConfig:
+def _config(env: EnvLike) -> EnvConfig | None:
     if isinstance(env, str):
         built = ENVIRONMENTS.get(env)()
         assert isinstance(built, EnvConfig)
         return built
-    return run.experiment.env if env is None else env
+    return env
 
 
-def _policies(run: Run, policy: str, which: Which) -> tuple[dict[str, Policy], int | None]:
+def _policies(subject: Subject, policy: str, which: Which) -> tuple[dict[str, Policy], int | None]:
     if policy == "random":
-        return {group.name: RandomPolicy(group) for group in run.spec.groups}, None
-    checkpoint = run.checkpoint(which)
-    return run.policies(checkpoint.iteration), checkpoint.iteration
+        return {group.name: RandomPolicy(group) for group in subject.spec.groups}, None
+    iteration = subject.origin(which).iteration
+    return subject.policies(iteration), iteration

@@ -7,12 +7,13 @@ import os
 import socket
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from marlnb.config import Experiment
+from marlnb.config import EnvConfig, Experiment
 from marlnb.envs.regroup import build_env
+from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, RunError
-from marlnb.specs import EnvSpec
+from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.checkpoint import Checkpoint, best_checkpoint, list_checkpoints
 from marlnb.training.learners import build_learners, load_learners
 from marlnb.training.lock import is_locked
@@ -36,6 +37,13 @@ LOCK = "lock"
 STOP = "STOP"
 EVALUATION = "evaluation"  # where simulators of their own find evaluations and recordings
 MAY_PRECEDE = ("notebook.ipynb", "notebook.html", "job.json", STOP)
+
+
+class Origin(NamedTuple):
+    """Which weights: the iteration of a training that made them (0 where none is known) and a hash of them."""
+
+    iteration: int
+    sha256: str
 
 
 class Run:
@@ -134,6 +142,27 @@ class Run:
             return Checkpoint.open(self.path / "checkpoints" / str(which))
         have = ", ".join(str(checkpoint.iteration) for checkpoint in found) or "none"
         raise CheckpointError(f"no checkpoint {which!r} in {self.path}; valid: last, best or an iteration of: {have}")
+
+    @property
+    def n_envs(self) -> int:
+        """Copies that its training stepped at once."""
+        return self.experiment.n_envs
+
+    def build_env(self, n_envs: int, *, device: str = "cpu", env: EnvConfig | None = None) -> VectorEnv:
+        """Copies of its environment, or of `env` with its agents grouped alike; the caller closes them."""
+        return build_env(self.experiment, n_envs, device=device, env=env)
+
+    def origin(self, checkpoint: Which = "last") -> Origin:
+        """Iteration and hash of a checkpoint."""
+        found = self.checkpoint(checkpoint)
+        return Origin(found.iteration, found.sha256)
+
+    def policy_index(self, group: GroupSpec) -> list[int]:
+        """For each agent of a group the number of its network, counted from 0."""
+        models = [self.experiment.models.get(agent, self.experiment.actor_of(group.name)) for agent in group.agents]
+        keys = [(model, -1 if model.share_parameters else index) for index, model in enumerate(models)]
+        distinct = [key for index, key in enumerate(keys) if key not in keys[:index]]
+        return [distinct.index(key) for key in keys]
 
     def policies(self, checkpoint: Which = "last", *, device: str = "cpu") -> dict[str, Policy]:
         """The policy of each group with the weights of a checkpoint, ready to act.
