@@ -20,9 +20,10 @@ from marlnb.errors import RecordingError, SiteError, unknown
 from marlnb.models.capture import all_sites
 from marlnb.models.policy import Policy
 from marlnb.models.sites import Site, match_sites
+from marlnb.recording.recompute import in_critic
 from marlnb.recording.request import Request
 from marlnb.recording.sources import Selection, capture_if_any
-from marlnb.recording.trial import Trial, in_critic, try_steps
+from marlnb.recording.trial import Trial, try_steps
 from marlnb.specs import EnvSpec
 from marlnb.training.fit import check_fit
 from marlnb.training.run import EVALUATION, Origin
@@ -81,7 +82,7 @@ def prepare(subject: Subject | str | os.PathLike[str], request: Request) -> Iter
     sites = select_sites(policies, request.sites, selections)
     n_envs = request.n_envs or min(subject.n_envs, MOST_COPIES)
     copies = min(n_envs, request.episodes)
-    acting = [site.name for site in sites if not in_critic(site)]
+    acting = [site.name for site in sites if not in_critic(site.name)]
     with (
         subject.build_env(copies, device=request.device, env=request.env) as env,
         capture_if_any(policies, acting) as activations,

@@ -16,6 +16,7 @@ from marlnb.recording.critics import GroupCritic
 from marlnb.recording.episode_recorder import Contents
 from marlnb.recording.frames import compress
 from marlnb.recording.layout import Field
+from marlnb.recording.recompute import in_critic
 from marlnb.recording.request import Request
 from marlnb.recording.sources import Selection, Source, moment_sources, observation_dims, step_sources, tells_later
 from marlnb.specs import EnvSpec
@@ -103,7 +104,7 @@ class _Trial:
     def before_step(self, moment: Moment) -> None:
         if self.contents is not None:
             return
-        acting = [site for site in self.sites if not in_critic(site)]
+        acting = [site for site in self.sites if not in_critic(site.name)]
         options = self.request.labels, self.request.dtype
         self._before = moment_sources(moment, self.selections, self.policies, acting, self.activations, *options)
         if tells_later(moment.env):
@@ -129,7 +130,7 @@ class _Trial:
         critics = []
         for selection in self.selections:
             name = selection.group.name
-            inside = [site for site in self.sites if in_critic(site) and site.name.startswith(f"{name}/")]
+            inside = [site for site in self.sites if in_critic(site.name) and site.name.startswith(f"{name}/")]
             if inside or (self.request.values and self.policies[name].has_critic):
                 critics.append(GroupCritic(self.policies[name], selection, inside, self.request.dtype))
         context: list[Source] = []
@@ -140,11 +141,6 @@ class _Trial:
             context = [*context, self._labels.source]
         after = step_sources(step, self.selections)
         return Contents(self.selections, self._before, critics, after, context, inputs, self._labels)
-
-
-def in_critic(site: Site) -> bool:
-    """Whether the site fires where values are estimated: all but the actor's do, a mixer's too."""
-    return site.name.split("/")[1] != "actor"
 
 
 def _critic_inputs(spec: EnvSpec, selections: Sequence[Selection]) -> tuple[list[Source], dict[str, str]]:

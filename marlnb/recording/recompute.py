@@ -1,0 +1,106 @@
+"""recompute: what chosen sites put out for many rows at once, from what was seen, without stepping an environment.
+
+A policy is a function of what it sees and of the recurrent state that enters the step, so its activations need not be
+kept while things happen: one pass over an episode's rows costs a fraction of a hook at every step. The numbers are
+those that fired step by step but for the order in which a matrix product adds up: `TOLERANCE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from marlnb.errors import ShapeError, SiteError
+from marlnb.models.capture import capture
+from marlnb.models.policy import Policy
+from marlnb.models.sites import match_sites
+
+TOLERANCE = 1e-5  # relative to the largest activation of the site in these rows
+
+
+def recompute(
+    policy: Policy,
+    sites: str | Sequence[str],
+    observations: Mapping[str, Tensor],
+    *,
+    recurrent: Tensor | None = None,
+    critic_recurrent: Tensor | None = None,
+    state: Tensor | None = None,
+) -> dict[str, Tensor]:
+    """The activations of one group's policy `[row, agent, unit]` by site, on the policy's device, without gradients.
+
+    All rows go through the network together: hand long recordings over in batches. No edits may be in force, unless
+    they are asked for too.
+
+    Args:
+        sites: globs over the names of the policy's sites: of its actor, its critics, its mixer.
+        observations: by group, `[row, agent, *shape]`, of all the group's agents; actors need their own group's,
+            centralised critics and mixers everyone's.
+        recurrent: the actor's state that entered each row's step, `[row, agent, layer, unit]`.
+        critic_recurrent: the critic's, likewise.
+        state: the environment's, `[row, *state_shape]`, where a critic or mixer reads it.
+    Raises:
+        SiteError: a glob that matches nothing, or a site that never fires.
+        ShapeError: a recurrent network without the state that entered the step.
+    """
+    chosen = [site.name for site in match_sites(policy.sites(), sites)]
+    acting = [name for name in chosen if not in_critic(name)]
+    judging = [name for name in chosen if in_critic(name)]
+    device = device_of(policy)
+    observations = {name: seen.to(device) for name, seen in observations.items()}
+    found: dict[str, Tensor] = {}
+    with torch.no_grad(), eval_mode(policy):
+        if acting:
+            entering = _entering(policy, "actor", policy.recurrent_shape, recurrent, device)
+            with capture(policy, acting) as activations:
+                policy.logits(observations[policy.group.name], recurrent=entering)
+            found |= activations
+        if judging:
+            entering = _entering(policy, "critic", policy.critic_recurrent_shape, critic_recurrent, device)
+            with capture(policy, judging) as activations:
+                policy.value(observations, state=None if state is None else state.to(device), recurrent=entering)
+            found |= activations
+    silent = [name for name in chosen if name not in found]
+    if silent:
+        raise SiteError(f"these sites never fired while they were recomputed: {', '.join(silent)}")
+    return {name: found[name] for name in chosen}
+
+
+def in_critic(site: str) -> bool:
+    """Whether the site of this name fires where values are estimated: all but the actor's do, a mixer's too."""
+    return site.split("/")[1] != "actor"
+
+
+def device_of(policy: Policy) -> torch.device:
+    """Where a policy's tensors lie; the CPU for one that has none."""
+    tensors = (tensor for part in (policy.parameters(), policy.buffers()) for tensor in part)
+    return next((tensor.device for tensor in tensors), torch.device("cpu"))
+
+
+@contextmanager
+def eval_mode(policy: Policy) -> Iterator[None]:
+    """The policy in eval mode while the block runs."""
+    training = policy.training
+    if training:
+        policy.eval()
+    try:
+        yield
+    finally:
+        if training:
+            policy.train()
+
+
+def _entering(
+    policy: Policy, part: str, shape: tuple[int, int] | None, recurrent: Tensor | None, device: torch.device
+) -> Tensor | None:
+    if shape is None:
+        return None
+    if recurrent is None:
+        raise ShapeError(
+            f"the {part} of {policy.group.name!r} is recurrent: it needs the state that entered each step, "
+            f"[row, {policy.group.n_agents}, {shape[0]}, {shape[1]}]; got None"
+        )
+    return recurrent.to(device)
