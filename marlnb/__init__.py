@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from marlnb.analysis.attribution import attribute as attribute
     from marlnb.analysis.decoding import decode as decode
+    from marlnb.analysis.similarity import similarity as similarity
+    from marlnb.analysis.similarity import similarity_matrix as similarity_matrix
+    from marlnb.analysis.views import View as View
     from marlnb.batch.benchmark.folder import Benchmark as Benchmark
     from marlnb.batch.benchmark.verb import benchmark as benchmark
     from marlnb.config import AlgorithmConfig as AlgorithmConfig
@@ -23,7 +26,13 @@ if TYPE_CHECKING:
     from marlnb.envs.custom import environment as environment
     from marlnb.envs.torchrl.as_torchrl import as_torchrl as as_torchrl
     from marlnb.errors import MarlnbError as MarlnbError
+    from marlnb.models.directions import Direction as Direction
     from marlnb.models.edits import Ablate as Ablate
+    from marlnb.models.edits import Clamp as Clamp
+    from marlnb.models.edits import Noise as Noise
+    from marlnb.models.edits import Scale as Scale
+    from marlnb.models.edits_directions import Erase as Erase
+    from marlnb.models.edits_directions import Steer as Steer
     from marlnb.recording.plan import plan_recording as plan_recording
     from marlnb.recording.reader import Recording as Recording
     from marlnb.recording.recorder import record as record
@@ -40,20 +49,27 @@ if TYPE_CHECKING:
     from marlnb.training.trainer import Trainer as Trainer
 
 _HOME = {
-    "Ablate": "marlnb.models.edits",
     "ALGORITHMS": "marlnb.registry",
+    "Ablate": "marlnb.models.edits",
     "Agents": "marlnb.training.agents",
     "AlgorithmConfig": "marlnb.config",
     "Benchmark": "marlnb.batch.benchmark.folder",
+    "Clamp": "marlnb.models.edits",
+    "Direction": "marlnb.models.directions",
     "ENVIRONMENTS": "marlnb.registry",
     "EnvConfig": "marlnb.config",
+    "Erase": "marlnb.models.edits_directions",
     "Experiment": "marlnb.config",
     "MODELS": "marlnb.registry",
     "MarlnbError": "marlnb.errors",
     "ModelConfig": "marlnb.config",
+    "Noise": "marlnb.models.edits",
     "Recording": "marlnb.recording.reader",
     "Run": "marlnb.training.run",
+    "Scale": "marlnb.models.edits",
+    "Steer": "marlnb.models.edits_directions",
     "Trainer": "marlnb.training.trainer",
+    "View": "marlnb.analysis.views",
     "algorithm": "marlnb.registry",
     "as_torchrl": "marlnb.envs.torchrl.as_torchrl",
     "attribute": "marlnb.analysis.attribution",
@@ -67,6 +83,8 @@ _HOME = {
     "plan_recording": "marlnb.recording.plan",
     "record": "marlnb.recording.recorder",
     "resume": "marlnb.training.train",
+    "similarity": "marlnb.analysis.similarity",
+    "similarity_matrix": "marlnb.analysis.similarity",
     "train": "marlnb.training.train",
 }
 _MODULES = ("algorithms", "analysis", "envs", "errors", "models", "plots", "recording", "training")

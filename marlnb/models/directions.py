@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from math import sqrt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from marlnb.errors import ShapeError
+
+if TYPE_CHECKING:
+    from marlnb.models.edit import Window
+    from marlnb.models.edits import Clamp
+    from marlnb.models.edits_directions import Erase, Steer
+
+    Agents = tuple[int | str, ...] | str | None
 
 
 @dataclass(frozen=True)
@@ -33,5 +40,32 @@ class Direction:
         if abs(length - 1) > 1e-3:
             raise ShapeError(f"a direction has length 1; that of {self.concept!r} at {self.site!r} has {length:.4g}")
 
+    def steer(self, dose: float = 1.0, *, t: Window = None, agents: Agents = "own") -> Steer:
+        """The edit that adds `dose` standard deviations of it to the activation.
+
+        Args:
+            t: the edit's window of time; agents: whose activation, "own" for the agent it was found in, None for all.
+        """
+        from marlnb.models.edits_directions import Steer
+
+        return Steer(self.site, self, dose, agents=self._agents(agents), t=t)
+
+    def erase(self, *, keep_mean: bool = True, t: Window = None, agents: Agents = "own") -> Erase:
+        """The edit that projects it out: its projection is held at the mean, or at zero."""
+        from marlnb.models.edits_directions import Erase
+
+        return Erase(self.site, (self,), keep_mean, agents=self._agents(agents), t=t)
+
+    def clamp(self, z: float, *, t: Window = None, agents: Agents = "own") -> Clamp:
+        """The edit that holds its projection `z` standard deviations from the mean."""
+        from marlnb.models.edits import Clamp
+
+        return Clamp(self.site, self.mean + z * self.scale, self, agents=self._agents(agents), t=t)
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    def _agents(self, agents: Agents) -> tuple[int | str, ...] | None:
+        if agents == "own":
+            return (self.agent,)
+        return (agents,) if isinstance(agents, str) else agents

@@ -1,84 +1,92 @@
-"""Edits: changes of what a site outputs, for chosen agents and units, while a block runs.
-
-An edit is frozen data that survives a round trip through JSON, so that an evaluation can say exactly what was done.
-"""
+"""Edits of units by numbers (ablate, scale, clamp, noise), and `edited`, in whose block edits are in force."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from marlnb.errors import ConfigError, ShapeError, SiteError, unknown
+from marlnb.models.directions import Direction
+from marlnb.models.donors import open_donor, source_path
+from marlnb.models.edit import EDITS, OBSERVATION, Change, Edit, Place, place_of
+from marlnb.models.edits_hook import EditHook
+from marlnb.models.observation_gate import ObservationGate
 from marlnb.models.policy import Policy
 from marlnb.models.sites import Site, match_sites
-from marlnb.registry import Registry
 
-EDITS: Registry = Registry("edit", "marlnb.models")
+__all__ = ["EDITS", "Ablate", "Clamp", "Edit", "Noise", "Scale", "edited"]
 
-
-@dataclass(frozen=True)
-class Edit(ABC):
-    """A change of the values at a site.
-
-    Attributes:
-        site: glob over site names, as `listener/actor/hidden_1`.
-        units: indices along the unit axis; None for all.
-        agents: names, or indices within their group; None for all. Where a glob spans groups, names pick the groups.
-    """
-
-    name: ClassVar[str]
-
-    site: str
-    units: tuple[int, ...] | None = None
-    agents: tuple[int | str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        for chosen in ("units", "agents"):
-            value = getattr(self, chosen)
-            if isinstance(value, int | str):
-                value = (value,)
-            object.__setattr__(self, chosen, None if value is None else tuple(value))
-
-    @abstractmethod
-    def change(self, values: Tensor) -> Tensor:
-        """New values for those of the chosen agents and units, `[..., agent, unit]`."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data: the edit's kind and its fields."""
-        return {"edit": self.name, **asdict(self)}
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Edit:
-        """Raises ConfigError for an unknown kind or field."""
-        kind = EDITS.get(str(data.get("edit")))
-        options = {key: value for key, value in data.items() if key != "edit"}
-        for key in options:
-            if key not in (valid := [field.name for field in fields(kind)]):
-                raise ConfigError(unknown(f"field of edit {kind.name!r}", key, valid))
-        edit: Edit = kind(**options)
-        return edit
+ABLATIONS = ("zero", "mean", "resample")
 
 
 @EDITS.register("ablate")
 @dataclass(frozen=True)
 class Ablate(Edit):
-    """Holds the chosen units at a constant: zero, or a number in the activation's own units."""
+    """Takes away what the chosen units say.
 
-    value: float | Literal["zero"] = "zero"
+    Attributes:
+        value: "zero"; a number, or one for each unit, in the activation's own units; "mean", each agent's mean over the
+            rows of the recording `source` at which it was alive; "resample", at every step another random row of it.
+        source: a recording, or its path; digest: which one it must be; seed: of the rows that are drawn.
+    """
+
+    value: float | str | tuple[float, ...] = "zero"
+    source: str | None = field(default=None, kw_only=True)
+    digest: str | None = field(default=None, kw_only=True)
+    seed: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.value, str) and self.value != "zero":
-            raise ConfigError(f"ablate to {self.value!r}; valid: 'zero' or a number")
+        object.__setattr__(self, "source", source_path(self.source))
+        if isinstance(self.value, str) and self.value not in ABLATIONS:
+            raise ConfigError(f"ablate to {self.value!r}; valid: 'zero', 'mean', 'resample', a number, or one a unit")
+        if self.value in ("mean", "resample") and self.source is None:
+            raise ConfigError(f"ablating to {self.value!r} takes source=, a recording of these agents")
+        if not isinstance(self.value, str | int | float):
+            object.__setattr__(self, "value", tuple(float(x) for x in self.value))
 
-    def change(self, values: Tensor) -> Tensor:
-        return torch.full_like(values, 0.0 if self.value == "zero" else float(self.value))
+    def begin(self, place: Place) -> Change:
+        if self.value == "resample":
+            return self._resample(place)
+        if self.value == "mean":
+            held = torch.stack([rows.double().mean(0).float() for rows in self._rows(place)])
+        else:
+            held = torch.tensor(0.0 if self.value == "zero" else self.value, dtype=torch.float32)
+            if held.ndim and len(held) != len(place.units):
+                raise ShapeError(
+                    f"{len(held)} values for {len(place.units)} units of {place.site.name!r}; give one each"
+                )
+        return lambda values, whole: held.to(values).expand_as(values)
+
+    def _resample(self, place: Place) -> Change:
+        donors = self._rows(place)
+        generator = torch.Generator().manual_seed(self.seed)
+
+        def draw(values: Tensor, whole: Tensor) -> Tensor:
+            parts = []
+            for rows in donors:
+                index = torch.randint(len(rows), values.shape[:-2], generator=generator)
+                parts.append(rows[index].to(values))
+            return torch.stack(parts, dim=-2)
+
+        return draw
+
+    def _rows(self, place: Place) -> list[Tensor]:
+        """For each touched agent its recorded rows, `[row, unit]`, of those at which it was alive."""
+        assert self.source is not None
+        donor, units = open_donor(self.source, self.digest), list(place.units)
+        found = [
+            torch.from_numpy(donor.values(place.site.name, agent)[donor.alive(agent)][:, units])
+            for agent in place.agents
+        ]
+        if not all(len(rows) for rows in found):
+            raise ConfigError(f"{self.source} has no row at which all of {list(place.agents)} were alive")
+        return found
 
 
 @EDITS.register("scale")
@@ -86,10 +94,61 @@ class Ablate(Edit):
 class Scale(Edit):
     """Multiplies the chosen units; a factor of 1 changes nothing, bit for bit."""
 
+    dose_field: ClassVar[str | None] = "factor"
+
     factor: float = 1.0
 
-    def change(self, values: Tensor) -> Tensor:
-        return values * self.factor
+    def begin(self, place: Place) -> Change:
+        return lambda values, whole: values * self.factor
+
+
+@EDITS.register("clamp")
+@dataclass(frozen=True)
+class Clamp(Edit):
+    """Holds each chosen unit at a value; with a direction, the units' projection onto it, the rest left as it is.
+
+    Attributes:
+        value: in the activation's own units.
+        direction: of length 1, in the space of the chosen units.
+    """
+
+    dose_field: ClassVar[str | None] = "value"
+
+    value: float = 0.0
+    direction: Direction | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.direction, Mapping):
+            object.__setattr__(self, "direction", Direction(**self.direction))
+        super().__post_init__()
+
+    def begin(self, place: Place) -> Change:
+        if self.direction is None:
+            return lambda values, whole: torch.full_like(values, self.value)
+        vector = torch.tensor(self.direction.vector)
+        if len(vector) != len(place.units):
+            raise ShapeError(f"a direction of {len(vector)} units at {place.site.name!r}, of {len(place.units)} units")
+
+        def hold(values: Tensor, whole: Tensor) -> Tensor:
+            along = vector.to(values)
+            return values + (self.value - values @ along).unsqueeze(-1) * along
+
+        return hold
+
+
+@EDITS.register("noise")
+@dataclass(frozen=True)
+class Noise(Edit):
+    """Adds Gaussian noise of standard deviation `scale`, in the activation's own units, drawn anew at every step."""
+
+    dose_field: ClassVar[str | None] = "scale"
+
+    scale: float = 1.0
+    seed: int = field(default=0, kw_only=True)
+
+    def begin(self, place: Place) -> Change:
+        generator = torch.Generator().manual_seed(self.seed)
+        return lambda values, whole: values + self.scale * torch.randn(values.shape, generator=generator).to(values)
 
 
 @contextmanager
@@ -99,73 +158,38 @@ def edited(policies: Policy | Mapping[str, Policy], edits: Iterable[Edit]) -> It
     Raises:
         SiteError: an edit whose site is in none of the policies.
         ShapeError: a unit or agent that the site does not have.
+        ConfigError: a recording that an edit needs is another one.
     """
     members = [policies] if isinstance(policies, Policy) else list(policies.values())
-    changes = [change for edit in edits for change in _changes(members, edit)]
-    with ExitStack() as hooks:
-        for module, hook in reversed(changes):  # prepended, so that a capture sees the edited values
-            hooks.callback(module.register_forward_hook(hook, prepend=True).remove)
+    edits = list(edits)
+    gates = {id(p): ObservationGate(p) for p in members} if any(_of_observation(edit) for edit in edits) else {}
+    hooks = [hook for edit in edits for hook in _hooks(members, gates, edit)]
+    with ExitStack() as stack:
+        for gate in gates.values():
+            stack.enter_context(gate)
+        for hook in reversed(hooks):  # prepended, so that a capture sees the edited values
+            stack.callback(hook.place.site.module.register_forward_hook(hook, prepend=True).remove)
         yield
 
 
-Hook = Callable[[nn.Module, object, Tensor], Tensor]
+def _of_observation(edit: Edit) -> bool:
+    return edit.site.endswith(f"/{OBSERVATION}")
 
 
-def _changes(policies: list[Policy], edit: Edit) -> list[tuple[nn.Module, Hook]]:
-    """The modules that `edit` touches, each with its hook; everything is checked here, before any hook exists."""
-    names = {site.name for site in match_sites([site for policy in policies for site in policy.sites()], edit.site)}
-    touched = [(policy, site) for policy in policies for site in policy.sites() if site.name in names]
+def _hooks(policies: list[Policy], gates: Mapping[int, ObservationGate], edit: Edit) -> list[EditHook]:
+    """The hooks of one edit; everything is checked here, before any is in force."""
+    sites: list[tuple[Policy, Site]] = [
+        (policy, site)
+        for policy in policies
+        for site in ([gates[id(policy)].site] if _of_observation(edit) else policy.sites())
+    ]
+    names = {site.name for site in match_sites([site for _, site in sites], edit.site)}
+    touched = [(policy, site) for policy, site in sites if site.name in names]
     known = {agent for policy, _ in touched for agent in policy.group.agents}
     for agent in edit.agents or ():
         if isinstance(agent, str) and agent not in known:
             raise ShapeError(unknown(f"agent at {edit.site!r}", agent, known))
-    changes = []
-    for policy, site in touched:
-        agents = _agent_indices(edit, policy.group.agents, site)
-        if agents is None or agents:
-            changes.append((site.module, _changer(edit, agents, _unit_indices(edit, site))))
-    if not changes:
+    places = [place for policy, site in touched if (place := place_of(edit, policy, site)) is not None]
+    if not places:
         raise SiteError(f"edit of {edit.site!r} touches no agent; asked for {edit.agents}, it has {sorted(known)}")
-    return changes
-
-
-def _agent_indices(edit: Edit, names: tuple[str, ...], site: Site) -> list[int] | None:
-    """Rows of the module's output that the edit touches; None for all."""
-    if edit.agents is None:
-        return None if site.rows is None else list(site.rows)
-    for agent in edit.agents:
-        if isinstance(agent, int) and not 0 <= agent < len(names):
-            raise ShapeError(f"no agent {agent} at {site.name!r}; valid: 0 to {len(names) - 1}, {', '.join(names)}")
-    index = {name: position for position, name in enumerate(names)} | {
-        position: position for position in range(len(names))
-    }
-    found = {site.row_of(index[agent]) for agent in edit.agents if agent in index}
-    chosen = sorted(row for row in found if row is not None)
-    if len(chosen) == site.n_agents and site.agents is None:
-        return None
-    if chosen and site.once_for_all:
-        raise ShapeError(
-            f"{site.name!r} is computed once for all of its {site.n_agents} agents, so an edit cannot choose agents "
-            f"{edit.agents}; valid: agents=None"
-        )
-    return chosen
-
-
-def _unit_indices(edit: Edit, site: Site) -> list[int]:
-    units = range(site.n_units) if edit.units is None else edit.units
-    for unit in units:
-        if not 0 <= unit < site.n_units:
-            raise ShapeError(f"no unit {unit} at {site.name!r}; valid: 0 to {site.n_units - 1}")
-    return list(units)
-
-
-def _changer(edit: Edit, agents: list[int] | None, units: list[int]) -> Hook:
-    unit_index = torch.tensor(units, dtype=torch.long)
-
-    def change(module: nn.Module, inputs: object, output: Tensor) -> Tensor:
-        rows = torch.tensor(range(output.shape[-2]) if agents is None else agents, dtype=torch.long)[:, None]
-        changed = output.clone()
-        changed[..., rows, unit_index] = edit.change(output[..., rows, unit_index])
-        return changed
-
-    return change
+    return [EditHook(edit, place) for place in places]
