@@ -18,6 +18,7 @@ from marlnb.plots.benchmark import (
 from marlnb.plots.canvas import agent_colour, panels
 from marlnb.plots.decoding import decoding_bars, decoding_over_time
 from marlnb.plots.learning import learning_curve, return_distribution
+from marlnb.plots.similarity import similarity_map
 
 __all__ = [
     "activation_map",
@@ -36,4 +37,5 @@ __all__ = [
     "performance_profile",
     "return_distribution",
     "sample_efficiency",
+    "similarity_map",
 ]
