@@ -12,7 +12,12 @@ from marlnb.models.sites import Site, match_sites
 
 
 @contextmanager
-def capture(policies: Policy | Mapping[str, Policy], sites: str | Iterable[str] = "*") -> Iterator[dict[str, Tensor]]:
+def capture(
+    policies: Policy | Mapping[str, Policy],
+    sites: str | Iterable[str] = "*",
+    *,
+    into: dict[str, Tensor] | None = None,
+) -> Iterator[dict[str, Tensor]]:
     """Inside the block, the returned dict holds each site's latest activation, detached, `[..., agent, unit]`.
 
     A critic that serves all agents with one pass is shown on every agent's row; where agents have networks of different
@@ -22,11 +27,12 @@ def capture(policies: Policy | Mapping[str, Policy], sites: str | Iterable[str] 
     Args:
         policies: one policy, or policies by group.
         sites: globs over site names, as `"*/actor/hidden_*"`.
+        into: the dict to fill, where there is one already.
     Raises:
         SiteError: a glob that matches nothing.
     """
     chosen = match_sites(all_sites(policies), sites)
-    activations: dict[str, Tensor] = {}
+    activations: dict[str, Tensor] = {} if into is None else into
     with ExitStack() as hooks:
         for site in chosen:
             hooks.callback(site.module.register_forward_hook(_keeper(site, activations)).remove)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import ConfigError
+from marlnb.models import clock
 from marlnb.models.policy import ActorOutput, Policy
 from marlnb.specs import EnvSpec
 from marlnb.training.rollout import carried
@@ -41,6 +42,7 @@ class Moment:
             that enters the step, `[env, agent, layer, unit]`. Masks and states are None where there are none.
         output: by group, what the policy gave.
         state: `[env, *state_shape]`, None where the environment has none.
+        returns: by group, `[env, agent]` float64: the sum of rewards since the episode began, up to now.
         labels: `VectorEnv.labels()`, asked for when first read; not to be read after the step.
     """
 
@@ -54,6 +56,7 @@ class Moment:
     recurrent: Mapping[str, Tensor | None]
     output: Mapping[str, ActorOutput]
     state: Tensor | None
+    returns: Mapping[str, Tensor]
     env: VectorEnv
     _told: dict[str, Tensor] = field(default_factory=dict, repr=False)
 
@@ -123,14 +126,18 @@ def play(
     explore: bool,
     generator: torch.Generator | None = None,
     watcher: Watcher | None = None,
+    first: int = 0,
 ) -> EpisodeTable:
     """Plays episodes 0 to `episodes` - 1; copy b plays b, b + B, b + 2 B and so on.
+
+    The policies' edits are told which episode each copy plays, and at which step (`marlnb.models.clock`).
 
     Args:
         policies: by group, on one device; put into eval mode meanwhile.
         seed: episode k runs under `(seed + k) mod 2**31`.
         explore: sample actions; otherwise take the most likely.
         generator: of the actions that are sampled, on the policies' device.
+        first: the number of the first episode: `first` to `first + episodes - 1` are played.
     Raises:
         ConfigError: `episodes` is below 1, or a group has no policy.
     """
@@ -139,10 +146,10 @@ def play(
     missing = sorted(set(env.spec.group_names) ^ set(policies))
     if missing:
         raise ConfigError(f"policies are for {sorted(policies)}, the groups are {list(env.spec.group_names)}")
-    tally = _Tally(env, episodes)
+    tally = _Tally(env, episodes, first)
     actors = {name: _Actor(policies[name], env, explore, generator) for name in env.spec.group_names}
     with _eval_mode(policies), torch.no_grad(), torch_threads(1):  # one step is little work: more threads only wait
-        step = env.reset(seed)
+        step = env.reset(seed + first)
         tally.begin(step)
         while tally.playing:
             moment = _moment(env, step, tally, actors)
@@ -185,12 +192,12 @@ class _Actor:
 class _Tally:
     """Lengths and returns of the episodes that count."""
 
-    def __init__(self, env: VectorEnv, episodes: int) -> None:
-        self.env, self.episodes = env, episodes
+    def __init__(self, env: VectorEnv, episodes: int, first: int) -> None:
+        self.env, self.episodes, self.first = env, episodes, first
         copies = torch.arange(env.n_envs)
         self._number = copies.clone()
         self.t = torch.zeros(env.n_envs, dtype=torch.int64)
-        self._sums = {g.name: torch.zeros(env.n_envs, g.n_agents, dtype=torch.float64) for g in env.spec.groups}
+        self.sums = {g.name: torch.zeros(env.n_envs, g.n_agents, dtype=torch.float64) for g in env.spec.groups}
         self._length = torch.zeros(episodes, dtype=torch.int64)
         self._seed = torch.zeros(episodes, dtype=torch.int64)
         self._returns = {g.name: torch.zeros(episodes, g.n_agents, dtype=torch.float64) for g in env.spec.groups}
@@ -208,7 +215,7 @@ class _Tally:
     def add(self, step: Step) -> None:
         self.t = self.t + 1
         for name, group in step.groups.items():
-            self._sums[name] += group.reward.cpu()
+            self.sums[name] += group.reward.cpu()
         done = step.done.cpu()
         self.any_done = bool(done.any())
         if self.any_done:
@@ -221,10 +228,10 @@ class _Tally:
 
     def _finish(self, done: Tensor) -> None:
         counted = done & (self.episode >= 0)
-        numbers = self.episode[counted]
+        numbers = self.episode[counted] - self.first
         self._length[numbers] = self.t[counted]
         self._seed[numbers] = self.episode_seed[counted]
-        for name, sums in self._sums.items():
+        for name, sums in self.sums.items():
             self._returns[name][numbers] = sums[counted]
             sums[done] = 0.0
         self._left -= len(numbers)
@@ -233,13 +240,14 @@ class _Tally:
         self._count()
 
     def _count(self) -> None:
-        self.episode = self._number.masked_fill(self._number >= self.episodes, -1)
+        self.episode = (self._number + self.first).masked_fill(self._number >= self.episodes, -1)
 
 
 def _moment(env: VectorEnv, step: Step, tally: _Tally, actors: Mapping[str, _Actor]) -> Moment:
     groups = step.groups
     recurrent = {name: actor.recurrent for name, actor in actors.items()}
-    output = {name: actor.act(groups[name].observation, groups[name].action_mask) for name, actor in actors.items()}
+    with clock.at(tally.episode, tally.t):
+        output = {name: actor.act(groups[name].observation, groups[name].action_mask) for name, actor in actors.items()}
     moment = Moment(
         episode=tally.episode,
         t=tally.t,
@@ -251,6 +259,7 @@ def _moment(env: VectorEnv, step: Step, tally: _Tally, actors: Mapping[str, _Act
         recurrent=recurrent,
         output=output,
         state=step.state,
+        returns=tally.sums,
         env=env,
     )
     for name, actor in actors.items():
