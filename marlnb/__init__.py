@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from marlnb.analysis.similarity import similarity as similarity
     from marlnb.analysis.similarity import similarity_matrix as similarity_matrix
     from marlnb.analysis.views import View as View
+    from marlnb.analysis.dictionary import train_dictionary as train_dictionary
+    from marlnb.analysis.dictionary_result import Dictionary as Dictionary
     from marlnb.batch.benchmark.folder import Benchmark as Benchmark
     from marlnb.batch.benchmark.verb import benchmark as benchmark
     from marlnb.config import AlgorithmConfig as AlgorithmConfig
@@ -56,6 +58,7 @@ _HOME = {
     "Benchmark": "marlnb.batch.benchmark.folder",
     "Clamp": "marlnb.models.edits",
     "Direction": "marlnb.models.directions",
+    "Dictionary": "marlnb.analysis.dictionary_result",
     "ENVIRONMENTS": "marlnb.registry",
     "EnvConfig": "marlnb.config",
     "Erase": "marlnb.models.edits_directions",
@@ -86,6 +89,7 @@ _HOME = {
     "similarity": "marlnb.analysis.similarity",
     "similarity_matrix": "marlnb.analysis.similarity",
     "train": "marlnb.training.train",
+    "train_dictionary": "marlnb.analysis.dictionary",
 }
 _MODULES = ("algorithms", "analysis", "envs", "errors", "models", "plots", "recording", "training")
 

@@ -17,6 +17,7 @@ from marlnb.plots.benchmark import (
 )
 from marlnb.plots.canvas import agent_colour, panels
 from marlnb.plots.decoding import decoding_bars, decoding_over_time
+from marlnb.plots.dictionary import feature_density, feature_strip
 from marlnb.plots.learning import learning_curve, return_distribution
 from marlnb.plots.similarity import similarity_map
 
@@ -29,6 +30,8 @@ __all__ = [
     "attribution_over_time",
     "decoding_bars",
     "decoding_over_time",
+    "feature_density",
+    "feature_strip",
     "filmstrip",
     "improvement_map",
     "influence_map",

@@ -1,0 +1,164 @@
+"""Dictionaries, held to activations that are made of known directions, and to the policy that they are put into."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from marlnb.analysis.dictionary import train_dictionary
+from marlnb.analysis.dictionary_evaluation import behaviour_kept
+from marlnb.analysis.dictionary_result import Dictionary
+from marlnb.errors import AnalysisError, ShapeError
+from marlnb.models.capture import capture
+from marlnb.models.edits import Ablate, edited
+from marlnb.models.sparse_autoencoder import SparseAutoencoder
+from marlnb.models.with_features import WithFeatures
+from marlnb.recording.reader import Recording
+from marlnb.recording.recorder import record
+from marlnb.training.run import Run
+
+SITE = "listener/actor/hidden_1"
+N_TRUE, N_UNITS = 24, 64
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("dictionary") / "run"
+    shutil.copytree(Path(__file__).parents[2] / "data" / "speaker_listener", folder)
+    return Run.open(folder)
+
+
+@pytest.fixture(scope="module")
+def recording(run: Run) -> Iterator[Recording]:
+    with record(run, episodes=120, sites="*/actor/*", progress=False) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def planted(run: Run, recording: Recording) -> Iterator[tuple[Recording, np.ndarray]]:
+    """The recording with the site's activations replaced by sums of one to three of 24 directions that are known."""
+    path = run.path / "recordings" / "planted.h5"
+    recording.close()
+    shutil.copy(recording.path, path)
+    rng = np.random.default_rng(3)
+    directions = rng.standard_normal((N_TRUE, N_UNITS))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    import h5py
+
+    with h5py.File(path, "r+") as file:
+        data = file[f"activations/{SITE}"]
+        weight = (rng.random((len(data), N_TRUE)) < 2 / N_TRUE) * rng.uniform(1, 2, (len(data), N_TRUE))
+        data[...] = (weight @ directions + 0.3)[:, None, :].astype(np.float32)
+    with Recording.open(path) as found:
+        yield found, directions
+
+
+@pytest.fixture(scope="module")
+def dictionary(run: Run, recording: Recording) -> Dictionary:
+    with Recording.open(recording.path) as opened:
+        return train_dictionary(opened, site=SITE, n_features=96, k=8, epochs=40, progress=False)
+
+
+@pytest.mark.parametrize("kind", ["topk", "standard"])
+def test_directions_that_activations_are_made_of_are_found(planted: tuple[Recording, np.ndarray], kind: str) -> None:
+    recording, directions = planted
+    found = train_dictionary(recording, site=SITE, n_features=48, kind=kind, k=4, epochs=60, lr=5e-3, progress=False)
+    cosine = directions @ found.autoencoder.decoder.numpy().T
+    assert np.mean(cosine.max(axis=1) > 0.9) >= 0.95
+    assert found.explained > 0.9
+    assert found.active < 8
+
+
+def test_what_it_tells_is_what_its_features_do(recording: Recording, dictionary: Dictionary) -> None:
+    with Recording.open(recording.path) as opened:
+        features = dictionary.features(opened)[:, 0]
+        activations = opened[SITE].to_numpy()[:, 0]
+        episode, t = opened.rows["episode"].to_numpy(), opened.rows["t"].to_numpy()
+    assert features.shape == (len(activations), 96)
+    assert ((features > 0).sum(1) <= 8).all()
+    strongest = int(np.argmax(dictionary.density))
+    top = dictionary.top(strongest).iloc[0]
+    row = features[:, strongest].argmax()
+    assert (top.episode, top.t, top.agent) == (episode[row], t[row], "listener_0")
+    assert top.value == pytest.approx(features[row, strongest], rel=1e-5)
+    per_episode = [features[episode == number, strongest].max() for number in np.unique(episode)]
+    assert dictionary.top(strongest)["value"].to_numpy() == pytest.approx(sorted(per_episode)[::-1][:16], rel=1e-5)
+    decoded = dictionary.autoencoder.decode(torch.from_numpy(features)).numpy()
+    missed = ((activations - decoded) ** 2).sum() / ((activations - activations.mean(0)) ** 2).sum()
+    assert dictionary.explained == pytest.approx(1 - missed, abs=0.05)
+
+
+def test_it_survives_its_file(dictionary: Dictionary, tmp_path: Path) -> None:
+    loaded = Dictionary.load(dictionary.save(tmp_path / "features.h5"))
+    x = torch.randn(5, N_UNITS)
+    assert torch.equal(loaded.autoencoder(x), dictionary.autoencoder(x))
+    assert loaded.to_json() == dictionary.to_json() and loaded.table().equals(dictionary.table())
+    with pytest.raises(AnalysisError, match="exists already"):
+        dictionary.save(tmp_path / "features.h5")
+
+
+def test_attached_features_change_nothing_until_they_are_edited(run: Run, dictionary: Dictionary) -> None:
+    policy = run.policies()["listener"]
+    attached = dictionary.attach(policy)
+    observation = torch.randn(7, 1, policy.group.observation.size)
+    plain = policy.logits(observation)[0]
+    with torch.no_grad(), capture(attached, f"{SITE}*") as activations:
+        assert torch.equal(attached.logits(observation)[0], plain)
+    features, before = activations[f"{SITE}/features"], activations[SITE]
+    assert torch.equal(features, dictionary.autoencoder(before))
+    feature = int(features[:, 0].sum(0).argmax())
+    with torch.no_grad(), edited(attached, [Ablate(f"{SITE}/features", units=(feature,))]):
+        with capture(attached, SITE) as changed:
+            attached.logits(observation)
+    direction = dictionary.autoencoder.decoder[feature] * dictionary.autoencoder.scale
+    assert torch.allclose(changed[SITE], before - features[..., feature, None] * direction, atol=1e-5)
+
+
+def test_gradients_by_features_are_those_of_their_directions(run: Run, dictionary: Dictionary) -> None:
+    attached = dictionary.attach(run.policies()["listener"])
+    observation = torch.randn(3, 1, attached.group.observation.size, requires_grad=True)
+    plain = torch.autograd.grad(attached.logits(observation)[0].sum(), observation)[0]
+    kept: list[torch.Tensor] = []
+    hook = attached.tap.register_forward_hook(lambda module, inputs, output: kept.append(output))
+    total = attached.logits(observation)[0].sum()
+    hook.remove()
+    by_feature, by_observation = torch.autograd.grad(total, [kept[0], observation])
+    assert torch.allclose(by_observation, plain, atol=1e-6)
+    direction = dictionary.autoencoder.decoder * dictionary.autoencoder.scale
+    site = next(site for site in attached.sites() if site.name == SITE)
+    seen: list[torch.Tensor] = []
+    hook = site.module.register_forward_hook(lambda module, inputs, output: seen.append(output))
+    total = attached.logits(observation)[0].sum()
+    hook.remove()
+    by_unit = torch.autograd.grad(total, seen[0])[0]
+    assert torch.allclose(by_feature, by_unit @ direction.T, atol=1e-5)
+
+
+def test_the_features_keep_the_behaviour(run: Run, recording: Recording, dictionary: Dictionary) -> None:
+    with Recording.open(recording.path) as opened:
+        kept = behaviour_kept(dictionary, opened)
+    assert kept.logits_kept > 0.8 > kept.logits_kept_by_mean
+    assert kept.actions_kept > kept.actions_kept_by_mean
+    assert dictionary.explained > 0.8 and not dictionary.warnings
+
+
+def test_agents_with_networks_of_their_own_and_constant_sites_are_refused(
+    run: Run, planted: tuple[Recording, np.ndarray]
+) -> None:
+    recording, _ = planted
+    with pytest.raises(AnalysisError, match="speaker_0"):
+        train_dictionary(recording, site=SITE, agent="speaker_0", progress=False)
+    with pytest.raises(ShapeError, match="64 units"):
+        WithFeatures(run.policies()["listener"], SITE, SparseAutoencoder(8, 16, "topk", 2))
+
+
+def test_too_many_features_for_the_data_are_told(planted: tuple[Recording, np.ndarray]) -> None:
+    recording, _ = planted
+    found = train_dictionary(recording, site=SITE, n_features=4000, k=1, epochs=1, progress=False)
+    assert any("examples for 4000 features" in note for note in found.warnings)
+    assert "NOT TO BE TRUSTED" in repr(found)
