@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from marlnb.analysis.attribution import attribute as attribute
     from marlnb.analysis.decoding import decode as decode
+    from marlnb.analysis.dictionary import train_dictionary as train_dictionary
+    from marlnb.analysis.dictionary_result import Dictionary as Dictionary
     from marlnb.analysis.similarity import similarity as similarity
     from marlnb.analysis.similarity import similarity_matrix as similarity_matrix
     from marlnb.analysis.views import View as View
-    from marlnb.analysis.dictionary import train_dictionary as train_dictionary
-    from marlnb.analysis.dictionary_result import Dictionary as Dictionary
     from marlnb.batch.benchmark.folder import Benchmark as Benchmark
     from marlnb.batch.benchmark.verb import benchmark as benchmark
     from marlnb.config import AlgorithmConfig as AlgorithmConfig
@@ -33,8 +33,11 @@ if TYPE_CHECKING:
     from marlnb.models.edits import Clamp as Clamp
     from marlnb.models.edits import Noise as Noise
     from marlnb.models.edits import Scale as Scale
+    from marlnb.models.edits_channel import BlockChannel as BlockChannel
+    from marlnb.models.edits_channel import PermuteChannel as PermuteChannel
     from marlnb.models.edits_directions import Erase as Erase
     from marlnb.models.edits_directions import Steer as Steer
+    from marlnb.models.edits_patch import Patch as Patch
     from marlnb.recording.plan import plan_recording as plan_recording
     from marlnb.recording.reader import Recording as Recording
     from marlnb.recording.recorder import record as record
@@ -56,9 +59,10 @@ _HOME = {
     "Agents": "marlnb.training.agents",
     "AlgorithmConfig": "marlnb.config",
     "Benchmark": "marlnb.batch.benchmark.folder",
+    "BlockChannel": "marlnb.models.edits_channel",
     "Clamp": "marlnb.models.edits",
-    "Direction": "marlnb.models.directions",
     "Dictionary": "marlnb.analysis.dictionary_result",
+    "Direction": "marlnb.models.directions",
     "ENVIRONMENTS": "marlnb.registry",
     "EnvConfig": "marlnb.config",
     "Erase": "marlnb.models.edits_directions",
@@ -67,6 +71,8 @@ _HOME = {
     "MarlnbError": "marlnb.errors",
     "ModelConfig": "marlnb.config",
     "Noise": "marlnb.models.edits",
+    "Patch": "marlnb.models.edits_patch",
+    "PermuteChannel": "marlnb.models.edits_channel",
     "Recording": "marlnb.recording.reader",
     "Run": "marlnb.training.run",
     "Scale": "marlnb.models.edits",

@@ -100,7 +100,7 @@ class Edit(ABC):
         """
         if self.dose_field is None:
             raise ConfigError(f"an edit of kind {self.name!r} has no dose; steer, scale, noise and clamp have")
-        dosed: Edit = replace(self, **{self.dose_field: dose})
+        dosed: Edit = replace(self, **{self.dose_field: dose})  # type: ignore[arg-type]
         return dosed
 
     def pinned(self) -> Edit:

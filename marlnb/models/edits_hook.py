@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import EllipsisType
+
 import torch
 from torch import Tensor, nn
 
@@ -56,7 +58,7 @@ class EditHook:
     def _write(self, output: Tensor, values: Tensor) -> None:
         output[self._key(output.device)] = values
 
-    def _key(self, device: torch.device) -> tuple[object, ...]:
+    def _key(self, device: torch.device) -> tuple[EllipsisType, Index, Index]:
         for name in ("_rows", "_units"):
             index = getattr(self, name)
             if isinstance(index, Tensor) and index.device != device:
