@@ -11,7 +11,7 @@ from marlnb.errors import ConfigError
 from marlnb.models.edit import EDITS, OBSERVATION, Change, Edit, Place
 from marlnb.models.edits import Ablate
 
-MESSAGES = ("message_*", "*_message_*")
+MESSAGES = "*message_*"
 
 
 def _channel(site: str, features: object) -> tuple[str, object]:
