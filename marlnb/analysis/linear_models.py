@@ -13,15 +13,14 @@ from typing import Literal
 import numpy as np
 from scipy.stats import t as student
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression, RidgeCV
-from sklearn.metrics import r2_score
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+
+from marlnb.analysis.ridge import fit_ridge
 
 Kind = Literal["classification", "regression"]
 INVERSE_STRENGTH = 0.1
-RIDGE_STRENGTHS = tuple(10.0**k for k in range(-2, 5))
 
 
 @dataclass(frozen=True)
@@ -70,31 +69,67 @@ def score_folds(x: np.ndarray, y: np.ndarray, fold: np.ndarray, kind: Kind) -> F
     Returns:
         balanced accuracy, or the coefficient of determination R^2 (0 for the test fold's mean, unbounded below).
     """
-    scores, converged = [], True
-    for index in np.unique(fold):
+    return score_labels(x, y[:, None], fold, kind)[0]
+
+
+def score_labels(x: np.ndarray, y: np.ndarray, fold: np.ndarray, kind: Kind) -> list[FoldScores]:
+    """`score_folds` for each of several labels `[row, label]` of the same rows: what they share is computed once."""
+    scores, converged = np.zeros((y.shape[1], len(np.unique(fold)))), np.ones(y.shape[1], bool)
+    for place, index in enumerate(np.unique(fold)):
         test = fold == index
-        score, fine = fit_and_score(x[~test], y[~test], x[test], y[test], kind)
-        scores.append(score)
+        scores[:, place], fine = fit_and_score(x[~test], y[~test], x[test], y[test], kind)
         converged &= fine
-    return FoldScores(np.array(scores), converged)
+    return [FoldScores(found, bool(fine)) for found, fine in zip(scores, converged)]
 
 
 def fit_and_score(
     x: np.ndarray, y: np.ndarray, x_test: np.ndarray, y_test: np.ndarray, kind: Kind
-) -> tuple[float, bool]:
-    """A linear model on standardised features; its score on other rows, and whether the fit converged."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Linear models of labels `[row, label]` on standardised features; scores on other rows and whether they converged.
+
+    Returns:
+        `[label]` each.
+    """
     if kind == "regression":
-        ridge = make_pipeline(StandardScaler(), RidgeCV(RIDGE_STRENGTHS)).fit(x, y)
-        return float(r2_score(y_test, ridge.predict(x_test))), True
+        predicted = fit_ridge(x, y).predict(x_test)
+        missed = ((y_test - predicted) ** 2).sum(axis=0)
+        total = ((y_test - y_test.mean(axis=0)) ** 2).sum(axis=0)
+        score = np.where(total == 0, 0.0, 1 - missed / np.where(total == 0, 1, total))
+        return score, np.ones(y.shape[1], bool)
+    scaler = StandardScaler().fit(x)
+    x, x_test = scaler.transform(x), scaler.transform(x_test)
+    found = [_classify(x, one, x_test, other) for one, other in zip(y.T, y_test.T)]
+    return np.array([score for score, _ in found]), np.array([fine for _, fine in found])
+
+
+def _classify(x: np.ndarray, y: np.ndarray, x_test: np.ndarray, y_test: np.ndarray) -> tuple[float, bool]:
     if len(np.unique(y)) < 2:  # nothing to tell apart in training: the constant answer
         return balanced_accuracy(y_test, np.full(len(y_test), y[0])), True
+    model, converged = _logistic(x, y)
+    return balanced_accuracy(y_test, model.predict(x_test)), converged
+
+
+def _logistic(x: np.ndarray, y: np.ndarray) -> tuple[LogisticRegression, bool]:
+    """Every class weighs the same, however many rows it has."""
     model = LogisticRegression(C=INVERSE_STRENGTH, class_weight="balanced", max_iter=1000, tol=1e-3)
-    pipeline = make_pipeline(StandardScaler(), model)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
-        pipeline.fit(x, y)
-    converged = not any(issubclass(warning.category, ConvergenceWarning) for warning in caught)
-    return balanced_accuracy(y_test, pipeline.predict(x_test)), converged
+        model.fit(x, y)
+    return model, not any(issubclass(warning.category, ConvergenceWarning) for warning in caught)
+
+
+def fit_logistic(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weights `[class, feature]` and intercepts `[class]` in the features' own units, fitted to standardised ones.
+
+    The largest of `x @ weights.T + intercept` is the answer; of two classes each has minus the other's weights.
+    """
+    scaler = StandardScaler().fit(x)
+    model, _ = _logistic(scaler.transform(x), y)
+    weights = model.coef_ / scaler.scale_
+    intercept = model.intercept_ - weights @ scaler.mean_
+    if len(weights) == 1:
+        return np.concatenate([-weights, weights]) / 2, np.concatenate([-intercept, intercept]) / 2
+    return weights, intercept
 
 
 def balanced_accuracy(y: np.ndarray, predicted: np.ndarray) -> float:
@@ -132,4 +167,4 @@ def memorised_score(
     control = rng.permutation(y[start])[number] if kind == "classification" else rng.standard_normal(len(start))[number]
     if kind == "classification" and len(np.unique(control)) < 2:
         control = rng.permutation(np.arange(len(start)) % 2)[number]
-    return fit_and_score(x[~odd], control[~odd], x[odd], control[odd], kind)[0]
+    return float(fit_and_score(x[~odd], control[~odd, None], x[odd], control[odd, None], kind)[0][0])

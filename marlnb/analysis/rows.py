@@ -45,7 +45,8 @@ class Moments:
         observations: of each group, `[row, agent, *shape]`.
         action: of the group that is explained, `[row, agent(, component)]`; acting: `[row, agent]` bool.
         recurrent: the actor's state that entered the step, `[row, agent, layer, unit]`; action_mask
-            `[row, agent, choice]`; state `[row, *state_shape]`; None where there is none.
+            `[row, agent, choice]`; state `[row, *state_shape]`; critic_recurrent: the critic's state that entered the
+            step, `[row, agent, layer, unit]`; None where there is none.
     """
 
     observations: Mapping[str, Tensor]
@@ -54,6 +55,7 @@ class Moments:
     recurrent: Tensor | None = None
     action_mask: Tensor | None = None
     state: Tensor | None = None
+    critic_recurrent: Tensor | None = None
 
 
 class RowSource:
@@ -69,8 +71,8 @@ class RowSource:
         self.recording, self.group = recording, group
         self.env: EnvSpec = recording.spec
 
-    def rows(self, episodes: Sequence[int] | None) -> Rows:
-        """All rows, or those of some episodes, by number.
+    def rows(self, episodes: Sequence[int] | None, checkpoint: int | None = None) -> Rows:
+        """All rows, or those of some episodes, by number, or of one checkpoint, by its iteration.
 
         Raises:
             AnalysisError: there are none.
@@ -83,6 +85,8 @@ class RowSource:
             if missing:
                 raise AnalysisError(f"no episodes {missing[:5]} in this recording; it has {len(set(episode))} of them")
             index = index[np.isin(episode, np.asarray(episodes, dtype=np.int64))]
+        if checkpoint is not None:
+            index = index[self._of_checkpoint(checkpoint, len(episode))[index]]
         if not len(index):
             raise AnalysisError(f"{self.recording.path} has no rows of whole episodes to analyse")
         return Rows(index, episode[index], t[index])
@@ -108,6 +112,30 @@ class RowSource:
             raise AnalysisError(f"checkpoint {iteration} of {path} is not the one that made this recording; {advice}")
         return run.policies(iteration)
 
+    def one_checkpoint(self, checkpoint: int | None = None) -> int:
+        """The iteration whose rows are meant: the one asked for, or the only one.
+
+        Raises:
+            AnalysisError: there are several and none was chosen, or no such.
+        """
+        have = sorted(set(self.recording.checkpoints["iteration"].tolist()))
+        if checkpoint is None and len(have) > 1:
+            raise AnalysisError(
+                f"{self.recording.path.name} spans checkpoints {have}, whose units are not the same: choose one with "
+                "checkpoint="
+            )
+        if checkpoint is not None and checkpoint not in have:
+            raise AnalysisError(f"no rows of checkpoint {checkpoint} in {self.recording.path.name}; it has {have}")
+        return int(have[0] if checkpoint is None else checkpoint)
+
+    def _of_checkpoint(self, checkpoint: int, n_rows: int) -> np.ndarray:
+        """Which rows were played by it, `[row]` bool."""
+        self.one_checkpoint(checkpoint)
+        table, of = self.recording.checkpoints, np.zeros(n_rows, bool)
+        for start, stop in table.loc[table["iteration"] == checkpoint, ["row_start", "row_stop"]].to_numpy():
+            of[start:stop] = True
+        return of
+
     def recorded_agents(self, group: str | None = None) -> list[str]:
         return self.recording.group_agents(group or self.group)
 
@@ -118,6 +146,14 @@ class RowSource:
     def acting(self, rows: Rows) -> np.ndarray:
         """`[row, agent]` bool: recorded and asked for an action."""
         return self._by_agent("acting", self.group, rows.index)
+
+    def field(self, name: str, rows: Rows) -> np.ndarray:
+        """`[row, agent, ...]` of this group, zero for agents that were not recorded."""
+        return self._by_agent(name, self.group, rows.index)
+
+    def recurrent_state(self, rows: Rows) -> np.ndarray:
+        """The actor's state that entered each step, `[row, agent, layer, unit]`."""
+        return self._spread(self.group, _read(self.recording.recurrent(self.group), rows.index))
 
     def activations(self, site: str, rows: Rows) -> np.ndarray:
         """`[row, agent, unit]` float32, zero for agents that the site is not of or that were not recorded."""
@@ -143,8 +179,8 @@ class RowSource:
         """The rows as tensors, `batch_rows` at a time.
 
         Args:
-            needs_state: also the environment's state, where it has one; every_group: also the other groups'
-                observations (None: when the state is needed, since critics read both).
+            needs_state: also the environment's state and the critic's, where there are any; every_group: also the
+                other groups' observations (None: when the state is needed, since critics read both).
         Raises:
             AnalysisError: an agent whose observation is needed was not recorded.
         """
@@ -153,11 +189,13 @@ class RowSource:
             self._check_all_recorded()
         groups = self.env.group_names if all_groups else (self.group,)
         fields = self.recording.fields(self.group)
-        recurrent = any(name.startswith(f"recurrent/{self.group}/") for name in self._names("recurrent"))
+        held = [name.split("/")[2] for name in self._names("recurrent") if name.startswith(f"recurrent/{self.group}/")]
+        recurrent, critic = "actor" in held, needs_state and "critic" in held
         state = needs_state and self.env.state_shape is not None
         for start in range(0, len(rows), batch_rows):
             index = rows.index[start : start + batch_rows]
             own = self.recording.recurrent(self.group) if recurrent else None
+            critics = self.recording.recurrent(self.group, part="critic") if critic else None
             yield Moments(
                 observations={name: _tensor(self._by_agent("observation", name, index)) for name in groups},
                 action=_tensor(self._by_agent("action", self.group, index)),
@@ -167,6 +205,7 @@ class RowSource:
                 if "action_mask" in fields
                 else None,
                 state=_tensor(_read(self.recording.state, index)) if state else None,
+                critic_recurrent=None if critics is None else _tensor(self._spread(self.group, _read(critics, index))),
             )
 
     def label(self, label: str | np.ndarray, rows: Rows) -> tuple[np.ndarray, str, Sequence[str]]:
@@ -188,8 +227,8 @@ class RowSource:
         if len(bearers) == 1:
             return values[:, 0], label, classes
         raise AnalysisError(
-            f"label {label!r} is of the agents {bearers}, site and label must be of one group: "
-            f"pass recording.label({label!r}).sel(agent=...).to_numpy()"
+            f"label {label!r} is of the agents {bearers}, not of {self.group!r}: "
+            f"say whose, as ({bearers[0]!r}, {label!r})"
         )
 
     def keeps_every_step(self, rows: Rows) -> bool:
