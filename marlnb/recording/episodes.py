@@ -46,7 +46,8 @@ class EpisodeIndex:
         columns = {name: table[name][:] for name in ("episode", "return", *COLUMNS)}
         whole = columns["start"] + columns["length"] <= n_rows
         columns = {name: values[whole] for name, values in columns.items()}
-        finished = np.ones(int(whole.sum()), bool)
+        told = table["finished"][:].astype(bool) if "finished" in table else np.ones(len(whole), bool)
+        finished = told[whole]
         last = int((columns["start"] + columns["length"]).max(initial=0))
         if last < n_rows:
             broken = _broken_off(file, last, n_rows)

@@ -29,14 +29,15 @@ class FrameStore:
         self._drawn: dict[tuple[int, int], bytes] = {}
         self._pending: list[tuple[int, bytes]] = []
         self._file: h5py.File | None = None
+        self._first_row = 0
 
     @property
     def pending_bytes(self) -> int:
         return sum(len(image) for _, image in self._pending)
 
-    def attach(self, file: h5py.File) -> None:
-        """Creates the datasets."""
-        self._file = file
+    def attach(self, file: h5py.File, first_row: int = 0) -> None:
+        """Creates the datasets, in a file whose rows are counted from `first_row` on."""
+        self._file, self._first_row = file, first_row
         image = file.create_dataset(
             "frames/image",
             (0, *self.shape),
@@ -62,6 +63,10 @@ class FrameStore:
             if image is not None:
                 self._pending.append((row, image))
 
+    def put(self, row: int, image: bytes) -> None:
+        """Queues an image that is compressed already."""
+        self._pending.append((row, image))
+
     def write(self) -> None:
         """Writes what is queued."""
         if not self._pending or self._file is None:
@@ -72,7 +77,7 @@ class FrameStore:
         rows.resize(start + len(self._pending), axis=0)
         for index, (_, image) in enumerate(self._pending, start):
             images.id.write_direct_chunk((index, 0, 0, 0), image)
-        rows[start:] = [row for row, _ in self._pending]
+        rows[start:] = [row - self._first_row for row, _ in self._pending]
         self._pending.clear()
 
 

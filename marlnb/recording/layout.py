@@ -23,6 +23,7 @@ BLOCK_BYTES = 32 * 1024 * 1024
 MOST_BLOCK_ROWS = 32768
 BFLOAT16 = "bfloat16"
 DTYPES = ("float32", "float16", BFLOAT16)
+ROW_TOPS = ("steps", "activations", "recurrent", "labels")
 
 
 @dataclass(frozen=True)
@@ -131,3 +132,34 @@ def hdf5_type(dtype: str) -> h5py.h5t.TypeID:
 def is_bfloat16(dataset: h5py.Dataset) -> bool:
     kind = dataset.id.get_type()
     return isinstance(kind, h5py.h5t.TypeFloatID) and kind.get_size() == 2 and kind.get_ebias() == 127
+
+
+def datasets_below(file: h5py.File, group: str) -> list[str]:
+    """Paths of the datasets below a group, relative to it."""
+    found: list[str] = []
+    if group in file:
+        file[group].visititems(lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) else None)
+    return found
+
+
+def row_paths(file: h5py.File) -> list[str]:
+    """Paths of all datasets with a row a step."""
+    return [f"{top}/{path}" for top in ROW_TOPS for path in datasets_below(file, top)]
+
+
+def count_rows(file: h5py.File) -> int:
+    """Rows of every dataset: all have as many, unless something else than marlnb has changed them."""
+    return min((int(file[path].shape[0]) for path in row_paths(file)), default=0)
+
+
+def field_of(file: h5py.File, path: str) -> Field:
+    """What `create_dataset` was told of a dataset."""
+    dataset = file[path]
+    return Field(
+        path=path,
+        dims=tuple(dimension.label for dimension in dataset.dims)[1:],
+        shape=tuple(dataset.shape[1:]),
+        dtype=BFLOAT16 if is_bfloat16(dataset) else dataset.dtype.name,
+        group=str(dataset.attrs.get("group", "")),
+        agents=tuple(str(name) for name in dataset.attrs.get("agents", ())),
+    )

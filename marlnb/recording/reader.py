@@ -14,8 +14,9 @@ from marlnb.config import Experiment
 from marlnb.errors import RecordingError, SiteError, unknown
 from marlnb.recording.array import LabelledArray
 from marlnb.recording.episodes import EpisodeIndex
-from marlnb.recording.layout import BFLOAT16, is_bfloat16
-from marlnb.recording.opening import Locking, open_recording_file
+from marlnb.recording.layout import BFLOAT16, count_rows, datasets_below, is_bfloat16
+from marlnb.recording.opening import Locking
+from marlnb.recording.segments import open_whole
 from marlnb.specs import EnvSpec
 from marlnb.training.spec_file import spec_from_json
 
@@ -35,7 +36,7 @@ class Recording:
         self.locking = locking
         self._opened: tuple[int, h5py.File] | None = None
         self._closed = False
-        self._index = EpisodeIndex.read(self.file, self._row_count())
+        self._index = EpisodeIndex.read(self.file, count_rows(self.file))
 
     @staticmethod
     def open(path: str | os.PathLike[str], *, locking: Locking = None) -> Recording:
@@ -70,7 +71,7 @@ class Recording:
         if self._closed:
             raise RecordingError(f"{self.path} has been closed; open it again")
         if self._opened is None or self._opened[0] != os.getpid():
-            self._opened = (os.getpid(), open_recording_file(self.path, self.locking))
+            self._opened = (os.getpid(), open_whole(self.path, self.locking))
         return self._opened[1]
 
     def __repr__(self) -> str:
@@ -168,18 +169,18 @@ class Recording:
     @property
     def sites(self) -> list[str]:
         """Names of the recorded sites, as `listener/actor/hidden_1`."""
-        found = _datasets(self.file, "activations")
+        found = datasets_below(self.file, "activations")
         wanted = [site for site in self.settings.get("sites", []) if site in found]
         return wanted + [site for site in found if site not in wanted]
 
     @property
     def labels(self) -> list[str]:
-        return _datasets(self.file, "labels")
+        return datasets_below(self.file, "labels")
 
     def fields(self, group: str) -> list[str]:
         """Names that `steps` takes for a group."""
         self._check_group(group)
-        return _datasets(self.file, f"steps/{group}")
+        return datasets_below(self.file, f"steps/{group}")
 
     def __getitem__(self, site: str) -> LabelledArray:
         """A site's activations `[row, agent, unit]`.
@@ -187,7 +188,7 @@ class Recording:
         Raises:
             SiteError: it is not recorded.
         """
-        if site not in _datasets(self.file, "activations"):
+        if site not in datasets_below(self.file, "activations"):
             raise SiteError(f"{self.path.name}: {unknown('recorded site', site, self.sites)}")
         return self._array(f"activations/{site}")
 
@@ -212,7 +213,7 @@ class Recording:
             RecordingError: the group has none.
         """
         self._check_group(group)
-        found = _datasets(self.file, f"recurrent/{group}")
+        found = datasets_below(self.file, f"recurrent/{group}")
         if not found:
             raise RecordingError(f"{self.path.name}: the policy of {group!r} has no recurrent state")
         return self._array(f"recurrent/{group}/{found[0]}")
@@ -282,20 +283,3 @@ class Recording:
     def _check_group(self, group: str) -> None:
         if group not in self.groups:
             raise RecordingError(f"{self.path.name}: {unknown('recorded group', group, self.groups)}")
-
-    def _row_count(self) -> int:
-        """Rows of every dataset: all have as many, unless something else than marlnb has changed them."""
-        paths = [
-            f"{top}/{path}"
-            for top in ("steps", "activations", "recurrent", "labels")
-            for path in _datasets(self.file, top)
-        ]
-        return min(int(self.file[path].shape[0]) for path in paths)
-
-
-def _datasets(file: h5py.File, group: str) -> list[str]:
-    """Paths of the datasets below a group, relative to it."""
-    found: list[str] = []
-    if group in file:
-        file[group].visititems(lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) else None)
-    return found

@@ -20,8 +20,9 @@ from marlnb.recording.preparation import Prepared, prepare
 from marlnb.recording.progress import EpisodeProgress
 from marlnb.recording.reader import Recording
 from marlnb.recording.request import Request
+from marlnb.recording.rotation import open_writer
+from marlnb.recording.segments import move_recording
 from marlnb.recording.sources import LabelFn
-from marlnb.recording.writer import RecordingWriter
 from marlnb.training.episodes import play
 from marlnb.training.spec_file import spec_to_json
 from marlnb.training.subject import Subject, as_subject
@@ -48,6 +49,7 @@ def record(
     device: str = "cpu",
     progress: bool = True,
     locking: Locking = None,
+    segment_bytes: int | None = None,
 ) -> Recording:
     """Records episodes 0 to `episodes` - 1, episode k under `seed` + k, into `recordings/<name>.h5` of the subject.
 
@@ -71,6 +73,8 @@ def record(
         n_envs: copies played at once; by default as in the training, at most 32. With 1, a kill loses at most a block.
         env: another environment whose groups have the same names, sizes and spaces.
         locking: HDF5's file locking, as h5py takes it; False for file systems without locks.
+        segment_bytes: write segments of about this size into `recordings/<name>.segments/`, joined as
+            `recordings/<name>.h5`; None: one file.
     Raises:
         SiteError: a pattern that matches no site, or a site that never fires.
         RecordingError: a recording of this name is there already; the disk has no room, before the start or
@@ -79,6 +83,8 @@ def record(
     """
     if exist not in ("error", "open"):
         raise RecordingError(f"exist must be 'error' or 'open'; got {exist!r}")
+    if segment_bytes is not None and segment_bytes < 1:
+        raise RecordingError(f"segment_bytes must be 1 or more, or None for one file; got {segment_bytes}")
     subject = as_subject(subject)
     path = recording_path(subject, name)
     if exist == "error" and path.exists():
@@ -104,20 +110,23 @@ def record(
             return Recording.open(path, locking=locking)
         plan = make_plan(prepared, path)
         plan.check()
-        _write(prepared, plan, progress=progress, locking=locking)
+        _write(prepared, plan, progress=progress, locking=locking, segment_bytes=segment_bytes)
     return Recording.open(path, locking=locking)
 
 
-def _write(prepared: Prepared, plan: RecordingPlan, *, progress: bool, locking: Locking) -> None:
+def _write(
+    prepared: Prepared, plan: RecordingPlan, *, progress: bool, locking: Locking, segment_bytes: int | None
+) -> None:
     """Plays and writes; the file is closed whatever happens, complete only if nothing did."""
     request, trial = prepared.request, prepared.trial
     frames = FrameStore(request.every * int(request.frames), trial.frame_shape) if request.frames else None
-    writer = RecordingWriter(
+    writer = open_writer(
         plan.path,
         plan.fields,
         _attributes(prepared),
         _agents(prepared),
         expected_rows=plan.rows,
+        segment_bytes=segment_bytes,
         frames=frames,
         locking=locking,
     )
@@ -210,7 +219,7 @@ def _is_same(path: Path, prepared: Prepared, locking: Locking) -> bool:
         told = "; ".join(f"{key} {was!r}, now {now!r}" for key, (was, now) in differing.items())
         raise RecordingError(f"{path} is another recording: {told}. Give another name")
     if not complete:
-        path.rename(_free_name(path))
+        move_recording(path, _free_name(path))
     return complete
 
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import h5py
 import numpy as np
@@ -29,6 +29,21 @@ SPARE_BYTES = 1024 * 1024
 EPISODE_COLUMNS = {"episode": "int64", "start": "int64", "length": "int64", "n_steps": "int64", "seed": "int64"}
 
 
+class RowWriter(Protocol):
+    """What rows of whole episodes are handed to; RecordingWriter documents each verb."""
+
+    path: Path
+
+    @property
+    def rows(self) -> int: ...
+
+    def append(self, sources: Sequence[np.ndarray]) -> None: ...
+
+    def add_episodes(self, columns: Mapping[str, np.ndarray], returns: np.ndarray) -> None: ...
+
+    def flush_if_due(self) -> None: ...
+
+
 class RecordingWriter:
     """One recording being written.
 
@@ -38,6 +53,7 @@ class RecordingWriter:
         agents: columns of `/agents`, one entry an agent.
         expected_rows: of the whole recording; sets how rows are gathered, no limit.
         locking: HDF5's file locking: True, False (file systems without locks) or "best-effort".
+        first_row: the number that frames have for this file's first row, where it is one of several segments.
     Raises:
         RecordingError: the file is there already or cannot be made.
     """
@@ -52,9 +68,10 @@ class RecordingWriter:
         expected_rows: int,
         frames: FrameStore | None = None,
         locking: Locking = None,
+        first_row: int = 0,
     ) -> None:
         self.path, self.frames = path, frames
-        self.rows = 0
+        self._rows = 0
         self.written_bytes = 0
         self.block_rows = block_rows(list(fields), expected_rows)
         self._filled = 0
@@ -69,8 +86,13 @@ class RecordingWriter:
         self._block_bytes = sum(block.storage.nbytes for block in self._blocks)
         self._create_tables(len(agents["id"]))
         if frames is not None:
-            frames.attach(self.file)
+            frames.attach(self.file, first_row)
         self._commit()
+
+    @property
+    def rows(self) -> int:
+        """Appended so far, written or not."""
+        return self._rows
 
     def append(self, sources: Sequence[np.ndarray]) -> None:
         """Adds the rows of episodes of one length: field by field `[episode, t, ...]`, as the bytes that are stored."""
@@ -88,10 +110,11 @@ class RecordingWriter:
         """Adds entries to `/episodes` for the rows that are appended next.
 
         Args:
-            columns: `[episode]` for each of `EPISODE_COLUMNS`.
+            columns: `[episode]` for each of `EPISODE_COLUMNS`; `finished` may be left out where all are.
             returns: `[episode, agent]`, of the recorded agents.
         """
-        self._episodes.append({**columns, "return": returns})
+        finished = columns.get("finished", np.ones(len(returns), bool))
+        self._episodes.append({**columns, "finished": finished, "return": returns})
 
     def describe(self, attributes: Mapping[str, Mapping[str, Any]]) -> None:
         """Sets attributes of datasets, by path."""
@@ -159,7 +182,7 @@ class RecordingWriter:
         for block, source in zip(self._blocks, sources):
             block.put(self._filled, source)
         self._filled += n_rows
-        self.rows += n_rows
+        self._rows += n_rows
         if self._filled == self.block_rows:
             self.flush()
 
@@ -189,7 +212,7 @@ class RecordingWriter:
         create = self.file.create_dataset
         self._table = {
             name: create(f"episodes/{name}", (0,), dtype, maxshape=(None,), chunks=(1024,))
-            for name, dtype in EPISODE_COLUMNS.items()
+            for name, dtype in {**EPISODE_COLUMNS, "finished": "bool"}.items()
         }
         shape, chunks = (0, n_agents), (256, n_agents)
         self._table["return"] = create("episodes/return", shape, "float64", maxshape=(None, n_agents), chunks=chunks)
