@@ -1,0 +1,23 @@
+"""Ground truth: policies with planted circuits and the answer key, to score any analysis on.
+
+planted = marlnb.groundtruth.planted("partner_goal", "gru", shared=False, seed=3)
+recording = planted.record()                      # or marlnb.record(planted.agents, ...)
+planted.question                                  # what an analysis is told
+planted.key                                       # what it must find
+"""
+
+from marlnb.groundtruth.claims import Claim as Claim
+from marlnb.groundtruth.claims import Finding as Finding
+from marlnb.groundtruth.faithfulness import faithfulness as faithfulness
+from marlnb.groundtruth.faithfulness import onset_steps as onset_steps
+from marlnb.groundtruth.faithfulness import spillover as spillover
+from marlnb.groundtruth.key import AnswerKey as AnswerKey
+from marlnb.groundtruth.key import Node as Node
+from marlnb.groundtruth.key import Question as Question
+from marlnb.groundtruth.planting import Circuit as Circuit
+from marlnb.groundtruth.planting import Planted as Planted
+from marlnb.groundtruth.planting import circuit as circuit
+from marlnb.groundtruth.planting import circuit_names as circuit_names
+from marlnb.groundtruth.planting import planted as planted
+from marlnb.groundtruth.scoring import Score as Score
+from marlnb.groundtruth.scoring import score as score

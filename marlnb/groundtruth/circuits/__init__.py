@@ -1,0 +1,1 @@
+"""The circuits, one file each; a file registers its own by `@circuit`."""

@@ -1,0 +1,67 @@
+"""concept_neuron: one unit of one agent computes a concept and drives one action.
+
+    first layer   c = relu(2 x)          x: where a landmark or another agent is, one coordinate
+    second layer  d = c                  (gru: d = tanh(c / 4), nothing remembered)
+    logit         + 3 d                  (gru: + 12 d)
+
+So integrated gradients of the logit from a zero baseline give x exactly 6 relu(x) in the mlp. The decoys compute
+relu(2 x + 0.4 y), which correlates with the concept, in every agent, and drive nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor
+
+from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
+from marlnb.groundtruth.draft import Draft
+from marlnb.groundtruth.planting import circuit
+from marlnb.recording.sources import LabelFn
+from marlnb.training.episodes import Moment
+
+SLOPE, READOUT, LEAK = 2.0, 3.0, 0.4
+N_DECOYS = 2
+GROUP = "agent"
+
+
+@circuit("concept_neuron", lambda network: SimpleSpreadConfig(max_cycles=16))
+def plant(draft: Draft) -> None:
+    wiring, rng = draft.wiring(GROUP), draft.rng
+    agent = int(rng.integers(wiring.group.n_agents))
+    places = [name for name in wiring.features if name.endswith(("_dx", "_dy"))]
+    x, y = (str(name) for name in rng.choice(places, 2, replace=False))
+    output = int(rng.integers(1, 5))
+    (first,), (second,) = wiring.take(1, 1), wiring.take(2, 1)
+    wiring.sense([first], {x: [SLOPE]}, agent=agent)
+    wiring.relay([second], [first], np.full((1, 1), wiring.gain), agent)
+    weights = {output: [READOUT / wiring.gain]}
+    draft.drive(GROUP, agent, [second], weights)
+    wiring.prefer(0, 1.0)
+    draft.holds(GROUP, agent, 1, [first])
+    draft.holds(GROUP, agent, 2, [second], readout=weights)
+    plant_decoys(draft, {x: SLOPE, y: LEAK}, N_DECOYS)
+    draft.users = (wiring.group.agents[agent],)
+    if x.startswith("other_agent_"):
+        others = [name for name in wiring.group.agents if name not in draft.users]
+        draft.influences = ((others[int(x.split("_")[2])], draft.users[0]),)
+    draft.labels["concept"] = half(wiring.features.index(x))
+
+
+def plant_decoys(draft: Draft, weights: dict[str, float], count: int) -> None:
+    """Units relu(sum of weights[feature] * feature) in every agent, carried on to the second layer and no further."""
+    wiring = draft.wiring(GROUP)
+    first, second = wiring.take(1, count), wiring.take(2, count)
+    wiring.sense(first, {feature: [weight] * count for feature, weight in weights.items()})
+    for source, unit in zip(first, second):
+        wiring.relay([unit], [source], np.full((1, 1), wiring.gain))
+    draft.decoy(GROUP, 1, first)
+    draft.decoy(GROUP, 2, second)
+
+
+def half(feature: int) -> LabelFn:
+    """Label of every agent: relu of one of its features, `[env, agent]`."""
+
+    def label(moment: Moment) -> Tensor:
+        return moment.observation[GROUP][..., feature].clamp(min=0)
+
+    return label

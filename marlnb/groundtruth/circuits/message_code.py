@@ -1,0 +1,81 @@
+"""message_code: a speaker says its goal in a permuted code; a listener decodes it and goes to that landmark.
+
+Speaker: one unit a goal in each layer (1 when that is the goal), 5 logits to the word that the code gives it.
+Listener: one unit for each landmark and side, relu(2 d - 20 (1 - m)) where d is how far the landmark lies to that side
+and m whether its word was heard, carried on and read out with weight 3 into the move to that side. So it goes where it
+is sent. It does nothing before the first word arrives.
+Decoys: units of the listener that hold the word, and of the speaker that hold the goal, and drive nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from marlnb.envs.mpe.simple_speaker_listener import COLOR_NAMES, SimpleSpeakerListenerConfig
+from marlnb.groundtruth.draft import Draft
+from marlnb.groundtruth.planting import circuit
+
+SPEAKER, LISTENER = "speaker", "listener"
+DIM, BRIGHT = 0.15, 0.65
+"""A goal's colour is bright in its own channel and dim in the others."""
+WORD_LOGITS, SLOPE, SILENCE, READOUT = 5.0, 2.0, 20.0, 3.0
+SIDES = (("x", 1, 2), ("x", -1, 1), ("y", 1, 4), ("y", -1, 3))
+"""Axis, direction and the action that goes there."""
+
+
+@circuit("message_code", lambda network: SimpleSpeakerListenerConfig(max_cycles=16))
+def plant(draft: Draft) -> None:
+    code = tuple(int(word) for word in draft.rng.permutation(3))
+    _plant_speaker(draft, code)
+    _plant_listener(draft, code)
+    draft.code, draft.concept, draft.kind = code, "goal", "classes"
+    draft.users = (f"{SPEAKER}_0", f"{LISTENER}_0")
+    draft.influences = ((f"{SPEAKER}_0", f"{LISTENER}_0"),)
+
+
+def _plant_speaker(draft: Draft, code: tuple[int, ...]) -> None:
+    wiring = draft.wiring(SPEAKER)
+    colors = [f"goal_{name}" for name in COLOR_NAMES]
+    steep = 1 / (BRIGHT - DIM)
+    weights = {code[g]: WORD_LOGITS / wiring.gain * np.eye(3)[g] for g in range(3)}
+    for used in (True, False):
+        first, second = wiring.take(1, 3), wiring.take(2, 3)
+        wiring.sense(first, {name: steep * np.eye(3)[g] for g, name in enumerate(colors)}, bias=-steep * DIM)
+        wiring.relay(second, first, wiring.gain * np.eye(3))
+        if used:
+            readout = {word: row / _reached(draft) for word, row in weights.items()}
+            draft.drive(SPEAKER, 0, second, readout)
+            draft.holds(SPEAKER, 0, 1, first)
+            draft.holds(SPEAKER, 0, 2, second, readout=readout)
+        else:
+            draft.decoy(SPEAKER, 1, first)
+            draft.decoy(SPEAKER, 2, second)
+
+
+def _plant_listener(draft: Draft, code: tuple[int, ...]) -> None:
+    wiring = draft.wiring(LISTENER)
+    count = 3 * len(SIDES)
+    first, second = wiring.take(1, count), wiring.take(2, count)
+    places = [(g, axis, sign, action) for g in range(3) for axis, sign, action in SIDES]
+    weights: dict[str, np.ndarray] = {}
+    for place, (g, axis, sign, _) in enumerate(places):
+        weights.setdefault(f"landmark_{g}_d{axis}", np.zeros(count))[place] = SLOPE * sign
+        weights.setdefault(f"message_{code[g]}", np.zeros(count))[place] = SILENCE
+    wiring.sense(first, {name: list(row) for name, row in weights.items()}, bias=-SILENCE)
+    wiring.relay(second, first, wiring.gain * np.eye(count))
+    readout = {action: [READOUT / wiring.gain * (other == action) for *_, other in places] for _, _, action in SIDES}
+    draft.drive(LISTENER, 0, second, readout)
+    wiring.prefer(0, 0.1)
+    draft.holds(LISTENER, 0, 1, first)
+    draft.holds(LISTENER, 0, 2, second, readout=readout)
+    first, second = wiring.take(1, 3), wiring.take(2, 3)
+    wiring.sense(first, {f"message_{word}": np.eye(3)[word] for word in range(3)})
+    wiring.relay(second, first, np.eye(3))
+    draft.decoy(LISTENER, 1, first)
+    draft.decoy(LISTENER, 2, second)
+
+
+def _reached(draft: Draft) -> float:
+    """What a second-layer unit reaches of its input of `gain`: all of it, or its tanh's part."""
+    gain = draft.wiring(SPEAKER).gain
+    return 1.0 if draft.network == "mlp" else float(np.tanh(gain) / gain)

@@ -1,0 +1,47 @@
+"""role_switch: an alarm switches what an agent does, and it holds the new role to the episode's end.
+
+    first layer   a = relu(alarm), of one step in the gru's world, lasting in the mlp's
+    second layer  r = a               gru: r latches tanh(4) = 0.9993 at the alarm and keeps it
+    logits        before 4 - 8 r, after 8 r - 4 of two actions
+
+Decoys in every agent: a unit that holds the alarm just the same and drives nothing, and one that holds whether the
+partner's goal was told.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from marlnb.groundtruth.draft import Draft
+from marlnb.groundtruth.planting import circuit
+from marlnb.groundtruth.told import ALARM, TOLD, ToldConfig
+
+GROUP = "agent"
+STRENGTH = 4.0
+FULL = 4.0
+NEWS = np.ones(1)
+
+
+@circuit("role_switch", lambda network: ToldConfig(holds=network == "mlp"))
+def plant(draft: Draft) -> None:
+    wiring, rng = draft.wiring(GROUP), draft.rng
+    agent = int(rng.integers(wiring.group.n_agents))
+    (first,), (second,) = wiring.take(1, 1), wiring.take(2, 1)
+    into = np.full((1, 1), FULL if draft.network == "gru" else 1.0)
+    wiring.sense([first], {ALARM: [1.0]}, agent=agent)
+    wiring.relay([second], [first], into, agent, latch=NEWS)
+    before, after = (int(a) for a in rng.permutation(np.arange(1, 5))[:2])
+    weights = {before: [-2 * STRENGTH], after: [2 * STRENGTH]}
+    draft.drive(GROUP, agent, [second], weights)
+    wiring.prefer(before, STRENGTH, agent)
+    wiring.prefer(after, -STRENGTH, agent)
+    draft.holds(GROUP, agent, 1, [first], exact=draft.network == "mlp")
+    draft.holds(GROUP, agent, 2, [second], readout=weights)
+    for weights_of in ({ALARM: [1.0]}, {name: [1.0] for name in TOLD}):
+        (source,), (unit,) = wiring.take(1, 1), wiring.take(2, 1)
+        wiring.sense([source], weights_of)
+        wiring.relay([unit], [source], into, latch=NEWS)
+        draft.decoy(GROUP, 1, [source])
+        draft.decoy(GROUP, 2, [unit])
+    draft.users = (wiring.group.agents[agent],)
+    draft.concept, draft.kind, draft.onset = "role", "classes", "role"

@@ -1,0 +1,285 @@
+"""score: a finding beside the answer key. What was recovered, by kind of claim, and what was found where nothing is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from marlnb.errors import AnalysisError
+from marlnb.groundtruth.claims import Claim, Finding
+from marlnb.groundtruth.key import AnswerKey, Node
+
+EFFECT_TOLERANCE = 0.1
+"""Largest relative error of an effect that counts as recovered."""
+DECOY_OVERLAP = 0.5
+"""Share of a claimed direction that lies in a decoy's units from which on the decoy counts as found."""
+
+Onsets = Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing that was to be found: `recovered` in 0..1, and in words what it was."""
+
+    kind: str
+    what: str
+    recovered: float
+
+
+@dataclass(frozen=True)
+class Score:
+    """How a finding stands to the key.
+
+    Attributes:
+        items: everything that the finding attempted and the key holds.
+        decoys_claimed, decoys: decoys that were claimed, of those that lie where the finding made claims.
+        strays: share of claimed units that belong neither to the circuit nor to a decoy; None without units claimed.
+    """
+
+    finding: Finding
+    items: tuple[Item, ...]
+    decoys_claimed: int
+    decoys: int
+    strays: float | None
+
+    @property
+    def recovered(self) -> float:
+        """Mean over the items; NaN where there was nothing to find by what was attempted."""
+        return float(np.mean([item.recovered for item in self.items])) if self.items else float("nan")
+
+    @property
+    def false_discovery_rate(self) -> float:
+        """Share of decoys claimed; NaN where no claim was made near one."""
+        return self.decoys_claimed / self.decoys if self.decoys else float("nan")
+
+    def by_kind(self) -> dict[str, float]:
+        kinds = dict.fromkeys(item.kind for item in self.items)
+        return {kind: float(np.mean([i.recovered for i in self.items if i.kind == kind])) for kind in kinds}
+
+    def table(self) -> pd.DataFrame:
+        """One line an item."""
+        return pd.DataFrame([asdict(item) for item in self.items], columns=["kind", "what", "recovered"])
+
+    def to_json(self) -> dict[str, Any]:
+        f = self.finding
+        return {
+            "analysis": f.analysis,
+            "circuit": f.circuit,
+            "network": f.network,
+            "shared": f.shared,
+            "seed": f.seed,
+            "recovered": self.recovered,
+            "by_kind": self.by_kind(),
+            "decoys_claimed": self.decoys_claimed,
+            "decoys": self.decoys,
+            "strays": self.strays,
+        }
+
+
+def score(finding: Finding, key: AnswerKey, *, onsets: Onsets | None = None) -> Score:
+    """Scores every kind of claim that the finding attempted.
+
+    agents, sites, influence: what both name over what either names. units: the same, of each node of the circuit.
+    subspace: mean squared cosine of the principal angles, over the larger of the two dimensions. effect: 1 if within a
+    tenth of the key's, for every output and unit (or any direction within a subspace) that the key has one for.
+    onset: share of episodes whose step is right. code: share of goals whose word is right. complete, necessary: the
+    share of variance kept, and that taken away.
+
+    Args:
+        onsets: the true step of each episode of the recording that was analysed (`onset_steps`), for onset claims.
+    Raises:
+        AnalysisError: the finding is of another instance, or claims onsets and none are given to compare with.
+    """
+    mine = (finding.circuit, finding.network, finding.shared, finding.seed)
+    theirs = (key.name, key.network, key.shared, key.seed)
+    if mine != theirs:
+        raise AnalysisError(f"the finding is of the instance {mine}, the key of {theirs}")
+    items: list[Item] = []
+    for kind in finding.attempts:
+        if kind == "onset":
+            items += _onsets(finding, key, onsets)
+        else:
+            items += _SCORERS[kind](finding, key)
+    claimed, near = _decoys(finding, key)
+    return Score(finding, tuple(items), claimed, near, _strays(finding, key))
+
+
+def _agents(finding: Finding, key: AnswerKey) -> list[Item]:
+    found = {agent for claim in finding.of("agents") for agent in claim.agents}
+    return [Item("agents", ", ".join(key.agents), _overlap(found, set(key.agents)))]
+
+
+def _sites(finding: Finding, key: AnswerKey) -> list[Item]:
+    found = {pair for claim in finding.of("sites") for pair in claim.sites}
+    return [Item("sites", ", ".join(f"{a}: {s}" for a, s in sorted(key.carriers)), _overlap(found, set(key.carriers)))]
+
+
+def _influence(finding: Finding, key: AnswerKey) -> list[Item]:
+    found = {pair for claim in finding.of("influence") for pair in claim.pairs}
+    what = ", ".join(f"{a} -> {b}" for a, b in key.influences) or "none"
+    return [Item("influence", what, _overlap(found, set(key.influences)))]
+
+
+def _units(finding: Finding, key: AnswerKey) -> list[Item]:
+    items = []
+    for node in key.nodes:
+        if node.exact:
+            found = {unit for claim in _at(finding.of("units"), node) for unit in claim.units}
+            items.append(Item("units", _where(node), _overlap(found, set(node.units))))
+    return items
+
+
+def _subspaces(finding: Finding, key: AnswerKey) -> list[Item]:
+    items = []
+    for node in key.nodes:
+        if node.exact and node.basis:
+            found = [np.array(claim.basis) for claim in _at(finding.of("subspace"), node)]
+            best = max((principal_overlap(basis, np.array(node.basis)) for basis in found), default=0.0)
+            items.append(Item("subspace", _where(node), best))
+    return items
+
+
+def _effects(finding: Finding, key: AnswerKey) -> list[Item]:
+    items = []
+    for node in key.nodes:
+        claims = _at(finding.of("effect"), node)
+        for output, weights in node.readout:
+            here = [claim for claim in claims if claim.output == output]
+            what = f"{_where(node)} -> logit {output}"
+            if node.basis:
+                items.append(Item("effect", what, _subspace_effect(here, node, weights)))
+                continue
+            for unit, weight in zip(node.units, weights):
+                if weight:
+                    right = any(_is_unit(claim, unit) and _within(claim, node, weights) for claim in here)
+                    items.append(Item("effect", f"{what}, unit {unit}", float(right)))
+    return items
+
+
+def _subspace_effect(claims: list[Claim], node: Node, weights: tuple[float, ...]) -> float:
+    """Whether a direction was named that lies in the subspace, with its effect."""
+    basis = np.array(node.basis)
+    for claim in claims:
+        direction = np.array(claim.direction) / max(float(np.linalg.norm(claim.direction)), 1e-12)
+        if np.linalg.norm(basis @ direction) ** 2 >= 1 - DECOY_OVERLAP and _within(claim, node, weights):
+            return 1.0
+    return 0.0
+
+
+def _within(claim: Claim, node: Node, weights: tuple[float, ...]) -> bool:
+    """Whether the claimed logits are those of the key for this direction, to EFFECT_TOLERANCE."""
+    expected = float(np.array(claim.direction)[list(node.units)] @ np.array(weights))
+    return abs(claim.value - expected) <= EFFECT_TOLERANCE * abs(expected)
+
+
+def _onsets(finding: Finding, key: AnswerKey, onsets: Onsets | None) -> list[Item]:
+    if not key.onset:
+        return []
+    if onsets is None:
+        raise AnalysisError("onset claims are scored against the recording's own steps: pass onsets=onset_steps(...)")
+    items = []
+    for node in key.nodes:
+        if node.readout:
+            found = {episode: step for claim in _at(finding.of("onset"), node) for episode, step in claim.steps}
+            right = [found.get(episode) == step for episode, step in onsets.items()]
+            items.append(Item("onset", _where(node), float(np.mean(right))))
+    return items
+
+
+def _code(finding: Finding, key: AnswerKey) -> list[Item]:
+    if not key.code:
+        return []
+    found = next((claim.code for claim in finding.of("code")), ())
+    right = [word == found[goal] if goal < len(found) else False for goal, word in enumerate(key.code)]
+    return [Item("code", f"words {key.code} for goals 0, 1, 2", float(np.mean(right)))]
+
+
+def _kept(finding: Finding, key: AnswerKey) -> list[Item]:
+    kept = {claim.agent: claim.value for claim in finding.of("complete")}
+    return [Item("complete", agent, float(np.clip(kept.get(agent, 0), 0, 1))) for agent in key.agents]
+
+
+def _removed(finding: Finding, key: AnswerKey) -> list[Item]:
+    removed = {claim.agent: claim.value for claim in finding.of("necessary")}
+    return [Item("necessary", agent, float(np.clip(1 - removed.get(agent, 1), 0, 1))) for agent in key.agents]
+
+
+_SCORERS: dict[str, Callable[[Finding, AnswerKey], list[Item]]] = {
+    "agents": _agents,
+    "sites": _sites,
+    "units": _units,
+    "subspace": _subspaces,
+    "effect": _effects,
+    "code": _code,
+    "influence": _influence,
+    "complete": _kept,
+    "necessary": _removed,
+}
+
+
+def principal_overlap(first: np.ndarray, second: np.ndarray) -> float:
+    """Mean squared cosine of the principal angles between the row spaces of `[dimension, unit]`, over the larger
+    dimension: 1 for the same space, 0 for orthogonal ones, 1/2 where one of two dimensions was found."""
+    if not first.size or not second.size:
+        return 0.0
+    a, b = (np.linalg.qr(basis.T)[0] for basis in (first, second))
+    cosines = np.linalg.svd(a.T @ b, compute_uv=False)
+    return float((cosines**2).sum() / max(a.shape[1], b.shape[1]))
+
+
+def _decoys(finding: Finding, key: AnswerKey) -> tuple[int, int]:
+    """Decoys claimed, of those that claims could have named: agents that only hold, and nodes at attempted units.
+
+    Agents that hold a decoy and use nothing are counted where agents are attempted.
+    """
+    claimed = near = 0
+    if "agents" in finding.attempts:
+        named = {agent for claim in finding.of("agents") for agent in claim.agents}
+        idle = {node.agent for node in key.decoys} - set(key.agents)
+        claimed, near = claimed + len(idle & named), near + len(idle)
+    if {"units", "subspace"} & set(finding.attempts):
+        for node in key.decoys:
+            near += 1
+            claimed += any(_names(claim, node) for claim in _at(list(finding.claims), node))
+    return claimed, near
+
+
+def _names(claim: Claim, decoy: Node) -> bool:
+    if claim.kind == "units":
+        return bool(set(claim.units) & set(decoy.units))
+    if claim.kind == "subspace":
+        inside = np.linalg.qr(np.array(claim.basis).T)[0][list(decoy.units)]
+        return bool((np.linalg.svd(inside, compute_uv=False)[0]) ** 2 > DECOY_OVERLAP)
+    return False
+
+
+def _strays(finding: Finding, key: AnswerKey) -> float | None:
+    known: dict[tuple[str, str], set[int]] = {}
+    for node in (*key.nodes, *key.decoys):
+        known.setdefault((node.agent, node.site), set()).update(node.units)
+    named = [(claim.agent, claim.site, unit) for claim in finding.of("units") for unit in claim.units]
+    if not named:
+        return None
+    return float(np.mean([unit not in known.get((agent, site), set()) for agent, site, unit in named]))
+
+
+def _at(claims: list[Claim], node: Node) -> list[Claim]:
+    return [claim for claim in claims if (claim.agent, claim.site) == (node.agent, node.site)]
+
+
+def _is_unit(claim: Claim, unit: int) -> bool:
+    direction = np.array(claim.direction)
+    return unit < len(direction) and direction[unit] != 0 and np.count_nonzero(direction) == 1
+
+
+def _overlap(found: set[Any], true: set[Any]) -> float:
+    """What both name over what either names; 1 where both are empty."""
+    return len(found & true) / len(found | true) if found | true else 1.0
+
+
+def _where(node: Node) -> str:
+    return f"{node.agent}: {node.site}"

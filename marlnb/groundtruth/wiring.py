@@ -1,0 +1,169 @@
+"""Wiring: one group's actor whose weights are set by hand, circuit units among units of random features.
+
+Two layers of hidden units in front of a linear head. `mlp`: relu, relu. `gru`: relu, gated recurrent; a unit of it
+either follows its input (update gate shut on the past) or latches it (keeps its value until it is told a new one).
+Agents that share weights read their own index as well: what one of them alone computes is gated by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import numpy as np
+import torch
+
+from marlnb.groundtruth.key import NetworkName
+from marlnb.models.actor_critic import ActorCritic
+from marlnb.models.agent_id import AgentId
+from marlnb.models.gru import GRU, GRUConfig
+from marlnb.models.layers import HiddenLayer
+from marlnb.models.mlp import MLP, MLPConfig
+from marlnb.specs import EnvSpec
+
+UNITS = 32
+GATE = 100.0
+"""Weight of another agent's index: larger than any sum of features, so that a relu behind it stays shut."""
+SHUT = 16.0
+"""Logit at which an update gate is open or shut to 1e-7."""
+TANH_GAIN = 0.25
+"""By how much what goes into a gated unit is scaled down, so that its tanh keeps most of the range."""
+
+
+class Wiring:
+    """Weights of one group's actor, being set.
+
+    Attributes:
+        gain: an input of 1 makes a second-layer unit of `gain` (mlp: 1; gru: before its tanh).
+        second: the second hidden layer's name.
+    """
+
+    def __init__(self, env: EnvSpec, group: str, network: NetworkName, shared: bool, rng: np.random.Generator) -> None:
+        self.env, self.group, self.network, self.shared = env, env.group(group), network, shared
+        self.features = list(self.group.observation.names)
+        n, f, o = self.group.n_agents, len(self.features), self.group.action.n[0]
+        self.reads_id = shared and n > 1
+        self.blocks = 1 if shared else n
+        self.gain, self.second = (1.0, "hidden_2") if network == "mlp" else (TANH_GAIN, "gru")
+        ids = n if self.reads_id else 0
+        self.w1 = rng.normal(0, 1 / np.sqrt(f), (self.blocks, UNITS, f + ids))
+        self.b1 = rng.normal(0, 0.3, (self.blocks, UNITS))
+        self.w2 = rng.normal(0, 1 / np.sqrt(UNITS), (self.blocks, UNITS, UNITS))
+        self.b2 = rng.normal(0, 0.1, (self.blocks, UNITS))
+        self.update_w = np.zeros_like(self.w2)
+        self.update_b = np.zeros_like(self.b2)
+        self.head_w = np.zeros((self.blocks, o, UNITS))
+        self.head_b = np.zeros((self.blocks, o))
+        self.free = {layer: list(rng.permutation(UNITS)) for layer in (1, 2)}
+
+    def site(self, layer: int) -> str:
+        return f"{self.group.name}/actor/{'hidden_1' if layer == 1 else self.second}"
+
+    def take(self, layer: int, count: int) -> tuple[int, ...]:
+        """`count` random units of a layer (1 or 2) that nothing uses yet, in increasing order."""
+        taken = sorted(int(self.free[layer].pop()) for _ in range(count))
+        return tuple(taken)
+
+    def sense(
+        self, units: Sequence[int], weights: Mapping[str, Sequence[float]], bias: float = 0.0, agent: int | None = None
+    ) -> None:
+        """First-layer units: relu(sum of weights[feature][i] * feature + bias), of one agent alone or of all."""
+        for block in self._blocks_of(agent):
+            for place, unit in enumerate(units):
+                row = np.zeros(self.w1.shape[-1])
+                for feature, by_unit in weights.items():
+                    row[self.features.index(feature)] = by_unit[place]
+                if agent is not None and self.reads_id:
+                    others = [k for k in range(self.group.n_agents) if k != agent]
+                    row[[len(self.features) + k for k in others]] = -GATE
+                self.w1[block, unit], self.b1[block, unit] = row, bias
+
+    def relay(
+        self,
+        units: Sequence[int],
+        sources: Sequence[int],
+        matrix: np.ndarray,
+        agent: int | None = None,
+        *,
+        latch: np.ndarray | None = None,
+    ) -> None:
+        """Second-layer units from first-layer ones: `matrix` `[unit, source]` before the nonlinearity.
+
+        Args:
+            latch: weights on the sources that sum to 1 when there is news and to 0 when there is none: a gated unit
+                then takes its input, and keeps its value otherwise; a relu unit follows in any case.
+        """
+        for block in self._blocks_of(agent):
+            for place, unit in enumerate(units):
+                self.w2[block, unit] = 0.0
+                self.w2[block, unit, list(sources)] = matrix[place]
+                self.b2[block, unit] = 0.0
+                self.update_w[block, unit] = 0.0
+                self.update_b[block, unit] = -SHUT if latch is None else SHUT
+                if latch is not None:
+                    self.update_w[block, unit, list(sources)] = -2 * SHUT * latch
+
+    def drive(
+        self, output: int, units: Sequence[int], weights: Sequence[float] | np.ndarray, agent: int | None = None
+    ) -> None:
+        """Adds to a logit the weighted sum of second-layer units."""
+        for block in self._blocks_of(agent):
+            self.head_w[block, output, list(units)] += np.asarray(weights)
+
+    def prefer(self, output: int, logits: float, agent: int | None = None) -> None:
+        """Adds a constant to a logit."""
+        for block in self._blocks_of(agent):
+            self.head_b[block, output] += logits
+
+    def build(self) -> ActorCritic:
+        """The policy; units of random features read no circuit's unit."""
+        policy = ActorCritic(self.group, self.env, self._config(), MLPConfig(hidden=(4,)))
+        network = policy.actor.network
+        inner = cast("MLP | GRU", network.inner if isinstance(network, AgentId) else network)
+        free = sorted(map(int, self.free[2]))
+        used = [unit for unit in range(UNITS) if unit not in self.free[1]]
+        self.w2[np.ix_(range(self.blocks), free, used)] = 0.0
+        first = cast(HiddenLayer, inner.hidden[0]).linear
+        with torch.no_grad():
+            _put(first, self.w1, self.b1)
+            if isinstance(inner, MLP):
+                _put(cast(HiddenLayer, inner.hidden[1]).linear, self.w2, self.b2)
+            else:
+                self._put_gru(inner, free)
+            _put(inner.head, self.head_w, self.head_b)
+        return policy.eval()
+
+    def _config(self) -> MLPConfig | GRUConfig:
+        if self.network == "mlp":
+            return MLPConfig(
+                hidden=(UNITS, UNITS), activation="relu", share_parameters=self.shared, agent_id=self.reads_id
+            )
+        return GRUConfig(
+            hidden=(UNITS,),
+            recurrent_size=UNITS,
+            activation="relu",
+            share_parameters=self.shared,
+            agent_id=self.reads_id,
+        )
+
+    def _put_gru(self, network: GRU, free: list[int]) -> None:
+        """Reset gates stay at a half; the state enters the candidates of free units alone, from free units alone."""
+        zero_w, zero_b = np.zeros_like(self.w2), np.zeros_like(self.b2)
+        _put(
+            network.gru.input,
+            np.concatenate((zero_w, self.update_w, self.w2), 1),
+            np.concatenate((zero_b, self.update_b, self.b2), 1),
+        )
+        mixing = np.zeros_like(self.w2)
+        drawn = np.random.default_rng(free).normal(0, 0.5 / np.sqrt(UNITS), (len(free), len(free)))
+        mixing[np.ix_(range(self.blocks), free, free)] = drawn
+        state = np.concatenate((zero_w, zero_w, mixing), 1)
+        _put(network.gru.state, state, np.zeros((self.blocks, 3 * UNITS)))
+
+    def _blocks_of(self, agent: int | None) -> range:
+        return range(self.blocks) if agent is None or self.shared else range(agent, agent + 1)
+
+
+def _put(layer: torch.nn.Module, weight: np.ndarray, bias: np.ndarray) -> None:
+    for parameter, values in ((layer.weight, weight), (layer.bias, bias)):
+        cast(torch.Tensor, parameter).copy_(torch.from_numpy(values).reshape(cast(torch.Tensor, parameter).shape))

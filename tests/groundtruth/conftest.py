@@ -1,0 +1,27 @@
+"""The whole grid of planted policies, each made and recorded once."""
+
+import itertools
+
+import pytest
+
+from marlnb.groundtruth import circuit_names, planted
+
+GRID = list(itertools.product(circuit_names(), ("mlp", "gru"), (True, False)))
+EPISODES = 20
+
+
+@pytest.fixture(scope="session")
+def instance(tmp_path_factory):
+    """(circuit, network, shared) -> the instance and its recording."""
+    made, folder = {}, tmp_path_factory.mktemp("groundtruth")
+
+    def get(name, network="mlp", shared=True, seed=0):
+        asked = (name, network, shared, seed)
+        if asked not in made:
+            subject = planted(name, network, shared=shared, seed=seed, path=folder)
+            made[asked] = subject, subject.record(EPISODES)
+        return made[asked]
+
+    yield get
+    for _, recording in made.values():
+        recording.close()
