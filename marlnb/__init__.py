@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from marlnb.analysis.decoding import decode as decode
     from marlnb.analysis.dictionary import train_dictionary as train_dictionary
     from marlnb.analysis.dictionary_result import Dictionary as Dictionary
+    from marlnb.analysis.events import event_average as event_average
     from marlnb.analysis.similarity import similarity as similarity
     from marlnb.analysis.similarity import similarity_matrix as similarity_matrix
+    from marlnb.analysis.tuning import tuning as tuning
     from marlnb.analysis.views import View as View
     from marlnb.batch.benchmark.folder import Benchmark as Benchmark
     from marlnb.batch.benchmark.verb import benchmark as benchmark
@@ -48,6 +50,9 @@ if TYPE_CHECKING:
     from marlnb.registry import model as model
     from marlnb.training.agents import Agents as Agents
     from marlnb.training.evaluation import evaluate as evaluate
+    from marlnb.training.foreign.benchmarl import agents_from_benchmarl as agents_from_benchmarl
+    from marlnb.training.foreign.modules import agents_from_module as agents_from_module
+    from marlnb.training.foreign.torchrl import agents_from_torchrl as agents_from_torchrl
     from marlnb.training.run import Run as Run
     from marlnb.training.train import resume as resume
     from marlnb.training.train import train as train
@@ -79,6 +84,9 @@ _HOME = {
     "Steer": "marlnb.models.edits_directions",
     "Trainer": "marlnb.training.trainer",
     "View": "marlnb.analysis.views",
+    "agents_from_benchmarl": "marlnb.training.foreign.benchmarl",
+    "agents_from_module": "marlnb.training.foreign.modules",
+    "agents_from_torchrl": "marlnb.training.foreign.torchrl",
     "algorithm": "marlnb.registry",
     "as_torchrl": "marlnb.envs.torchrl.as_torchrl",
     "attribute": "marlnb.analysis.attribution",
@@ -87,6 +95,7 @@ _HOME = {
     "decode": "marlnb.analysis.decoding",
     "environment": "marlnb.envs.custom",
     "evaluate": "marlnb.training.evaluation",
+    "event_average": "marlnb.analysis.events",
     "model": "marlnb.registry",
     "option": "marlnb.config",
     "plan_recording": "marlnb.recording.plan",
@@ -96,6 +105,7 @@ _HOME = {
     "similarity_matrix": "marlnb.analysis.similarity",
     "train": "marlnb.training.train",
     "train_dictionary": "marlnb.analysis.dictionary",
+    "tuning": "marlnb.analysis.tuning",
 }
 _MODULES = ("algorithms", "analysis", "envs", "errors", "models", "plots", "recording", "training")
 

@@ -76,16 +76,3 @@ def half_sample_interval(value: float, samples: np.ndarray, n_blocks: int) -> tu
 def p_value_above(value: float, null: np.ndarray) -> float:
     """(1 + how many of the null are at least as large) / (1 + how many there are)."""
     return float((1 + np.sum(null >= value - 1e-12)) / (1 + len(null)))
-
-
-def benjamini_hochberg(p_values: np.ndarray) -> np.ndarray:
-    """Adjusted p-values `[test]`: those below q are a set with at most a share q of false discoveries expected.
-
-    Source: Benjamini and Hochberg 1995, Controlling the False Discovery Rate, section 3.
-    """
-    n = len(p_values)
-    order = np.argsort(p_values)
-    scaled = p_values[order] * n / np.arange(1, n + 1)
-    adjusted = np.empty(n)
-    adjusted[order] = np.minimum(np.minimum.accumulate(scaled[::-1])[::-1], 1.0)
-    return adjusted

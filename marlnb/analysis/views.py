@@ -26,7 +26,7 @@ class View:
         agent: None where the site is of a single agent.
         subject: another run (or agents from elsewhere) whose policies are shown the recording's observations, so that
             two networks are compared on the same moments; None: what was recorded.
-        checkpoint: which of the subject's.
+        checkpoint: which of the subject's (None: the last), or which of the recording's, where it spans several.
         episodes: by number; None: all.
     """
 
@@ -34,7 +34,7 @@ class View:
     site: str
     agent: str | None = None
     subject: Subject | str | os.PathLike[str] | None = None
-    checkpoint: Which = "last"
+    checkpoint: Which | None = None
     episodes: tuple[int, ...] | None = None
 
     def open(self) -> Units:
@@ -45,7 +45,8 @@ class View:
             SiteError: no such site.
         """
         source = RowSource(self.recording, self.site.split("/")[0])
-        rows = source.rows(self.episodes)
+        own_checkpoint = None if self.subject is not None else source.one_checkpoint(_iteration(self.checkpoint))
+        rows = source.rows(self.episodes, own_checkpoint)
         if self.subject is None:
             bearers = list(self.recording[self.site].labels["agent"])
             agent = _agent(self.agent, bearers, self.site)
@@ -58,7 +59,7 @@ class View:
             from marlnb.analysis.shown import shown_activations
 
             agent = _agent(self.agent, source.recorded_agents(), self.site)
-            found = shown_activations(source, as_subject(self.subject), self.checkpoint, self.site, rows)
+            found = shown_activations(source, as_subject(self.subject), self.checkpoint or "last", self.site, rows)
             own = found[:, source.env.group(source.group).agents.index(agent)]
             n_units = own.shape[-1]
 
@@ -74,7 +75,8 @@ class View:
         )
 
     def _name(self, agent: str) -> str:
-        whose = "" if self.subject is None else f" of {_subject_name(self.subject)}@{self.checkpoint}"
+        at = "" if self.checkpoint is None else f"@{self.checkpoint}"
+        whose = at if self.subject is None else f" of {_subject_name(self.subject)}@{self.checkpoint or 'last'}"
         return f"{agent} {self.site.split('/', 1)[1]}{whose}"
 
 
@@ -150,6 +152,14 @@ def _agent(asked: str | None, bearers: Sequence[str], site: str) -> str:
     if asked not in bearers:
         raise AnalysisError(unknown(f"agent at {site!r}", asked, bearers))
     return asked
+
+
+def _iteration(checkpoint: Which | None) -> int | None:
+    if checkpoint is None or isinstance(checkpoint, int):
+        return checkpoint
+    if not checkpoint.isdigit():
+        raise AnalysisError(f"a recording's checkpoint is chosen by its iteration; got {checkpoint!r}")
+    return int(checkpoint)
 
 
 def _subject_name(subject: Subject | str | os.PathLike[str]) -> str:

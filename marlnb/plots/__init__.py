@@ -18,8 +18,10 @@ from marlnb.plots.benchmark import (
 from marlnb.plots.canvas import agent_colour, panels
 from marlnb.plots.decoding import decoding_bars, decoding_over_time
 from marlnb.plots.dictionary import feature_density, feature_strip
+from marlnb.plots.events import event_response
 from marlnb.plots.learning import learning_curve, return_distribution
 from marlnb.plots.similarity import similarity_map
+from marlnb.plots.tuning import tuning_curves, tuning_map
 
 __all__ = [
     "activation_map",
@@ -30,6 +32,7 @@ __all__ = [
     "attribution_over_time",
     "decoding_bars",
     "decoding_over_time",
+    "event_response",
     "feature_density",
     "feature_strip",
     "filmstrip",
@@ -41,4 +44,6 @@ __all__ = [
     "return_distribution",
     "sample_efficiency",
     "similarity_map",
+    "tuning_curves",
+    "tuning_map",
 ]

@@ -1,0 +1,88 @@
+"""What units are tuned to: a curve for each unit, the share of its variance that it accounts for, and chance."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+SIGNIFICANT = 0.05
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Mean activations of one agent's units in the bins of a label.
+
+    Attributes:
+        bins: names of the classes, or the intervals of a quantity; centres: `[bin]`, where they are drawn.
+        curve, low, high: `[bin, unit]`, mean and 95% interval (episodes drawn anew); NaN in an empty bin.
+        strength: `[unit]`, eta squared: the share of a unit's variance between the bins.
+        shuffled: `[unit]`, its mean when each episode is given another one's labels.
+        p_value: `[unit]`, corrected for the number of units.
+        count: `[bin]` rows; episodes: `[bin]`, in how many they lie.
+    """
+
+    site: str
+    agent: str
+    agents: tuple[str, ...]
+    by: str
+    is_class: bool
+    bins: tuple[str, ...]
+    centres: np.ndarray
+    curve: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    strength: np.ndarray
+    shuffled: np.ndarray
+    p_value: np.ndarray
+    count: np.ndarray
+    episodes: np.ndarray
+    n_shuffles: int
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def n_units(self) -> int:
+        return len(self.strength)
+
+    @property
+    def order(self) -> np.ndarray:
+        """Units, the most strongly tuned first."""
+        return np.argsort(-self.strength, kind="stable")
+
+    @property
+    def tuned(self) -> np.ndarray:
+        """Units whose strength is beyond chance (corrected p below 0.05), the strongest first."""
+        return self.order[self.p_value[self.order] < SIGNIFICANT]
+
+    @property
+    def preferred(self) -> np.ndarray:
+        """`[unit]`: the bin in which a unit is most active."""
+        return np.asarray(np.argmax(np.where(np.isnan(self.curve), -np.inf, self.curve), axis=0))
+
+    def table(self) -> pd.DataFrame:
+        """One line a unit, the most strongly tuned first."""
+        return pd.DataFrame(
+            {
+                "unit": self.order,
+                "strength": self.strength[self.order],
+                "shuffled": self.shuffled[self.order],
+                "p_value": self.p_value[self.order],
+                "preferred": [self.bins[k] for k in self.preferred[self.order]],
+            }
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in asdict(self).items()}
+
+    def __repr__(self) -> str:
+        best = self.order[0]
+        flag = "".join(f"; NOT TO BE TRUSTED: {note}" for note in self.warnings)
+        return (
+            f"Tuning({self.agent} {self.site} by {self.by}: {len(self.tuned)} of {self.n_units} units tuned, "
+            f"most of all unit {best} (eta² {self.strength[best]:.2f}, shuffled {self.shuffled[best]:.2f}){flag})"
+        )
+
+    def _repr_html_(self) -> str:
+        return f"<p>{self!r}</p>{self.table().head(12).to_html(index=False, float_format='%.3g')}"
