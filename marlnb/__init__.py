@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from marlnb.models.edits_directions import Erase as Erase
     from marlnb.models.edits_directions import Steer as Steer
     from marlnb.models.edits_patch import Patch as Patch
+    from marlnb.recording.extract import extract as extract
+    from marlnb.recording.merge import merge as merge
     from marlnb.recording.plan import plan_recording as plan_recording
     from marlnb.recording.reader import Recording as Recording
     from marlnb.recording.recorder import record as record
@@ -96,6 +98,8 @@ _HOME = {
     "environment": "marlnb.envs.custom",
     "evaluate": "marlnb.training.evaluation",
     "event_average": "marlnb.analysis.events",
+    "extract": "marlnb.recording.extract",
+    "merge": "marlnb.recording.merge",
     "model": "marlnb.registry",
     "option": "marlnb.config",
     "plan_recording": "marlnb.recording.plan",

@@ -1,0 +1,129 @@
+"""How data/benchmarl_simple_spread and tests/training/foreign/data were made: agents that BenchMARL trained.
+
+    .peers/benchmarl/bin/python -m benchmarks.drivers.benchmarl_agents CASE FOLDER
+
+from the repository's root, after `make bench-peers-setup`. FOLDER/CASE is the experiment's folder as BenchMARL leaves
+it (config.pkl and the last checkpoint), and expected.npz beside them holds what BenchMARL's own policy and critic make
+of random observations, for marlnb's reading of the checkpoint to be held against.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from benchmarl.algorithms import IppoConfig, IqlConfig, MappoConfig, MasacConfig, QmixConfig
+from benchmarl.environments import PettingZooTask, VmasTask
+from benchmarl.experiment import Experiment, ExperimentConfig
+from benchmarl.models.mlp import MlpConfig
+
+ROWS = 16
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is trained. frames: in all; a batch is a tenth of them."""
+
+    task: Any
+    algorithm: Any
+    shared: bool
+    continuous: bool = False
+    hidden: tuple[int, ...] = (16, 16)
+    frames: int = 2000
+    activation: type[torch.nn.Module] = torch.nn.Tanh
+
+
+CASES = {
+    "mappo_simple_spread": Case(PettingZooTask.SIMPLE_SPREAD, MappoConfig, shared=True, hidden=(32, 32), frames=60_000),
+    "mappo_unshared_simple_spread": Case(PettingZooTask.SIMPLE_SPREAD, MappoConfig, shared=False),
+    "ippo_unshared_navigation": Case(VmasTask.NAVIGATION, IppoConfig, shared=False, continuous=True),
+    "iql_simple_spread": Case(PettingZooTask.SIMPLE_SPREAD, IqlConfig, shared=True, activation=torch.nn.ReLU),
+    "qmix_unshared_simple_spread": Case(PettingZooTask.SIMPLE_SPREAD, QmixConfig, shared=False),
+    "masac_navigation": Case(VmasTask.NAVIGATION, MasacConfig, shared=True, continuous=True),
+}
+
+
+def settings(case: Case, folder: str) -> ExperimentConfig:
+    made = ExperimentConfig.get_from_yaml()
+    made.sampling_device = made.train_device = made.buffer_device = "cpu"
+    batch = max(case.frames // 50, 200)
+    made.on_policy_collected_frames_per_batch = made.off_policy_collected_frames_per_batch = batch
+    made.on_policy_n_envs_per_worker = made.off_policy_n_envs_per_worker = 8
+    made.on_policy_n_minibatch_iters, made.on_policy_minibatch_size = 10, batch // 2
+    made.off_policy_n_optimizer_steps, made.off_policy_train_batch_size = 4, 64
+    made.lr, made.gamma = 1e-3, 0.95
+    made.max_n_frames, made.max_n_iters = case.frames, None
+    made.evaluation, made.render, made.create_json, made.loggers = False, False, False, []
+    made.share_policy_params, made.prefer_continuous_actions = case.shared, case.continuous
+    made.checkpoint_at_end, made.exclude_buffer_from_checkpoint = True, True
+    made.save_folder = folder
+    return made
+
+
+def train(case: Case, folder: str) -> Experiment:
+    model = MlpConfig.get_from_yaml()
+    model.num_cells, model.activation_class = list(case.hidden), case.activation
+    experiment = Experiment(
+        task=case.task.get_from_yaml(),
+        algorithm_config=case.algorithm.get_from_yaml(),
+        model_config=model,
+        critic_model_config=model,
+        seed=0,
+        config=settings(case, folder),
+    )
+    experiment.run()
+    return experiment
+
+
+def expected(experiment: Experiment) -> dict[str, np.ndarray]:
+    """By `<group>/<what>`: random observations and states, and what BenchMARL's policies and critics say of them."""
+    env = experiment.test_env
+    seen = env.full_observation_spec_unbatched.expand(ROWS).rand()
+    found: dict[str, np.ndarray] = {}
+    for group in experiment.group_map:
+        seen.set((group, "observation"), torch.randn_like(seen.get((group, "observation"))))
+        found[f"{group}/observation"] = seen.get((group, "observation")).numpy()
+    if "state" in set(seen.keys()):
+        seen.set("state", torch.randn(seen.get("state").shape))
+        found["state"] = seen.get("state").numpy()
+    for group in experiment.group_map:
+        with torch.no_grad():
+            policy = experiment.algorithm.get_policy_for_loss(group)
+            told = policy(seen.clone())
+            for key in ("logits", "action_value", "loc", "scale"):
+                if (group, key) in told.keys(True):
+                    found[f"{group}/{key}"] = told.get((group, key)).numpy()
+            if hasattr(experiment.algorithm, "get_critic"):
+                loss = experiment.losses[group]
+                critic = loss.critic_network if hasattr(loss, "critic_network") else None
+                if critic is not None:
+                    with loss.critic_network_params.to_module(critic):
+                        found[f"{group}/value"] = critic(seen.clone()).get((group, "state_value")).numpy()
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("case", choices=CASES)
+    parser.add_argument("folder", type=Path)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    made = arguments.folder.absolute() / arguments.case
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        experiment = train(CASES[arguments.case], ".")  # config.pkl keeps where it was written
+        (made / "checkpoints").mkdir(parents=True)
+        shutil.copy(experiment.folder_name / "config.pkl", made)
+        (checkpoint,) = (experiment.folder_name / "checkpoints").iterdir()
+        shutil.copy(checkpoint, made / "checkpoints")
+        np.savez_compressed(made / "expected.npz", **expected(experiment))  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""ForeignPolicy: a policy made of networks from elsewhere, with marlnb's sites and distributions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from marlnb.errors import ConfigError, SiteError
+from marlnb.models.distributions import ActionDistribution
+from marlnb.models.network import Network
+from marlnb.models.policy import ActorOutput, Policy
+from marlnb.models.sites import Site
+from marlnb.specs import EnvSpec, GroupSpec
+
+Reads = Literal["observation", "joint", "state"]
+
+
+class ForeignCritic(nn.Module):
+    """A critic: a network, and what it reads.
+
+    Args:
+        network: with an agent axis as long as the group, or of 1 where it computes once for all of its agents.
+        reads: each agent's observation; all agents' observations in a row, in the order of `EnvSpec.agents`; or the
+            environment's state.
+    Raises:
+        ConfigError: what it reads is of another size.
+    """
+
+    def __init__(self, group: GroupSpec, network: Network, env: EnvSpec, reads: Reads = "observation") -> None:
+        super().__init__()
+        self.group, self.network, self.env, self.reads = group, network, env, reads
+        size = {
+            "observation": group.observation.size * (group.n_agents if network_is_central(network) else 1),
+            "joint": sum(member.n_agents * member.observation.size for member in env.groups),
+            "state": 0 if env.state_shape is None else int(torch.Size(env.state_shape).numel()),
+        }[reads]
+        if size != network.in_features:
+            raise ConfigError(
+                f"the critic of {group.name!r} reads {network.in_features} features; the {reads} in {env.name}: {size}"
+            )
+        self.once_for_all = network.n_agents == 1 < group.n_agents
+
+    def forward(self, observations: Mapping[str, Tensor], state: Tensor | None) -> Tensor:
+        """Values `[..., agent]`."""
+        values = self.network(self.inputs(observations, state))[0].squeeze(-1)
+        return values.expand(*values.shape[:-1], self.group.n_agents)
+
+    def inputs(self, observations: Mapping[str, Tensor], state: Tensor | None) -> Tensor:
+        """`[..., row, feature]`, a row for each agent, or one for all."""
+        if self.reads == "observation":
+            return flat(observations[self.group.name], self.group)
+        if self.reads == "state":
+            if state is None:
+                raise SiteError(f"the critic of {self.group.name!r} reads the environment's state; none was given")
+            assert self.env.state_shape is not None
+            whole = state.flatten(state.ndim - len(self.env.state_shape))
+        else:
+            whole = torch.cat([flat(observations[g.name], g).flatten(-2) for g in self.env.groups], dim=-1)
+        return whole.unsqueeze(-2).expand(*whole.shape[:-1], self.network.n_agents, -1)
+
+    def sites(self) -> list[Site]:
+        return self.network.sites(f"{self.group.name}/critic", self.group.n_agents, once_for_all=self.once_for_all)
+
+
+class ForeignPolicy(Policy):
+    """A policy of networks that marlnb did not make.
+
+    Args:
+        actor: observations flattened, `[..., agent, feature]` -> `[..., agent, output]`.
+        distribution: what its parameters are of.
+        parameters: makes them of the actor's output; None: the output is them.
+        greedy: the outputs are Q values: the largest is taken, exploring or not, and there is no log-probability.
+    """
+
+    def __init__(
+        self,
+        group: GroupSpec,
+        actor: Network,
+        distribution: ActionDistribution,
+        *,
+        parameters: nn.Module | None = None,
+        greedy: bool = False,
+        critic: ForeignCritic | None = None,
+    ) -> None:
+        super().__init__()
+        self.group, self.network, self.greedy = group, actor, greedy
+        self._distribution, self.parameters_of, self.critic = distribution, parameters, critic
+        self.recurrent_shape = actor.recurrent_shape
+        self._check()
+
+    @torch.no_grad()
+    def act(
+        self,
+        observation: Tensor,
+        *,
+        recurrent: Tensor | None = None,
+        action_mask: Tensor | None = None,
+        explore: bool = True,
+        generator: torch.Generator | None = None,
+    ) -> ActorOutput:
+        logits, after = self.logits(observation, recurrent=recurrent)
+        logits = self._distribution.mask(logits, action_mask)
+        sampled = explore and not self.greedy
+        chosen = self._distribution.sample(logits, generator) if sampled else self._distribution.mode(logits)
+        log_prob = torch.zeros_like(chosen.log_prob) if self.greedy else chosen.log_prob
+        return ActorOutput(chosen.action, log_prob, logits, after)
+
+    def logits(self, observation: Tensor, *, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        output, after = self.network(flat(observation, self.group), recurrent)
+        return output if self.parameters_of is None else self.parameters_of(output), after
+
+    def value(
+        self, observations: Mapping[str, Tensor], *, state: Tensor | None = None, recurrent: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        if self.critic is None:
+            return super().value(observations, state=state, recurrent=recurrent)
+        return self.critic(observations, state), None
+
+    @property
+    def distribution(self) -> ActionDistribution:
+        return self._distribution
+
+    @property
+    def mixes_agents(self) -> bool:
+        return self.network.mixes_agents
+
+    @property
+    def has_critic(self) -> bool:
+        return self.critic is not None
+
+    def sites(self) -> list[Site]:
+        found = self.network.sites(f"{self.group.name}/actor", self.group.n_agents)
+        return found if self.critic is None else [*found, *self.critic.sites()]
+
+    @torch.no_grad()
+    def _check(self) -> None:
+        """Raises ConfigError unless the network fits the group's observations and actions."""
+        group, n = self.group, self._distribution.n_parameters
+        if self.network.in_features != group.observation.size * (
+            group.n_agents if network_is_central(self.network) else 1
+        ):
+            raise ConfigError(
+                f"the network of {group.name!r} reads {self.network.in_features} features; an observation "
+                f"has {group.observation.size}, of {group.n_agents} agents"
+            )
+        device = next((p.device for p in self.network.parameters()), torch.device("cpu"))
+        dtype = getattr(torch, group.observation.dtype)
+        seen = torch.zeros(2, group.n_agents, *group.observation.shape, dtype=dtype, device=device)
+        found = tuple(self.logits(seen)[0].shape)
+        if found != (2, group.n_agents, n):
+            raise ConfigError(
+                f"the network of {group.name!r} gives {list(found[1:])} [agent, parameter]; "
+                f"{type(self._distribution).__name__} of its actions has {[group.n_agents, n]}"
+            )
+
+
+def network_is_central(network: Network) -> bool:
+    """Whether its `in_features` count every agent's observation."""
+    return bool(getattr(network, "centralised", False))
+
+
+def flat(observation: Tensor, group: GroupSpec) -> Tensor:
+    """`[..., agent, *shape]` -> `[..., agent, feature]`, in its own dtype."""
+    axes = len(group.observation.shape)
+    if axes == 1:
+        return observation
+    return observation.flatten(-axes) if axes else observation.unsqueeze(-1)

@@ -1,0 +1,148 @@
+"""Pickles read without running them: every class they name becomes a plain record, and nothing is imported.
+
+Python's pickles are programs. This reader lets them build numbers, text, lists, dictionaries and records, and refuses
+the rest, so that a file from a stranger can do nothing but be read.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from marlnb.errors import CheckpointError
+
+
+class Record:
+    """An object of a class that is not here: where the class was, and the object's state.
+
+    Attributes:
+        home: module and name of the class, as `benchmarl.models.mlp.MlpConfig`; kind: the name alone.
+        state: its attributes by name.
+        arguments: what it was made with.
+    """
+
+    home = ""
+
+    def __new__(cls, *arguments: Any) -> Record:
+        made = super().__new__(cls)
+        made.arguments, made.state = arguments, {}
+        return made
+
+    def __init__(self, *arguments: Any) -> None:
+        self.arguments: tuple[Any, ...]
+        self.state: dict[str, Any]
+
+    def __setstate__(self, state: Any) -> None:
+        if isinstance(state, tuple) and len(state) == 2 and isinstance(state[1], dict):
+            state = {**(state[0] or {}), **state[1]}
+        self.state = dict(state) if isinstance(state, dict) else {"state": state}
+
+    @property
+    def kind(self) -> str:
+        return self.home.rpartition(".")[2]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """An attribute of the object that it stands for."""
+        return self.state.get(name, default)
+
+    def __repr__(self) -> str:
+        return f"Record({self.home}, {self.state or self.arguments})"
+
+
+class _Reader(pickle.Unpickler):
+    """Makes a class of records of every name; functions that pickles call are refused."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module.partition(".")[0] in REFUSED and (module, name) not in PLAIN:
+            raise CheckpointError(f"it asks for {module}.{name}, which is neither data nor a class of the experiment's")
+        if (module, name) in PLAIN:
+            return PLAIN[module, name]
+        return type(name.rpartition(".")[2], (Record,), {"home": f"{module}.{name}"})
+
+    def persistent_load(self, pid: Any) -> NoReturn:
+        raise CheckpointError("it refers to objects that lie outside of it")
+
+
+def _new(kind: Any, *arguments: Any) -> Any:
+    if not (isinstance(kind, type) and issubclass(kind, Record)):
+        raise CheckpointError(f"it builds a {kind!r} in a way that only runs code")
+    return kind()
+
+
+def _member(kind: Any, name: Any) -> Any:
+    """A member of an enumeration, which is pickled as an attribute of its class."""
+    made = _new(kind)
+    made.state = {"name": str(name)}
+    return made
+
+
+REFUSED = frozenset(
+    [
+        "builtins",
+        "os",
+        "posix",
+        "nt",
+        "subprocess",
+        "sys",
+        "shutil",
+        "pty",
+        "socket",
+        "importlib",
+        "runpy",
+        "ctypes",
+        "multiprocessing",
+        "pickle",
+        "_pickle",
+        "cloudpickle",
+        "dill",
+        "operator",
+        "functools",
+        "types",
+        "code",
+        "codeop",
+        "copyreg",
+        "copy_reg",
+        "io",
+        "pathlib",
+        "tempfile",
+        "webbrowser",
+        "__builtin__",
+        "__main__",
+        "inspect",
+        "asyncio",
+        "threading",
+        "signal",
+        "platform",
+        "pip",
+        "numpy",
+    ]
+)
+PLAIN: dict[tuple[str, str], Callable[..., Any]] = {
+    ("builtins", "set"): set,
+    ("builtins", "frozenset"): frozenset,
+    ("builtins", "getattr"): _member,
+    ("copyreg", "_reconstructor"): _new,
+    ("collections", "OrderedDict"): dict,
+    ("pathlib", "PosixPath"): lambda *parts: "/".join(map(str, parts)),
+}
+
+
+def read_records(path: Path) -> list[Any]:
+    """The objects that were pickled into a file one after another, classes as `Record`s.
+
+    Raises:
+        CheckpointError: the file is no pickle, or asks for more than plain data.
+    """
+    data = io.BytesIO(path.read_bytes())
+    found = []
+    while data.tell() < len(data.getbuffer()):
+        try:
+            found.append(_Reader(data).load())
+        except CheckpointError as error:
+            raise CheckpointError(f"{path} is not read: {error}") from error
+        except Exception as error:
+            raise CheckpointError(f"{path} cannot be read: {type(error).__name__}: {error}") from error
+    return found

@@ -1,0 +1,247 @@
+"""torchrl's policies of one group: the network and the distribution found between the observation and the action."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from tensordict.nn import (
+    AddStateIndependentNormalScale,
+    NormalParamExtractor,
+    ProbabilisticTensorDictModule,
+    TensorDictModule,
+    TensorDictModuleBase,
+    TensorDictSequential,
+)
+from torch import Tensor, nn
+from torchrl.modules import QValueModule
+from torchrl.modules.models.multiagent import MultiAgentNetBase
+
+from marlnb.errors import ConfigError
+from marlnb.models.by_agent import ByAgent
+from marlnb.models.distributions import ActionDistribution, Deterministic, Gaussian, action_distribution
+from marlnb.models.foreign.module_network import ModuleNetwork
+from marlnb.models.foreign.naming import leaves
+from marlnb.models.foreign.parameters import Direct, FreeGaussian, LocScale
+from marlnb.models.foreign.policy import ForeignCritic, ForeignPolicy
+from marlnb.models.foreign.stacked import by_path, place_parameter, stacked
+from marlnb.models.network import Network
+from marlnb.models.sites import SiteKind
+from marlnb.specs import ActionSpec, EnvSpec, GroupSpec
+
+Key = tuple[str, ...]
+EXTRACTORS = (NormalParamExtractor, AddStateIndependentNormalScale)
+CATEGORICAL = ("Categorical", "MaskedCategorical", "OneHotCategorical", "MaskedOneHotCategorical")
+VALID = (
+    "Categorical, MaskedCategorical, OneHotCategorical, MaskedOneHotCategorical, TanhNormal, Independent normal "
+    "(IndependentNormal), Delta and TanhDelta"
+)
+
+
+class Chained(Network):
+    """Networks one after another; the sites of each are told apart as part_1, part_2, ..."""
+
+    def __init__(self, parts: Sequence[Network]) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(parts)
+        first, last = parts[0], parts[-1]
+        self.n_agents, self.in_features, self.out_features = first.n_agents, first.in_features, last.out_features
+        self.centralised = bool(getattr(first, "centralised", False))
+        self.mixes_agents = any(part.mixes_agents for part in parts)
+
+    def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        for part in self.parts:
+            x, _ = part(x)
+        return x, None
+
+    def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
+        found: list[tuple[str, nn.Module, int, SiteKind]] = []
+        for number, part in enumerate(self.parts, start=1):
+            for name, module, n_units, kind in part.site_modules():  # type: ignore[operator]
+                ends: SiteKind = "hidden" if number < len(self.parts) else kind
+                found.append((f"part_{number}.{name}", module, n_units, ends))
+        return found
+
+
+def policy_of(
+    module: TensorDictModuleBase, group: GroupSpec, key: Key, *, critic: ForeignCritic | None = None
+) -> ForeignPolicy:
+    """The policy of one group out of a torchrl policy, which may hold other groups' as well.
+
+    Args:
+        key: the group's place in the tensordict, as `("agents",)`; its observation and action lie beneath.
+    Raises:
+        ConfigError: nothing writes the group's action, something else than the observation is read on the way, or the
+            distribution is none that marlnb has.
+    """
+    steps = list(_steps(module))
+    last = _writer(steps, (*key, "action"))
+    if last is None:
+        written = sorted({"/".join(_parts(out)) for step in steps for out in step.out_keys})
+        raise ConfigError(f"nothing in this policy writes {'/'.join((*key, 'action'))!r}; it writes {written}")
+    networks, wanted = [], _wanted(last)
+    if not isinstance(last, (ProbabilisticTensorDictModule, QValueModule)):
+        networks, wanted = [last], {_parts(name) for name in last.in_keys}
+    observation = (*key, "observation")
+    while wanted != {observation}:
+        step = next((s for s in reversed(steps) if wanted <= {_parts(name) for name in s.out_keys}), None)
+        if step is None or step in networks:
+            raise ConfigError(
+                f"the policy of {group.name!r} reads {sorted('/'.join(name) for name in wanted)}, which no one module "
+                f"makes of {'/'.join(observation)!r}"
+            )
+        networks.insert(0, step)
+        wanted = {_parts(name) for name in step.in_keys}
+    pieces = [piece for step in networks for piece in _pieces(_inner(step))]
+    extractor = pieces.pop() if pieces and isinstance(pieces[-1], EXTRACTORS) else None
+    actor = network_of(pieces, group)
+    distribution, parameters = _distribution(last, group.action, extractor)
+    greedy = isinstance(last, QValueModule)
+    return ForeignPolicy(group, actor, distribution, parameters=parameters, greedy=greedy, critic=critic)
+
+
+def network_of(pieces: Sequence[nn.Module], group: GroupSpec) -> Network:
+    """One Network of modules that are called one after another on `[batch, agent, ...]`."""
+    shape: tuple[int, ...] = group.observation.shape
+    parts: list[Network] = []
+    for piece in pieces:
+        parts.append(_network(piece, group, shape))
+        shape = (parts[-1].out_features,)
+    if not parts:
+        raise ConfigError(f"the policy of {group.name!r} has no network")
+    return parts[0] if len(parts) == 1 else Chained(parts)
+
+
+def critic_of(module: TensorDictModuleBase, group: GroupSpec, env: EnvSpec, key: Key) -> ForeignCritic:
+    """The critic of one group: a module that reads the group's observation or the state and writes a value."""
+    steps = [step for step in _steps(module) if not isinstance(step, ProbabilisticTensorDictModule)]
+    own = [step for step in steps if _parts(step.out_keys[0])[: len(key)] == key]
+    if len(own) != 1 or len(own[0].in_keys) != 1:
+        raise ConfigError(f"a critic of {group.name!r} must be one module with one input; got {len(own)} of them")
+    reads = _parts(own[0].in_keys[0])
+    if reads == ("state",):
+        state = GroupSpec(group.name, group.agents[:1], group.observation, group.action)
+        shape = env.state_shape or ()
+        return ForeignCritic(group, ModuleNetwork(_inner(own[0]), state.n_agents, shape), env, "state")
+    return ForeignCritic(group, network_of(_pieces(_inner(own[0])), group), env)
+
+
+def _network(piece: nn.Module, group: GroupSpec, shape: tuple[int, ...]) -> Network:
+    if not isinstance(piece, MultiAgentNetBase):
+        dtype = getattr(torch, group.observation.dtype) if shape == group.observation.shape else torch.float32
+        return ModuleNetwork(piece, group.n_agents, shape, dtype=dtype)
+    if leaves(piece._empty_net) is not None:
+        return stacked(piece, shape)
+    if piece.share_params and not piece.centralized:
+        return ModuleNetwork(piece, group.n_agents, shape)
+    if piece.centralized:
+        raise ConfigError(
+            f"{type(piece).__name__} is centralised and made of {type(piece._empty_net).__name__}; only chains of "
+            "layers can be centralised"
+        )
+    views = [_view(piece, agent) for agent in range(group.n_agents)]
+    return ByAgent(group.agents, [[k] for k in range(group.n_agents)], [ModuleNetwork(v, 1, shape) for v in views])
+
+
+def _view(net: MultiAgentNetBase, agent: int) -> nn.Module:
+    """One agent's network by itself, with parameters of its own place in the stacked ones."""
+    view = copy.deepcopy(net._empty_net)
+    for path, tensor in by_path(net.params).items():
+        below, _, name = path.rpartition(".")
+        place_parameter(view.get_submodule(below), name, tensor[agent].detach())
+    return view
+
+
+def _steps(module: Any) -> Iterator[Any]:
+    if isinstance(module, TensorDictSequential):
+        for step in module.module:
+            yield from _steps(step)
+    elif isinstance(module, TensorDictModuleBase):
+        yield module
+    else:
+        raise ConfigError(
+            f"a torchrl policy is a TensorDictModule, TensorDictSequential or ProbabilisticActor; found "
+            f"{type(module).__name__}. For plain modules: agents_from_module"
+        )
+
+
+def _writer(steps: Sequence[Any], key: Key) -> Any | None:
+    """The step that chooses the action: the first that writes it (what explores comes after)."""
+    return next((step for step in steps if key in {_parts(name) for name in step.out_keys}), None)
+
+
+def _wanted(last: Any) -> set[Key]:
+    if isinstance(last, ProbabilisticTensorDictModule):
+        names = dict(zip(last.dist_keys, last.in_keys))
+        return {_parts(key) for name, key in names.items() if name != "mask"}
+    return {_parts(last.in_keys[0])}
+
+
+def _parts(key: Any) -> Key:
+    return (key,) if isinstance(key, str) else tuple(key)
+
+
+def _inner(step: Any) -> nn.Module:
+    if not isinstance(step, TensorDictModule) or not isinstance(step.module, nn.Module):
+        raise ConfigError(f"no module to look into in {type(step).__name__} (a function, or a class of its own)")
+    return step.module
+
+
+def _pieces(module: nn.Module) -> list[nn.Module]:
+    """A Sequential that holds multi-agent networks or an extractor is taken apart; anything else is one piece."""
+    special = (MultiAgentNetBase, *EXTRACTORS)
+    if type(module) is nn.Sequential and any(isinstance(child, special) for child in module):
+        return [piece for child in module for piece in _pieces(child)]
+    return [module]
+
+
+def _distribution(
+    last: Any, action: ActionSpec, extractor: nn.Module | None
+) -> tuple[ActionDistribution, nn.Module | None]:
+    if isinstance(last, QValueModule):
+        _kind(action, "discrete", "Q values")
+        return action_distribution(action), None
+    if not isinstance(last, ProbabilisticTensorDictModule):
+        _kind(action, "continuous", "an action that a network names")
+        return Direct(action.low, action.high), None
+    name = getattr(last.distribution_class, "__name__", str(last.distribution_class))
+    options = dict(last.distribution_kwargs or {})
+    keys = [key for key in last.dist_keys if key != "mask"]
+    if name in CATEGORICAL and keys == ["logits"]:
+        _kind(action, "discrete", name)
+        return action_distribution(action), None
+    if name in ("TanhNormal", "IndependentNormal") and keys == ["loc", "scale"]:
+        _kind(action, "continuous", name)
+        squash = "tanh" if name == "TanhNormal" else "clip"
+        if squash == "tanh":
+            _check_bounds(options, action)
+        upscale = float(options.get("upscale", 5.0)) if options.get("tanh_loc", False) else None
+        found: Gaussian = FreeGaussian(action.low, action.high, squash)  # type: ignore[arg-type]
+        return found, LocScale(extractor, units=None if squash == "tanh" else action, upscale=upscale)
+    if name in ("Delta", "TanhDelta") and len(keys) == 1 and extractor is None:
+        _kind(action, "continuous", name)
+        if name == "Delta":
+            return Direct(action.low, action.high), None
+        _check_bounds(options, action)
+        return Deterministic(action.low, action.high), None
+    raise ConfigError(
+        f"distribution {name} of {keys} is none that can be read; valid: {VALID}, of logits or loc, scale"
+    )
+
+
+def _kind(action: ActionSpec, wanted: str, what: str) -> None:
+    if (action.kind == "continuous") != (wanted == "continuous"):
+        raise ConfigError(f"{what} is for {wanted} actions; the environment's are {action.kind}")
+
+
+def _check_bounds(options: dict[str, Any], action: ActionSpec) -> None:
+    for side, bound, usual in (("low", action.low, -1.0), ("high", action.high, 1.0)):
+        asked = torch.as_tensor(options.get(side, options.get({"low": "min", "high": "max"}[side], usual))).float()
+        if not torch.allclose(
+            asked.expand(*asked.shape[:-1], len(bound)) if asked.ndim else asked, torch.tensor(bound)
+        ):
+            raise ConfigError(
+                f"the policy's actions are bounded by {side}={asked.tolist()}, the environment's by {bound}"
+            )

@@ -1,0 +1,137 @@
+"""BenchMARL's experiments: what is read equals what BenchMARL's own policies and critics said of the same numbers."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import marlnb as mnb
+from marlnb.errors import CheckpointError, ConfigError
+from marlnb.models.foreign.records import Record, read_records
+
+HERE = Path(__file__).parent / "data"
+SPREAD = Path(__file__).parents[3] / "data" / "benchmarl_simple_spread"
+CASES = {
+    "mappo, shared": SPREAD,
+    "mappo, unshared": HERE / "mappo_unshared_simple_spread",
+    "ippo, unshared, continuous": HERE / "ippo_unshared_navigation",
+    "iql": HERE / "iql_simple_spread",
+    "qmix, unshared": HERE / "qmix_unshared_simple_spread",
+    "masac, continuous": HERE / "masac_navigation",
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_says_what_benchmarl_says(case: str, tmp_path: Path) -> None:
+    agents = mnb.agents_from_benchmarl(CASES[case], path=tmp_path)
+    told: dict[str, Any] = dict(np.load(CASES[case] / "expected.npz"))
+    ((group, policy),) = agents.by_group.items()
+    observation = torch.from_numpy(told[f"{group}/observation"])
+    logits, _ = policy.logits(observation)
+    if "continuous" in case:
+        mean, log_std = logits.chunk(2, dim=-1)
+        np.testing.assert_allclose(mean.detach(), told[f"{group}/loc"], atol=1e-6)
+        np.testing.assert_allclose(log_std.exp().detach(), told[f"{group}/scale"], atol=1e-6)
+    else:
+        expected = told.get(f"{group}/logits", told.get(f"{group}/action_value"))
+        np.testing.assert_allclose(logits.detach(), expected, atol=1e-6)
+        greedy = policy.act(observation, explore=False).action
+        np.testing.assert_array_equal(greedy, expected.argmax(-1))
+    assert agents.networks[group] == ([0, 1, 2] if "unshared" in case else [0, 0, 0])
+    if f"{group}/value" in told:
+        state = torch.from_numpy(told["state"]) if "state" in told else None
+        values, _ = policy.value({group: observation}, state=state)
+        np.testing.assert_allclose(values.detach(), told[f"{group}/value"][..., 0], atol=1e-6)
+    else:
+        assert not policy.has_critic
+
+
+def test_agents_of_an_experiment_are_recorded_with_their_critic(tmp_path: Path) -> None:
+    agents = mnb.agents_from_benchmarl(SPREAD, path=tmp_path)
+    assert agents.source == "BenchMARL mappo checkpoint_60000.pt"
+    recording = mnb.record(agents, episodes=3, sites="*", progress=False)
+    observation = torch.from_numpy(recording.steps("agent", "observation").to_numpy())
+    first = agents.by_group["agent"].network.layers[0]
+    np.testing.assert_allclose(
+        recording["agent/actor/hidden_1"].to_numpy(), first(observation).detach().numpy(), atol=1e-6
+    )
+    hidden = recording["agent/critic/hidden_2"].to_numpy()
+    assert hidden.shape == (300, 3, 32)  # max_cycles of its configuration: 100
+    np.testing.assert_array_equal(hidden[:, 0], hidden[:, 2])  # one critic for all
+    joint = observation.flatten(1)
+    values, _ = agents.by_group["agent"].value({"agent": observation}, state=joint)
+    np.testing.assert_allclose(recording.steps("agent", "value").to_numpy(), values.detach().numpy(), atol=1e-5)
+
+
+def test_an_environment_of_ones_own_is_taken_by_its_groups(tmp_path: Path) -> None:
+    from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
+
+    with pytest.raises(ConfigError, match="reads 18 features"):
+        mnb.agents_from_benchmarl(SPREAD, env=SimpleSpreadConfig(N=2), path=tmp_path)
+    with pytest.raises(ConfigError, match=r"experiment's are \['agent'\]"):
+        mnb.agents_from_benchmarl(SPREAD, env="mpe/simple_speaker_listener", path=tmp_path)
+    agents = mnb.agents_from_benchmarl(SPREAD, env=SimpleSpreadConfig(), path=tmp_path)  # without its state
+    told = np.load(SPREAD / "expected.npz")
+    values, _ = agents.by_group["agent"].value({"agent": torch.from_numpy(told["agent/observation"])})
+    assert values.shape == (16, 3)  # from the observations, all in a row
+
+
+def test_a_checkpoint_can_be_named_and_damage_is_told(tmp_path: Path) -> None:
+    copy = shutil.copytree(SPREAD, tmp_path / "experiment")
+    one = copy / "checkpoints" / "checkpoint_60000.pt"
+    assert mnb.agents_from_benchmarl(one).by_group.keys() == {"agent"}
+    one.write_bytes(one.read_bytes()[:1000])
+    with pytest.raises(CheckpointError, match="cannot be read as plain tensors"):
+        mnb.agents_from_benchmarl(copy)
+    one.unlink()
+    with pytest.raises(CheckpointError, match=r"no checkpoints/checkpoint_<frames>\.pt"):
+        mnb.agents_from_benchmarl(copy)
+
+
+class Harm:
+    """What a stranger's pickle may bring."""
+
+    def __init__(self, call: Any, *arguments: Any) -> None:
+        self.call, self.arguments = call, arguments
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.call, self.arguments
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        Harm(os.system, "touch ran"),
+        Harm(eval, "open('ran', 'w')"),
+        Harm(getattr, os, "getcwd"),
+        Harm(exec, "open('ran', 'w')"),
+        Harm(io.open, "ran", "w"),
+    ],
+    ids=["os.system", "eval", "getattr", "exec", "open"],
+)
+def test_a_pickle_is_not_run(harm: Harm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "config.pkl"
+    try:
+        file.write_bytes(pickle.dumps(harm))
+    except (TypeError, pickle.PicklingError):  # a module cannot be pickled: say it in the pickle's own words
+        file.write_bytes(b"cbuiltins\ngetattr\n(cos\nsystem\nS'getcwd'\ntR.")
+    with pytest.raises(CheckpointError, match="is not read"):
+        read_records(file)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_classes_become_records() -> None:
+    task, options, algorithm, model, seed, *_ = read_records(SPREAD / "config.pkl")
+    assert isinstance(task, Record) and task.home == "benchmarl.environments.pettingzoo.common.PettingZooClass"
+    assert task.get("name") == "SIMPLE_SPREAD" and options["N"] == 3 and seed == 0
+    assert algorithm.kind == "MappoConfig" and algorithm.get("scale_mapping") == "biased_softplus_1.0"
+    assert list(model.get("num_cells")) == [32, 32] and model.get("activation_class").home.endswith("Tanh")
