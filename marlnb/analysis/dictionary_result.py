@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -20,6 +21,8 @@ from marlnb.models.directions import Direction
 from marlnb.models.policy import Policy
 from marlnb.models.sparse_autoencoder import SparseAutoencoder
 from marlnb.models.with_features import WithFeatures
+from marlnb.training.changed import Changed
+from marlnb.training.subject import Subject, as_subject
 
 if TYPE_CHECKING:
     from marlnb.recording.reader import Recording
@@ -105,13 +108,19 @@ class Dictionary:
         return Direction(self.site, who, vector, centre + share * size, size, f"feature {feature} of {self.site}")
 
     def attach(self, policy: Policy) -> WithFeatures:
-        """A copy of a policy that has the features as the site `<site>/features`, recorded and edited like others."""
+        """A copy of a policy that has the features as the site `<site>_features`, recorded and edited like others."""
         group = list(policy.group.agents)
         bearers = next((site.agents for site in policy.sites() if site.name == self.site), None)
         everyone = [group[index] for index in bearers] if bearers is not None else group
         whole = list(self.agents) == everyone
         agents = None if whole else tuple(group.index(name) for name in self.agents)
         return WithFeatures(policy, self.site, self.autoencoder, agents)
+
+    def subject(self, subject: Subject | str | os.PathLike[str]) -> Changed:
+        """The same agents with the features as a site, to be recorded, evaluated and intervened on."""
+        digest = hashlib.sha256(b"".join(tensor.numpy().tobytes() for tensor in self.autoencoder.state_dict().values()))
+        told = f"with the features of {self.site}, {digest.hexdigest()[:12]}"
+        return Changed(as_subject(subject), {self.site.split("/")[0]: self.attach}, told)
 
     def features(self, recording: Recording, rows: slice | np.ndarray | None = None) -> np.ndarray:
         """`[row, agent, feature]` of a recording's rows, in normalised units; all of them by default."""

@@ -1,6 +1,6 @@
 """WithFeatures: a policy in which a dictionary's features are a site of their own, to be recorded, decoded and edited.
 
-The features are computed beside the site, `<site>/features`, when somebody looks. As long as nobody changes them the
+The features are computed beside the site, `<site>_features`, when somebody looks. As long as nobody changes them the
 policy is bit for bit what it was; a change of features adds the decoded difference to the site's output, so that what
 the dictionary cannot express stays.
 """
@@ -78,7 +78,7 @@ class WithFeatures(Policy):
                 n_agents = site.n_agents if self._agents is None else len(self._agents)
                 found.append(
                     Site(
-                        f"{self._after}/features",
+                        f"{self._after}_features",
                         self.tap,
                         n_agents,
                         self.tap.autoencoder.n_features,

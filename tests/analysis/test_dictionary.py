@@ -20,6 +20,7 @@ from marlnb.models.sparse_autoencoder import SparseAutoencoder
 from marlnb.models.with_features import WithFeatures
 from marlnb.recording.reader import Recording
 from marlnb.recording.recorder import record
+from marlnb.training.evaluation import evaluate
 from marlnb.training.run import Run
 
 SITE = "listener/actor/hidden_1"
@@ -109,14 +110,28 @@ def test_attached_features_change_nothing_until_they_are_edited(run: Run, dictio
     plain = policy.logits(observation)[0]
     with torch.no_grad(), capture(attached, f"{SITE}*") as activations:
         assert torch.equal(attached.logits(observation)[0], plain)
-    features, before = activations[f"{SITE}/features"], activations[SITE]
+    features, before = activations[f"{SITE}_features"], activations[SITE]
     assert torch.equal(features, dictionary.autoencoder(before))
     feature = int(features[:, 0].sum(0).argmax())
-    with torch.no_grad(), edited(attached, [Ablate(f"{SITE}/features", units=(feature,))]):
+    with torch.no_grad(), edited(attached, [Ablate(f"{SITE}_features", units=(feature,))]):
         with capture(attached, SITE) as changed:
             attached.logits(observation)
     direction = dictionary.autoencoder.decoder[feature] * dictionary.autoencoder.scale
     assert torch.allclose(changed[SITE], before - features[..., feature, None] * direction, atol=1e-5)
+
+
+def test_features_are_recorded_and_matter(run: Run, recording: Recording, dictionary: Dictionary) -> None:
+    subject = dictionary.subject(run)
+    with record(subject, episodes=8, sites=f"{SITE}*", name="features", progress=False) as found:
+        with Recording.open(recording.path) as plain:
+            first = plain[SITE].sel(episode=range(8)).to_numpy()
+            expected = dictionary.features(plain)[: len(first)]
+        assert found[SITE].to_numpy() == pytest.approx(first, abs=1e-5)
+        assert found[f"{SITE}_features"].to_numpy() == pytest.approx(expected, abs=1e-4)
+        assert found.checkpoint != tuple(run.origin())
+    assert evaluate(subject, episodes=8).return_mean == evaluate(run, episodes=8).return_mean
+    silenced = evaluate(subject, episodes=40, edits=[Ablate(f"{SITE}_features")])
+    assert silenced.score < evaluate(run, episodes=40).score - 2
 
 
 def test_gradients_by_features_are_those_of_their_directions(run: Run, dictionary: Dictionary) -> None:
