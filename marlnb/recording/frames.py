@@ -63,9 +63,9 @@ class FrameStore:
             if image is not None:
                 self._pending.append((row, image))
 
-    def put(self, row: int, image: bytes) -> None:
-        """Queues an image that is compressed already."""
-        self._pending.append((row, image))
+    def put_image(self, row: int, image: np.ndarray) -> None:
+        """Queues an image for a row."""
+        self._pending.append((row, compress(image)))
 
     def write(self) -> None:
         """Writes what is queued."""

@@ -131,6 +131,16 @@ class RecordingWriter:
             table[name].resize(n + 1, axis=0)
             table[name][n] = value
 
+    def enter_checkpoint(self, iteration: int, sha256: str) -> None:
+        """`add_checkpoint`, unless the rows before are of the same one."""
+        table = self.file["checkpoints"]
+        last = (int(table["iteration"][-1]), table["sha256"][-1].decode()) if len(table["iteration"]) else None
+        if last == (iteration, sha256):
+            return
+        if last is not None:
+            table["row_stop"][-1] = self.rows
+        self.add_checkpoint(iteration, sha256)
+
     def flush_if_due(self) -> None:
         """Writes what has been gathered if the last writing was some seconds ago."""
         if time.monotonic() - self._flushed_at > FLUSH_EVERY_S:
