@@ -1,27 +1,43 @@
-"""Attribution: which observations drove which output of which agent, over a whole recording."""
+"""Attribution: which observations, or which hidden units, drove which output of which agent, over a whole recording."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from marlnb.analysis.attribution_batch import Found, attribute_batch
+from marlnb.analysis.attribution_file import AttributionFile, beside
 from marlnb.analysis.attribution_result import Attribution
-from marlnb.analysis.methods import Method, check_method, evaluate_score, explain
-from marlnb.analysis.outputs import AnyOutput, Output, OwnOutput, Target, To, resolve_output
-from marlnb.analysis.rows import Moments, Rows, RowSource
-from marlnb.errors import AnalysisError, ShapeError, unknown
+from marlnb.analysis.attribution_setup import (
+    Asked,
+    FeatureAxis,
+    ask,
+    chosen_policy,
+    faithfulness_of,
+    feature_axis,
+    members_of,
+    n_samples_of,
+    tolerance,
+)
+from marlnb.analysis.feature_groups import Features
+from marlnb.analysis.methods import COMPLETE, OF_DISTRIBUTION, Method, MethodOptions, check_method
+from marlnb.analysis.outputs import Target, To, resolve_output
+from marlnb.analysis.question import Sources
+from marlnb.analysis.references import Baseline, Reference, deviations, resolve_reference
+from marlnb.analysis.rows import Rows, RowSource
+from marlnb.errors import AnalysisError
 from marlnb.models.policy import Policy
-from marlnb.specs import EnvSpec, GroupSpec
+from marlnb.training.progress import StatusLine
 
 if TYPE_CHECKING:
     from marlnb.recording.reader import Recording
 
-Baseline = Literal["mean", "zero"] | np.ndarray | Tensor | Mapping[str, Any]
-Sources = Literal["own", "all"]
+PATIENCE_S = 2.0  # before progress is shown
 
 
 def attribute(
@@ -31,226 +47,186 @@ def attribute(
     to: To = "action",
     target: Target = None,
     agent: str | None = None,
+    site: str | None = None,
     method: Method = "integrated_gradients",
-    baseline: Baseline = "mean",
+    baseline: Baseline | None = None,
+    features: Features = "each",
     n_steps: int = 50,
+    n_samples: int | None = None,
+    n_baselines: int = 16,
+    smooth: int = 0,
+    noise: float = 0.1,
     sources: Sources | None = None,
     policies: Mapping[str, Policy] | None = None,
     episodes: Sequence[int] | None = None,
+    checkpoint: int | None = None,
     batch_size: int = 1024,
+    seed: int = 0,
+    save: str | None = None,
+    overwrite: bool = False,
+    progress: bool = True,
 ) -> Attribution:
-    """What each observed feature contributed to one output of each agent of a group, at every recorded step.
+    """What each observed feature, or hidden unit, contributed to one output of each agent, at every recorded step.
 
-    A recurrent actor is explained step by step: the state that entered the step is the recorded one, held fixed, so
-    the values say what this step's observation added to it.
+    A recurrent network is explained step by step: the state that entered the step is the recorded one, held fixed, so
+    the values say what this step's observation added to it (`attribute_over_time` goes further back).
 
     Args:
         group: whose output is explained.
         to: action (the logit of the action taken, summed over the components of a multi-discrete one; the mean of a
             continuous one), logit (of a fixed choice), log_prob (of the action taken, or of a fixed choice; nats),
-            value (the critic's, in reward).
-        target: the choice's or component's index or name, (component, choice) for a multi-discrete logit.
+            value (the critic's, in reward), unit (a hidden one, in its activation).
+        target: the choice's or component's index or name; (component, choice) for a multi-discrete logit;
+            (site, unit) for a unit.
         agent: one agent of the group; None: all of them.
-        baseline: what a feature is compared with. mean: the agent's mean observation over the recording's living rows;
-            zero; or an array that broadcasts to `[agent, feature]` (for `sources="all"`, a mapping group -> array).
+        site: explain by this site's units instead of by observations; `method="conductance"` needs one.
+        method: conductance is by units, but integrates along the way of the observation; see `methods` for the others.
+        baseline: what a feature is compared with. mean: its mean over the recording's living rows; zero; start: the
+            mean over episodes' first rows; distribution: `n_baselines` rows drawn from the recording, over which values
+            are averaged; ("episode", 3, "t", 0): that moment; or an array that broadcasts to `[agent, feature]` (for
+            critics, a mapping group -> array). None: mean, or distribution for gradient_shap and deeplift_shap.
             There is no silent zero: a zero can be a real position.
-        n_steps: quadrature points of integrated gradients.
+        features: each; auto (groups that the names of features tell, as one's own velocity or the landmarks); or named
+            groups of globs, `{"landmarks": ["landmark_*"]}`. Perturbations change a group together, of other methods
+            the values are added.
+        n_steps: quadrature points of integrated gradients and conductance.
+        n_samples: permutations of shapley_value_sampling (25), or coalitions of kernel_shap (all, or 256 and two a
+            feature).
+        smooth, noise: average over so many noisy copies of each row; their deviation as a share of each feature's.
         sources: own (each agent's own observation) or all (what agent k's output owes to each agent's observation);
             None: all for values and for actors whose agents hear one another (gnn), own otherwise.
         policies: by group; None: those of the checkpoint that made the recording.
-        episodes: indices of the episodes to explain; None: all.
-        batch_size: rows explained at once.
+        episodes: indices of the episodes to explain; None: all. checkpoint: of a recording that spans several.
+        batch_size: rows read at once.
+        seed: of everything that is drawn.
+        save: write it as it goes along, batch by batch, to `<recording>.attributions/<save>.h5`, and map that into
+            memory instead of holding it; one that broke off is gone on with. overwrite: replace a file of that name.
+        progress: show rows done, where it takes long.
     Returns:
-        values `[row, agent, feature]` in logits, nats or reward, with convergence_delta `[row, agent]` in the same.
+        values `[row, agent, feature]` in logits, nats, reward or activation, with convergence_delta `[row, agent]` in
+        the same, or with infidelity and sensitivity for methods that do not promise to add up.
     Raises:
-        AnalysisError: an unknown group, agent, output, target or method; a critic that the recording cannot feed.
+        AnalysisError: an unknown group, agent, site, output, target, feature or method; a critic that the recording
+            cannot feed.
         ShapeError: the baseline does not broadcast.
     """
-    method = check_method(method)
     source = RowSource(recording, group)
     spec = source.env.group(group)
     output = resolve_output(spec.action, to, target)
-    if n_steps < 1 or batch_size < 1:
-        raise AnalysisError(f"n_steps and batch_size must be at least 1; got {n_steps} and {batch_size}")
-    members = _members(spec, agent)
-    policy = _policy(policies if policies is not None else source.policies(), group, output)
-    scope = _scope(policy, output, sources)
-    rows = source.rows(episodes)
-    reference = _baselines(source, rows, baseline, spec, scope, output)
-    parts = [
-        attribute_moments(
-            policy,
-            source.env,
-            moments,
-            output,
-            members=members,
-            sources=scope,
-            method=method,
-            baseline=reference,
-            n_steps=n_steps,
-        )
-        for moments in source.batches(rows, batch_size, needs_state=to == "value")
-    ]
-    values, score, start = (np.concatenate([part[k] for part in parts]) for k in range(3))
-    names, owners = _features(source.env, spec, scope, output)
-    return Attribution(
-        values=values,
-        score=score,
-        baseline_score=start,
-        episode=rows.episode,
-        t=rows.t,
-        baseline=_stored_baseline(reference, members, scope),
-        agents=tuple(spec.agents[k] for k in members),
-        feature_names=names,
-        feature_agents=owners,
-        group=group,
-        to=to,
-        target=output.describe(spec.action),
-        units=output.units,
-        method=method,
-        n_steps=n_steps if method == "integrated_gradients" else 0,
-        baseline_name=baseline if isinstance(baseline, str) else "given",
-        sources=scope,
-        origin=source.origin(),
-    )
-
-
-def attribute_moments(
-    policy: Policy,
-    env: EnvSpec,
-    moments: Moments,
-    output: Output,
-    *,
-    members: Sequence[int],
-    sources: Sources,
-    method: Method,
-    baseline: Tensor,
-    n_steps: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Attribution of one batch of rows that lie in memory.
-
-    Args:
-        members: indices of the agents explained, within the group.
-        baseline: `[agent, feature]` for own sources, `[every agent's features]` for all.
-    Returns:
-        values `[row, member, feature]`, the scalars at the observations and at the baseline `[row, member]`; NaN where
-        the agent was not acting.
-    """
-    n_agents, n_rows = policy.group.n_agents, moments.acting.shape[0]
-    if sources == "own":
-        score: OwnOutput | AnyOutput = OwnOutput(policy, output)
-        inputs = moments.observations[policy.group.name].reshape(n_rows * n_agents, -1)
-        baselines = baseline.expand(n_rows, *baseline.shape).reshape(inputs.shape)
-        extras: tuple[Any, ...] = tuple(_stack(x) for x in (moments.action, moments.recurrent, moments.action_mask))
-        chosen = torch.tensor(members, device=inputs.device)
-    else:
-        score = AnyOutput(policy, output, env)
-        groups = env.group_names if output.to == "value" else (policy.group.name,)
-        flat = torch.cat([moments.observations[name].reshape(n_rows, -1) for name in groups], dim=-1)
-        inputs = flat.repeat_interleave(len(members), dim=0)
-        baselines = baseline.expand_as(inputs)
-        agent = torch.tensor(members, device=inputs.device).repeat(n_rows)
-        held = (moments.action, moments.recurrent, moments.action_mask, moments.state)
-        repeated = (None if x is None else x.repeat_interleave(len(members), dim=0) for x in held)
-        extras = (agent, *repeated)
-        n_agents, chosen = len(members), torch.arange(len(members), device=inputs.device)
-    values = explain(score, inputs, baselines, extras, method, n_steps)
-    found = (values, evaluate_score(score, inputs, extras), evaluate_score(score, baselines, extras))
-    absent = ~moments.acting[:, list(members)].cpu().numpy()
-    results = []
-    for x in found:
-        by_agent = x.view(n_rows, n_agents, *x.shape[1:])[:, chosen].cpu().numpy()
-        by_agent[absent] = np.nan
-        results.append(by_agent)
-    return results[0], results[1], results[2]
-
-
-def _stack(x: Tensor | None) -> Tensor | None:
-    """`[row, agent, ...]` -> `[row * agent, ...]`."""
-    return None if x is None else x.reshape(-1, *x.shape[2:])
-
-
-def _scope(policy: Policy, output: Output, asked: Sources | None) -> Sources:
-    """Whose observations an output is attributed to."""
-    mixes = policy.mixes_agents
-    if asked == "own" and output.to == "value":
-        raise AnalysisError("a critic may read every agent's observation: a value is attributed to sources='all'")
-    if asked == "own" and mixes:
+    if n_steps < 1 or batch_size < 1 or smooth < 0:
         raise AnalysisError(
-            f"the agents of {policy.group.name!r} hear one another: each output depends on every agent's observation, "
-            "and is attributed to sources='all'"
+            f"n_steps and batch_size must be at least 1, smooth 0; got {n_steps}, {batch_size} and {smooth}"
         )
-    return asked or ("all" if output.to == "value" or mixes else "own")
+    method = check_method(method)
+    policy = chosen_policy(policies if policies is not None else source.policies(), group, output, source)
+    members = members_of(spec, agent, policy, output, site)
+    asked = ask(source, policy, output, members, sources, site, method)
+    rows = source.rows(episodes, checkpoint)
+    baseline = baseline if baseline is not None else "distribution" if method in OF_DISTRIBUTION else "mean"
+    if method in OF_DISTRIBUTION and not (isinstance(baseline, str) and baseline == "distribution"):
+        raise AnalysisError(f"method={method!r} averages over baseline='distribution'; got {baseline!r}")
+    reference = resolve_reference(asked.question, source, rows, baseline, n_baselines=n_baselines, seed=seed)
+    axis = feature_axis(asked, features)
+    options = MethodOptions(method, n_steps, n_samples_of(method, n_samples, len(axis.names)), smooth, noise, seed)
+    work = _Work(source, asked, rows, reference, axis, options, batch_size)
+    result = work.unexplained(target=output.describe(spec.action))
+    if save is not None:
+        return _saved(work, result, save, overwrite, progress)
+    parts = list(work.batches(progress))
+    values, score, start = (np.concatenate([part[k] for part in parts]) for k in range(3))
+    return replace(result, values=values, score=score, baseline_score=start)
 
 
-def _members(spec: GroupSpec, agent: str | None) -> list[int]:
-    if agent is None:
-        return list(range(spec.n_agents))
-    if agent not in spec.agents:
-        raise AnalysisError(unknown(f"agent of group {spec.name!r}", agent, spec.agents))
-    return [spec.agents.index(agent)]
+def _saved(work: _Work, result: Attribution, name: str, overwrite: bool, progress: bool) -> Attribution:
+    """Written batch by batch; a break leaves what was done."""
+    path = beside(work.source.recording.path, name)
+    shape = (len(work.rows), len(result.agents), len(result.feature_names))
+    file = AttributionFile(path, result.meta(), result.arrays(), shape, overwrite=overwrite)
+    whole = False
+    try:
+        for part in work.batches(progress, file.done):
+            file.add(*part)
+        whole = True
+    finally:
+        file.close(complete=whole)
+    return Attribution.load(path)
 
 
-def _policy(policies: Mapping[str, Policy], group: str, output: Output) -> Policy:
-    if group not in policies:
-        raise AnalysisError(unknown("group with a policy", group, policies))
-    policy = policies[group]
-    if output.to == "value" and not policy.has_critic:
-        raise AnalysisError(f"the policy of {group!r} has no critic, so no value to attribute; to='action' would work")
-    if output.to == "value" and policy.critic_recurrent_shape is not None:
-        raise AnalysisError(f"the critic of {group!r} is recurrent, and a recording does not hold a critic's state")
-    return policy.eval()
+@dataclass(frozen=True)
+class _Work:
+    """All that is needed to explain the rows."""
 
+    source: RowSource
+    asked: Asked
+    rows: Rows
+    reference: Reference
+    axis: FeatureAxis
+    options: MethodOptions
+    batch_size: int
 
-def _baselines(
-    source: RowSource, rows: Rows, baseline: Baseline, spec: GroupSpec, scope: Sources, output: Output
-) -> Tensor:
-    """The baseline observation: `[agent, feature]` for own sources, `[every agent's features]` for all."""
-    groups = [spec] if scope == "own" or output.to != "value" else list(source.env.groups)
-    found = []
-    for group in groups:
-        shape = (group.n_agents, group.observation.size)
-        if isinstance(baseline, Mapping) and group.name not in baseline:
-            raise AnalysisError(unknown("group in the baseline", group.name, baseline))
-        given = baseline[group.name] if isinstance(baseline, Mapping) else baseline
-        if isinstance(given, str):
-            if given not in ("mean", "zero"):
-                raise AnalysisError(unknown("baseline", given, ("mean", "zero")) + ", or an array")
-            found.append(torch.zeros(shape) if given == "zero" else source.mean_observation(group.name, rows))
-            continue
-        if len(groups) > 1 and not isinstance(baseline, Mapping):
-            raise ShapeError(
-                f"a value reads several groups: give the baseline as a mapping of {[g.name for g in groups]}"
+    def batches(self, progress: bool, done: int = 0) -> Iterator[Found]:
+        """Values, scores and baseline scores of each batch of rows, from row `done` on."""
+        question, options = self.asked.question, self.options
+        spread = deviations(question, self.source, self.rows) if options.smooth else None
+        left = Rows(self.rows.index[done:], self.rows.episode[done:], self.rows.t[done:])
+        line, began = StatusLine() if progress else None, time.monotonic()
+        for moments in self.source.batches(left, self.batch_size, needs_state=question.output.of_critic):
+            generator = torch.Generator().manual_seed(options.seed * 1_000_003 + done)
+            yield attribute_batch(
+                question,
+                moments,
+                self.reference.values,
+                options,
+                groups=self.axis.groups,
+                deviations=spread,
+                layer=self.asked.layer,
+                generator=generator,
             )
-        array = torch.as_tensor(np.asarray(given), dtype=torch.float32)
-        try:
-            found.append(array.broadcast_to(shape).clone())
-        except RuntimeError:
-            raise ShapeError(
-                f"a baseline for {group.name!r} must broadcast to [agent, feature] = {list(shape)}; "
-                f"got {list(array.shape)}"
-            ) from None
-    return found[0] if scope == "own" else torch.cat([part.reshape(-1) for part in found])
+            done += len(moments.acting)
+            if line is not None and line.due and time.monotonic() - began > PATIENCE_S:
+                line.write(f"attribution: {done:,}/{len(self.rows):,} rows, {done / len(self.rows):.0%}")
+        if line is not None:
+            line.end()
 
+    def unexplained(self, *, target: str) -> Attribution:
+        """The result without its values."""
+        question, options, axis = self.asked.question, self.options, self.axis
+        output, spec = question.output, question.policy.group
+        measured = options.method not in COMPLETE or options.smooth > 0
+        faithfulness = None
+        if measured:
+            faithfulness = faithfulness_of(self.source, question, self.rows, self.reference, options, axis)
+        nothing = np.zeros((0, len(question.members)), np.float32)
+        return Attribution(
+            values=np.zeros((0, len(question.members), len(axis.names)), np.float32),
+            score=nothing,
+            baseline_score=nothing,
+            episode=self.rows.episode,
+            t=self.rows.t,
+            baseline=self._stored_baseline(),
+            agents=tuple(spec.agents[k] for k in question.members),
+            feature_names=axis.names,
+            feature_agents=axis.owners,
+            group=spec.name,
+            to=output.to,
+            target=target,
+            units=output.units,
+            method=options.method,
+            n_steps=options.n_steps if options.method in ("integrated_gradients", "conductance") else 0,
+            baseline_name=self.reference.name,
+            sources=question.sources,
+            origin=self.source.origin(),
+            site="" if self.asked.site is None else self.asked.site.name,
+            feature_groups=dict(axis.members or {}),
+            tolerance=tolerance(question.policy, output),
+            smooth=options.smooth,
+            seed=options.seed,
+            n_samples=options.n_samples,
+            faithfulness=faithfulness,
+        )
 
-def _stored_baseline(reference: Tensor, members: Sequence[int], scope: Sources) -> np.ndarray:
-    if scope == "own":
-        return reference[list(members)].numpy()
-    return reference.expand(len(members), -1).numpy().copy()
-
-
-def feature_names(group: GroupSpec) -> tuple[str, ...]:
-    """One name for each flattened feature: the environment's, or its position in the observation."""
-    spec = group.observation
-    if spec.names:
-        return spec.names
-    return tuple("observation[" + ",".join(map(str, index)) + "]" for index in np.ndindex(*spec.shape))
-
-
-def _features(env: EnvSpec, spec: GroupSpec, scope: Sources, output: Output) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The feature axis: names, and the agent that observes each (empty where it is the agent explained)."""
-    if scope == "own":
-        return feature_names(spec), ()
-    groups = env.groups if output.to == "value" else (spec,)
-    pairs = [(name, agent) for group in groups for agent in group.agents for name in feature_names(group)]
-    return tuple(name for name, _ in pairs), tuple(agent for _, agent in pairs)
+    def _stored_baseline(self) -> np.ndarray:
+        """`[agent, feature]`, or `[baseline, agent, feature]` where there are several."""
+        members, found = list(self.asked.question.members), self.reference.values
+        by_agent = found[:, members] if found.ndim == 3 else found.unsqueeze(1).expand(-1, len(members), -1)
+        return (by_agent[0] if len(by_agent) == 1 else by_agent).numpy().copy()

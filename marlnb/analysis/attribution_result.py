@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pandas as pd
 
+from marlnb.analysis.attribution_file import BY_ROW, WHOLE, AttributionFile, beside, read
+from marlnb.analysis.faithfulness import Faithfulness
 from marlnb.analysis.methods import COMPLETE
 from marlnb.errors import AnalysisError
 
-TOLERANCE = 0.05
-"""Largest share of an explanation that may be missing at nineteen rows of twenty before it is called unconverged."""
-
-_FORMAT = "marlnb.attribution"
-_VERSION = 1
+TOLERANCE, SMOOTH_TOLERANCE = 0.05, 0.01
+"""Largest share of an explanation that may be missing at nineteen rows of twenty before it is called unconverged: of
+networks with kinks (ReLU, a maximum), on which a quadrature converges slowly, and of smooth ones (tanh)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,12 +26,15 @@ class Attribution:
     """What each feature contributed to one output of each agent, at each row.
 
     Attributes:
-        values: `[row, agent, feature]`, in `units`; NaN where the agent was not acting.
+        values: `[row, agent, feature]`, in `units`; NaN where the agent was not acting. A feature is an observation's,
+            a group of them (`feature_groups` has its members), or a unit of `site`.
         score, baseline_score: `[row, agent]`, the output at the observation and at the baseline.
         episode, t: `[row]`.
-        baseline: `[agent, feature]`.
+        baseline: `[agent, feature]` in single features, or `[baseline, agent, feature]` where several were drawn.
         feature_agents: for sources="all", the agent that observes each feature; empty for own.
         target: the output in words; units: logits, nats or reward.
+        tolerance: share of an explanation that may be missing; smooth: noisy copies averaged over.
+        faithfulness: how well the values tell what features do; measured where nothing promises that they add up.
         origin: where it came from (recording, checkpoint, experiment as JSON, code version).
     """
 
@@ -55,11 +56,19 @@ class Attribution:
     baseline_name: str
     sources: str
     origin: Mapping[str, Any] = field(default_factory=dict)
+    site: str = ""
+    feature_groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    tolerance: float = TOLERANCE
+    smooth: int = 0
+    seed: int = 0
+    n_samples: int = 0
+    faithfulness: Faithfulness | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:
         """Whether the method promises that values add up to score - baseline_score."""
-        return self.method in COMPLETE
+        return self.method in COMPLETE and not self.smooth
 
     @property
     def convergence_delta(self) -> np.ndarray:
@@ -82,7 +91,7 @@ class Attribution:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Why this must not be trusted; empty where nothing is known against it."""
-        found = []
+        found = list(self.notes)
         acting = np.isfinite(self.score)
         if not acting.any():
             return ("no agent was acting at any of these rows",)
@@ -90,12 +99,14 @@ class Attribution:
             found.append("some values are not finite")
         elif self.complete:
             worst = float(np.quantile(self.relative_delta[acting], 0.95))
-            if worst > TOLERANCE:
+            if worst > self.tolerance:
                 cure = "raise n_steps" if self.n_steps else "use integrated_gradients"
                 found.append(
                     f"did not converge: at one row of twenty {worst:.0%} or more of the output is unexplained "
-                    f"(tolerated: {TOLERANCE:.0%}); {cure}"
+                    f"(tolerated: {self.tolerance:.0%}); {cure}"
                 )
+        if self.faithfulness is not None:
+            found += self.faithfulness.warnings
         if float(np.ptp(self.score[acting])) == 0.0 and acting.sum() > 1:
             found.append("the output never varies over these rows")
         return tuple(found)
@@ -153,7 +164,7 @@ class Attribution:
         return pd.DataFrame(sums, index=pd.Index(self.agents, name="agent"))
 
     def save(self, path: str | Path | None = None, *, overwrite: bool = False) -> Path:
-        """Writes HDF5, atomically; None: beside the recording, in `<recording>.attributions/`.
+        """Writes HDF5; None: beside the recording, in `<recording>.attributions/`.
 
         Raises:
             AnalysisError: the file exists and `overwrite` is not set, or there is no recording to lie beside.
@@ -161,11 +172,11 @@ class Attribution:
         target = Path(path) if path is not None else self._beside_recording()
         if target.exists() and not overwrite:
             raise AnalysisError(f"{target} exists already; save(..., overwrite=True) would replace it")
-        target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(f".{target.name}.{os.getpid()}.part")
         try:
-            with h5py.File(part, "w") as file:
-                self._write(file)
+            file = AttributionFile(part, self.meta(), self.arrays(), self.values.shape, overwrite=True)
+            file.add(self.values, self.score, self.baseline_score)
+            file.close(complete=True)
             os.replace(part, target)
         finally:
             part.unlink(missing_ok=True)
@@ -173,39 +184,41 @@ class Attribution:
 
     @staticmethod
     def load(path: str | Path) -> Attribution:
-        """Reads what `save` wrote.
+        """Reads what `save`, or `attribute(save=...)`, wrote; values are mapped into memory, and read when looked at.
 
         Raises:
             AnalysisError: there is no such file, or it is not an attribution.
         """
-        if not Path(path).is_file():
-            raise AnalysisError(f"no attribution at {path}")
-        try:
-            with h5py.File(path, "r") as file:
-                if file.attrs.get("format") != _FORMAT:
-                    raise AnalysisError(f"{path} is not an attribution: format {file.attrs.get('format')!r}")
-                meta = json.loads(file.attrs["meta"])
-                arrays = {name: file[name][()] for name in _ARRAYS}
-        except (OSError, KeyError) as error:
-            raise AnalysisError(f"{path} cannot be read as an attribution: {error}") from error
+        meta, arrays, done, asked = read(path)
         lists = {name: tuple(value) for name, value in meta.items() if isinstance(value, list)}
-        return Attribution(**{**meta, **lists, **arrays})
+        faithfulness = None if meta["faithfulness"] is None else Faithfulness(**meta["faithfulness"])
+        notes = () if done == asked else (f"broke off after {done} of {asked} rows",)
+        return Attribution(**{**meta, **lists, **arrays, "faithfulness": faithfulness, "notes": notes})
+
+    def meta(self) -> dict[str, Any]:
+        """All but the arrays, as plain JSON."""
+        others = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in (*BY_ROW, *WHOLE, "notes")}
+        told = {"faithfulness": None if self.faithfulness is None else self.faithfulness.to_json()}
+        return {name: dict(x) if isinstance(x, Mapping) else x for name, x in {**others, **told}.items()}
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays that are known before any row is explained."""
+        return {name: getattr(self, name) for name in WHOLE}
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the values by row, and their summary."""
+        return {**self.meta(), "warnings": list(self.warnings), "summary": self.summary().to_dict("records")}
+
+    def table(self) -> pd.DataFrame:
+        """As `summary`."""
+        return self.summary()
 
     def _beside_recording(self) -> Path:
         if "recording" not in self.origin:
             raise AnalysisError("this attribution was not made from a recording: give save a path")
-        recording = Path(self.origin["recording"])
         what = self.target.replace(" ", "_").replace("/", "-")
-        name = f"{self.group}-{self.to}-{what}-{self.method}-{self.sources}.h5"
-        return recording.with_suffix(".attributions") / name
-
-    def _write(self, file: h5py.File) -> None:
-        file.attrs["format"], file.attrs["version"] = _FORMAT, _VERSION
-        file.attrs["meta"] = json.dumps({f.name: getattr(self, f.name) for f in fields(self) if f.name not in _ARRAYS})
-        for name in _ARRAYS:
-            file[name] = getattr(self, name)
-        file["convergence_delta"] = self.convergence_delta
-        file["values"].attrs.update(axes="row, agent, feature", units=self.units)
+        by = f"-{self.site.replace('/', '-')}" if self.site else ""
+        return beside(self.origin["recording"], f"{self.group}-{self.to}-{what}-{self.method}-{self.sources}{by}")
 
     def _repr_html_(self) -> str:
         notes = "".join(f"<p style='color:#b00020'><b>NOT TO BE TRUSTED:</b> {note}</p>" for note in self.warnings)
@@ -218,6 +231,3 @@ class Attribution:
             f"Attribution({self.method}, {self.target}, {self.group}: {n_rows} rows x {n_agents} agents x "
             f"{n_features} features, {self.units}{flag})"
         )
-
-
-_ARRAYS = ("values", "score", "baseline_score", "episode", "t", "baseline")

@@ -136,6 +136,11 @@ class RowSource:
             of[start:stop] = True
         return of
 
+    @property
+    def has_critic_state(self) -> bool:
+        """Whether the state that enters the group's critic is recorded."""
+        return any(name.startswith(f"recurrent/{self.group}/critic") for name in self._names("recurrent"))
+
     def recorded_agents(self, group: str | None = None) -> list[str]:
         return self.recording.group_agents(group or self.group)
 

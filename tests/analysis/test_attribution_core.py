@@ -8,9 +8,10 @@ import torch
 from captum.attr import DeepLift, FeatureAblation, InputXGradient, IntegratedGradients, Saliency
 from torch import Tensor, nn
 
-from marlnb.analysis.attribution import attribute_moments
-from marlnb.analysis.methods import Method
+from marlnb.analysis.attribution_batch import attribute_batch
+from marlnb.analysis.methods import Method, MethodOptions
 from marlnb.analysis.outputs import Output, resolve_output
+from marlnb.analysis.question import Question
 from marlnb.analysis.rows import Moments
 from marlnb.errors import AnalysisError
 from marlnb.models.actor_critic import ActorCritic
@@ -82,17 +83,8 @@ def run(
             (N_AGENTS, N_FEATURES) if sources == "own" else (width if output.to == "value" else N_AGENTS * N_FEATURES,)
         )
         baseline = torch.full(shape, 0.25)
-    return attribute_moments(
-        policy,
-        env,
-        moments,
-        output,
-        members=range(N_AGENTS),
-        sources=sources,  # type: ignore[arg-type]
-        method=method,
-        baseline=baseline,
-        n_steps=n_steps,
-    )
+    question = Question(policy, env, output, tuple(range(N_AGENTS)), sources)  # type: ignore[arg-type]
+    return attribute_batch(question, moments, baseline.unsqueeze(0), MethodOptions(method, n_steps))
 
 
 @pytest.mark.parametrize("shared", [True, False])
