@@ -86,7 +86,7 @@ class Draft:
         for group, outputs in sorted(self.driven.items()):
             wiring, chosen = self.wiring(group), sorted(outputs)
             units = tuple(sorted(map(int, wiring.free[2][:MINOR_UNITS])))
-            signs = self.rng.choice((-1.0, 1.0), MINOR_UNITS) * MINOR_READOUT / wiring.gain
+            signs = self.rng.choice((-1.0, 1.0), MINOR_UNITS) * MINOR_READOUT
             for output in chosen:
                 wiring.drive(output, units, list(signs))
             readout = {output: list(signs) for output in chosen}

@@ -33,6 +33,9 @@ class Node:
     readout: tuple[tuple[int, tuple[float, ...]], ...] = ()
 
 
+SMALLEST = 0.03
+
+
 @dataclass(frozen=True)
 class Question:
     """What a tool is told: the concept, whose use is to be found, and the outputs that it may drive.
@@ -42,6 +45,7 @@ class Question:
         groups: whose agents may hold it; outputs: by group, indices of the logits to look at.
         concept: the recording's label that holds it; kind: classes or a quantity.
         onset: the label from whose first positive step of an episode the agent may know; empty: from the start.
+        smallest: share of the largest effect below which a unit need not be named.
         key_sha256: of the key, so that who keeps it back can show later that it was this one.
     """
 
@@ -54,6 +58,7 @@ class Question:
     concept: str
     kind: Literal["classes", "quantity"]
     onset: str = ""
+    smallest: float = SMALLEST
     key_sha256: str = ""
 
 

@@ -156,9 +156,9 @@ def test_decoys_hold_something_and_change_no_logit(instance, name, network, shar
         played = plays[group]
         assert played.activation(decoy.agent, decoy.site)[:, list(decoy.units)].std() > 0.05
 
-        def scrambled(h, units=list(decoy.units)):
+        def scrambled(h, units=decoy.units):
             changed = h.copy()
-            changed[:, units] = 7.0
+            changed[:, list(units)] = 7.0
             return changed
 
         np.testing.assert_array_equal(played.logits(decoy.agent, decoy.site, scrambled), whole[group])

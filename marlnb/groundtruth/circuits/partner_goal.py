@@ -22,7 +22,7 @@ GROUP = "agent"
 N_UNITS = 12
 STRENGTH = 6.0
 MEMORY = 0.8
-LARGEST_SHARE = 0.5
+LARGEST_SHARE, SMALLEST_SHARE = 0.5, 0.03
 CORNERS = np.sqrt(2 / 3) * np.array([[np.cos(a), np.sin(a)] for a in 2 * np.pi * np.arange(3) / 3]).T
 
 
@@ -50,11 +50,12 @@ def plant(draft: Draft) -> None:
 
 
 def rotation(rng: np.random.Generator) -> np.ndarray:
-    """`[unit, 2]`, orthonormal columns that sum to zero, no unit with half of the plane or more."""
+    """`[unit, 2]`, orthonormal columns that sum to zero; no unit has half of a direction or more, and each has some."""
     while True:
         drawn = rng.normal(size=(N_UNITS, 2))
         q = np.linalg.qr(drawn - drawn.mean(0))[0]
-        if (q**2).sum(1).max() < LARGEST_SHARE:
+        shares = (q**2).sum(1)
+        if shares.max() < LARGEST_SHARE and shares.min() > SMALLEST_SHARE:
             return q
 
 

@@ -1,0 +1,117 @@
+"""benchmark: marlnb's analyses on every circuit, network, kind of sharing and seed, scored and laid out as a table."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from marlnb.groundtruth.case import Analyse, Case, analyses
+from marlnb.groundtruth.faithfulness import measured, onset_steps, spillover
+from marlnb.groundtruth.planting import NETWORKS, Planted, circuit_names, planted
+from marlnb.groundtruth.scoring import Score, score
+from marlnb.recording.reader import Recording
+
+RECOVERED_TARGET, DISCOVERY_TARGET = 0.95, 0.05
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Every score, and the largest cross-agent effect (logits) of any instance, which is to be 0."""
+
+    scores: tuple[Score, ...]
+    spillover: float
+    seconds: dict[str, float]
+
+    def rows(self) -> pd.DataFrame:
+        """One line a score."""
+        return pd.DataFrame([line.to_json() for line in self.scores])
+
+    def table(self) -> pd.DataFrame:
+        """Analysis by circuit: recovered share, and decoys claimed of those that could have been."""
+        found: dict[str, dict[str, str]] = {}
+        for name in dict.fromkeys(s.finding.analysis for s in self.scores):
+            mine = [s for s in self.scores if s.finding.analysis == name]
+            circuits = dict.fromkeys(s.finding.circuit for s in mine)
+            found[name] = {c: _cell([s for s in mine if s.finding.circuit == c]) for c in circuits}
+            found[name]["all"] = _cell(mine)
+        return pd.DataFrame.from_dict(found, orient="index")
+
+    def kinds(self) -> pd.DataFrame:
+        """Analysis by kind of claim: recovered share."""
+        cells: dict[str, dict[str, float]] = {}
+        for name in dict.fromkeys(s.finding.analysis for s in self.scores):
+            items = [item for s in self.scores if s.finding.analysis == name for item in s.items]
+            kinds = dict.fromkeys(item.kind for item in items)
+            cells[name] = {kind: float(np.mean([i.recovered for i in items if i.kind == kind])) for kind in kinds}
+        return pd.DataFrame.from_dict(cells, orient="index")
+
+    def to_json(self) -> dict[str, Any]:
+        return {"scores": [s.to_json() for s in self.scores], "spillover": self.spillover, "seconds": self.seconds}
+
+    def __repr__(self) -> str:
+        return (
+            "recovered share | decoys claimed of those near\n"
+            f"{self.table().to_string(na_rep='')}\n\nrecovered share by kind of claim\n"
+            f"{self.kinds().to_string(na_rep='', float_format=lambda x: f'{x:.3f}')}\n\n"
+            f"largest effect on another agent's logits of the same step: {self.spillover:g}"
+        )
+
+
+def benchmark(
+    seeds: Sequence[int] = range(3),
+    *,
+    names: Sequence[str] | None = None,
+    circuits: Sequence[str] | None = None,
+    episodes: int = 60,
+    path: str | os.PathLike[str] = "runs/groundtruth",
+    progress: bool = False,
+) -> Benchmark:
+    """Runs and scores analyses.
+
+    Args:
+        seeds: of the instances, each in four kinds: mlp and gru, shared and unshared.
+        names: of analyses; circuits: those to look at; None: all.
+        episodes: recorded of each instance.
+        path: folder of the recordings.
+    Raises:
+        UnknownNameError: there is no such analysis or circuit.
+    """
+    chosen = analyses(None if names is None else list(names))
+    scores: list[Score] = []
+    worst, seconds = 0.0, dict.fromkeys(chosen, 0.0)
+    for subject in instances(seeds, circuits, path):
+        with subject.record(episodes) as recording:
+            worst = max(worst, spillover(subject, recording))
+            for name, analyse in chosen.items():
+                began = time.perf_counter()
+                scores.append(scored(subject, recording, analyse))
+                seconds[name] += time.perf_counter() - began
+        if progress:
+            print(f"{subject.agents.source} done", flush=True)
+    return Benchmark(tuple(sorted(scores, key=lambda s: s.finding.analysis)), worst, seconds)
+
+
+def instances(seeds: Sequence[int], circuits: Sequence[str] | None, path: str | os.PathLike[str]) -> Iterator[Planted]:
+    """The grid: circuits, networks, sharing, seeds."""
+    for name, network, shared, seed in itertools.product(circuits or circuit_names(), NETWORKS, (True, False), seeds):
+        yield planted(name, network, shared=shared, seed=seed, path=path)
+
+
+def scored(subject: Planted, recording: Recording, analyse: Analyse) -> Score:
+    """One analysis of one instance, scored: the analysis sees no key."""
+    finding = analyse(Case.of(subject, recording))
+    return score(measured(subject, recording, finding), subject.key, onsets=onset_steps(recording, subject.key))
+
+
+def _cell(scores: Sequence[Score]) -> str:
+    items = [item.recovered for s in scores for item in s.items]
+    claimed, near = sum(s.decoys_claimed for s in scores), sum(s.decoys for s in scores)
+    share = f"{np.mean(items):.1%}" if items else "–"
+    return f"{share} | {claimed}/{near}" if near else share

@@ -1,0 +1,122 @@
+"""Case: what an analysis is given, an instance without its key; and the register of the analyses that are scored."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from marlnb.analysis.rows import Moments, RowSource
+from marlnb.errors import UnknownNameError, unknown
+from marlnb.groundtruth.claims import Claim, Finding
+from marlnb.groundtruth.key import Question
+from marlnb.groundtruth.planting import Planted
+from marlnb.models.edit import Edit
+from marlnb.models.edits import edited
+from marlnb.models.policy import Policy
+from marlnb.recording.reader import Recording
+from marlnb.training.agents import Agents
+
+
+@dataclass(frozen=True)
+class Case:
+    """An instance, a recording of it and the question. No key."""
+
+    question: Question
+    agents: Agents
+    recording: Recording
+
+    @staticmethod
+    def of(planted: Planted, recording: Recording) -> Case:
+        return Case(planted.question, planted.agents, recording)
+
+    @property
+    def policies(self) -> Mapping[str, Policy]:
+        return self.agents.by_group
+
+    @property
+    def outputs(self) -> dict[str, list[int]]:
+        """By group, the logits to look at."""
+        return {group: list(outputs) for group, outputs in self.question.outputs}
+
+    def members(self, group: str) -> tuple[str, ...]:
+        return self.agents.spec.group(group).agents
+
+    def hidden_sites(self, group: str) -> list[str]:
+        """The actor's, in the order in which they fire, without the head."""
+        found = self.policies[group].sites()
+        return [site.name for site in found if "/actor/" in site.name and site.kind != "head"]
+
+    def width(self, site: str) -> int:
+        sites = {s.name: s.n_units for policy in self.policies.values() for s in policy.sites()}
+        return sites[site]
+
+    def moments(self, group: str) -> Moments:
+        """Every recorded row, with the state that entered it."""
+        source = RowSource(self.recording, group)
+        rows = source.rows(None)
+        return next(iter(source.batches(rows, len(rows))))
+
+    def logits(self, group: str, moments: Moments, edits: list[Edit]) -> np.ndarray:
+        """The driven outputs `[row, agent, output]` at recorded moments, with marlnb's edits in force."""
+        policy = self.policies[group]
+        with edited(policy, edits), torch.no_grad():
+            found, _ = policy.logits(moments.observations[group], recurrent=moments.recurrent)
+        return found.numpy().astype(np.float64)[..., self.outputs[group]]
+
+    def finding(self, analysis: str, attempts: tuple[str, ...], claims: list[Claim]) -> Finding:
+        q = self.question
+        return Finding(analysis, q.name, q.network, q.shared, q.seed, attempts, tuple(claims))
+
+
+Analyse = Callable[[Case], Finding]
+ANALYSES: dict[str, Analyse] = {}
+
+
+def analysis(name: str) -> Callable[[Analyse], Analyse]:
+    """Registers a function that answers a case."""
+
+    def enter(analyse: Analyse) -> Analyse:
+        ANALYSES[name] = analyse
+        return analyse
+
+    return enter
+
+
+def analyses(names: list[str] | None = None) -> dict[str, Analyse]:
+    """Those of these names; None: all.
+
+    Raises:
+        UnknownNameError: there is none of a name.
+    """
+    package = importlib.import_module("marlnb.groundtruth.analyses")
+    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        importlib.import_module(module.name)
+    for name in names or ():
+        if name not in ANALYSES:
+            raise UnknownNameError(unknown("analysis", name, ANALYSES))
+    return {name: ANALYSES[name] for name in sorted(ANALYSES) if names is None or name in names}
+
+
+def largest(sizes: Mapping[tuple[str, str], np.ndarray], smallest: float) -> dict[tuple[str, str], tuple[int, ...]]:
+    """Units worth naming at each (agent, site): those of at least `smallest` of the largest size at any agent's."""
+    top: dict[str, float] = {}
+    for (_, site), found in sizes.items():
+        top[site] = max(top.get(site, 0.0), float(found.max()))
+    return {
+        place: tuple(int(unit) for unit in np.flatnonzero(found >= smallest * top[place[1]]))
+        for place, found in sizes.items()
+        if top[place[1]] > 0
+    }
+
+
+def claims_of_units(units: Mapping[tuple[str, str], tuple[int, ...]]) -> list[Claim]:
+    """Units, sites and agents, as the units say."""
+    named = {place: chosen for place, chosen in units.items() if chosen}
+    agents = tuple(dict.fromkeys(agent for agent, _ in named))
+    found = [Claim("units", agent=a, site=s, units=chosen) for (a, s), chosen in named.items()]
+    return [*found, Claim("sites", sites=tuple(named)), Claim("agents", agents=agents)]
