@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from marlnb.analysis.dictionary import train_dictionary as train_dictionary
     from marlnb.analysis.dictionary_result import Dictionary as Dictionary
     from marlnb.analysis.events import event_average as event_average
+    from marlnb.analysis.intervention import intervene as intervene
     from marlnb.analysis.similarity import similarity as similarity
     from marlnb.analysis.similarity import similarity_matrix as similarity_matrix
     from marlnb.analysis.tuning import tuning as tuning
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from marlnb.recording.plan import plan_recording as plan_recording
     from marlnb.recording.reader import Recording as Recording
     from marlnb.recording.recorder import record as record
+    from marlnb.recording.repair import repair as repair
     from marlnb.registry import ALGORITHMS as ALGORITHMS
     from marlnb.registry import ENVIRONMENTS as ENVIRONMENTS
     from marlnb.registry import MODELS as MODELS
@@ -56,6 +58,9 @@ if TYPE_CHECKING:
     from marlnb.training.foreign.modules import agents_from_module as agents_from_module
     from marlnb.training.foreign.torchrl import agents_from_torchrl as agents_from_torchrl
     from marlnb.training.run import Run as Run
+    from marlnb.training.saved_edits import list_edits as list_edits
+    from marlnb.training.saved_edits import load_edits as load_edits
+    from marlnb.training.saved_edits import save_edits as save_edits
     from marlnb.training.train import resume as resume
     from marlnb.training.train import train as train
     from marlnb.training.trainer import Trainer as Trainer
@@ -99,12 +104,17 @@ _HOME = {
     "evaluate": "marlnb.training.evaluation",
     "event_average": "marlnb.analysis.events",
     "extract": "marlnb.recording.extract",
+    "intervene": "marlnb.analysis.intervention",
+    "list_edits": "marlnb.training.saved_edits",
+    "load_edits": "marlnb.training.saved_edits",
     "merge": "marlnb.recording.merge",
     "model": "marlnb.registry",
     "option": "marlnb.config",
     "plan_recording": "marlnb.recording.plan",
     "record": "marlnb.recording.recorder",
+    "repair": "marlnb.recording.repair",
     "resume": "marlnb.training.train",
+    "save_edits": "marlnb.training.saved_edits",
     "similarity": "marlnb.analysis.similarity",
     "similarity_matrix": "marlnb.analysis.similarity",
     "train": "marlnb.training.train",

@@ -44,6 +44,11 @@ class Place:
     rows: tuple[int, ...]
     units: tuple[int, ...]
 
+    @property
+    def all_agents(self) -> tuple[str, ...]:
+        """Every agent whose activation it is."""
+        return self.policy.group.agents if self.site.once_for_all else self.agents
+
 
 @dataclass(frozen=True)
 class Edit(ABC):

@@ -160,10 +160,10 @@ def edited(policies: Policy | Mapping[str, Policy], edits: Iterable[Edit]) -> It
         ShapeError: a unit or agent that the site does not have.
         ConfigError: a recording that an edit needs is another one.
     """
-    members = [policies] if isinstance(policies, Policy) else list(policies.values())
+    members = _members(policies)
     edits = list(edits)
     gates = {id(p): ObservationGate(p) for p in members} if any(_of_observation(edit) for edit in edits) else {}
-    hooks = [hook for edit in edits for hook in _hooks(members, gates, edit)]
+    hooks = [EditHook(edit, place) for edit in edits for place in _places(members, gates, edit)]
     with ExitStack() as stack:
         for gate in gates.values():
             stack.enter_context(gate)
@@ -172,12 +172,27 @@ def edited(policies: Policy | Mapping[str, Policy], edits: Iterable[Edit]) -> It
         yield
 
 
+def places_of(policies: Policy | Mapping[str, Policy], edit: Edit) -> list[Place]:
+    """Where an edit would be made.
+
+    Raises:
+        SiteError, ShapeError: as `edited`.
+    """
+    members = _members(policies)
+    gates = {id(p): ObservationGate(p) for p in members} if _of_observation(edit) else {}
+    return _places(members, gates, edit)
+
+
+def _members(policies: Policy | Mapping[str, Policy]) -> list[Policy]:
+    return [policies] if isinstance(policies, Policy) else list(policies.values())
+
+
 def _of_observation(edit: Edit) -> bool:
     return edit.site.endswith(f"/{OBSERVATION}")
 
 
-def _hooks(policies: list[Policy], gates: Mapping[int, ObservationGate], edit: Edit) -> list[EditHook]:
-    """The hooks of one edit; everything is checked here, before any is in force."""
+def _places(policies: list[Policy], gates: Mapping[int, ObservationGate], edit: Edit) -> list[Place]:
+    """Where one edit is made; everything is checked here, before any hook is in force."""
     sites: list[tuple[Policy, Site]] = [
         (policy, site)
         for policy in policies
@@ -192,4 +207,4 @@ def _hooks(policies: list[Policy], gates: Mapping[int, ObservationGate], edit: E
     places = [place for policy, site in touched if (place := place_of(edit, policy, site)) is not None]
     if not places:
         raise SiteError(f"edit of {edit.site!r} touches no agent; asked for {edit.agents}, it has {sorted(known)}")
-    return [EditHook(edit, place) for place in places]
+    return places
