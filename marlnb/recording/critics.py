@@ -1,7 +1,7 @@
 """Values and critic sites of the recorded steps: the recorder runs the critics itself, since acting does not.
 
 A feed-forward critic is run once an episode over all its rows, from the observations just recorded; a recurrent one
-step by step, since its state must be carried.
+step by step, since its state must be carried, and so is one with edits in force.
 """
 
 from __future__ import annotations
@@ -15,20 +15,27 @@ from marlnb.errors import SiteError
 from marlnb.models.policy import Policy
 from marlnb.models.sites import Site
 from marlnb.recording.layout import Field
-from marlnb.recording.sources import Selection, capture_if_any
+from marlnb.recording.recompute import device_of
+from marlnb.recording.sources import Selection, capture_if_any, recurrent_site
 from marlnb.training.rollout import carried
 
 
 class GroupCritic:
     """One group's critic: its values and the chosen sites inside it.
 
+    Args:
+        by_step: run it at every step even if it is feed-forward.
     Attributes:
-        fields: `steps/<group>/value`, then a field for each site; `evaluate` returns tensors in this order.
+        fields: `steps/<group>/value`, then a field for each site, then the recurrent state that enters the step, where
+            there is one; `evaluate` and `follow` return tensors in this order.
     """
 
-    def __init__(self, policy: Policy, selection: Selection, sites: Sequence[Site], dtype: str) -> None:
+    def __init__(
+        self, policy: Policy, selection: Selection, sites: Sequence[Site], dtype: str, *, by_step: bool = False
+    ) -> None:
         self.policy, self.selection, self.sites = policy, selection, list(sites)
-        self.by_step = policy.critic_recurrent_shape is not None
+        shape = policy.critic_recurrent_shape
+        self.by_step = by_step or shape is not None
         # one critic for all agents waits for none of them
         self._goes_on = any(site.once_for_all for site in policy.sites() if "/critic/" in site.name)
         self._recurrent: Tensor | None = None
@@ -38,9 +45,12 @@ class GroupCritic:
         for site in self.sites:
             chosen = selection.of_site(site)
             assert chosen is not None  # `select_sites` leaves out those of other agents
-            shape, own = (len(chosen.indices), site.n_units), () if site.agents is None else chosen.agents
-            self.fields.append(Field(f"activations/{site.name}", ("agent", "unit"), shape, dtype, name, own))
+            self.fields.append(chosen.field_of(site, dtype))
             self._picks.append(chosen.pick)
+        if shape is not None:
+            path = f"recurrent/{name}/{recurrent_site(policy, 'critic')}"
+            self.fields.append(Field(path, ("agent", "layer", "unit"), (n, *shape), dtype, name))
+            self._picks.append(selection.pick)
 
     def evaluate(self, observations: Mapping[str, Tensor], state: Tensor | None) -> list[Tensor]:
         """A feed-forward critic's values and activations, `[row, agent, ...]`, from `[row, agent, *shape]` by group."""
@@ -53,16 +63,17 @@ class GroupCritic:
         begins: Tensor | None,
         acting: Tensor | None = None,
     ) -> list[Tensor]:
-        """A recurrent critic's, one step of every copy; its state is zeroed where an episode `begins` `[env]`.
+        """One step of every copy; a recurrent critic's state is zeroed where an episode `begins` `[env]`.
 
         acting: `[env, agent]`, where agents wait for one another: the state of one that waits stays; None for all.
         """
+        if self.policy.critic_recurrent_shape is None:
+            return self._run(observations, state, None)[0]
         before = self._recurrent
         if before is None:
             n_envs = len(next(iter(observations.values())))
-            shape = self.policy.critic_recurrent_shape or ()
-            device = next(self.policy.parameters()).device
-            before = torch.zeros(n_envs, self.selection.group.n_agents, *shape, device=device)
+            shape = (n_envs, self.selection.group.n_agents, *self.policy.critic_recurrent_shape)
+            before = torch.zeros(shape, device=device_of(self.policy))
         if begins is not None:
             before = before.masked_fill(begins.to(before.device)[:, None, None, None], 0.0)
         outputs, after = self._run(observations, state, before)
@@ -73,7 +84,7 @@ class GroupCritic:
     def _run(
         self, observations: Mapping[str, Tensor], state: Tensor | None, recurrent: Tensor | None
     ) -> tuple[list[Tensor], Tensor | None]:
-        device = next((parameter.device for parameter in self.policy.parameters()), torch.device("cpu"))
+        device = device_of(self.policy)
         observations = {name: observation.to(device) for name, observation in observations.items()}
         state = None if state is None else state.to(device)
         names = [site.name for site in self.sites]
@@ -83,4 +94,6 @@ class GroupCritic:
         if silent:
             raise SiteError(f"these sites never fired while the critic ran: {', '.join(silent)}")
         outputs = [value, *(activations[site.name] for site in self.sites)]
+        if recurrent is not None:
+            outputs.append(recurrent)
         return [x if pick is None else x[:, pick] for x, pick in zip(outputs, self._picks, strict=True)], after

@@ -1,13 +1,13 @@
 """EpisodeRecorder: watches `play` and hands whole episodes to the file.
 
-In a step it only copies tensors into buffers that exist already. When an episode ends it runs the critics over it and
-appends its rows; copies whose episodes ran side by side are appended together.
+In a step it only copies into buffers that exist already, and only what cannot be told later. When an episode ends it
+runs actors and critics over its rows for what they had inside, asks for the labels, and appends the rows; copies whose
+episodes ran side by side go together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -17,51 +17,19 @@ from torch import Tensor
 
 from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import SiteError
-from marlnb.recording.built_in_labels import MOMENT, BuiltInLabels
-from marlnb.recording.critics import GroupCritic
+from marlnb.recording.built_in_labels import MOMENT
+from marlnb.recording.contents import Contents
 from marlnb.recording.frames import FrameStore
 from marlnb.recording.inflight import InFlight
-from marlnb.recording.layout import Field
-from marlnb.recording.sources import Selection, Source
+from marlnb.recording.layout import BFLOAT16, Field
+from marlnb.recording.rotation import SegmentedWriter
 from marlnb.recording.writer import RecordingWriter
 from marlnb.training.episodes import Moment
 
 FIRST_CAPACITY = 256
 STREAM_ROWS = 128
-
-
-@dataclass(frozen=True)
-class Contents:
-    """Everything that one recording holds, in the order of its fields.
-
-    Attributes:
-        selections: the groups and agents that are recorded.
-        before, after: what is read before and after the environment steps.
-        critics: of the groups whose values are recorded.
-        labels: the environment's own, where it tells them later.
-        context: read but not written: what a critic needs beyond what is recorded.
-        critic_inputs: the path of the field with each group's observations of all its agents.
-    """
-
-    selections: Sequence[Selection]
-    before: Sequence[Source]
-    critics: Sequence[GroupCritic]
-    after: Sequence[Source]
-    context: Sequence[Source] = ()
-    critic_inputs: Mapping[str, str] = field(default_factory=dict)
-    labels: BuiltInLabels | None = None
-
-    @property
-    def fields(self) -> list[Field]:
-        """The datasets of the file."""
-        return [
-            *(source.field for source in self.before),
-            *(item for critic in self.critics for item in critic.fields),
-            *(self.labels.fields if self.labels is not None else ()),
-            *(source.field for source in self.after),
-            Field("steps/env_id", (), (), "int64"),
-            Field("steps/episode", (), (), "int64"),
-        ]
+MOST_ROWS = 16384
+Slots = slice | np.ndarray
 
 
 class EpisodeRecorder:
@@ -71,92 +39,98 @@ class EpisodeRecorder:
         activations: what `capture` fills; emptied at each step, so that none is recorded twice.
         every: keeps the steps t = 0, `every`, 2 `every` ... of each episode.
         on_episodes: called with the number of episodes that have just been appended.
+        first_episode: the number of the episode that `play` calls 0.
     """
 
     def __init__(
         self,
         env: VectorEnv,
         contents: Contents,
-        writer: RecordingWriter,
+        writer: RecordingWriter | SegmentedWriter,
         *,
         every: int,
         activations: dict[str, Tensor],
         frames: FrameStore | None = None,
         on_episodes: Callable[[int], None] = lambda n: None,
+        first_episode: int = 0,
     ) -> None:
         self.contents, self.writer, self.every = contents, writer, every
         self.activations, self.frames, self.on_episodes = activations, frames, on_episodes
-        buffered = [*contents.fields[:-2], *(source.field for source in contents.context)]
+        self.first_episode = first_episode
+        buffered = contents.buffered
         capacity = -(-env.spec.max_steps // every) if env.spec.max_steps else FIRST_CAPACITY
         self._ring = InFlight(buffered, env.n_envs, capacity, Path(writer.path).parent)
-        self._n_written = len(contents.fields) - 2
+        self._index = {item.path: index for index, item in enumerate(buffered)}
         self._begun = np.zeros(env.n_envs, np.int64)
         self._begins: np.ndarray | None = np.ones(env.n_envs, bool)  # copies whose episode begins with the next moment
         self._limit = self._ring.capacity
-        sizes = [(env.n_envs, selection.group.n_agents) for selection in contents.selections]
-        self._returns = [torch.zeros(size, dtype=torch.float64) for size in sizes]
-        self._index = {item.path: index for index, item in enumerate(buffered)}
         self._alone = env.n_envs == 1
-        self._lay_out()
+        self._followed = [critic for critic in contents.critics if critic.by_step]
+        self._critics_at = len(contents.before)
+        self._after_at = self._critics_at + sum(len(critic.fields) for critic in self._followed)
+        self._context_at = self._after_at + len(contents.after)
+        self._before = [source.get for source in contents.before]
+        self._context = [source.get for source in contents.context]
+        self._after = [source.get for source in contents.after]
+        self._clock = self._next = 0  # steps of `play`, and the one at which a step is next to be kept
         self._due = True
         self._streamed = 0
-        self._values: dict[int, list[Tensor]] = {}
 
     def before_step(self, moment: Moment) -> None:
         if self._begins is not None:
             self._begun[self._begins] = self._ring.position
             self._episode, self._seed = moment.episode.numpy(), moment.episode_seed.numpy()
-        self._follow_critics(moment)
+            self._next = self._clock
+        values = self._follow_critics(moment) if self._followed else []
         self._begins = None
-        t = moment.t.numpy()
-        self._due = self.every == 1 or bool(((t % self.every == 0) & (self._episode >= 0)).any())
-        if not self._due:
-            return
-        if self._ring.position >= self._limit:
-            self._make_room()
-        try:
-            self._ring.put(0, [source.get(moment) for source in self.contents.before])
-        except KeyError as error:
-            raise SiteError(f"the site {error} fired at first, but not at every step") from error
-        self.activations.clear()
-        for at, outputs in self._values.items():
-            self._ring.put(at, outputs)
-        self._ring.put(self._context_at, [source.get(moment) for source in self.contents.context])
-        if self.frames is not None:
-            self.frames.draw(moment.env, self._episode >= 0, t, self._ring.position)
+        self._due = self._clock >= self._next and self._look_when(moment)
+        self._clock += 1
+        if self._due:
+            self._keep(moment, values)
 
     def after_step(self, moment: Moment, step: Step) -> None:
-        for returns, selection in zip(self._returns, self.contents.selections):
-            returns.add_(step.groups[selection.group.name].reward.cpu())
         if self._due:
-            self._ring.put(self._after_at, [source.get(step) for source in self.contents.after])
+            self._ring.put(self._after_at, [get(step) for get in self._after])
             self._ring.position += 1
         if step.done.any():
             done = step.done.cpu().numpy().copy()
-            self._finish(np.flatnonzero(done & (self._episode >= 0)), moment.t.numpy() + 1)
-            for returns in self._returns:
-                returns[done] = 0.0
+            self._finish(np.flatnonzero(done & (self._episode >= 0)), moment, step)
             self._begins = done
-        elif self._alone and self._ring.position - self._begun[0] >= STREAM_ROWS:
+        elif self._alone and self._due and self._ring.position - self._begun[0] >= STREAM_ROWS:
             self._stream()
 
-    def _lay_out(self) -> None:
-        """Where each kind of field begins in the buffers."""
-        n_critic = [len(critic.fields) for critic in self.contents.critics]
-        starts = len(self.contents.before) + np.cumsum([0, *n_critic])
-        self._critic_at = [int(start) for start in starts[:-1]]
-        self._labels_at = int(starts[-1])
-        n_labels = len(self.contents.labels.fields) if self.contents.labels is not None else 0
-        self._after_at = self._labels_at + n_labels
-        self._context_at = self._n_written
+    def _look_when(self, moment: Moment) -> bool:
+        """Whether a copy that counts is at a step to be kept; sets when to look again."""
+        if self.every == 1:
+            return True
+        waits = -moment.t.numpy()[self._episode >= 0] % self.every
+        self._next = self._clock + int(np.where(waits == 0, self.every, waits).min(initial=self.every))
+        return bool((waits == 0).any())
 
-    def _follow_critics(self, moment: Moment) -> None:
-        for at, critic in zip(self._critic_at, self.contents.critics):
-            if critic.by_step:
-                begins = None if self._begins is None else torch.from_numpy(self._begins)
-                acting = None if moment.env.spec.simultaneous else moment.acting[critic.selection.group.name]
-                outputs = critic.follow(moment.observation, moment.state, begins, acting)
-                self._values[at] = outputs
+    def _keep(self, moment: Moment, values: Sequence[Tensor]) -> None:
+        """Copies the moment into the buffers."""
+        ring = self._ring
+        if ring.position >= self._limit:
+            self._make_room()
+        try:
+            tensors = [get(moment) for get in self._before]
+        except KeyError as error:
+            raise SiteError(f"the site {error} fired at first, but not at every step") from error
+        ring.put(0, [*tensors, *values])
+        ring.put(self._context_at, [get(moment) for get in self._context])
+        if self.activations:
+            self.activations.clear()
+        if self.frames is not None:
+            self.frames.draw(moment.env, self._episode >= 0, moment.t.numpy(), ring.position)
+
+    def _follow_critics(self, moment: Moment) -> list[Tensor]:
+        """Values, activations and entering states of the critics that go step by step."""
+        begins = None if self._begins is None else torch.from_numpy(self._begins)
+        found = []
+        for critic in self._followed:
+            acting = None if moment.env.spec.simultaneous else moment.acting[critic.selection.group.name]
+            found += critic.follow(moment.observation, moment.state, begins, acting)
+        return found
 
     def _make_room(self) -> None:
         """Keeps every step of the episodes that still run."""
@@ -166,12 +140,17 @@ class EpisodeRecorder:
             self._ring.grow(oldest)
         self._limit = oldest + self._ring.capacity
 
-    def _finish(self, copies: np.ndarray, n_steps: np.ndarray) -> None:
-        """Appends the episodes of these copies; neighbours that began together go together."""
+    def _finish(self, copies: np.ndarray, moment: Moment, step: Step) -> None:
+        """Appends the episodes of these copies, which end here; neighbours that began together go together."""
+        n_steps = moment.t.numpy() + 1
+        returns = [
+            moment.returns[name].numpy() + step.groups[name].reward.cpu().numpy()
+            for name in (selection.group.name for selection in self.contents.selections)
+        ]
         for begun, members in groupby(copies.tolist(), key=lambda copy: int(self._begun[copy])):
             for run in _neighbours(list(members)):
                 positions, kept = self._positions(run, begun)
-                self._enter(run, kept.sum(axis=1), n_steps)
+                self._enter(run, kept.sum(axis=1), n_steps, returns)
                 self._append(run, positions, kept)
         self.on_episodes(len(copies))
         self.writer.flush_if_due()
@@ -194,16 +173,11 @@ class EpisodeRecorder:
         """Appends the rows of neighbouring copies."""
         if not len(positions):
             return
-        rows, row, slots = slice(run[0], run[-1] + 1), self.writer.rows, positions % self._ring.capacity
-        spans = [slice(part[0], part[-1] + 1) for part in np.split(slots, np.flatnonzero(np.diff(slots) != 1) + 1)]
-        for span in spans:
-            self._evaluate_critics(rows, span)
-            if self.contents.labels is not None:
-                self._put_rows(
-                    self._labels_at, self.contents.labels.tell(self._rows_of(MOMENT, rows, span)), rows, span
-                )
-        if kept.all() and len(spans) == 1:
-            self._write(rows, spans[0])
+        row, slots = self.writer.rows, positions % self._ring.capacity
+        if kept.all():
+            together = max(1, MOST_ROWS // len(slots))
+            for first in range(run[0], run[-1] + 1, together):
+                self._write(slice(first, min(first + together, run[-1] + 1)), slots)
         else:
             for copy, keeps in zip(run, kept):
                 self._write(slice(copy, copy + 1), slots[keeps])
@@ -211,52 +185,80 @@ class EpisodeRecorder:
             for copy, keeps, first in zip(run, kept, row + np.cumsum([0, *kept.sum(axis=1)])):
                 self.frames.append(copy, positions[keeps], int(first))
 
-    def _write(self, rows: slice, slots: slice | np.ndarray) -> None:
-        sources = [self._ring.array(index)[rows, slots] for index in range(self._n_written)]
-        shape = sources[0].shape[:2]
-        env_id = np.arange(rows.start, rows.stop)[:, None]
-        sources.append(np.broadcast_to(env_id, shape))
-        sources.append(np.broadcast_to(self._episode[rows][:, None], shape))
-        self.writer.append(sources)
+    def _write(self, rows: slice, slots: np.ndarray) -> None:
+        """Appends the steps at `slots` of these copies, so many at a time that what is computed fits in memory."""
+        for start in range(0, len(slots), MOST_ROWS):
+            part = slots[start : start + MOST_ROWS]
+            self.writer.append(self._columns(rows, _as_slice(part)))
 
-    def _evaluate_critics(self, rows: slice, span: slice) -> None:
-        """Fills the buffers of feed-forward critics for these copies and slots."""
-        for at, critic in zip(self._critic_at, self.contents.critics):
+    def _columns(self, rows: slice, slots: Slots) -> list[np.ndarray]:
+        """Every field of these copies and slots, `[copy, slot, ...]`, as the bytes that are stored."""
+        shape = self._ring.array(0)[rows, slots].shape[:2]
+        fields = self.contents.fields
+        found = [self._stored(index, fields[index], rows, slots) for index in range(self._critics_at)]
+        at = self._critics_at
+        for critic in self.contents.critics:
             if critic.by_step:
-                continue
-            inputs = {name: self._rows_of(path, rows, span) for name, path in self.contents.critic_inputs.items()}
-            state = self._rows_of("steps/state", rows, span) if "steps/state" in self._index else None
-            self._put_rows(at, critic.evaluate(inputs, state), rows, span)
+                found += [self._ring.array(at + k)[rows, slots] for k in range(len(critic.fields))]
+                at += len(critic.fields)
+            else:
+                state = self._rows_of("steps/state", rows, slots) if "steps/state" in self._index else None
+                seen = {
+                    name: self._rows_of(each.observation, rows, slots) for name, each in self.contents.inputs.items()
+                }
+                found += _as_stored(critic.evaluate(seen, state), critic.fields, shape)
+        for actor in self.contents.actors:
+            inputs = self.contents.inputs[actor.selection.group.name]
+            entering = None if inputs.recurrent is None else self._rows_of(inputs.recurrent, rows, slots)
+            found += _as_stored(
+                actor.evaluate(self._rows_of(inputs.observation, rows, slots), entering), actor.fields, shape
+            )
+        if self.contents.labels is not None:
+            told = self.contents.labels.tell(self._rows_of(MOMENT, rows, slots))
+            found += _as_stored(told, self.contents.labels.fields, shape)
+        found += [self._ring.array(index)[rows, slots] for index in range(self._after_at, self._context_at)]
+        env_id = np.arange(rows.start, rows.stop)[:, None]
+        number = self._episode[rows][:, None] + self.first_episode
+        return [*found, np.broadcast_to(env_id, shape), np.broadcast_to(number, shape)]
 
-    def _tell_labels(self, rows: slice, span: slice) -> None:
-        """Fills the buffers of the labels that the environment tells later."""
-        labels = self.contents.labels
-        if labels is not None:
-            self._put_rows(self._labels_at, labels.tell(self._rows_of(MOMENT, rows, span)), rows, span)
+    def _stored(self, index: int, item: Field, rows: slice, slots: Slots) -> np.ndarray:
+        if self._ring.fields[index].dtype == item.dtype:
+            return self._ring.array(index)[rows, slots]
+        return _bytes(self._ring.tensor(index)[rows, slots], item)
 
-    def _put_rows(self, first: int, outputs: Sequence[Tensor], rows: slice, span: slice) -> None:
-        """Fills the buffers of fields `first`, `first` + 1, ... with tensors `[row, ...]`."""
-        for index, output in enumerate(outputs, first):
-            target = self._ring.tensor(index)[rows, span]
-            target.copy_(output.reshape(target.shape))
-
-    def _rows_of(self, path: str, rows: slice, span: slice) -> Tensor:
+    def _rows_of(self, path: str, rows: slice, slots: Slots) -> Tensor:
         """A buffered field, `[row, ...]`."""
-        return self._ring.tensor(self._index[path])[rows, span].flatten(0, 1)
+        return self._ring.tensor(self._index[path])[rows, slots].flatten(0, 1)
 
-    def _enter(self, run: list[int], lengths: np.ndarray, n_steps: np.ndarray) -> None:
+    def _enter(self, run: list[int], lengths: np.ndarray, n_steps: np.ndarray, returns: Sequence[np.ndarray]) -> None:
         """Enters the episodes of neighbouring copies, whose rows come next."""
         copies, lengths = slice(run[0], run[-1] + 1), lengths + self._streamed
         columns = {
-            "episode": self._episode[copies],
+            "episode": self._episode[copies] + self.first_episode,
             "start": self.writer.rows - self._streamed + np.cumsum(lengths) - lengths,
             "length": lengths,
             "n_steps": n_steps[copies],
             "seed": self._seed[copies],
         }
-        returns = [sums[copies, list(s.indices)].numpy() for sums, s in zip(self._returns, self.contents.selections)]
-        self.writer.add_episodes(columns, np.concatenate(returns, axis=1))
+        recorded = [sums[copies, list(s.indices)] for sums, s in zip(returns, self.contents.selections)]
+        self.writer.add_episodes(columns, np.concatenate(recorded, axis=1))
         self._streamed = 0
+
+
+def _as_stored(outputs: Sequence[Tensor], fields: Sequence[Field], shape: tuple[int, ...]) -> list[np.ndarray]:
+    """Tensors `[row, ...]` as `[copy, slot, ...]`, the bytes of their fields."""
+    return [_bytes(output.reshape(*shape, *item.shape), item) for output, item in zip(outputs, fields, strict=True)]
+
+
+def _bytes(tensor: Tensor, item: Field) -> np.ndarray:
+    stored = tensor.detach().to("cpu", item.torch_dtype)
+    return stored.view(torch.int16).numpy() if item.dtype == BFLOAT16 else stored.numpy()
+
+
+def _as_slice(slots: np.ndarray) -> Slots:
+    """Slots that follow one another as a slice, which copies nothing."""
+    first, last = int(slots[0]), int(slots[-1])
+    return slice(first, last + 1) if last - first == len(slots) - 1 else slots
 
 
 def _neighbours(copies: list[int]) -> list[list[int]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -17,12 +17,14 @@ from torch import Tensor
 
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import RecordingError, SiteError, unknown
-from marlnb.models.capture import all_sites
+from marlnb.models.capture import all_sites, capture
+from marlnb.models.edits import edited
 from marlnb.models.policy import Policy
 from marlnb.models.sites import Site, match_sites
+from marlnb.recording.actors import is_hooked
 from marlnb.recording.recompute import in_critic
 from marlnb.recording.request import Request
-from marlnb.recording.sources import Selection, capture_if_any
+from marlnb.recording.sources import Selection
 from marlnb.recording.trial import Trial, try_steps
 from marlnb.specs import EnvSpec
 from marlnb.training.fit import check_fit
@@ -59,6 +61,7 @@ class Prepared:
             "n_envs": self.env.n_envs,
             **{name: getattr(request, name) for name in ("episodes", "every", "dtype", "seed", "explore", "values")},
             "frames": int(request.frames),
+            **({"edits": [edit.to_json() for edit in request.edits]} if request.edits else {}),
         }
 
     def generator(self) -> torch.Generator:
@@ -82,15 +85,36 @@ def prepare(subject: Subject | str | os.PathLike[str], request: Request) -> Iter
     sites = select_sites(policies, request.sites, selections)
     n_envs = request.n_envs or min(subject.n_envs, MOST_COPIES)
     copies = min(n_envs, request.episodes)
-    acting = [site.name for site in sites if not in_critic(site.name)]
-    with (
-        subject.build_env(copies, device=request.device, env=request.env) as env,
-        capture_if_any(policies, acting) as activations,
-    ):
+    with subject.build_env(copies, device=request.device, env=request.env) as env:
         check_fit(subject.spec, env.spec)
         env.announce(subject.path / EVALUATION)
-        trial = try_steps(env, policies, selections, sites, activations, request)
-        yield Prepared(request, subject, origin, env, policies, sites, activations, trial)
+        with hooks_where_needed(env, policies, selections, sites, request) as (activations, trial):
+            yield Prepared(request, subject, origin, env, policies, sites, activations, trial)
+
+
+@contextmanager
+def hooks_where_needed(
+    env: VectorEnv,
+    policies: Mapping[str, Policy],
+    selections: Sequence[Selection],
+    sites: Sequence[Site],
+    request: Request,
+) -> Iterator[tuple[dict[str, Tensor], Trial]]:
+    """A trial, and what hooks capture afterwards: only of groups whose activations cannot be told later."""
+    hooked = {name for name, policy in policies.items() if request.edits or is_hooked(policy)}
+    activations: dict[str, Tensor] = {}
+    acting = [site.name for site in sites if not in_critic(site.name)]
+    with edited(policies, request.edits), ExitStack() as all_hooks:
+        hooks: dict[str, ExitStack] = {}
+        for name, policy in policies.items():
+            own = [site for site in acting if site.startswith(f"{name}/")]
+            hooks[name] = all_hooks.enter_context(ExitStack())
+            if own:
+                hooks[name].enter_context(capture(policy, own, into=activations))
+        trial = try_steps(env, policies, selections, sites, activations, request, hooked)
+        for name in policies.keys() - trial.captured:
+            hooks[name].close()
+        yield activations, trial
 
 
 def select_agents(spec: EnvSpec, patterns: str | Sequence[str] | None) -> list[Selection]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from marlnb.config import EnvConfig
 from marlnb.errors import RecordingError, unknown
+from marlnb.models.edits import Edit
 from marlnb.recording.layout import DTYPES
 from marlnb.recording.sources import LabelFn
 
@@ -29,6 +30,7 @@ class Request:
     env: EnvConfig | None
     device: str
     labels: Mapping[str, LabelFn] = field(default_factory=dict)
+    edits: Sequence[Edit] = ()
 
     def __post_init__(self) -> None:
         for name in ("episodes", "every"):

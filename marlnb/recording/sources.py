@@ -68,6 +68,12 @@ class Selection:
         names = tuple(self.group.agents[agent] for agent in site.agents)
         return Selection(replace(self.group, agents=names), places) if places else None
 
+    def field_of(self, site: Site, dtype: str) -> Field:
+        """Where a site's activations go; this is what `of_site` gave for it."""
+        own = () if site.agents is None else self.agents
+        shape = (len(self.indices), site.n_units)
+        return Field(f"activations/{site.name}", ("agent", "unit"), shape, dtype, self.group.name, own)
+
 
 def capture_if_any(
     policies: Policy | Mapping[str, Policy], names: Sequence[str]
@@ -146,15 +152,15 @@ def _group_sources(moment: Moment, selection: Selection, policy: Policy, dtype: 
         dims = ("agent", *_axes(inner, AXES.get(field, "feature")))
         yield _source(f"steps/{name}/{field}", dims, picked(get, pick), moment, name)
     if moment.recurrent[name] is not None:
-        path = f"recurrent/{name}/{recurrent_site(policy)}"
+        path = f"recurrent/{name}/{recurrent_site(policy, 'actor')}"
         get_state = picked(lambda moment: moment.recurrent[name], pick)
         yield _source(path, ("agent", "layer", "unit"), get_state, moment, name, dtype)
 
 
-def recurrent_site(policy: Policy) -> str:
-    """`actor/<layer>` of the site whose state it is; `actor/state` where there is none or more than one."""
-    kinds = [site.name for site in policy.sites() if site.kind == "recurrent" and "/actor/" in site.name]
-    return kinds[0].split("/", 1)[1] if len(kinds) == 1 else "actor/state"
+def recurrent_site(policy: Policy, part: str) -> str:
+    """`<part>/<layer>` of the site whose state it is; `<part>/state` where there is none or more than one."""
+    kinds = [site.name for site in policy.sites() if site.kind == "recurrent" and f"/{part}/" in site.name]
+    return kinds[0].split("/", 1)[1] if len(kinds) == 1 else f"{part}/state"
 
 
 def _label_sources(moment: Moment, selections: Sequence[Selection], labels: Mapping[str, LabelFn]) -> Iterator[Source]:
