@@ -68,6 +68,11 @@ class Case:
             found, _ = policy.logits(moments.observations[group], recurrent=moments.recurrent)
         return found.numpy().astype(np.float64)[..., self.outputs[group]]
 
+    def floor(self, group: str) -> float:
+        """FLOOR_SHARE of the largest standard deviation, over rows, of any of the driven logits of a group."""
+        logits = self.recording.steps(group, "logits").to_numpy()[..., self.outputs[group]]
+        return FLOOR_SHARE * float(logits.std(0).max())
+
     def finding(self, analysis: str, attempts: tuple[str, ...], claims: list[Claim]) -> Finding:
         q = self.question
         return Finding(analysis, q.name, q.network, q.shared, q.seed, attempts, tuple(claims))
@@ -102,13 +107,20 @@ def analyses(names: list[str] | None = None) -> dict[str, Analyse]:
     return {name: ANALYSES[name] for name in sorted(ANALYSES) if names is None or name in names}
 
 
-def largest(sizes: Mapping[tuple[str, str], np.ndarray], smallest: float) -> dict[tuple[str, str], tuple[int, ...]]:
-    """Units worth naming at each (agent, site): those of at least `smallest` of the largest size at any agent's."""
+FLOOR_SHARE = 0.01
+"""Share of the driven logits' standard deviation below which no effect is worth naming."""
+
+
+def largest(
+    sizes: Mapping[tuple[str, str], np.ndarray], smallest: float, floor: float = 0.0
+) -> dict[tuple[str, str], tuple[int, ...]]:
+    """Units worth naming at each (agent, site): those of at least `smallest` of the largest size at any agent's, and
+    of at least `floor`."""
     top: dict[str, float] = {}
     for (_, site), found in sizes.items():
         top[site] = max(top.get(site, 0.0), float(found.max()))
     return {
-        place: tuple(int(unit) for unit in np.flatnonzero(found >= smallest * top[place[1]]))
+        place: tuple(int(unit) for unit in np.flatnonzero(found >= max(floor, smallest * top[place[1]])))
         for place, found in sizes.items()
         if top[place[1]] > 0
     }

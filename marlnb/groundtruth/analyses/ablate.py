@@ -11,7 +11,7 @@ from marlnb.models.edits import Ablate
 
 @analysis("ablate")
 def ablate(case: Case) -> Finding:
-    sizes: dict[tuple[str, str], np.ndarray] = {}
+    units: dict[tuple[str, str], tuple[int, ...]] = {}
     for group in case.question.groups:
         moments = case.moments(group)
         whole = case.logits(group, moments, [])
@@ -23,6 +23,6 @@ def ablate(case: Case) -> Finding:
                 ],
                 axis=-1,
             )  # [agent, unit]: an agent's units change its own logits alone, so all agents' are ablated at once
-            sizes |= {(agent, site): change[k] for k, agent in enumerate(case.members(group))}
-    units = largest(sizes, case.question.smallest)
+            sizes = {(agent, site): change[k] for k, agent in enumerate(case.members(group))}
+            units |= largest(sizes, case.question.smallest, case.floor(group))
     return case.finding("ablate", ("agents", "sites", "units"), claims_of_units(units))

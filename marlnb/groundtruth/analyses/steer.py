@@ -25,7 +25,7 @@ def steer(case: Case) -> Finding:
             slopes = _slopes(case, group, site)
             spread = case.recording[site].to_numpy().std(0)  # [agent, unit]
             sizes = {(a, site): np.abs(slopes[k]).max(0) * spread[k] for k, a in enumerate(case.members(group))}
-            for (agent, _), units in largest(sizes, case.question.smallest).items():
+            for (agent, _), units in largest(sizes, case.question.smallest, case.floor(group)).items():
                 if units:
                     agents.append(agent)
                     k = case.members(group).index(agent)
