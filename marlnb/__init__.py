@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from marlnb.analysis.attribution import attribute as attribute
+    from marlnb.analysis.concepts import concept_activation as concept_activation
     from marlnb.analysis.decoding import decode as decode
     from marlnb.analysis.dictionary import train_dictionary as train_dictionary
     from marlnb.analysis.dictionary_result import Dictionary as Dictionary
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from marlnb.training.evaluation import evaluate as evaluate
     from marlnb.training.foreign.benchmarl import agents_from_benchmarl as agents_from_benchmarl
     from marlnb.training.foreign.modules import agents_from_module as agents_from_module
+    from marlnb.training.foreign.sb3 import agents_from_sb3 as agents_from_sb3
     from marlnb.training.foreign.torchrl import agents_from_torchrl as agents_from_torchrl
     from marlnb.training.run import Run as Run
     from marlnb.training.saved_edits import list_edits as list_edits
@@ -93,12 +95,14 @@ _HOME = {
     "View": "marlnb.analysis.views",
     "agents_from_benchmarl": "marlnb.training.foreign.benchmarl",
     "agents_from_module": "marlnb.training.foreign.modules",
+    "agents_from_sb3": "marlnb.training.foreign.sb3",
     "agents_from_torchrl": "marlnb.training.foreign.torchrl",
     "algorithm": "marlnb.registry",
     "as_torchrl": "marlnb.envs.torchrl.as_torchrl",
     "attribute": "marlnb.analysis.attribution",
     "benchmark": "marlnb.batch.benchmark.verb",
     "check_vector_env": "marlnb.envs.contract",
+    "concept_activation": "marlnb.analysis.concepts",
     "decode": "marlnb.analysis.decoding",
     "environment": "marlnb.envs.custom",
     "evaluate": "marlnb.training.evaluation",

@@ -81,18 +81,20 @@ def policy_of(
     if last is None:
         written = sorted({"/".join(_parts(out)) for step in steps for out in step.out_keys})
         raise ConfigError(f"nothing in this policy writes {'/'.join((*key, 'action'))!r}; it writes {written}")
+    before = steps[: steps.index(last)]
     networks, wanted = [], _wanted(last)
     if not isinstance(last, (ProbabilisticTensorDictModule, QValueModule)):
         networks, wanted = [last], {_parts(name) for name in last.in_keys}
     observation = (*key, "observation")
     while wanted != {observation}:
-        step = next((s for s in reversed(steps) if wanted <= {_parts(name) for name in s.out_keys}), None)
-        if step is None or step in networks:
+        step = next((s for s in reversed(before) if wanted <= {_parts(name) for name in s.out_keys}), None)
+        if step is None:
             raise ConfigError(
                 f"the policy of {group.name!r} reads {sorted('/'.join(name) for name in wanted)}, which no one module "
                 f"makes of {'/'.join(observation)!r}"
             )
         networks.insert(0, step)
+        before = before[: before.index(step)]
         wanted = {_parts(name) for name in step.in_keys}
     pieces = [piece for step in networks for piece in _pieces(_inner(step))]
     extractor = pieces.pop() if pieces and isinstance(pieces[-1], EXTRACTORS) else None
@@ -174,8 +176,7 @@ def _writer(steps: Sequence[Any], key: Key) -> Any | None:
 
 def _wanted(last: Any) -> set[Key]:
     if isinstance(last, ProbabilisticTensorDictModule):
-        names = dict(zip(last.dist_keys, last.in_keys))
-        return {_parts(key) for name, key in names.items() if name != "mask"}
+        return {_parts(key) for name, key in zip(last.dist_keys, last.in_keys) if _parts(name)[-1] != "mask"}
     return {_parts(last.in_keys[0])}
 
 
@@ -208,7 +209,7 @@ def _distribution(
         return Direct(action.low, action.high), None
     name = getattr(last.distribution_class, "__name__", str(last.distribution_class))
     options = dict(last.distribution_kwargs or {})
-    keys = [key for key in last.dist_keys if key != "mask"]
+    keys = [name for name in (_parts(key)[-1] for key in last.dist_keys) if name != "mask"]
     if name in CATEGORICAL and keys == ["logits"]:
         _kind(action, "discrete", name)
         return action_distribution(action), None

@@ -79,5 +79,5 @@ def _of_group(
 
 def _key(module: TensorDictModuleBase, name: str) -> tuple[str, ...]:
     """Where the group lies in the tensordict: beneath its name, or at the root where there is one agent."""
-    keys = {key if isinstance(key, tuple) else (key,) for key in module.out_keys}
+    keys = {key if isinstance(key, tuple) else (key,) for key in getattr(module, "out_keys", ())}
     return () if (name, "action") not in keys and ("action",) in keys else (name,)
