@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from marlnb.analysis.similarity import similarity as similarity
     from marlnb.analysis.similarity import similarity_matrix as similarity_matrix
     from marlnb.analysis.tuning import tuning as tuning
+    from marlnb.analysis.usage import usage as usage
     from marlnb.analysis.views import View as View
     from marlnb.batch.benchmark.folder import Benchmark as Benchmark
     from marlnb.batch.benchmark.verb import benchmark as benchmark
@@ -124,6 +125,7 @@ _HOME = {
     "train": "marlnb.training.train",
     "train_dictionary": "marlnb.analysis.dictionary",
     "tuning": "marlnb.analysis.tuning",
+    "usage": "marlnb.analysis.usage",
 }
 _MODULES = ("algorithms", "analysis", "envs", "errors", "models", "plots", "recording", "training")
 

@@ -91,13 +91,13 @@ class RowSource:
             raise AnalysisError(f"{self.recording.path} has no rows of whole episodes to analyse")
         return Rows(index, episode[index], t[index])
 
-    def policies(self) -> Mapping[str, Policy]:
-        """Those of the checkpoint that made the recording, found by its place in the run folder.
+    def policies(self, checkpoint: int | None = None) -> Mapping[str, Policy]:
+        """Those of the checkpoint that made the recording, or one of those, found by its place in the run folder.
 
         Raises:
             AnalysisError: the run is not there, or no longer has that checkpoint.
         """
-        path, (iteration, sha256) = self.recording.run_path, self.recording.checkpoint
+        path, (iteration, sha256) = self.recording.run_path, self._made_by(checkpoint)
         advice = "pass policies={group: policy}"
         if path is None:
             raise AnalysisError(f"{self.recording.path} lies in no run folder, so its policies are not known; {advice}")
@@ -111,6 +111,13 @@ class RowSource:
         if run.checkpoint(iteration).sha256 != sha256:
             raise AnalysisError(f"checkpoint {iteration} of {path} is not the one that made this recording; {advice}")
         return run.policies(iteration)
+
+    def _made_by(self, checkpoint: int | None) -> tuple[int, str]:
+        """Iteration and sha256."""
+        if checkpoint is None:
+            return self.recording.checkpoint
+        table = self.recording.checkpoints.set_index("iteration")["sha256"]
+        return checkpoint, str(table[[self.one_checkpoint(checkpoint)]].iloc[0])
 
     def one_checkpoint(self, checkpoint: int | None = None) -> int:
         """The iteration whose rows are meant: the one asked for, or the only one.

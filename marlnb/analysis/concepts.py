@@ -1,0 +1,234 @@
+"""Concept activation vectors: does an agent's output rise or fall along the direction in which a concept lies?
+
+A decoder says that a concept can be read; this says which way an output goes when the units move towards it, by the
+output's derivative. It is a local and linear answer, weaker than an intervention (`mnb.usage`).
+
+captum's own TCAV takes a concept from a DataLoader of inputs and runs a plain module on them; it has no agent axis, no
+recurrent state and no split by episode, so the formula is computed here and the tests hold it to captum's on a network
+that both can run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from scipy.stats import mannwhitneyu
+from threadpoolctl import threadpool_limits
+from torch import Tensor, nn
+
+from marlnb.analysis.attribution_setup import chosen_policy
+from marlnb.analysis.concepts_result import ConceptScore, Tcav
+from marlnb.analysis.corrections import holm
+from marlnb.analysis.decoding_labels import Label, Labels, resolve_label
+from marlnb.analysis.linear_models import balanced_accuracy, fit_logistic, permute_by_episode
+from marlnb.analysis.outputs import Output, Target, find_site, pick, resolve_output
+from marlnb.analysis.readings import DirectionKind
+from marlnb.analysis.rows import Moments, Rows, RowSource
+from marlnb.errors import AnalysisError, unknown
+from marlnb.models.policy import Policy
+from marlnb.models.sites import Site
+
+if TYPE_CHECKING:
+    from marlnb.recording.reader import Recording
+
+BATCH_ROWS = 4096
+FEWEST_EPISODES = 20
+
+
+def concept_activation(
+    recording: Recording,
+    *,
+    site: str,
+    concept: Label,
+    to: str = "action",
+    target: Target = None,
+    value: str | int | None = None,
+    agent: str | None = None,
+    among: Label | None = None,
+    kind: DirectionKind = "filter",
+    n_runs: int = 20,
+    policies: Mapping[str, Policy] | None = None,
+    checkpoint: int | None = None,
+    episodes: list[int] | None = None,
+    seed: int = 0,
+) -> Tcav:
+    """TCAV: the share of steps at which an output would rise if the units of a site moved towards a concept.
+
+    Each run fits a linear classifier of the concept to half of the episodes and tests it on the other half; random runs
+    do the same with the concept of other episodes. A score far from 0.5 says nothing unless the random ones are not as
+    far: where the output is nearly linear in the units, any direction gives 0 or 1.
+
+    Args:
+        concept: what `decode` takes as a label: true or false at each row; or, with `value`, true where it has that.
+        to, target: the output, as `attribute` takes it: action, logit, log_prob, value or unit.
+        among: rows of which the score is the share, as a label that is true there; None: all.
+        kind: filter: the classifier's weights, as in the paper; pattern: the difference of means, which does not lean
+            on units that only cancel noise (Pahde et al. 2022).
+        policies: by group; None: those of the checkpoint that made the recording.
+        n_runs: of the concept, and as many random ones.
+    Raises:
+        AnalysisError: a concept that is not true or false, or never varies; too few episodes; an output that does not
+            depend on the site.
+    Source: Kim et al. 2018, Interpretability Beyond Feature Attribution, section 3 (arXiv:1711.11279). Scores of
+        concept and random runs are compared by a rank test, since they are often all 0 or 1; the paper has a t-test.
+    """
+    source = RowSource(recording, site.split("/")[0])
+    spec = source.env.group(source.group)
+    rows = source.rows(episodes, source.one_checkpoint(checkpoint))
+    output = resolve_output(spec.action, to, target)
+    policy = chosen_policy(policies or source.policies(checkpoint), source.group, output, source)
+    place = find_site(policy.sites(), site)
+    labels = resolve_label(source, rows, concept)
+    truth = _is_true(labels, value)
+    counted = np.ones_like(truth) if among is None else _is_true(resolve_label(source, rows, among), None)
+    acting = source.acting(rows)
+    activations = source.activations(site, rows)
+    bearers = [name for name in recording[site].labels["agent"] if agent in (None, name)]
+    if not bearers:
+        raise AnalysisError(unknown(f"agent at {site!r}", str(agent), recording[site].labels["agent"]))
+    name = labels.name if value is None else f"{labels.name} = {value}"
+    notes: list[str] = []
+    scores = []
+    for member in bearers:
+        k = spec.agents.index(member)
+        keep = acting[:, k] & labels.known[:, k]
+        gradient = np.concatenate([_gradient(policy, place, output, k, m) for m in _moments(source, rows, output)])
+        with threadpool_limits(1):
+            scores.append(
+                _runs(
+                    member, name, activations[keep, k], truth[keep, k], rows.episode[keep],
+                    gradient[keep][counted[keep, k]], kind, n_runs, seed, notes,
+                )
+            )  # fmt: skip
+    corrected = holm(np.array([score.p_value for score in scores]))
+    told = tuple(score.corrected(float(p)) for score, p in zip(scores, corrected))
+    return Tcav(site, name, output.describe(spec.action), kind, n_runs, told, tuple(dict.fromkeys(notes)))
+
+
+def tcav_score(gradient: np.ndarray, direction: np.ndarray) -> float:
+    """The share of rows at which an output's derivative along a direction is positive.
+
+    Args:
+        gradient: `[row, unit]`, of the output by the units; direction: `[unit]`.
+    """
+    return float((gradient @ direction > 0).mean())
+
+
+def concept_vector(x: np.ndarray, truth: np.ndarray, kind: DirectionKind) -> tuple[np.ndarray, float]:
+    """The direction `[unit]` from rows without to rows with a concept, and the value on it that parts them."""
+    weights, intercept = fit_logistic(x, truth.astype(np.int64))
+    vector, threshold = weights[1] - weights[0], intercept[0] - intercept[1]
+    if kind == "filter":
+        return vector, float(threshold)
+    with_it, without = x[truth].mean(axis=0), x[~truth].mean(axis=0)
+    pattern = (with_it - without).astype(np.float64)
+    return pattern, float(pattern @ (with_it + without) / 2)
+
+
+def _runs(
+    agent: str,
+    concept: str,
+    x: np.ndarray,
+    truth: np.ndarray,
+    episode: np.ndarray,
+    gradient: np.ndarray,
+    kind: DirectionKind,
+    n_runs: int,
+    seed: int,
+    notes: list[str],
+) -> ConceptScore:
+    """Classifiers of halves of the episodes, of the concept and of a shuffled one."""
+    numbers = np.unique(episode)
+    if len(numbers) < FEWEST_EPISODES:
+        raise AnalysisError(f"{agent}: a concept needs at least {FEWEST_EPISODES} episodes; there are {len(numbers)}")
+    if truth.all() or not truth.any():
+        raise AnalysisError(f"concept {concept!r} never varies over {agent}'s {len(truth)} rows")
+    if not len(gradient):
+        raise AnalysisError(f"{agent}: none of its rows is among those that were asked for")
+    rng = np.random.default_rng(seed)
+    found: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+    for shuffled in np.repeat([False, True], n_runs):
+        label = permute_by_episode(truth, episode, rng) if shuffled else truth
+        half = np.isin(episode, rng.permutation(numbers)[: len(numbers) // 2])
+        if label[half].all() or not label[half].any():
+            notes.append(f"{agent}: {concept!r} is in too few episodes: a half had none or all of it")
+            continue
+        vector, threshold = concept_vector(x[half], label[half], kind)
+        accuracy = balanced_accuracy(label[~half], x[~half] @ vector > threshold)
+        found[bool(shuffled)].append((tcav_score(gradient, vector), accuracy))
+    if min(map(len, found.values())) < 2:
+        raise AnalysisError(f"{agent}: {concept!r} is in too few episodes for two runs")
+    (score, accuracy), (random, random_accuracy) = (np.array(found[of]).T for of in (False, True))
+    if accuracy.mean() <= np.quantile(random_accuracy, 0.95):
+        notes.append(f"{agent}: {concept!r} cannot be told in episodes not fitted, so its direction means nothing")
+    p = float(mannwhitneyu(score, random, alternative="two-sided").pvalue) if np.ptp([*score, *random]) else 1.0
+    low, high = np.quantile(score, [0.025, 0.975])
+    random_low, random_high = np.quantile(random, [0.025, 0.975])
+    return ConceptScore(
+        agent, len(gradient), len(numbers), float(score.mean()), float(low), float(high), float(random.mean()),
+        float(random_low), float(random_high), float(accuracy.mean()), float(random_accuracy.mean()), p,
+    )  # fmt: skip
+
+
+def _is_true(labels: Labels, value: str | int | None) -> np.ndarray:
+    """`[row, agent]` bool."""
+    if value is not None:
+        names = [str(name) for name in labels.class_names]
+        wanted = names.index(str(value)) if str(value) in names else value
+        if isinstance(wanted, str):
+            raise AnalysisError(unknown(f"value of {labels.name!r}", wanted, names))
+        return np.asarray(labels.values == wanted)
+    if not set(np.unique(labels.values)) <= {0, 1}:
+        raise AnalysisError(
+            f"a concept is true or false at each row; {labels.name!r} has other values: say which with value="
+        )
+    return labels.values.astype(bool)
+
+
+def _moments(source: RowSource, rows: Rows, output: Output) -> Iterator[Moments]:
+    return source.batches(rows, BATCH_ROWS, needs_state=output.of_critic)
+
+
+def _gradient(policy: Policy, site: Site, output: Output, agent: int, moments: Moments) -> np.ndarray:
+    """The derivative of one agent's output by its own units at the site, `[row, unit]`."""
+    held: list[Tensor] = []
+
+    def hold(module: nn.Module, inputs: object, out: Tensor) -> Tensor:
+        held.append(out.detach().requires_grad_())
+        return held[-1]
+
+    other: list[Tensor] = []
+    reader = None
+    hook = site.module.register_forward_hook(hold)  # first: a unit of this very site is read from what is held
+    if output.to == "unit":
+        read = find_site(policy.sites(), output.site)
+        reader = read.module.register_forward_hook(lambda m, i, out: other.append(read.own_rows(out)))
+    try:
+        with torch.enable_grad():
+            score = _scalar(policy, output, moments, other)[:, agent]
+            if not held or not score.requires_grad:
+                raise AnalysisError(f"{output.to} does not depend on {site.name}: the site lies on no way to it")
+            (found,) = torch.autograd.grad(score.sum(), held[-1], allow_unused=True)
+    finally:
+        hook.remove()
+        if reader is not None:
+            reader.remove()
+    if found is None:
+        raise AnalysisError(f"{output.to} does not depend on {site.name}: the site lies on no way to it")
+    row = site.row_of(agent)
+    assert row is not None
+    return found[:, min(row, found.shape[1] - 1)].numpy()
+
+
+def _scalar(policy: Policy, output: Output, moments: Moments, other: list[Tensor]) -> Tensor:
+    """The explained number of each agent, `[row, agent]`."""
+    if output.of_critic:
+        value, _ = policy.value(moments.observations, state=moments.state, recurrent=moments.critic_recurrent)
+        return value if output.to == "value" else other[-1][..., output.unit]
+    logits, _ = policy.logits(moments.observations[policy.group.name], recurrent=moments.recurrent)
+    if output.to == "unit":
+        return other[-1][..., output.unit]
+    return pick(logits, moments.action, policy.group.action, output)
