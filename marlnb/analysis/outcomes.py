@@ -70,7 +70,7 @@ def _values(policy: Policy, plain: Trajectories, changed: Trajectories, before: 
     first, second = before.values.get(name), after.values.get(name)
     if first is None or second is None:
         return {}
-    means = [_mean(value, track.acting[name]) for value, track in ((first, plain), (second, changed))]
+    means = [mean_over_time(value, track.acting[name]) for value, track in ((first, plain), (second, changed))]
     for index, agent in enumerate(policy.group.agents):
         found[Key("value", agent, "reward")] = Pair(means[0][:, index], means[1][:, index])
     return found
@@ -99,7 +99,7 @@ def _actions(policy: Policy, name: str, plain: Trajectories, changed: Trajectori
                     measures[f"{short}_{side}", units] = (distance, when)
     found = {}
     for (outcome, units), (values, when) in measures.items():
-        means = _mean(values, when)
+        means = mean_over_time(values, when)
         for index, agent in enumerate(policy.group.agents):
             found[Key(outcome, agent, units)] = Pair(np.zeros(len(means)), means[:, index])
     return found
@@ -126,7 +126,7 @@ def _labels(plain: Trajectories, changed: Trajectories) -> Outcomes:
             which = f"{label.name}/{agents[index]}" if len(agents) > 1 else label.name
             means, ends = [], []
             for values, counts in sides:
-                means.append(_mean(values[..., index], counts))
+                means.append(mean_over_time(values[..., index], counts))
                 last = counts.sum(0) - 1
                 ends.append(values[..., index].gather(0, last[None])[0].double().numpy())
             units = "share" if label.classes else "label's units"
@@ -135,7 +135,7 @@ def _labels(plain: Trajectories, changed: Trajectories) -> Outcomes:
     return found
 
 
-def _mean(values: Tensor, when: Tensor) -> np.ndarray:
+def mean_over_time(values: Tensor, when: Tensor) -> np.ndarray:
     """Means over time, `[copy, ...]`, of `[time, copy, ...]` at the moments that count; NaN where there is none."""
     counted = torch.where(when, values.double(), 0.0).sum(0)
     number = when.sum(0)

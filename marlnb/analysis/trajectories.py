@@ -4,7 +4,7 @@ step by step, and the same moments shown again to policies with other edits."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import torch
@@ -87,8 +87,9 @@ def roll_out(
     device = device_of(policies, env)
     generator = torch.Generator(device=device).manual_seed(derive_seed(seed, "actions", first))
     ledger = _Ledger(labels)
-    with edited(policies, edits), capture(policies, sites) if sites else nullcontext({}) as activations:
-        ledger.activations = activations
+    with edited(policies, edits), ExitStack() as stack:
+        if sites:
+            ledger.activations = stack.enter_context(capture(policies, sites))
         table = play(
             env,
             policies,

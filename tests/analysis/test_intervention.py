@@ -209,8 +209,8 @@ def test_memory_that_is_patched_away_tells_of_another_episode(lives: Run) -> Non
 
 
 def test_one_tensor_test_of_means_over_time() -> None:
-    from marlnb.analysis.outcomes import _mean
+    from marlnb.analysis.outcomes import mean_over_time
 
     values: Tensor = torch.tensor([[1.0, 5.0], [3.0, torch.nan]])
     when = torch.tensor([[True, False], [True, False]])
-    assert _mean(values, when)[0] == 2.0 and np.isnan(_mean(values, when)[1])
+    assert mean_over_time(values, when)[0] == 2.0 and np.isnan(mean_over_time(values, when)[1])
