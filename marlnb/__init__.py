@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from marlnb.analysis.attribution import attribute as attribute
+    from marlnb.analysis.attribution_over_time import attribute_over_time as attribute_over_time
     from marlnb.analysis.concepts import concept_activation as concept_activation
     from marlnb.analysis.decoding import decode as decode
     from marlnb.analysis.dictionary import train_dictionary as train_dictionary
     from marlnb.analysis.dictionary_result import Dictionary as Dictionary
     from marlnb.analysis.events import event_average as event_average
+    from marlnb.analysis.influence import influence as influence
     from marlnb.analysis.intervention import intervene as intervene
     from marlnb.analysis.similarity import similarity as similarity
     from marlnb.analysis.similarity import similarity_matrix as similarity_matrix
     from marlnb.analysis.tuning import tuning as tuning
     from marlnb.analysis.usage import usage as usage
+    from marlnb.analysis.value_shares import decompose_value as decompose_value
     from marlnb.analysis.views import View as View
     from marlnb.batch.benchmark.folder import Benchmark as Benchmark
     from marlnb.batch.benchmark.verb import benchmark as benchmark
@@ -101,14 +104,17 @@ _HOME = {
     "algorithm": "marlnb.registry",
     "as_torchrl": "marlnb.envs.torchrl.as_torchrl",
     "attribute": "marlnb.analysis.attribution",
+    "attribute_over_time": "marlnb.analysis.attribution_over_time",
     "benchmark": "marlnb.batch.benchmark.verb",
     "check_vector_env": "marlnb.envs.contract",
     "concept_activation": "marlnb.analysis.concepts",
     "decode": "marlnb.analysis.decoding",
+    "decompose_value": "marlnb.analysis.value_shares",
     "environment": "marlnb.envs.custom",
     "evaluate": "marlnb.training.evaluation",
     "event_average": "marlnb.analysis.events",
     "extract": "marlnb.recording.extract",
+    "influence": "marlnb.analysis.influence",
     "intervene": "marlnb.analysis.intervention",
     "list_edits": "marlnb.training.saved_edits",
     "load_edits": "marlnb.training.saved_edits",

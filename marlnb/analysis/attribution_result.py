@@ -20,6 +20,8 @@ TOLERANCE, SMOOTH_TOLERANCE = 0.05, 0.01
 """Largest share of an explanation that may be missing at nineteen rows of twenty before it is called unconverged: of
 networks with kinks (ReLU, a maximum), on which a quadrature converges slowly, and of smooth ones (tanh)."""
 
+_BLOCK_ROWS = 65536
+
 
 @dataclass(frozen=True, eq=False)
 class Attribution:
@@ -113,15 +115,24 @@ class Attribution:
 
     def summary(self) -> pd.DataFrame:
         """By agent and feature: mean, standard deviation and mean absolute value over rows, and the share of the sum
-        of the latter."""
-        with np.errstate(invalid="ignore"):
-            size = np.nanmean(np.abs(self.values), axis=0)
+        of the latter; NaN for an agent that never acted. Values that lie on disk are read block by block."""
+        count = np.zeros((len(self.agents), 1))
+        sums = np.zeros((3, len(self.agents), len(self.feature_names)))
+        for start in range(0, len(self.values), _BLOCK_ROWS):
+            block = np.asarray(self.values[start : start + _BLOCK_ROWS], np.float64)
+            known = np.isfinite(block).all(-1, keepdims=True)
+            block = np.where(known, block, 0)
+            count += known.sum(0)
+            sums += [block.sum(0), np.abs(block).sum(0), np.square(block).sum(0)]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean, size, square = sums / count
             share = size / size.sum(-1, keepdims=True)
+            deviation = np.sqrt(np.maximum(square - mean**2, 0))
         columns = {
             "agent": np.repeat(self.agents, len(self.feature_names)),
             "feature": list(self.feature_names) * len(self.agents),
-            "mean": np.nanmean(self.values, axis=0).ravel(),
-            "std": np.nanstd(self.values, axis=0).ravel(),
+            "mean": mean.ravel(),
+            "std": deviation.ravel(),
             "mean_abs": size.ravel(),
             "share": share.ravel(),
         }
@@ -159,9 +170,18 @@ class Attribution:
         return {source: self.values[..., owners == source] for source in dict.fromkeys(self.feature_agents)}
 
     def influence(self) -> pd.DataFrame:
-        """Mean over rows of the sum of |values| by agent (lines) and source agent (columns), in `units`."""
-        sums = {source: np.nanmean(np.abs(part).sum(-1), axis=0) for source, part in self.by_source().items()}
-        return pd.DataFrame(sums, index=pd.Index(self.agents, name="agent"))
+        """Mean over rows of the sum of |values| by agent (lines) and source agent (columns), in `units`.
+
+        Raises:
+            AnalysisError: it was made for own observations only.
+        """
+        if not self.feature_agents:
+            self.by_source()
+        sums = self.summary().groupby(["agent", "source"], sort=False)["mean_abs"].sum(min_count=1).unstack()
+        order = list(dict.fromkeys(self.feature_agents))
+        return pd.DataFrame(sums.to_numpy(), index=pd.Index(sums.index, name="agent"), columns=list(sums.columns)).loc[
+            list(self.agents), order
+        ]
 
     def save(self, path: str | Path | None = None, *, overwrite: bool = False) -> Path:
         """Writes HDF5; None: beside the recording, in `<recording>.attributions/`.

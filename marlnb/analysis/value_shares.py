@@ -1,0 +1,199 @@
+"""decompose_value: what each agent's Q adds to the group's, where a mixer (VDN, QMIX) makes one of many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+from captum.attr import IntegratedGradients
+from torch import Tensor
+
+from marlnb.analysis.attribution_result import TOLERANCE
+from marlnb.analysis.outputs import Output, pick
+from marlnb.analysis.rows import Moments, Rows, RowSource
+from marlnb.errors import AnalysisError, unknown
+from marlnb.models.mixers import Mixer, SumMixer
+from marlnb.models.policy import Policy
+from marlnb.models.q_policy import QPolicy
+
+if TYPE_CHECKING:
+    from marlnb.recording.reader import Recording
+
+Of = Literal["taken", "best"]
+
+
+@dataclass(frozen=True, eq=False)
+class ValueShares:
+    """A group's Q, taken apart.
+
+    Attributes:
+        q, weight, share: `[row, agent]`: the agent's own Q; d total / d its Q; what it adds to the total. NaN where it
+            was not acting: a mixer takes such an agent's Q for 0.
+        total, rest: `[row]`, the group's Q, and what is left of it where every agent's Q is at its baseline. Shares and
+            rest add up to the total. All in reward.
+        baseline: `[agent]`, the Q that each agent's is compared with.
+    """
+
+    q: np.ndarray
+    weight: np.ndarray
+    share: np.ndarray
+    total: np.ndarray
+    rest: np.ndarray
+    baseline: np.ndarray
+    episode: np.ndarray
+    t: np.ndarray
+    agents: tuple[str, ...]
+    group: str
+    mixer: str
+    of: str
+    baseline_name: str
+    origin: Mapping[str, Any] = field(default_factory=dict)
+
+    units = "reward"
+
+    @property
+    def convergence_delta(self) -> np.ndarray:
+        """`[row]`: shares and rest together minus the total."""
+        return np.nansum(self.share, axis=1) + self.rest - self.total
+
+    @property
+    def relative_delta(self) -> np.ndarray:
+        """`[row]`: of the sum of the shares' sizes, at least a thousandth of its mean."""
+        size = np.nansum(np.abs(self.share), axis=1)
+        return np.abs(self.convergence_delta) / np.maximum(size, max(1e-3 * float(size.mean()), 1e-30))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Why this must not be trusted; empty where nothing is known against it."""
+        found = []
+        worst = float(np.quantile(self.relative_delta, 0.95))
+        if not np.isfinite(self.total).all():
+            found.append("some totals are not finite")
+        elif worst > TOLERANCE:
+            found.append(
+                f"did not converge: at one row of twenty {worst:.0%} or more of the total is unexplained "
+                f"(tolerated: {TOLERANCE:.0%}); raise n_steps"
+            )
+        if np.isfinite(self.q).any() and np.nanstd(self.q) == 0:
+            found.append("no agent's Q ever varies")
+        return tuple(found)
+
+    def table(self) -> pd.DataFrame:
+        """By agent: means of Q, weight and share over rows, and the share of the sum of the shares' sizes."""
+        with np.errstate(invalid="ignore"):
+            size = np.nanmean(np.abs(self.share), axis=0)
+        columns = {name: np.nanmean(getattr(self, name), axis=0) for name in ("q", "weight", "share")}
+        return pd.DataFrame({"agent": self.agents, **columns, "part": size / size.sum()})
+
+    def to_json(self) -> dict[str, Any]:
+        told = {name: getattr(self, name) for name in ("group", "mixer", "of", "baseline_name")}
+        return {**told, "agents": self.table().to_dict("records"), "warnings": list(self.warnings), **self.origin}
+
+    def __repr__(self) -> str:
+        flag = "".join(f"; NOT TO BE TRUSTED: {note}" for note in self.warnings)
+        parts = ", ".join(f"{line.agent} {line.part:.0%}" for line in self.table().itertuples())
+        return f"ValueShares({self.group}, {self.mixer}: {parts}, {len(self.total)} rows{flag})"
+
+    def _repr_html_(self) -> str:
+        notes = "".join(f"<p style='color:#b00020'><b>NOT TO BE TRUSTED:</b> {note}</p>" for note in self.warnings)
+        return f"<p>{self!r}</p>{notes}{self.table().to_html(index=False, float_format='%.3g')}"
+
+
+def decompose_value(
+    recording: Recording,
+    group: str,
+    *,
+    of: Of = "taken",
+    baseline: Literal["zero", "mean"] = "zero",
+    n_steps: int = 50,
+    policies: Mapping[str, Policy] | None = None,
+    episodes: Sequence[int] | None = None,
+    checkpoint: int | None = None,
+    batch_size: int = 4096,
+) -> ValueShares:
+    """Each agent's part of the group's Q at every row, and how much the mixer minds it.
+
+    VDN's total is the sum, so an agent's share is its Q. QMIX's is shared out by integrated gradients over the agents'
+    Q values, in the state of that row.
+
+    Args:
+        of: the Q of the action that was taken, or of the best one.
+        baseline: the Q that each agent's is compared with: zero, which is what the mixer itself takes for an agent that
+            does not act; or each agent's mean over the recording.
+    Raises:
+        AnalysisError: the group has no mixer.
+    Source: Sunehag et al. 2017 (arXiv:1706.05296); Rashid et al. 2018 (arXiv:1803.11485); the quadrature, captum.
+    """
+    if of not in ("taken", "best") or baseline not in ("zero", "mean"):
+        raise AnalysisError(f"of is 'taken' or 'best', baseline 'zero' or 'mean'; got {of!r} and {baseline!r}")
+    source = RowSource(recording, group)
+    known = policies if policies is not None else source.policies()
+    if group not in known:
+        raise AnalysisError(unknown("group with a policy", group, known))
+    policy = known[group]
+    if not isinstance(policy, QPolicy) or policy.mixer is None:
+        raise AnalysisError(f"the policy of {group!r} ({type(policy).__name__}) has no mixer; vdn and qmix train such")
+    rows = source.rows(episodes, checkpoint)
+    every = _by_batch(source, rows, policy, of, batch_size)
+    q = torch.cat([part for part, *_ in every])
+    acting = torch.cat([part for _, part, *_ in every])
+    compared = torch.zeros(q.shape[1])
+    if baseline == "mean":
+        compared = (q * acting).sum(0) / acting.sum(0).clamp(min=1)
+    found = [_shares(policy.mixer, *part, compared, n_steps) for part in every]
+    share, weight, total, rest = (torch.cat(parts).numpy() for parts in zip(*found))
+    absent = ~acting.numpy()
+    for x in (share, weight):
+        x[absent] = np.nan
+    own = q.numpy().copy()
+    own[absent] = np.nan
+    return ValueShares(
+        own, weight, share, total, rest, compared.numpy(), rows.episode, rows.t, policy.group.agents, group,
+        "sum" if isinstance(policy.mixer, SumMixer) else "monotonic", of, baseline, source.origin(),
+    )  # fmt: skip
+
+
+def _by_batch(
+    source: RowSource, rows: Rows, policy: QPolicy, of: Of, batch_size: int
+) -> list[tuple[Tensor, Tensor, Tensor | None]]:
+    """Q `[row, agent]`, 0 for those who do not act; who acts; and what the mixer reads of each row."""
+    assert policy.mixer is not None
+    found = []
+    for moments in source.batches(rows, batch_size, needs_state=bool(policy.mixer.reads) or _reads_state(source)):
+        with torch.no_grad():
+            values, _ = policy.logits(moments.observations[policy.group.name], recurrent=moments.recurrent)
+            values = _chosen(policy, values, moments, of)
+            read = policy.mixer.inputs(moments.observations, moments.state)
+        found.append((values * moments.acting, moments.acting, read))
+    return found
+
+
+def _reads_state(source: RowSource) -> bool:
+    return source.env.state_shape is not None
+
+
+def _chosen(policy: QPolicy, values: Tensor, moments: Moments, of: Of) -> Tensor:
+    if of == "best":
+        return policy.actor.distribution.mask(values, moments.action_mask).amax(-1)
+    return pick(values, moments.action, policy.group.action, Output("action"))
+
+
+def _shares(
+    mixer: Mixer, q: Tensor, acting: Tensor, read: Tensor | None, compared: Tensor, n_steps: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Shares and weights `[row, agent]`, totals and what is left `[row]`."""
+    start = compared * acting
+    with torch.no_grad():
+        total, rest = mixer(q, read), mixer(start, read)
+    if isinstance(mixer, SumMixer):
+        return q - start, torch.ones_like(q), total, rest
+    point = q.clone().requires_grad_()
+    (weight,) = torch.autograd.grad(mixer(point, read).sum(), point)
+    share = IntegratedGradients(mixer).attribute(
+        q, start, additional_forward_args=(read,), n_steps=n_steps, method="gausslegendre"
+    )
+    return share.detach(), weight, total, rest
