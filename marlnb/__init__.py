@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from marlnb.analysis.attribution import attribute as attribute
     from marlnb.analysis.attribution_over_time import attribute_over_time as attribute_over_time
+    from marlnb.analysis.communication import communication as communication
     from marlnb.analysis.concepts import concept_activation as concept_activation
     from marlnb.analysis.decoding import decode as decode
+    from marlnb.analysis.development import development as development
     from marlnb.analysis.dictionary import train_dictionary as train_dictionary
     from marlnb.analysis.dictionary_result import Dictionary as Dictionary
     from marlnb.analysis.events import event_average as event_average
     from marlnb.analysis.influence import influence as influence
     from marlnb.analysis.intervention import intervene as intervene
+    from marlnb.analysis.maps import embed as embed
+    from marlnb.analysis.roles import roles as roles
     from marlnb.analysis.similarity import similarity as similarity
     from marlnb.analysis.similarity import similarity_matrix as similarity_matrix
     from marlnb.analysis.tuning import tuning as tuning
@@ -107,9 +111,12 @@ _HOME = {
     "attribute_over_time": "marlnb.analysis.attribution_over_time",
     "benchmark": "marlnb.batch.benchmark.verb",
     "check_vector_env": "marlnb.envs.contract",
+    "communication": "marlnb.analysis.communication",
     "concept_activation": "marlnb.analysis.concepts",
     "decode": "marlnb.analysis.decoding",
     "decompose_value": "marlnb.analysis.value_shares",
+    "development": "marlnb.analysis.development",
+    "embed": "marlnb.analysis.maps",
     "environment": "marlnb.envs.custom",
     "evaluate": "marlnb.training.evaluation",
     "event_average": "marlnb.analysis.events",
@@ -125,6 +132,7 @@ _HOME = {
     "record": "marlnb.recording.recorder",
     "repair": "marlnb.recording.repair",
     "resume": "marlnb.training.train",
+    "roles": "marlnb.analysis.roles",
     "save_edits": "marlnb.training.saved_edits",
     "similarity": "marlnb.analysis.similarity",
     "similarity_matrix": "marlnb.analysis.similarity",

@@ -16,10 +16,14 @@ from marlnb.plots.benchmark import (
     sample_efficiency,
 )
 from marlnb.plots.canvas import agent_colour, panels
+from marlnb.plots.communication import code_book, information_bars
 from marlnb.plots.decoding import decoding_bars, decoding_over_time
+from marlnb.plots.development import development_curves, what_when_where
 from marlnb.plots.dictionary import feature_density, feature_strip
 from marlnb.plots.events import event_response
 from marlnb.plots.learning import learning_curve, return_distribution
+from marlnb.plots.maps import unit_map
+from marlnb.plots.roles import role_map, roles_taken, team_map
 from marlnb.plots.similarity import similarity_map
 from marlnb.plots.tuning import tuning_curves, tuning_map
 
@@ -30,20 +34,28 @@ __all__ = [
     "algorithm_colour",
     "attribution_bars",
     "attribution_over_time",
+    "code_book",
     "decoding_bars",
     "decoding_over_time",
+    "development_curves",
     "event_response",
     "feature_density",
     "feature_strip",
     "filmstrip",
     "improvement_map",
     "influence_map",
+    "information_bars",
     "learning_curve",
     "panels",
     "performance_profile",
     "return_distribution",
+    "role_map",
+    "roles_taken",
     "sample_efficiency",
     "similarity_map",
+    "team_map",
     "tuning_curves",
     "tuning_map",
+    "unit_map",
+    "what_when_where",
 ]
