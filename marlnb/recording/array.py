@@ -16,6 +16,7 @@ from marlnb.recording.layout import BFLOAT16, hdf5_type, is_bfloat16
 
 Selector = int | str | slice | Sequence[int] | Sequence[str] | np.ndarray
 Picked = int | slice | np.ndarray
+OF_ROWS = ("episode", "t", "checkpoint")
 RowFinder = Callable[[np.ndarray, Mapping[str, Selector]], np.ndarray]
 
 
@@ -72,16 +73,17 @@ class LabelledArray:
         Args:
             selectors: by axis (`agent`, `unit`, `feature`, ...), an index, a name, a slice of indices or a list of
                 either; a single one drops the axis, except that rows stay. `episode` (its number) and `t` (steps since
-                the episode began) choose rows: a number, a list, or a slice that leaves out its end.
+                the episode began) choose rows: a number, a list, or a slice that leaves out its end; so does
+                `checkpoint` (the iteration of the one that played), a number or a list.
         Raises:
             RecordingError: an axis, a name, an index or an episode that is not there.
         """
         names = [name for name, _ in self.axes]
-        of_rows: dict[str, Selector] = {name: selectors.pop(name) for name in ("episode", "t") if name in selectors}
+        of_rows: dict[str, Selector] = {name: selectors.pop(name) for name in OF_ROWS if name in selectors}
         picks = list(self.picks)
         for name, selector in selectors.items():
             if name not in self.dims:
-                raise RecordingError(unknown(f"axis of {self.path}", name, [*self.dims[1:], "episode", "t"]))
+                raise RecordingError(unknown(f"axis of {self.path}", name, [*self.dims[1:], *OF_ROWS]))
             axis = names.index(name)
             before = np.arange(self.axes[axis][1])[picks[axis]]
             picks[axis] = self._pick(name, selector, before)

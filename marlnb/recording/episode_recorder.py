@@ -40,6 +40,7 @@ class EpisodeRecorder:
         every: keeps the steps t = 0, `every`, 2 `every` ... of each episode.
         on_episodes: called with the number of episodes that have just been appended.
         first_episode: the number of the episode that `play` calls 0.
+        fields: the file's, where their order is another than that of the contents.
     """
 
     def __init__(
@@ -53,10 +54,13 @@ class EpisodeRecorder:
         frames: FrameStore | None = None,
         on_episodes: Callable[[int], None] = lambda n: None,
         first_episode: int = 0,
+        fields: Sequence[Field] | None = None,
     ) -> None:
         self.contents, self.writer, self.every = contents, writer, every
         self.activations, self.frames, self.on_episodes = activations, frames, on_episodes
         self.first_episode = first_episode
+        paths = [item.path for item in contents.fields]
+        self._order = [paths.index(item.path) for item in fields or contents.fields]
         buffered = contents.buffered
         capacity = -(-env.spec.max_steps // every) if env.spec.max_steps else FIRST_CAPACITY
         self._ring = InFlight(buffered, env.n_envs, capacity, Path(writer.path).parent)
@@ -219,7 +223,8 @@ class EpisodeRecorder:
         found += [self._ring.array(index)[rows, slots] for index in range(self._after_at, self._context_at)]
         env_id = np.arange(rows.start, rows.stop)[:, None]
         number = self._episode[rows][:, None] + self.first_episode
-        return [*found, np.broadcast_to(env_id, shape), np.broadcast_to(number, shape)]
+        found += [np.broadcast_to(env_id, shape), np.broadcast_to(number, shape)]
+        return [found[index] for index in self._order]
 
     def _stored(self, index: int, item: Field, rows: slice, slots: Slots) -> np.ndarray:
         if self._ring.fields[index].dtype == item.dtype:

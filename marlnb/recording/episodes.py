@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ class EpisodeIndex:
     Attributes:
         number, start, length, n_steps, seed: `[episode]` int64; start and length count rows, n_steps steps.
         returns: `[episode, agent]`, of the recorded agents; NaN for an episode that broke off.
+        iteration: `[episode]` int64, of the checkpoint that played it.
         finished: `[episode]` bool, False for the one that a kill cut short.
         n_rows: rows of all of them.
     """
@@ -36,6 +38,7 @@ class EpisodeIndex:
     n_steps: np.ndarray
     seed: np.ndarray
     returns: np.ndarray
+    iteration: np.ndarray
     finished: np.ndarray
     n_rows: int
 
@@ -61,6 +64,7 @@ class EpisodeIndex:
             n_steps=columns["n_steps"][order],
             seed=columns["seed"][order],
             returns=columns["return"][order],
+            iteration=_iterations(file, columns["start"][order]),
             finished=finished[order],
             n_rows=n_rows,
         )
@@ -73,6 +77,7 @@ class EpisodeIndex:
         import pandas as pd
 
         columns = {name: getattr(self, name) for name in (*COLUMNS, "finished")}
+        columns["checkpoint"] = self.iteration
         return pd.DataFrame(
             {**columns, **dict(zip(agents, self.returns.T))}, index=pd.Index(self.number, name="episode")
         )
@@ -84,8 +89,11 @@ class EpisodeIndex:
             RecordingError: an episode that is not there, or a time at which nothing was recorded.
         """
         rows = among
-        if "episode" in selectors:
-            chosen = self._episodes(selectors["episode"])
+        if "episode" in selectors or "checkpoint" in selectors:
+            chosen = self._episodes(selectors.get("episode", slice(None)))
+            if "checkpoint" in selectors:
+                of_checkpoints = self._of_checkpoints(selectors["checkpoint"])
+                chosen = [index for index in chosen if of_checkpoints[index]]
             parts = [np.arange(self.start[i], self.start[i] + self.length[i]) for i in chosen]
             rows = np.concatenate(parts) if parts else np.empty(0, np.int64)
             if len(among) < self.n_rows or not _is_everything(among):
@@ -93,6 +101,17 @@ class EpisodeIndex:
         if "t" in selectors:
             rows = _at_times(rows, selectors["t"], times())
         return rows
+
+    def _of_checkpoints(self, selector: Selector) -> np.ndarray:
+        """`[episode]`: whether it was played by one of these checkpoints, told by their iterations."""
+        have = sorted(set(self.iteration.tolist()))
+        if isinstance(selector, (slice, str)):
+            raise RecordingError(f"a checkpoint is chosen by its iteration; got {selector!r}, it has {have}")
+        wanted = [int(selector)] if isinstance(selector, (int, np.integer)) else [int(item) for item in selector]
+        missing = sorted(set(wanted) - set(have))
+        if missing:
+            raise RecordingError(f"no rows of checkpoint {missing} in this recording; it has {have}")
+        return np.isin(self.iteration, wanted)
 
     def _episodes(self, selector: Selector) -> list[int]:
         if isinstance(selector, slice):
@@ -109,6 +128,14 @@ class EpisodeIndex:
         return [int(index) for index in np.searchsorted(self.number, numbers)]
 
 
+def _iterations(file: h5py.File, starts: np.ndarray) -> np.ndarray:
+    """The iteration of the checkpoint that played the episodes which begin at these rows."""
+    firsts, iterations = file["checkpoints/row_start"][:], file["checkpoints/iteration"][:]
+    if not len(firsts):
+        return np.full(len(starts), int(file.attrs.get("iteration", 0)))
+    return np.asarray(iterations[np.searchsorted(firsts, starts, side="right") - 1])
+
+
 def _broken_off(file: h5py.File, start: int, n_rows: int) -> dict[str, Any]:
     """What is known of the episode whose end was not recorded, with rows from `start` on."""
     number = int(file["steps/episode"][start])
@@ -117,9 +144,15 @@ def _broken_off(file: h5py.File, start: int, n_rows: int) -> dict[str, Any]:
         "start": start,
         "length": n_rows - start,
         "n_steps": int(file["steps/t"][n_rows - 1]) + 1,
-        "seed": (int(file.attrs["seed"]) + number) % SEED_SPAN,
+        "seed": (int(file.attrs["seed"]) + number % _episodes_each(file)) % SEED_SPAN,
         "return": np.full(file["episodes/return"].shape[1], np.nan),
     }
+
+
+def _episodes_each(file: h5py.File) -> int:
+    """Episodes of each checkpoint, which are played under the same seeds."""
+    settings = json.loads(file.attrs.get("settings", "{}"))
+    return int(settings.get("episodes", SEED_SPAN))
 
 
 def _is_everything(rows: np.ndarray) -> bool:

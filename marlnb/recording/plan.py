@@ -16,7 +16,7 @@ from marlnb.recording.layout import Field
 from marlnb.recording.preparation import Prepared, prepare
 from marlnb.recording.request import Request
 from marlnb.recording.sources import LabelFn
-from marlnb.training.subject import Subject
+from marlnb.training.subject import Subject, as_subject
 
 FILE_OVERHEAD_BYTES = 4 * 1024 * 1024
 WRITE_BYTES_PER_S = 1e9
@@ -104,7 +104,7 @@ def plan_recording(
     labels: Mapping[str, LabelFn] | None = None,
     frames: bool | int = False,
     name: str = "recording",
-    checkpoint: int | str = "last",
+    checkpoint: int | str | Sequence[int | str] = "last",
     n_envs: int | None = None,
     env: EnvConfig | None = None,
     device: str = "cpu",
@@ -131,30 +131,33 @@ def plan_recording(
         device=device,
         labels=labels or {},
     )
-    with prepare(subject, request) as prepared:
-        return make_plan(prepared, recording_path(prepared.subject, name))
+    subject = as_subject(subject)
+    origins = request.origins(subject)
+    with prepare(subject, request.of(origins[0])) as prepared:
+        return make_plan(prepared, recording_path(subject, name), checkpoints=len(origins))
 
 
-def make_plan(prepared: Prepared, path: Path) -> RecordingPlan:
-    """The plan of a prepared request, to be written to `path`."""
+def make_plan(prepared: Prepared, path: Path, *, checkpoints: int = 1) -> RecordingPlan:
+    """The plan of a prepared request, to be written to `path`, of so many checkpoints alike."""
     request, trial, n_envs = prepared.request, prepared.trial, prepared.env.n_envs
     fields = tuple(trial.contents.fields)
     row_bytes = sum(field.row_bytes for field in fields)
     rows_each = ceil(trial.longest / request.every)
-    rows = request.episodes * rows_each
-    frames = request.episodes * ceil(rows_each / int(request.frames)) if request.frames else 0
+    episodes = checkpoints * request.episodes
+    rows = episodes * rows_each
+    frames = episodes * ceil(rows_each / int(request.frames)) if request.frames else 0
     recording_s = COPIES_IN_MEMORY * rows * row_bytes / WRITE_BYTES_PER_S
     return RecordingPlan(
         path=path,
         fields=fields,
-        episodes=request.episodes,
+        episodes=episodes,
         n_envs=n_envs,
         rows=rows,
         bounded=prepared.env.spec.max_steps is not None,
         size_bytes=rows * row_bytes + frames * trial.frame_bytes + FILE_OVERHEAD_BYTES,
         free_bytes=free_bytes(path),
         memory_bytes=n_envs * rows_each * row_bytes,
-        time_s=ceil(request.episodes / n_envs) * trial.longest * trial.step_s + recording_s,
+        time_s=checkpoints * ceil(request.episodes / n_envs) * trial.longest * trial.step_s + recording_s,
         recording_s=recording_s,
         frames=frames,
     )

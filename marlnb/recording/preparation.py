@@ -79,7 +79,7 @@ def prepare(subject: Subject | str | os.PathLike[str], request: Request) -> Iter
         RecordingError, ConfigError, RunError, EnvError: whatever else is wrong with the request.
     """
     subject = as_subject(subject)
-    origin = subject.origin(request.checkpoint)
+    (origin,) = request.origins(subject)
     policies = subject.policies(origin.iteration, device=request.device)
     selections = select_agents(subject.spec, request.agents)
     sites = select_sites(policies, request.sites, selections)

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
 from marlnb.config import EnvConfig
 from marlnb.errors import RecordingError
+from marlnb.models.edits import Edit
 from marlnb.recording.episode_recorder import EpisodeRecorder
 from marlnb.recording.frames import FrameStore
-from marlnb.recording.layout import FORMAT, VERSION
 from marlnb.recording.opening import Locking
 from marlnb.recording.plan import RecordingPlan, make_plan, recording_path
 from marlnb.recording.preparation import Prepared, prepare
 from marlnb.recording.progress import EpisodeProgress
+from marlnb.recording.provenance import root_attributes
 from marlnb.recording.reader import Recording
 from marlnb.recording.request import Request
-from marlnb.recording.rotation import open_writer
+from marlnb.recording.rotation import SegmentedWriter, open_writer
 from marlnb.recording.segments import move_recording
 from marlnb.recording.sources import LabelFn
+from marlnb.recording.writer import RecordingWriter
 from marlnb.training.episodes import play
-from marlnb.training.spec_file import spec_to_json
+from marlnb.training.run import Origin
 from marlnb.training.subject import Subject, as_subject
 
 
@@ -43,10 +45,11 @@ def record(
     frames: bool | int = False,
     name: str = "recording",
     exist: Literal["error", "open"] = "error",
-    checkpoint: int | str = "last",
+    checkpoint: int | str | Sequence[int | str] = "last",
     n_envs: int | None = None,
     env: EnvConfig | None = None,
     device: str = "cpu",
+    edits: Sequence[Edit] = (),
     progress: bool = True,
     locking: Locking = None,
     segment_bytes: int | None = None,
@@ -70,8 +73,11 @@ def record(
         frames: rendered images of every recorded step, or of every k-th.
         exist: "open" returns a complete recording of this name if it was made from the same checkpoint with the same
             settings; an incomplete one is kept under another name and made anew.
+        checkpoint: "last", "best" or an iteration; several of them, or "all" that are there: one file, with the same
+            episodes under the same seeds for each, in that order; those of the k-th are numbered from k × `episodes`.
         n_envs: copies played at once; by default as in the training, at most 32. With 1, a kill loses at most a block.
         env: another environment whose groups have the same names, sizes and spaces.
+        edits: interventions in the policies' sites, in force while the episodes are played; `settings` tells them.
         locking: HDF5's file locking, as h5py takes it; False for file systems without locks.
         segment_bytes: write segments of about this size into `recordings/<name>.segments/`, joined as
             `recordings/<name>.h5`; None: one file.
@@ -104,76 +110,114 @@ def record(
         env=env,
         device=device,
         labels=labels or {},
+        edits=tuple(edits),
     )
-    with prepare(subject, request) as prepared:
-        if path.exists() and _is_same(path, prepared, locking):
+    origins = request.origins(subject)
+    with prepare(subject, request.of(origins[0])) as prepared:
+        attributes = root_attributes(prepared) | _of_checkpoints(prepared, origins)
+        if path.exists() and _is_same(path, json.loads(attributes["settings"]), locking):
             return Recording.open(path, locking=locking)
-        plan = make_plan(prepared, path)
+        plan = make_plan(prepared, path, checkpoints=len(origins))
         plan.check()
-        _write(prepared, plan, progress=progress, locking=locking, segment_bytes=segment_bytes)
+        others = (prepare(subject, request.of(origin)) for origin in origins[1:])
+        write_recording(
+            [nullcontext(prepared), *others],
+            plan,
+            attributes,
+            progress=progress,
+            locking=locking,
+            segment_bytes=segment_bytes,
+        )
     return Recording.open(path, locking=locking)
 
 
-def _write(
-    prepared: Prepared, plan: RecordingPlan, *, progress: bool, locking: Locking, segment_bytes: int | None
+def write_recording(
+    preparations: Sequence[AbstractContextManager[Prepared]],
+    plan: RecordingPlan,
+    attributes: Mapping[str, Any],
+    *,
+    first_episode: int = 0,
+    progress: bool = False,
+    locking: Locking = None,
+    segment_bytes: int | None = None,
 ) -> None:
-    """Plays and writes; the file is closed whatever happens, complete only if nothing did."""
-    request, trial = prepared.request, prepared.trial
-    frames = FrameStore(request.every * int(request.frames), trial.frame_shape) if request.frames else None
-    writer = open_writer(
-        plan.path,
-        plan.fields,
-        _attributes(prepared),
-        _agents(prepared),
-        expected_rows=plan.rows,
-        segment_bytes=segment_bytes,
-        frames=frames,
-        locking=locking,
-    )
+    """Plays and writes; the file is closed whatever happens, complete only if nothing did.
+
+    Args:
+        preparations: of each checkpoint in turn, entered one after the other; the first is `plan`'s.
+        first_episode: the number of the first checkpoint's first episode; the others' follow.
+    """
+    writer: RecordingWriter | SegmentedWriter | None = None
+    frames: FrameStore | None = None
     complete = False
-    with EpisodeProgress(f"recording {plan.path.stem}", request.episodes, shown=progress) as shown:
+    total = plan.episodes
+    with EpisodeProgress(f"recording {plan.path.stem}", total, shown=progress) as shown:
         try:
-            writer.describe(_dataset_attributes(prepared))
-            writer.add_checkpoint(*prepared.origin)
-            recorder = EpisodeRecorder(
-                prepared.env,
-                trial.contents,
-                writer,
-                every=request.every,
-                activations=prepared.activations,
-                frames=frames,
-                on_episodes=shown.add,
-            )
-            play(
-                prepared.env,
-                prepared.policies,
-                episodes=request.episodes,
-                seed=request.seed,
-                explore=request.explore,
-                generator=prepared.generator(),
-                watcher=recorder,
-            )
+            for place, preparation in enumerate(preparations):
+                with preparation as prepared:
+                    request, trial = prepared.request, prepared.trial
+                    if writer is None:
+                        if request.frames:
+                            frames = FrameStore(request.every * int(request.frames), trial.frame_shape)
+                        writer = open_writer(
+                            plan.path,
+                            plan.fields,
+                            attributes,
+                            _agents(prepared),
+                            expected_rows=plan.rows,
+                            segment_bytes=segment_bytes,
+                            frames=frames,
+                            locking=locking,
+                        )
+                        writer.describe(_dataset_attributes(prepared))
+                    number = first_episode + place * request.episodes
+                    _play(prepared, plan, writer, frames, number, shown.add)
             complete = True
         finally:
-            writer.close(complete=complete)
+            if writer is not None:
+                writer.close(complete=complete)
 
 
-def _attributes(prepared: Prepared) -> dict[str, Any]:
-    experiment = prepared.subject.experiment
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "experiment": "" if experiment is None else json.dumps(experiment.to_json()),
-        "source": getattr(prepared.subject, "source", "marlnb"),
-        "spec": json.dumps(spec_to_json(prepared.env.spec)),
-        "settings": json.dumps(prepared.settings, sort_keys=True),
-        "checkpoint": prepared.origin.sha256,
-        "iteration": prepared.origin.iteration,
-        "code_version": code_version(),
-        "seed": prepared.request.seed,
-        "dtype": prepared.request.dtype,
-        "every": prepared.request.every,
-    }
+def _play(
+    prepared: Prepared,
+    plan: RecordingPlan,
+    writer: RecordingWriter | SegmentedWriter,
+    frames: FrameStore | None,
+    first_episode: int,
+    on_episodes: Callable[[int], None],
+) -> None:
+    """Adds the episodes of one checkpoint."""
+    request = prepared.request
+    writer.enter_checkpoint(*prepared.origin)
+    recorder = EpisodeRecorder(
+        prepared.env,
+        prepared.trial.contents,
+        writer,
+        every=request.every,
+        activations=prepared.activations,
+        frames=frames,
+        on_episodes=on_episodes,
+        first_episode=first_episode,
+        fields=plan.fields,
+    )
+    play(
+        prepared.env,
+        prepared.policies,
+        episodes=request.episodes,
+        seed=request.seed,
+        explore=request.explore,
+        generator=prepared.generator(),
+        watcher=recorder,
+    )
+
+
+def _of_checkpoints(prepared: Prepared, origins: Sequence[Origin]) -> dict[str, Any]:
+    """Attributes of a recording that spans checkpoints: it says the last one of itself, `/checkpoints` all."""
+    if len(origins) == 1:
+        return {}
+    settings = {**prepared.settings, "checkpoint": [origin.sha256 for origin in origins]}
+    last = origins[-1]
+    return {"checkpoint": last.sha256, "iteration": last.iteration, "settings": json.dumps(settings, sort_keys=True)}
 
 
 def _agents(prepared: Prepared) -> dict[str, list[Any]]:
@@ -191,7 +235,7 @@ def _agents(prepared: Prepared) -> dict[str, list[Any]]:
 
 
 def _dataset_attributes(prepared: Prepared) -> dict[str, dict[str, Any]]:
-    """Names of features, choices and classes, by dataset."""
+    """Names of features, choices and classes, by dataset; of activations, how they came about."""
     found: dict[str, dict[str, Any]] = {}
     for selection in prepared.trial.contents.selections:
         group = selection.group
@@ -199,10 +243,14 @@ def _dataset_attributes(prepared: Prepared) -> dict[str, dict[str, Any]]:
         found[f"steps/{group.name}/action"] = {"names": list(group.action.names)}
     for label in prepared.env.spec.labels:
         found[f"labels/{label.name}"] = {"classes": list(label.classes)}
-    return {path: names for path, names in found.items() if any(names.values())}
+    found = {path: names for path, names in found.items() if any(names.values())}
+    recomputed = prepared.trial.contents.recomputed
+    for site in prepared.sites:
+        found[f"activations/{site.name}"] = {"filled": "recomputed" if site.name in recomputed else "captured"}
+    return found
 
 
-def _is_same(path: Path, prepared: Prepared, locking: Locking) -> bool:
+def _is_same(path: Path, settings: Mapping[str, Any], locking: Locking) -> bool:
     """Whether the recording at `path` is what was asked for; one that broke off is moved out of the way.
 
     Raises:
@@ -210,9 +258,7 @@ def _is_same(path: Path, prepared: Prepared, locking: Locking) -> bool:
     """
     with Recording.open(path, locking=locking) as found:
         differing = {
-            key: (found.settings.get(key), value)
-            for key, value in prepared.settings.items()
-            if found.settings.get(key) != value
+            key: (found.settings.get(key), value) for key, value in settings.items() if found.settings.get(key) != value
         }
         complete = found.complete
     if differing:
@@ -226,11 +272,3 @@ def _is_same(path: Path, prepared: Prepared, locking: Locking) -> bool:
 def _free_name(path: Path) -> Path:
     numbers = (path.with_name(f"{path.stem}.incomplete-{number}.h5") for number in range(1, 10**6))
     return next(candidate for candidate in numbers if not candidate.exists())
-
-
-def code_version() -> str:
-    """marlnb's version, as it is installed."""
-    try:
-        return version("marlnb")
-    except PackageNotFoundError:
-        return "unknown"

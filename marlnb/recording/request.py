@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from marlnb.config import EnvConfig
 from marlnb.errors import RecordingError, unknown
 from marlnb.models.edits import Edit
 from marlnb.recording.layout import DTYPES
 from marlnb.recording.sources import LabelFn
+from marlnb.training.run import Origin, Run
+from marlnb.training.subject import Subject
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Request:
     explore: bool
     values: bool
     frames: bool | int
-    checkpoint: int | str
+    checkpoint: int | str | Sequence[int | str]
     n_envs: int | None
     env: EnvConfig | None
     device: str
@@ -42,3 +44,23 @@ class Request:
             raise RecordingError(f"seed and frames must be 0 or more; got {self.seed}, {self.frames}")
         if self.dtype not in DTYPES:
             raise RecordingError(unknown("dtype", self.dtype, DTYPES))
+
+    def origins(self, subject: Subject) -> list[Origin]:
+        """The checkpoints that are asked for, in order.
+
+        Raises:
+            CheckpointError: there is no such checkpoint.
+            RecordingError: none is named, or one twice.
+        """
+        wanted = self.checkpoint
+        if wanted == "all" and isinstance(subject, Run):
+            wanted = [found.iteration for found in subject.checkpoints]
+        each = [wanted] if isinstance(wanted, (int, str)) else list(wanted)
+        found = [subject.origin("last" if which == "all" else which) for which in each]
+        if not found or len(set(found)) < len(found):
+            raise RecordingError(f"checkpoint names each checkpoint once, and at least one; got {self.checkpoint!r}")
+        return found
+
+    def of(self, origin: Origin) -> Request:
+        """The same of one checkpoint."""
+        return replace(self, checkpoint=origin.iteration)
