@@ -22,13 +22,15 @@ from marlnb.analysis.readings import Reading, assemble_reading
 from marlnb.analysis.ridge_sums import Sums, ridge_from_sums
 from marlnb.analysis.rows import Rows, RowSource
 from marlnb.analysis.stream_problems import Targets
-from marlnb.analysis.untrained import untrained_activations
+from marlnb.analysis.untrained import policy_activations, untrained_policy
 from marlnb.errors import AnalysisError
+from marlnb.models.policy import Policy
 from marlnb.training.progress import StatusLine, duration
 
 BATCH_ROWS = 16384
 HELD_BATCHES = 2
 Found = tuple[DecodingScore, Reading, np.ndarray]
+Views = dict[str, Callable[[int, int], np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,6 @@ class _Stream:
     agent: str
     keep: np.ndarray
     stretches: list[tuple[int, int]]
-    seed: int
 
     def activations(self, start: int, stop: int) -> np.ndarray:
         array = self.source.recording[self.site].sel(agent=self.agent)
@@ -56,11 +57,11 @@ class _Stream:
         found = replace(array, rows=self.rows.index[self._kept(start, stop)]).to_numpy()
         return found.reshape(len(found), -1)
 
-    def untrained(self, start: int, stop: int) -> np.ndarray | None:
+    def untrained(self, policy: Policy, start: int, stop: int) -> np.ndarray:
         rows = Rows(self.rows.index[start:stop], self.rows.episode[start:stop], self.rows.t[start:stop])
-        found, _ = untrained_activations(self.source, self.site, rows, self.seed)
+        found = policy_activations(self.source, policy, self.site, rows)
         member = self.source.env.group(self.source.group).agents.index(self.agent)
-        return None if found is None else found[self._kept(start, stop) - start, member]
+        return np.asarray(found[self._kept(start, stop) - start, member])
 
     def batches(self) -> Iterator[tuple[slice, int, int]]:
         """The place of a batch among the rows asked about, and its first and last row among all."""
@@ -103,15 +104,13 @@ def answer_stream(
         plan.check_label(agent, y, rows.episode[keep], site)
     episode = rows.episode[keep]
     targets = Targets(y, episode, fold, plan.classes.kind, plan.n_shuffles, plan.seed)
-    stream = _Stream(source, rows, site, agent, keep, _stretches(rows.episode), plan.seed)
+    stream = _Stream(source, rows, site, agent, keep, _stretches(rows.episode))
     watch = _Watch(f"decoding {plan.label} from {site} of {agent}", shown=progress)
-    views: dict[str, Callable[[int, int], np.ndarray | None]] = {
-        "site": stream.activations, "observation": stream.observations, "untrained": stream.untrained,
-    }  # fmt: skip
-    if stream.untrained(*stream.stretches[0]) is None:
-        _, notes = untrained_activations(source, site, _first(rows, stream.stretches[0]), plan.seed)
-        plan.notes.extend(notes)
-        del views["untrained"]
+    views: Views = {"site": stream.activations, "observation": stream.observations}
+    policy, notes = untrained_policy(source, site, rows, plan.seed)
+    plan.notes.extend(notes)
+    if policy is not None:
+        views["untrained"] = functools.partial(stream.untrained, policy)
     if len(stream.stretches) <= HELD_BATCHES:
         views = {name: functools.cache(view) for name, view in views.items()}
     fits = (_Quantity if plan.classes.kind == "regression" else _Class)(stream, targets, plan, watch).run(views)
@@ -143,7 +142,7 @@ class _Quantity:
         self.stream, self.targets, self.plan, self.watch = stream, targets, plan, watch
         self.every = np.ones(2 * targets.n_folds, bool)
 
-    def run(self, views: dict[str, Callable[[int, int], np.ndarray | None]]) -> _Fits:
+    def run(self, views: Views) -> _Fits:
         sums = self.sums(views, passes=1)
         problems = self.targets.problems()
         scores, fits = ridge_from_sums(sums["site"], problems)
@@ -158,14 +157,13 @@ class _Quantity:
             {"site": scores, **others}, (fits[-1].weights, fits[-1].intercept, pattern[None], mean, covariance)
         )
 
-    def sums(self, views: dict[str, Callable[[int, int], np.ndarray | None]], passes: int) -> dict[str, Sums]:
+    def sums(self, views: Views, passes: int) -> dict[str, Sums]:
         """Of every view, with the true labels alone for the controls."""
         found: dict[str, Sums] = {}
         for rows, start, stop in self.watch.over(self.stream, passes):
             y, part = self.columns(rows), self.targets.part[rows]
             for name, view in views.items():
                 x = view(start, stop)
-                assert x is not None
                 columns = y if name == "site" else y[:, : self.least_columns()]
                 if not np.isfinite(x).all():
                     raise AnalysisError(f"{name} of {self.stream.agent} has values that are not finite")
@@ -188,7 +186,7 @@ class _Quantity:
 class _Class(_Quantity):
     """Logistic regression: sums for the preconditioner and the patterns, steps, and hits."""
 
-    def run(self, views: dict[str, Callable[[int, int], np.ndarray | None]]) -> _Fits:
+    def run(self, views: Views) -> _Fits:
         n_batches = sum(ceil((rows.stop - rows.start) / STEP_ROWS) for rows, _, _ in self.stream.batches())
         epochs = ceil(STEPS / n_batches)
         passes = 2 + epochs
@@ -225,7 +223,7 @@ class _Class(_Quantity):
 
     def _each(
         self,
-        views: dict[str, Callable[[int, int], np.ndarray | None]],
+        views: Views,
         rows: slice,
         start: int,
         stop: int,
@@ -236,7 +234,6 @@ class _Class(_Quantity):
         n_steps = ceil(len(part) / STEP_ROWS)
         for name, view in views.items():
             x = view(start, stop)
-            assert x is not None
             for k in range(n_steps):
                 use(name, part[k::n_steps], x[k::n_steps], y[k::n_steps])
 
@@ -287,8 +284,3 @@ def _stretches(episode: np.ndarray) -> list[tuple[int, int]]:
             found.append((int(begin), int(end)))
             begin = end
     return found
-
-
-def _first(rows: Rows, stretch: tuple[int, int]) -> Rows:
-    part = slice(*stretch)
-    return Rows(rows.index[part], rows.episode[part], rows.t[part])

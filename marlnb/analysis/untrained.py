@@ -26,6 +26,12 @@ def untrained_activations(source: RowSource, site: str, rows: Rows, seed: int) -
     The experiment's own initialisation draws them. A recurrent network is run through each episode from a zero state,
     which needs every step of it.
     """
+    policy, notes = untrained_policy(source, site, rows, seed)
+    return None if policy is None else policy_activations(source, policy, site, rows), notes
+
+
+def untrained_policy(source: RowSource, site: str, rows: Rows, seed: int) -> tuple[Policy | None, list[str]]:
+    """The group's policy with weights drawn anew, if it can be run on the rows; notes on why not."""
     if source.recording.experiment is None:
         return None, ["no untrained network to compare with: the recording does not know its experiment"]
     experiment = source.recording.experiment
@@ -33,13 +39,19 @@ def untrained_activations(source: RowSource, site: str, rows: Rows, seed: int) -
     policy = build_learners(redrawn, source.env, "cpu")[source.group].policy.eval()
     of_critic = site.split("/")[1] != "actor"
     state = policy.critic_recurrent_shape if of_critic else policy.recurrent_shape
-    if state is None:
-        return _of_group(_feed_forward(source, policy, site, rows, of_critic), policy, site), []
-    if of_critic:
+    if state is not None and of_critic:
         return None, ["no untrained network to compare with: a recurrent critic's state is not replayed"]
-    if not source.keeps_every_step(rows):
+    if state is not None and not source.keeps_every_step(rows):
         return None, ["no untrained network to compare with: a recurrent one needs every step of each episode"]
-    return _of_group(_recurrent(source, policy, site, rows), policy, site), []
+    return policy, []
+
+
+def policy_activations(source: RowSource, policy: Policy, site: str, rows: Rows) -> np.ndarray:
+    """A site's activations `[row, agent of the group, unit]` of a policy that sees the recorded observations."""
+    of_critic = site.split("/")[1] != "actor"
+    if not of_critic and policy.recurrent_shape is not None:
+        return _of_group(_recurrent(source, policy, site, rows), policy, site)
+    return _of_group(_feed_forward(source, policy, site, rows, of_critic), policy, site)
 
 
 def _of_group(values: np.ndarray, policy: Policy, site: str) -> np.ndarray:
