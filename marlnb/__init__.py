@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from marlnb.models.edits_patch import Patch as Patch
     from marlnb.recording.extract import extract as extract
     from marlnb.recording.merge import merge as merge
+    from marlnb.recording.collector import CollectorRecorder as CollectorRecorder
+    from marlnb.recording.collector import record_collector as record_collector
     from marlnb.recording.plan import plan_recording as plan_recording
     from marlnb.recording.reader import Recording as Recording
     from marlnb.recording.recorder import record as record
@@ -85,6 +87,7 @@ _HOME = {
     "Clamp": "marlnb.models.edits",
     "Dictionary": "marlnb.analysis.dictionary_result",
     "Direction": "marlnb.models.directions",
+    "CollectorRecorder": "marlnb.recording.collector",
     "ENVIRONMENTS": "marlnb.registry",
     "EnvConfig": "marlnb.config",
     "Erase": "marlnb.models.edits_directions",
@@ -131,6 +134,7 @@ _HOME = {
     "plan_recording": "marlnb.recording.plan",
     "record": "marlnb.recording.recorder",
     "repair": "marlnb.recording.repair",
+    "record_collector": "marlnb.recording.collector",
     "resume": "marlnb.training.train",
     "roles": "marlnb.analysis.roles",
     "save_edits": "marlnb.training.saved_edits",

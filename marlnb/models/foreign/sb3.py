@@ -69,8 +69,8 @@ def _critic(model: Any) -> nn.Sequential:
 def _flattens(extractor: nn.Module) -> None:
     if type(extractor).__name__ != "FlattenExtractor":
         raise ConfigError(
-            f"a model that extracts features by {type(extractor).__name__} cannot be read; valid: {VALID}. Its policy can "
-            "be given to agents_from_module as a module of your own"
+            f"a model that extracts features by {type(extractor).__name__} cannot be read; valid: {VALID}. Its "
+            "policy can be given to agents_from_module as a module of your own"
         )
 
 

@@ -111,7 +111,8 @@ def test_ablating_one_agent_leaves_the_others_alone(net: MultiAgentMLP, seen: Te
     weight, bias = (
         net.params["2", "weight"],
         net.params["2", "bias"],
-    )  # by hand: hidden_2 of nothing is tanh of its bias
+    )
+    # by hand: of a hidden_1 of nothing, hidden_2 is the tanh of its bias
     own = bias if net.share_params else bias[1]
     out = net.params["4", "weight"] if net.share_params else net.params["4", "weight"][1]
     shift = net.params["4", "bias"] if net.share_params else net.params["4", "bias"][1]

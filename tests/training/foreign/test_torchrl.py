@@ -173,7 +173,7 @@ def test_refusals_say_what_is_valid(tmp_path: Path) -> None:
         out_keys=[("agent", "action")],
         distribution_class=torch.distributions.Bernoulli,
     )
-    with pytest.raises(ConfigError, match="Bernoulli.*valid: Categorical"):
+    with pytest.raises(ConfigError, match=r"Bernoulli.*valid: Categorical"):
         mnb.agents_from_torchrl(discrete, DISCRETE, path=tmp_path)
     with pytest.raises(ConfigError, match="writes 'agents/action'"):
         mnb.agents_from_torchrl(discrete, DISCRETE, group_map={"agent": "agents"}, path=tmp_path)
