@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from marlnb.analysis.roles import roles as roles
     from marlnb.analysis.similarity import similarity as similarity
     from marlnb.analysis.similarity import similarity_matrix as similarity_matrix
+    from marlnb.analysis.tracing import trace as trace
     from marlnb.analysis.tuning import tuning as tuning
     from marlnb.analysis.usage import usage as usage
     from marlnb.analysis.value_shares import decompose_value as decompose_value
@@ -50,10 +51,10 @@ if TYPE_CHECKING:
     from marlnb.models.edits_directions import Erase as Erase
     from marlnb.models.edits_directions import Steer as Steer
     from marlnb.models.edits_patch import Patch as Patch
-    from marlnb.recording.extract import extract as extract
-    from marlnb.recording.merge import merge as merge
     from marlnb.recording.collector import CollectorRecorder as CollectorRecorder
     from marlnb.recording.collector import record_collector as record_collector
+    from marlnb.recording.extract import extract as extract
+    from marlnb.recording.merge import merge as merge
     from marlnb.recording.plan import plan_recording as plan_recording
     from marlnb.recording.reader import Recording as Recording
     from marlnb.recording.recorder import record as record
@@ -85,9 +86,9 @@ _HOME = {
     "Benchmark": "marlnb.batch.benchmark.folder",
     "BlockChannel": "marlnb.models.edits_channel",
     "Clamp": "marlnb.models.edits",
+    "CollectorRecorder": "marlnb.recording.collector",
     "Dictionary": "marlnb.analysis.dictionary_result",
     "Direction": "marlnb.models.directions",
-    "CollectorRecorder": "marlnb.recording.collector",
     "ENVIRONMENTS": "marlnb.registry",
     "EnvConfig": "marlnb.config",
     "Erase": "marlnb.models.edits_directions",
@@ -133,13 +134,14 @@ _HOME = {
     "option": "marlnb.config",
     "plan_recording": "marlnb.recording.plan",
     "record": "marlnb.recording.recorder",
-    "repair": "marlnb.recording.repair",
     "record_collector": "marlnb.recording.collector",
+    "repair": "marlnb.recording.repair",
     "resume": "marlnb.training.train",
     "roles": "marlnb.analysis.roles",
     "save_edits": "marlnb.training.saved_edits",
     "similarity": "marlnb.analysis.similarity",
     "similarity_matrix": "marlnb.analysis.similarity",
+    "trace": "marlnb.analysis.tracing",
     "train": "marlnb.training.train",
     "train_dictionary": "marlnb.analysis.dictionary",
     "tuning": "marlnb.analysis.tuning",
