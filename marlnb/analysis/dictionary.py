@@ -16,6 +16,7 @@ from marlnb.analysis.dictionary_evaluation import evaluate_dictionary
 from marlnb.analysis.dictionary_result import Dictionary
 from marlnb.models.sparse_autoencoder import SparseAutoencoder, SparseKind
 from marlnb.training.progress import StatusLine, count, duration
+from marlnb.training.threads import torch_threads
 
 if TYPE_CHECKING:
     from marlnb.recording.reader import Recording
@@ -75,7 +76,8 @@ def train_dictionary(
     settings = Training(kind, k, l1, epochs, batch_rows, lr, 10 * batch_rows, seed)
     autoencoder = SparseAutoencoder(stream.n_units, width, kind, k, seed=seed)
     autoencoder.mean, autoencoder.scale = stream.moments()
-    losses = _fit(autoencoder, stream, settings, StatusLine() if progress else None)
+    with torch_threads(1):  # steps are small: more threads wait for each other
+        losses = _fit(autoencoder, stream, settings, StatusLine() if progress else None)
     return evaluate_dictionary(autoencoder, stream, site=site, losses=losses)
 
 

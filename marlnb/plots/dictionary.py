@@ -51,18 +51,27 @@ def feature_density(dictionary: DictionaryResult, *, title: str | None = None, a
 
 
 def feature_strip(
-    values: np.ndarray, t: Sequence[int], *, names: Sequence[str], title: str, ax: Axes | None = None
+    values: np.ndarray,
+    t: Sequence[int],
+    *,
+    names: Sequence[str],
+    title: str,
+    largest: np.ndarray | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """Features over the steps of one episode, each in shades of its own largest value.
 
     Args:
         values: `[time, feature]`; names: `[feature]`.
+        largest: `[feature]`, what is brightest, as the largest of a recording; None: the largest shown here.
     """
     values = np.asarray(values)
     ax = axes(ax, height=1.4 + 0.28 * values.shape[1])
-    largest = np.maximum(values.max(0), 1e-12)
-    ax.imshow((values / largest).T, aspect="auto", cmap=SEQUENTIAL, vmin=0, vmax=1, interpolation="nearest")
-    ax.set_yticks(range(values.shape[1]), [f"{name} (to {top:.2g})" for name, top in zip(names, largest)], fontsize=8.5)
+    top = values.max(0) if largest is None else np.asarray(largest)
+    shades = values / np.maximum(top, 1e-12)
+    ax.imshow(shades.T, aspect="auto", cmap=SEQUENTIAL, vmin=0, vmax=1, interpolation="nearest")
+    told = [f"{name} (to {most:.2g})" if name else "" for name, most in zip(names, top)]
+    ax.set_yticks(range(values.shape[1]), told, fontsize=8.5)
     shown = np.linspace(0, len(t) - 1, min(len(t), 9)).round().astype(int)
     ax.set_xticks(shown, [str(t[k]) for k in shown])
     finish(ax, title=title, x="time (steps)", y="", grid="")

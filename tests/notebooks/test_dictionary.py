@@ -1,0 +1,19 @@
+"""The tutorial on dictionaries, shorter; it asserts what it claims."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from marlnb.analysis.dictionary_result import Dictionary
+from marlnb.batch.execute import execute
+
+NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "dictionary.ipynb"
+
+
+@pytest.mark.timeout(600)
+def test_it_runs(tmp_path: Path) -> None:
+    execute(NOTEBOOK, tmp_path / "run", {"epochs": 15}, progress=False)
+    found = Dictionary.load(tmp_path / "run" / "dictionary.h5")
+    assert found.site == "listener/actor/hidden_2" and found.n_features == 128
