@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.linear_model import RidgeCV
@@ -100,7 +101,12 @@ def write(path: Path, gigabytes: float) -> int:
         "iteration": 0, "seed": 0, "dtype": "float32",
     }  # fmt: skip
     names = list(spec.group("agent").agents)
-    agents = {"id": [0, 1, 2], "name": names, "group": ["agent"] * AGENTS, "policy_index": [0] * AGENTS}
+    agents: dict[str, list[Any]] = {
+        "id": [0, 1, 2],
+        "name": names,
+        "group": ["agent"] * AGENTS,
+        "policy_index": [0] * AGENTS,
+    }
     writer = RecordingWriter(path, fields, attributes, agents, expected_rows=rows)
     writer.add_checkpoint(0, "")
     rng = np.random.default_rng(0)

@@ -17,10 +17,18 @@ from marlnb.plots.benchmark import (
 )
 from marlnb.plots.canvas import agent_colour, panels
 from marlnb.plots.communication import code_book, information_bars
-from marlnb.plots.decoding import decoding_bars, decoding_over_time
+from marlnb.plots.concepts import concept_bars
+from marlnb.plots.decoding import decoding_bars, decoding_map, decoding_over_offset, decoding_over_time
 from marlnb.plots.development import development_curves, what_when_where
 from marlnb.plots.dictionary import feature_density, feature_strip
 from marlnb.plots.events import event_response
+from marlnb.plots.interventions import (
+    choices_before_after,
+    dose_response,
+    effect_sizes,
+    tracing_grid,
+    usage_effects,
+)
 from marlnb.plots.learning import learning_curve, return_distribution
 from marlnb.plots.maps import unit_map
 from marlnb.plots.roles import role_map, roles_taken, team_map
@@ -34,10 +42,16 @@ __all__ = [
     "algorithm_colour",
     "attribution_bars",
     "attribution_over_time",
+    "choices_before_after",
     "code_book",
+    "concept_bars",
     "decoding_bars",
+    "decoding_map",
+    "decoding_over_offset",
     "decoding_over_time",
     "development_curves",
+    "dose_response",
+    "effect_sizes",
     "event_response",
     "feature_density",
     "feature_strip",
@@ -54,8 +68,10 @@ __all__ = [
     "sample_efficiency",
     "similarity_map",
     "team_map",
+    "tracing_grid",
     "tuning_curves",
     "tuning_map",
     "unit_map",
+    "usage_effects",
     "what_when_where",
 ]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Literal, get_args
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from marlnb.errors import AnalysisError, unknown
-from marlnb.plots.canvas import INK, MUTED, OKABE_ITO, agent_colour, alarm, axes, finish
+from marlnb.plots.canvas import INK, MUTED, OKABE_ITO, SEQUENTIAL, agent_colour, alarm, axes, finish
 from marlnb.plots.results import DecodingResult, Score
+
+MapAxis = Literal["site", "agent", "offset", "t", "label", "checkpoint"]
 
 
 def decoding_bars(
@@ -61,54 +64,164 @@ def decoding_over_time(
     decoding: DecodingResult,
     *,
     agent: str | None = None,
+    site: str | None = None,
+    offset: int | None = None,
     agents: Sequence[str] = (),
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """What is known when: the score at each time step with its 95% interval, beside its controls and chance."""
-    who, found = _scores(decoding, agent)
+    """What is known when: the score at each time step with its 95% interval, beside its controls and chance.
+
+    A filled marker survives Holm's correction for all scores of the result.
+    """
+    who, found = _scores(decoding, agent, site, offset)
     if any(score.t is None for score in found):
         raise AnalysisError("this decoding is of all time steps together; decode(..., at='each') has one for each")
+    heading = title or f"When is {decoding.label} known? ({who}, {found[0].site or decoding.site})"
+    ax = _curve(decoding, who, found, [int(score.t or 0) for score in found], agents, ax)
+    return finish(ax, title=heading, x="time (steps)", y=decoding.metric)
+
+
+def decoding_over_offset(
+    decoding: DecodingResult,
+    *,
+    agent: str | None = None,
+    site: str | None = None,
+    agents: Sequence[str] = (),
+    title: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """How far ahead, and how far back, a label is read: the score against the offset, beside its controls and chance.
+
+    A filled marker survives Holm's correction for all scores of the result.
+    """
+    who, found = _scores(decoding, agent, site, None)
+    if any(score.t is not None for score in found):
+        raise AnalysisError("this decoding has a score for each time step; decoding_map draws time against offset")
+    heading = title or f"{decoding.label}: remembered, known, foreseen ({who}, {found[0].site or decoding.site})"
+    ax = _curve(decoding, who, found, [score.offset for score in found], agents, ax)
+    ax.axvline(0, color=MUTED, linewidth=0.8, linestyle=":")
+    return finish(ax, title=heading, x="the label's time after the activations' (steps)", y=decoding.metric)
+
+
+def _curve(
+    decoding: DecodingResult, who: str, found: list[Score], x: list[int], agents: Sequence[str], ax: Axes | None
+) -> Axes:
+    """Scores with intervals against `x`, controls and chance behind them."""
     ax = axes(ax)
-    t = np.array([score.t for score in found])
+    if len(set(x)) != len(x):
+        raise AnalysisError(f"{who} has several scores at one place: choose site= (and offset=)")
+    order = np.argsort(x)
+    found, places = [found[k] for k in order], np.sort(x)
     colour = agent_colour(who, agents) if who in agents else OKABE_ITO[0]
-    ax.fill_between(t, [s.low for s in found], [s.high for s in found], color=colour, alpha=0.22, linewidth=0)
-    ax.plot(
-        t,
-        [s.score for s in found],
-        color=colour,
-        linewidth=3.6,
-        marker="o",
-        markersize=6,
-        label="hidden units (trained)",
-    )
-    ax.plot(
-        t, [s.observation for s in found], color=INK, linestyle=(0, (5, 2)), linewidth=1.5, label="observation alone"
-    )
+    score = np.array([s.score for s in found])
+    survived = np.array([s.survives() for s in found])
+    low, high = [s.low for s in found], [s.high for s in found]
+    ax.fill_between(places, low, high, color=colour, alpha=0.22, linewidth=0)
+    ax.plot(places, score, color=colour, linewidth=3.2, label="hidden units (trained)")
+    dot: dict[str, Any] = {
+        "linestyle": "",
+        "marker": "o",
+        "markersize": 6,
+        "markeredgecolor": colour,
+        "markeredgewidth": 1.4,
+    }
+    ax.plot(places[~survived], score[~survived], markerfacecolor="white", **dot)
+    ax.plot(places[survived], score[survived], markerfacecolor=colour, label="survives Holm's correction", **dot)
+    seen = [s.observation for s in found]
+    ax.plot(places, seen, color=INK, linestyle=(0, (5, 2)), linewidth=1.5, label="observation alone")
     untrained = [s.untrained for s in found if s.untrained is not None]
     if len(untrained) == len(found):
-        ax.plot(t, untrained, color=MUTED, linestyle=(0, (1.2, 1.4)), linewidth=2, label="hidden units (untrained)")
+        dotted = (0, (1.2, 1.4))
+        ax.plot(places, untrained, color=MUTED, linestyle=dotted, linewidth=2, label="hidden units (untrained)")
     shuffled, top = [s.shuffled for s in found], [s.shuffled_high for s in found]
-    ax.fill_between(
-        t, shuffled, top, color="#BDBDBD", alpha=0.6, linewidth=0, label="labels of other episodes (mean to max)"
-    )
+    grey: dict[str, Any] = {"color": "#BDBDBD", "alpha": 0.6, "linewidth": 0}
+    ax.fill_between(places, shuffled, top, label="labels of other episodes (mean to max)", **grey)
     chance = found[0].chance
     ax.axhline(chance, color=INK, linewidth=1.0)
-    ax.text(t[-1], chance, "chance ", ha="right", va="bottom", fontsize=8.5, color=INK)
-    ax.set_ylim(min(0.0, chance, *shuffled), 1.05)
+    ax.text(places[-1], chance, "chance ", ha="right", va="bottom", fontsize=8.5, color=INK)
+    ax.set_ylim(max(-1.0, min(0.0, chance, *shuffled)), 1.05)
     ax.margins(x=0.02)
     ax.legend(frameon=False, fontsize=8.5, loc="best")
-    heading = title or f"When is {decoding.label} known? ({who}, {decoding.site})"
-    finish(ax, title=heading, x="time (steps)", y=decoding.metric)
     alarm(ax, decoding.warnings)
     return ax
 
 
-def _scores(decoding: DecodingResult, agent: str | None) -> tuple[str, list[Score]]:
+def decoding_map(
+    decodings: DecodingResult | Sequence[DecodingResult],
+    *,
+    x: MapAxis = "offset",
+    y: MapAxis = "site",
+    correction: Literal["holm", "fdr", "max"] = "holm",
+    title: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Scores as a heat map, from chance to 1; a dot marks those that survive the correction.
+
+    Args:
+        decodings: one result, or several of one metric (other labels, other checkpoints): corrected together by
+            `marlnb.analysis.decoding_result.corrected_together`, or each by itself as they are.
+        x, y: what lies along the axes: site, agent, offset, t, label or checkpoint.
+    Raises:
+        AnalysisError: metrics that differ, or two scores that fall in one cell.
+    """
+    results = [decodings] if not isinstance(decodings, Sequence) else list(decodings)
+    metrics = sorted({result.metric for result in results})
+    if len(metrics) != 1:
+        raise AnalysisError(f"scores of different metrics share no scale: {metrics}")
+    cells: dict[tuple[object, object], Score] = {}
+    for result in results:
+        for score in result.scores:
+            place = (_along(y, result, score), _along(x, result, score))
+            if place in cells:
+                raise AnalysisError(f"two scores at {y}={place[0]}, {x}={place[1]}: choose other axes, or one agent")
+            cells[place] = score
+    rows, columns = (list(dict.fromkeys(place[axis] for place in cells)) for axis in (0, 1))
+    values = np.array([[cells[r, c].score if (r, c) in cells else np.nan for c in columns] for r in rows])
+    chance = min(score.chance for score in cells.values())
+    longest = max(len(str(row)) for row in rows)
+    ax = axes(ax, width=2.4 + 0.07 * longest + 0.62 * len(columns), height=1.6 + 0.45 * len(rows))
+    image = ax.imshow(values, cmap=SEQUENTIAL, vmin=chance, vmax=1, aspect="auto")
+    for (r, c), score in cells.items():
+        shade = "black" if score.score > (1 + chance) / 2 else "white"
+        mark = " ●" if score.survives(correction) else ""
+        where = (columns.index(c), rows.index(r))
+        ax.text(*where, f"{score.score:.2f}{mark}", ha="center", va="center", color=shade, fontsize=8)
+    ax.figure.colorbar(image, ax=ax, pad=0.02).set_label(f"{metrics[0]} (from chance to 1)")
+    ax.set_xticks(range(len(columns)), [str(c) for c in columns])
+    ax.set_yticks(range(len(rows)), [str(r) for r in rows])
+    if max(len(str(c)) for c in columns) > 5:
+        ax.tick_params(axis="x", rotation=30)
+    heading = title or f"{', '.join(dict.fromkeys(result.label for result in results))}: where and when it is read"
+    unit = {"offset": "offset of the label (steps)", "t": "time (steps)", "checkpoint": "checkpoint (iteration)"}
+    names = {"holm": "Holm's", "fdr": "Benjamini and Hochberg's", "max": "Westfall and Young's"}
+    finish(ax, title=heading, x=unit.get(x, x), y=unit.get(y, y), grid="")
+    ax.set_xlabel(f"{unit.get(x, x)}\n● survives {names[correction]} correction (p ≤ 0.05)", fontsize=9)
+    alarm(ax, list(dict.fromkeys(note for result in results for note in result.warnings)))
+    return ax
+
+
+def _along(axis: MapAxis, result: DecodingResult, score: Score) -> object:
+    if axis in ("label", "checkpoint"):
+        return getattr(result, axis)
+    if axis not in ("site", "agent", "offset", "t"):
+        raise AnalysisError(unknown("axis of a decoding map", axis, get_args(MapAxis)))
+    return getattr(score, axis)
+
+
+def _scores(
+    decoding: DecodingResult, agent: str | None, site: str | None = None, offset: int | None = None
+) -> tuple[str, list[Score]]:
     names = list(dict.fromkeys(score.agent for score in decoding.scores))
     if agent is None and len(names) > 1:
         raise AnalysisError(f"whose decoding? agent must be one of {names}")
     who = names[0] if agent is None else agent
     if who not in names:
         raise AnalysisError(unknown("agent in this decoding", who, names))
-    return who, [score for score in decoding.scores if score.agent == who]
+    sites = list(dict.fromkeys(score.site for score in decoding.scores))
+    if site is not None and site not in sites:
+        raise AnalysisError(unknown("site in this decoding", site, sites))
+    found = [s for s in decoding.scores if s.agent == who and site in (None, s.site) and offset in (None, s.offset)]
+    if not found:
+        raise AnalysisError(f"no score of {who} at offset {offset}")
+    return who, found

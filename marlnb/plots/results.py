@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -66,6 +66,12 @@ class Score(Protocol):
     def untrained(self) -> float | None: ...
     @property
     def control(self) -> float | None: ...
+    @property
+    def site(self) -> str: ...
+    @property
+    def offset(self) -> int: ...
+    def survives(self, correction: Literal["holm", "fdr", "max"] = "holm") -> bool:
+        """Whether it is told from shuffled labels, among all scores of its result."""
 
 
 class DecodingResult(Protocol):
@@ -75,6 +81,8 @@ class DecodingResult(Protocol):
     def site(self) -> str: ...
     @property
     def label(self) -> str: ...
+    @property
+    def checkpoint(self) -> int | None: ...
     @property
     def metric(self) -> str: ...
     @property

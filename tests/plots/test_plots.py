@@ -55,6 +55,12 @@ class Score:
     observation: float = 0.6
     untrained: float | None = 0.5
     control: float | None = 0.7
+    site: str = "listener/actor/hidden_1"
+    offset: int = 0
+    p_holm: float = 0.01
+
+    def survives(self, correction: str = "holm") -> bool:
+        return self.p_holm <= 0.05
 
 
 @dataclass
@@ -63,6 +69,7 @@ class Decoding:
     site: str = "listener/actor/hidden_1"
     label: str = "goal"
     metric: str = "balanced accuracy"
+    checkpoint: int | None = 10
     warnings: tuple[str, ...] = ()
 
 
