@@ -59,7 +59,7 @@ class Tracing:
 
 
 @dataclass
-class Test:
+class Trial:
     edit: str
     effect: float = 0.5
     low: float = 0.4
@@ -70,7 +70,7 @@ class Test:
 
 @dataclass
 class Usage:
-    tests: tuple[Test, ...] = (Test("erase"), Test("steer", 0.3, 0.2, 0.35))
+    tests: tuple[Trial, ...] = (Trial("erase"), Trial("steer", 0.3, 0.2, 0.35))
     concept: str = "goal"
     site: str = "listener/actor/hidden_1"
     agent: str = "listener_0"
