@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from marlnb.recording.reader import Recording as Recording
     from marlnb.recording.recorder import record as record
     from marlnb.recording.repair import repair as repair
+    from marlnb.recording.replay import replay as replay
+    from marlnb.recording.while_training import RecordWhileTraining as RecordWhileTraining
     from marlnb.registry import ALGORITHMS as ALGORITHMS
     from marlnb.registry import ENVIRONMENTS as ENVIRONMENTS
     from marlnb.registry import MODELS as MODELS
@@ -99,6 +101,7 @@ _HOME = {
     "Noise": "marlnb.models.edits",
     "Patch": "marlnb.models.edits_patch",
     "PermuteChannel": "marlnb.models.edits_channel",
+    "RecordWhileTraining": "marlnb.recording.while_training",
     "Recording": "marlnb.recording.reader",
     "Run": "marlnb.training.run",
     "Scale": "marlnb.models.edits",
@@ -136,6 +139,7 @@ _HOME = {
     "record": "marlnb.recording.recorder",
     "record_collector": "marlnb.recording.collector",
     "repair": "marlnb.recording.repair",
+    "replay": "marlnb.recording.replay",
     "resume": "marlnb.training.train",
     "roles": "marlnb.analysis.roles",
     "save_edits": "marlnb.training.saved_edits",

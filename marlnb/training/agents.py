@@ -72,12 +72,17 @@ class Agents:
     def origin(self, checkpoint: Which = "last") -> Origin:
         if checkpoint not in ("last", "best", 0, "0"):
             raise CheckpointError(f"these agents come from {self.source}, with one set of weights; got {checkpoint!r}")
-        digest = hashlib.sha256()
-        for name, policy in sorted(self.by_group.items()):
-            for key, tensor in policy.state_dict().items():
-                digest.update(f"{name}/{key} {tensor.dtype} {list(tensor.shape)}".encode())
-                digest.update(tensor.detach().cpu().contiguous().view(-1).numpy().tobytes())
-        return Origin(0, digest.hexdigest())
+        return Origin(0, weights_sha256(self.by_group))
 
     def policy_index(self, group: GroupSpec) -> list[int]:
         return self.networks.get(group.name, [0] * group.n_agents)
+
+
+def weights_sha256(policies: Mapping[str, Policy]) -> str:
+    """A hash of every tensor of the policies, by group and name."""
+    digest = hashlib.sha256()
+    for name, policy in sorted(policies.items()):
+        for key, tensor in policy.state_dict().items():
+            digest.update(f"{name}/{key} {tensor.dtype} {list(tensor.shape)}".encode())
+            digest.update(tensor.detach().cpu().contiguous().view(-1).numpy().tobytes())
+    return digest.hexdigest()

@@ -24,6 +24,7 @@ from marlnb.training.progress import Progress
 from marlnb.training.report import Report
 from marlnb.training.run import EXPERIMENT, LOCK, Run, is_run, write_atomically
 from marlnb.training.trainer import Trainer
+from marlnb.training.watchers import TrainingWatcher
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
 RunLike = Run | str | os.PathLike[str]
@@ -36,6 +37,7 @@ def train(
     resume: bool = False,
     progress: bool = True,
     callbacks: Sequence[Callable[[Report], None]] = (),
+    watchers: Sequence[TrainingWatcher] = (),
 ) -> Run:
     """Trains until the experiment's frames, its target return or a request to stop; returns the run either way.
 
@@ -47,6 +49,7 @@ def train(
         resume: when the folder holds an interrupted run of this experiment, go on with it; when that is complete,
             return it; when there is none, begin.
         callbacks: called with each iteration's report.
+        watchers: who looks on between iterations, as `marlnb.RecordWhileTraining`; what is learnt stays the same.
     Raises:
         RunError: the folder holds something already, a run of another experiment, or one being trained.
         ConfigError, EnvError: the experiment cannot be run.
@@ -62,7 +65,7 @@ def train(
         check_same(opened, experiment)
     else:
         opened = Run.create(_free_path(experiment) if run is None else run, experiment)
-    return _drive(opened, progress, callbacks)
+    return _drive(opened, progress, callbacks, watchers)
 
 
 def resume(
@@ -71,25 +74,29 @@ def resume(
     frames: int | None = None,
     progress: bool = True,
     callbacks: Sequence[Callable[[Report], None]] = (),
+    watchers: Sequence[TrainingWatcher] = (),
 ) -> Run:
     """Goes on with a run from its last checkpoint; returns it at once when it is complete.
 
     Args:
         frames: a new total length, longer than what is done, to train a complete run further.
+        watchers: as in `train`.
     Raises:
         As `train`; ConfigError: `frames` is less than what is done.
     """
     opened = run if isinstance(run, Run) else Run.open(run)
     if frames is not None and frames != opened.experiment.frames:
         _change_frames(opened, frames)
-    return _drive(opened, progress, callbacks)
+    return _drive(opened, progress, callbacks, watchers)
 
 
-def _drive(run: Run, progress: bool, callbacks: Sequence[Callable[[Report], None]]) -> Run:
+def _drive(
+    run: Run, progress: bool, callbacks: Sequence[Callable[[Report], None]], watchers: Sequence[TrainingWatcher]
+) -> Run:
     status = run.status()
     if status["state"] == "complete" and status.get("frames_total") == run.experiment.frames:
         return run
-    with Trainer(run.experiment, run) as trainer, _heeding_signals(trainer):
+    with Trainer(run.experiment, run, watchers) as trainer, _heeding_signals(trainer):
         display = Progress(run.experiment, frames=trainer.frames) if progress else None
         try:
             for report in trainer:

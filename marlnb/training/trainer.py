@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any
@@ -19,6 +19,7 @@ from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, RunError
 from marlnb.models.policy import Policy
+from marlnb.training.agents import weights_sha256
 from marlnb.training.checkpoint import Checkpoint, rotate_checkpoints, save_checkpoint
 from marlnb.training.evaluation import score_policies, summarise
 from marlnb.training.learners import check_device
@@ -26,10 +27,11 @@ from marlnb.training.lock import RunLock
 from marlnb.training.loggers import Logger, check_loggers, open_loggers
 from marlnb.training.loop import Advance, Loop
 from marlnb.training.report import Report
-from marlnb.training.run import EVALUATION, LOCK, STOP, Run, State
+from marlnb.training.run import EVALUATION, LOCK, STOP, Origin, Run, State
 from marlnb.training.scores import ENOUGH_EPISODES
 from marlnb.training.seeds import derive_seed
 from marlnb.training.threads import torch_threads
+from marlnb.training.watchers import TrainingWatcher
 
 STATUS_INTERVAL_S = 1.0
 
@@ -51,7 +53,7 @@ class Trainer:
         CheckpointError: the last checkpoint does not fit the experiment, or is damaged.
     """
 
-    def __init__(self, experiment: Experiment, run: Run) -> None:
+    def __init__(self, experiment: Experiment, run: Run, watchers: Sequence[TrainingWatcher] = ()) -> None:
         check_loggers(experiment.loggers)
         device = check_device(experiment.device)
         self.experiment, self.run = experiment, run
@@ -67,6 +69,7 @@ class Trainer:
         self._env: VectorEnv | None = None
         self._evaluation_env: VectorEnv | None = None
         self._loggers: list[Logger] = []
+        self._watchers: list[TrainingWatcher] = []
         try:
             self._env = build_env(experiment, experiment.n_envs, device=experiment.device)
             run.write_spec(self._env.spec)
@@ -74,6 +77,9 @@ class Trainer:
             with torch_threads(experiment.threads):  # the bits of initial weights depend on it
                 self._loop = Loop(experiment, self._env, device)
             self._begin()
+            for watcher in watchers:
+                self._watchers.append(watcher)
+                watcher.begin(self)
         except BaseException as error:
             self._fail(error)
             raise
@@ -87,6 +93,13 @@ class Trainer:
     def policies(self) -> Mapping[str, Policy]:
         """The policies as they are now, by group."""
         return self._loop.policies
+
+    @property
+    def origin(self) -> Origin:
+        """Which weights `policies` have now: their checkpoint's where this iteration has one, else a hash of them."""
+        if self._saved_at == self.iteration and self.iteration:
+            return Origin(self.iteration, self.run.checkpoint(self.iteration).sha256)
+        return Origin(self.iteration, weights_sha256(self.policies))
 
     @property
     def score(self) -> float | None:
@@ -196,6 +209,8 @@ class Trainer:
         if self.state != "running" or time.monotonic() - self._status_at >= STATUS_INTERVAL_S:
             self._lock.touch()
             self._write_status()
+        for watcher in self._watchers:
+            watcher.after_iteration(self)
         return report
 
     def _report(self, advance: Advance, evaluation: dict[str, float]) -> Report:
@@ -271,6 +286,8 @@ class Trainer:
         with suppress(OSError):
             self._write_status(**facts)
         try:
+            for watcher in self._watchers:
+                watcher.end(self)
             for resource in (*self._loggers, self._env, self._evaluation_env):
                 if resource is not None:
                     resource.close()
