@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -177,7 +178,9 @@ def _umap(x: np.ndarray, dimensions: int, neighbours: int, min_distance: float, 
     if len(x) <= neighbours:
         raise AnalysisError(f"UMAP with {neighbours} neighbours needs more than {len(x)} points")
     try:
-        import umap
+        with warnings.catch_warnings():  # umap says that tensorflow is missing, which nothing here needs
+            warnings.simplefilter("ignore", ImportWarning)
+            import umap
     except ImportError:
         raise AnalysisError("UMAP is not installed: pip install 'marlnb[umap]', or method='pca'") from None
     # a seed allows one thread only; saying so oneself spares umap's warning

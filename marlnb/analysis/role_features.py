@@ -59,9 +59,7 @@ def behaviour_stretches(
             raise AnalysisError(unknown("recorded agent", agent, recording.agents))
         group = next(group for group in recording.spec.groups if agent in group.agents)
         if group.action.kind != "discrete" or group.action != (actions or group.action):
-            raise AnalysisError(
-                "behaviour is compared between agents with the same discrete actions; name a site instead"
-            )
+            raise AnalysisError("behaviour is compared between agents with the same discrete actions; name a site")
         actions, place = group.action, group.agents.index(agent)
         source = RowSource(recording, group.name)
         rows = source.rows(None, source.one_checkpoint(checkpoint))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MOST_POINTS = 1000
 """A silhouette takes the square of it in distances."""
 SPLITS = 10
+NEIGHBOUR = 5
 COMPONENTS = 10
 FEW_EPISODES = 20
 
@@ -46,7 +47,8 @@ def roles(
     Of agents: their means over all episodes, joined by average linkage, into as many teams as give the best silhouette
     of the single stretches. Chance: agents' identities shuffled within every stretch. Of moments: k-means of all
     stretches of all agents, on the principal components. Chance: one Gaussian cloud with the same variances (Liu et al.
-    2008, SigClust). Both must also come out alike in two halves of the episodes (adjusted Rand index above 0.5).
+    2008, SigClust); and a gap between them, since a ring is no cloud and has no groups. Both must also come out alike
+    in two halves of the episodes (adjusted Rand index above 0.5).
 
     Args:
         site: whose units are averaged; None: behaviour (frequencies of actions, changes of action, reward), which also
@@ -177,7 +179,20 @@ def _state_clusters(
         agreement.append(adjusted_rand_score(one.predict(points[kept]), other.predict(points[kept])))
     order = np.argsort(np.argsort(-np.bincount(role, minlength=fitted.n_clusters)))  # the most frequent role is 0
     p = p_value_above(silhouette, np.array(null))
-    return order[role], Clustering(fitted.n_clusters, silhouette, float(np.mean(null)), p, float(np.mean(agreement)))
+    chance, stability = float(np.mean(null)), float(np.mean(agreement))
+    gap = gap_between(points[kept], fitted.labels_)
+    return order[role], Clustering(fitted.n_clusters, silhouette, chance, p, stability, gap)
+
+
+def gap_between(points: np.ndarray, role: np.ndarray) -> float:
+    """The 5% quantile over points of (distance to the fifth neighbour in another group) / (to that in one's own)."""
+    distances = squareform(pdist(points))
+    same = role[:, None] == role[None]
+    k = min(NEIGHBOUR, len(points) - 1)
+    own = np.sort(np.where(same, distances, np.inf), axis=1)[:, k]
+    other = np.sort(np.where(same, np.inf, distances), axis=1)[:, k - 1]
+    known = np.isfinite(own) & np.isfinite(other) & (own > 0)
+    return float(np.quantile(other[known] / own[known], 0.05)) if known.any() else 0.0
 
 
 def _best_means(points: np.ndarray, most: int, rng: np.random.Generator) -> tuple[KMeans, float]:

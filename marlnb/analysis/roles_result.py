@@ -10,6 +10,7 @@ import pandas as pd
 
 SIGNIFICANT = 0.05
 STABLE = 0.5
+APART = 1.25
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,9 @@ class Clustering:
     Attributes:
         n: how many groups; silhouette: in -1 to 1, of the points in them; chance: its mean under the null.
         p_value: of chance; stability: mean adjusted Rand index between the groups found in halves of the episodes.
+        gap: how much further the points at a group's edge (its outermost 5%) have it to their fifth neighbour in
+            another group than to that in their own: about 1 where groups are cut out of a continuum, a ring say, which
+            is no cloud either; None for agents, whose single stretches may overlap.
     """
 
     n: int
@@ -26,10 +30,16 @@ class Clustering:
     chance: float
     p_value: float
     stability: float
+    gap: float | None = None
 
     @property
     def found(self) -> bool:
-        """Beyond chance, and alike in both halves of the episodes."""
+        """Beyond chance, alike in both halves of the episodes, and apart from each other."""
+        return self.structured and (self.gap is None or self.gap > APART)
+
+    @property
+    def structured(self) -> bool:
+        """Beyond chance and alike in both halves, though perhaps a continuum without groups."""
         return self.p_value < SIGNIFICANT and self.stability > STABLE
 
 
@@ -103,6 +113,8 @@ class Roles:
         teams = " | ".join(", ".join(team) for team in self.teams)
         one = f"agents differ for good: {teams}" if self.teams_found else "no roles of agents found"
         two = f"{s.n} roles of moments" if self.roles_found else "no roles of moments found"
+        if s.structured and not s.found:
+            two += f": a continuum, not groups (gap {s.gap:.2f})"
         held = "divided among agents" if self.divided else "not divided beyond chance"
         return (
             f"{one} (silhouette {a.silhouette:.2f}, chance {a.chance:.2f}, stability {a.stability:.2f}); "

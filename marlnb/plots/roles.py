@@ -18,6 +18,10 @@ class ClusteringResult(Protocol):
     @property
     def stability(self) -> float: ...
     @property
+    def gap(self) -> float | None: ...
+    @property
+    def structured(self) -> bool: ...
+    @property
     def found(self) -> bool: ...
 
 
@@ -91,8 +95,10 @@ def role_map(roles: RolesResult, *, title: str | None = None, ax: Axes | None = 
         ax.scatter(*roles.points[here].T, s=size, marker=marker, color=colour, linewidths=0, alpha=0.75, label=name)
     ax.legend(frameon=False, fontsize=8.5, markerscale=1.6)
     one = roles.states_clustering
-    found = "roles of moments" if one.found else "no roles beyond chance"
+    continuum = "a continuum, not roles" if one.structured else "no roles beyond chance"
+    found = "roles of moments" if one.found else continuum
     told = f"silhouette {one.silhouette:.2f} (chance {one.chance:.2f}), stability {one.stability:.2f}"
+    told += "" if one.gap is None else f", gap {one.gap:.2f}"
     finish(
         ax,
         title=title or f"{roles.of}: {found}",

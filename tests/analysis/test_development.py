@@ -1,0 +1,61 @@
+"""development: one score a place and checkpoint, equal to what each analysis gives by itself."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from marlnb.analysis.development import development
+from marlnb.analysis.similarity import similarity
+from marlnb.analysis.tuning import tuning
+from marlnb.analysis.views import View
+from marlnb.errors import AnalysisError
+from marlnb.recording.reader import Recording
+from marlnb.recording.recorder import record
+
+TALK = Path(__file__).parents[2] / "data" / "speaker_listener"
+SITE = "listener/actor/hidden_2"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Recording]]:
+    path = tmp_path_factory.mktemp("talk") / "run"
+    shutil.copytree(TALK, path)
+    made = [record(path, episodes=40, checkpoint=c, name=f"c{c}", values=False, progress=False) for c in (130, 10)]
+    yield made
+    for one in made:
+        one.close()
+
+
+def test_tuning_comes_with_training(trained: list[Recording]) -> None:
+    found = development(trained, label="goal", measure="tuning", sites=[SITE])
+    assert found.iterations.tolist() == [10, 130] and found.places == (SITE,)
+    alone = tuning(trained[0], site=SITE, by="goal", n_shuffles=20, repetitions=20)
+    assert found.values[0, 1] == len(alone.tuned) / 64 > 0.9 and found.values[0, 0] < 0.5
+    returns = trained[0].episodes["listener_0"].mean()
+    assert found.returns["listener"][1] == pytest.approx(returns) and len(found.table()) == 2
+
+
+def test_similarity_to_the_last_is_of_the_same_moments(trained: list[Recording]) -> None:
+    found = development(trained, measure="similarity", sites=[SITE])
+    view = View(trained[0], SITE, subject=str(trained[0].run_path), checkpoint=10)
+    assert found.values[0, 0] == pytest.approx(similarity(view, (trained[0], SITE), n_shuffles=1).score)
+    assert found.values[0, 1] == pytest.approx(1.0) and found.values[0, 0] < 0.4
+    assert (found.control < 0.2).all() and "Development(linear CKA" in repr(found)
+
+
+def test_decoding_beside_the_observation(trained: list[Recording]) -> None:
+    found = development(trained, label="goal", sites=[SITE], n_shuffles=1)
+    assert found.values[0, 1] > found.values[0, 0] and found.control_name == "observation alone"
+    assert np.isfinite(found.control).all() and found.low[0, 1] <= found.values[0, 1] <= found.high[0, 1]
+
+
+def test_what_cannot_be_asked_is_said(trained: list[Recording]) -> None:
+    with pytest.raises(AnalysisError, match="2 checkpoints or more"):
+        development(trained[0], label="goal")
+    with pytest.raises(AnalysisError, match="takes no label"):
+        development(trained, label="goal", measure="similarity")
