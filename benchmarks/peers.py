@@ -14,7 +14,9 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-BENCHMARL, AGILERL = ROOT / ".peers" / "benchmarl", ROOT / ".peers" / "agilerl"
+BENCHMARL, AGILERL, CAPTURE = (ROOT / ".peers" / name for name in ("benchmarl", "agilerl", "capture"))
+
+PEERS = ((BENCHMARL, "benchmarl.environments"), (AGILERL, "agilerl.algorithms"), (CAPTURE, "transformer_lens"))
 
 # torchrl 0.11 finds environments in this module of PettingZoo, which asks for every game of Atari and knows no MPE
 ALL_MODULES = '''"""The environments that are measured; in place of PettingZoo's list of all of them."""
@@ -77,7 +79,7 @@ def _replace(path: Path, text: str) -> None:
 
 def main() -> None:
     argparse.ArgumentParser(description=__doc__).parse_args()
-    for folder, check in ((BENCHMARL, "benchmarl.environments"), (AGILERL, "agilerl.algorithms")):
+    for folder, check in PEERS:
         install(folder, check)
         print(f"{folder.name} is ready in {folder.relative_to(ROOT)}")
 

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from marlnb.models.edits_directions import Erase as Erase
     from marlnb.models.edits_directions import Steer as Steer
     from marlnb.models.edits_patch import Patch as Patch
+    from marlnb.recording.backfill import backfill as backfill
     from marlnb.recording.collector import CollectorRecorder as CollectorRecorder
     from marlnb.recording.collector import record_collector as record_collector
     from marlnb.recording.extract import extract as extract
@@ -116,6 +117,7 @@ _HOME = {
     "as_torchrl": "marlnb.envs.torchrl.as_torchrl",
     "attribute": "marlnb.analysis.attribution",
     "attribute_over_time": "marlnb.analysis.attribution_over_time",
+    "backfill": "marlnb.recording.backfill",
     "benchmark": "marlnb.batch.benchmark.verb",
     "check_vector_env": "marlnb.envs.contract",
     "communication": "marlnb.analysis.communication",

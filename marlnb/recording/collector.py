@@ -104,7 +104,8 @@ class CollectorRecorder:
         self._fields: list[Field] = []
         self._pending: dict[int, list[dict[str, Tensor]]] = {}
         self._copy: dict[int, int] = {}
-        self._episodes, self._last = 0, -1
+        self._episodes = 0
+        self._origin = agents.origin()
 
     def add(self, batch: TensorDictBase) -> None:
         """Adds a batch `[env, time]` or `[time]`; hidden states are those of the weights as they are now."""
@@ -113,6 +114,7 @@ class CollectorRecorder:
         batch = batch.unsqueeze(0) if batch.ndim == 1 else batch
         if batch.ndim != 2:
             raise RecordingError(f"a batch must be [env, time] or [time]; got {list(batch.batch_size)}")
+        self._origin = self.agents.origin()
         rows = self._rows(batch)
         if self._writer is None:
             self._open(rows)
@@ -170,7 +172,7 @@ class CollectorRecorder:
         self._fields = [self._field(name, tensor) for name, tensor in rows.items()]
         common = [Field(name, (), (), "int64") for name in COMMON]
         members = [(g, agent) for g in self.agents.spec.groups for agent in g.agents]
-        columns = {
+        columns: dict[str, list[Any]] = {
             "id": [self.agents.spec.agents.index(agent) for _, agent in members],
             "name": [agent for _, agent in members],
             "group": [g.name for g, _ in members],
@@ -198,7 +200,7 @@ class CollectorRecorder:
         return Field(name, dims, shape, kind, group)
 
     def _attributes(self) -> dict[str, Any]:
-        origin = self.agents.origin()
+        origin = self._origin
         settings = {
             "env": self.agents.spec.name,
             "checkpoint": origin.sha256,
@@ -245,8 +247,8 @@ class CollectorRecorder:
         assert self._writer is not None
         parts = self._pending.pop(key)
         rows = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-        n, origin = len(next(iter(rows.values()))), self.agents.origin()
-        self._writer.enter_checkpoint(origin.iteration, origin.sha256)
+        n = len(next(iter(rows.values())))
+        self._writer.enter_checkpoint(self._origin.iteration, self._origin.sha256)
         returns = np.concatenate(
             [rows[f"steps/{g.spec.name}/reward"].double().sum(0).cpu().numpy() for g in self.groups]
         )

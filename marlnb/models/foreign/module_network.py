@@ -153,6 +153,7 @@ def _named(
     ]
 
 
+@torch.enable_grad()
 def _mixes(output: Tensor, x: Tensor) -> bool:
     """Whether any agent's output has a gradient at another's input; True where none can be had."""
     if not output.requires_grad or not x.requires_grad:

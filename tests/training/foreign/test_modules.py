@@ -74,7 +74,8 @@ def test_one_module_an_agent(tmp_path: Path) -> None:
 
 
 def test_agents_that_talk_are_known_by_their_gradients(tmp_path: Path) -> None:
-    policy = mnb.agents_from_module(Talking(), ENV, path=tmp_path).by_group["agent"]
+    with torch.no_grad():  # as people do who only look
+        policy = mnb.agents_from_module(Talking(), ENV, path=tmp_path).by_group["agent"]
     assert policy.mixes_agents
     assert [site.name for site in policy.sites()] == ["agent/actor/encoder", "agent/actor/head"]
 

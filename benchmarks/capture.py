@@ -1,0 +1,67 @@
+"""What seeing hidden layers costs: marlnb's capture, plain hooks, nnsight and TransformerLens on one and the same MLP.
+
+    python -m benchmarks.capture [--repeats 15]
+
+A policy of three agents with two hidden layers of 256 tanh units, shared weights, acting for 8 environments: one
+forward pass a step, both hidden layers seen. The same `nn.Linear` and `nn.Tanh` on each side, with the same weights.
+The peers run in `.peers/capture` (see `benchmarks.peers`), whose torch may be another: so every side is told as extra
+CPU time over the same network without looking, measured in its own process, in turns. One thread; medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+
+from benchmarks.peers import CAPTURE, ROOT, python
+
+SIDES = ("marlnb", "hooks", "nnsight", "transformer_lens")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=15)
+    options = parser.parse_args()
+    found = measure(options.repeats)
+    print("| seen by | a pass, µs | extra over its own plain pass, µs | lowest – highest | ")
+    print("| --- " * 4 + "|")
+    for side, pairs in found.items():
+        extra = sorted(seen - plain for plain, seen in pairs)
+        seen = statistics.median(seen for _, seen in pairs)
+        print(f"| {side} | {seen:.1f} | {statistics.median(extra):.1f} | {extra[0]:.1f} – {extra[-1]:.1f} |")
+
+
+def measure(repeats: int) -> dict[str, list[tuple[float, float]]]:
+    """By side, `(plain, seen)` µs a pass for each repetition; the sides take turns."""
+    workers = {side: worker(side) for side in SIDES}
+    try:
+        found: dict[str, list[tuple[float, float]]] = {side: [] for side in SIDES}
+        for _ in range(repeats):
+            for side, process in workers.items():
+                assert process.stdin is not None and process.stdout is not None
+                process.stdin.write("go\n")
+                process.stdin.flush()
+                line = process.stdout.readline()
+                while line and not line.startswith("{"):
+                    line = process.stdout.readline()
+                if not line:
+                    raise RuntimeError(f"{side} ended without an answer")
+                told = json.loads(line)
+                found[side].append((told["plain"], told["seen"]))
+        return found
+    finally:
+        for process in workers.values():
+            process.terminate()
+
+
+def worker(side: str) -> subprocess.Popen[str]:
+    own = sys.executable if side in ("marlnb", "hooks") else str(python(CAPTURE))
+    command = [own, "-m", "benchmarks.drivers.capture_sides", side]
+    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+if __name__ == "__main__":
+    main()
