@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +51,17 @@ class Benchmark:
             kinds = dict.fromkeys(item.kind for item in items)
             cells[name] = {kind: float(np.mean([i.recovered for i in items if i.kind == kind])) for kind in kinds}
         return pd.DataFrame.from_dict(cells, orient="index")
+
+    @staticmethod
+    def join(parts: Sequence[Mapping[str, Any]]) -> Benchmark:
+        """Runs of parts of the grid, as `to_json` wrote each, in one."""
+        scores = [Score.from_json(line) for part in parts for line in part["scores"]]
+        seconds: dict[str, float] = {}
+        for part in parts:
+            for name, spent in part["seconds"].items():
+                seconds[name] = seconds.get(name, 0.0) + spent
+        ordered = tuple(sorted(scores, key=lambda s: s.finding.analysis))
+        return Benchmark(ordered, max(part["spillover"] for part in parts), seconds)
 
     def to_json(self) -> dict[str, Any]:
         return {"scores": [s.to_json() for s in self.scores], "spillover": self.spillover, "seconds": self.seconds}

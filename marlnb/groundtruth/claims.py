@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from marlnb.errors import AnalysisError, unknown
 
 ClaimKind = Literal[
-    "agents", "sites", "units", "subspace", "effect", "onset", "code", "influence", "complete", "necessary"
+    "agents", "sites", "units", "subspace", "holds", "effect", "onset", "code", "influence", "complete", "necessary"
 ]
 CLAIM_KINDS: tuple[str, ...] = get_args(ClaimKind)
 
@@ -21,16 +21,19 @@ class Claim:
     Attributes:
         kind: agents (`agents`: those that use the concept), sites (`sites`: the (agent, site) at which it is carried),
             units (`agent`, `site`, `units`: those that carry it), subspace (`agent`, `site`, `basis`
-            `[dimension][unit]`), effect (`agent`, `site`, `direction` `[unit]`, `output`, `value`: logits by which the
-            output grows when the activations move by `direction`), onset (`agent`, `site`, `steps`: (episode, step)
-            from which it holds the concept), code (`code`: the word for each goal), influence (`pairs` of agents, the
-            first of which drives the second); complete and necessary (`value`: share of the driven logits' variance
-            that is left with the claimed parts alone, and without them; `faithfulness` measures them).
+            `[dimension][unit]`), holds (`agent`, `site`, `units` where they were told apart: what the concept can be
+            read from, used or not; with `concept="nonsense"`, what random labels could be read from), effect (`agent`,
+            `site`, `direction` `[unit]`, `output`, `value`: logits by which the output grows when the activations move
+            by `direction`), onset (`agent`, `site`, `steps`: (episode, step) from which it holds the concept), code
+            (`code`: the word for each goal), influence (`pairs` of agents, the first of which drives the second);
+            complete and necessary (`value`: share of the driven logits' variance that is left with the claimed parts
+            alone, and without them; `faithfulness` measures them).
     """
 
     kind: ClaimKind
     agent: str = ""
     site: str = ""
+    concept: str = ""
     agents: tuple[str, ...] = ()
     sites: tuple[tuple[str, str], ...] = ()
     units: tuple[int, ...] = ()

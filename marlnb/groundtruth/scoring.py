@@ -18,6 +18,9 @@ EFFECT_TOLERANCE = 0.1
 DECOY_OVERLAP = 0.5
 """Share of a claimed direction that lies in a decoy's units from which on the decoy counts as found."""
 
+NONSENSE = "nonsense"
+"""The concept that nobody holds: a random class of each episode."""
+
 Onsets = Mapping[int, int]
 
 
@@ -77,13 +80,22 @@ class Score:
             "decoys_claimed": self.decoys_claimed,
             "decoys": self.decoys,
             "strays": self.strays,
+            "items": [asdict(item) for item in self.items],
         }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Score:
+        """What `to_json` wrote; of the finding only what names it."""
+        finding = Finding(data["analysis"], data["circuit"], data["network"], data["shared"], data["seed"], (), ())
+        items = tuple(Item(**item) for item in data["items"])
+        return Score(finding, items, data["decoys_claimed"], data["decoys"], data["strays"])
 
 
 def score(finding: Finding, key: AnswerKey, *, onsets: Onsets | None = None) -> Score:
     """Scores every kind of claim that the finding attempted.
 
     agents, sites, influence: what both name over what either names. units: the same, of each node of the circuit.
+    holds: the share of each node's units (or 1 for its site) among what was claimed.
     subspace: mean squared cosine of the principal angles, over the larger of the two dimensions. effect: 1 if within a
     tenth of the key's, for every output and unit (or any direction within a subspace) that the key has one for.
     onset: share of episodes whose step is right. code: share of goals whose word is right. complete, necessary: the
@@ -140,6 +152,17 @@ def _subspaces(finding: Finding, key: AnswerKey) -> list[Item]:
             found = [np.array(claim.basis) for claim in _at(finding.of("subspace"), node)]
             best = max((principal_overlap(basis, np.array(node.basis)) for basis in found), default=0.0)
             items.append(Item("subspace", _where(node), best))
+    return items
+
+
+def _holds(finding: Finding, key: AnswerKey) -> list[Item]:
+    """Recall alone: random features may hold the concept as well, and it is no error to say so."""
+    items = []
+    for node in key.nodes:
+        if node.exact:
+            here = [claim for claim in _at(finding.of("holds"), node) if not claim.concept]
+            named = {unit for claim in here for unit in claim.units or node.units}
+            items.append(Item("holds", _where(node), len(named & set(node.units)) / len(node.units)))
     return items
 
 
@@ -213,6 +236,7 @@ _SCORERS: dict[str, Callable[[Finding, AnswerKey], list[Item]]] = {
     "sites": _sites,
     "units": _units,
     "subspace": _subspaces,
+    "holds": _holds,
     "effect": _effects,
     "code": _code,
     "influence": _influence,
@@ -234,9 +258,14 @@ def principal_overlap(first: np.ndarray, second: np.ndarray) -> float:
 def _decoys(finding: Finding, key: AnswerKey) -> tuple[int, int]:
     """Decoys claimed, of those that claims could have named: agents that only hold, and nodes at attempted units.
 
-    Agents that hold a decoy and use nothing are counted where agents are attempted.
+    Agents that hold a decoy and use nothing are counted where agents are attempted; where it was claimed from what the
+    concept can be read, labels that are nonsense are the decoy, once for each agent of the key.
     """
     claimed = near = 0
+    if "holds" in finding.attempts:
+        fooled = {claim.agent for claim in finding.of("holds") if claim.concept == NONSENSE}
+        everyone = {node.agent for node in (*key.nodes, *key.decoys)}
+        claimed, near = len(everyone & fooled), len(everyone)
     if "agents" in finding.attempts:
         named = {agent for claim in finding.of("agents") for agent in claim.agents}
         idle = {node.agent for node in key.decoys} - set(key.agents)

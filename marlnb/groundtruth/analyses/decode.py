@@ -1,48 +1,67 @@
-"""decode: where a linear model reads the concept better than anything it is compared with.
+"""decode: from where a linear model reads the concept, and whether it reads nonsense too.
 
-Decoding says who holds a concept, not who uses it. Scored here as a claim of use all the same, to show how far the two
-are apart: every agent, site and plane from which the concept is decoded above chance is named.
+decode_as_use reads the same answer as people often do, as if who holds a concept used it: every agent, site and plane
+from which it is decoded. It is here to show how far the two are apart.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import lru_cache
+
 import numpy as np
 
 from marlnb.analysis.decoding import decode
+from marlnb.analysis.decoding_result import Decoding
+from marlnb.analysis.linear_models import Kind
 from marlnb.groundtruth.case import Case, analysis
 from marlnb.groundtruth.claims import Claim, Finding
+from marlnb.groundtruth.scoring import NONSENSE
 
 N_SHUFFLES = 19
 LEVEL = 0.05
-ABOVE = 0.2
+ABOVE = 0.1
 """By how much a score must be above chance: of what lies between chance and perfect."""
 
 
 @analysis("decode")
 def decode_concept(case: Case) -> Finding:
+    claims = [Claim("holds", agent=agent, site=site) for agent, site, _ in _read(case, decoded(case))]
+    episode = case.recording.rows["episode"].to_numpy()
+    drawn = np.random.default_rng(case.question.seed).integers(0, 2, int(episode.max()) + 1)
+    sites = [case.hidden_sites(group)[-1] for group in case.question.groups]
+    nonsense = _decode(case, sites, drawn[episode], "classification")
+    claims += [Claim("holds", agent=a, site=s, concept=NONSENSE) for a, s, _ in _read(case, nonsense)]
+    return case.finding("decode", ("holds",), claims)
+
+
+@analysis("decode_as_use")
+def decode_as_use(case: Case) -> Finding:
+    read = list(_read(case, decoded(case)))
+    claims = [Claim("subspace", agent=a, site=s, basis=tuple(map(tuple, basis.tolist()))) for a, s, basis in read]
+    claims.append(Claim("sites", sites=tuple((agent, site) for agent, site, _ in read)))
+    claims.append(Claim("agents", agents=tuple(dict.fromkeys(agent for agent, _, _ in read))))
+    return case.finding("decode_as_use", ("agents", "sites", "subspace"), claims)
+
+
+@lru_cache(maxsize=1)
+def decoded(case: Case) -> Decoding:
+    """The concept, from every hidden site of every agent; kept, since three analyses read it."""
     sites = [site for group in case.question.groups for site in case.hidden_sites(group)]
-    kind = "classification" if case.question.kind == "classes" else "regression"
-    found = decode(
-        case.recording,
-        site=sites,
-        label=case.question.concept,
-        kind=kind,
-        n_shuffles=N_SHUFFLES,
-        folds=3,
-        progress=False,
+    return _decode(
+        case, sites, case.question.concept, "classification" if case.question.kind == "classes" else "regression"
     )
-    claims, holders = [], []
+
+
+def _decode(case: Case, sites: list[str], label: str | np.ndarray, kind: Kind) -> Decoding:
+    return decode(case.recording, site=sites, label=label, kind=kind, n_shuffles=N_SHUFFLES, folds=3, progress=False)
+
+
+def _read(case: Case, found: Decoding) -> Iterator[tuple[str, str, np.ndarray]]:
+    """(agent, site, basis of the patterns' plane) wherever the score is beyond chance."""
     for score, reading in zip(found.scores, found.readings):
         if score.p_value <= LEVEL and score.score - score.chance > ABOVE * (1 - score.chance):
-            holders.append((score.agent, score.site))
-            centred = (
-                reading.patterns - reading.patterns.mean(0) if len(reading.patterns) > 2 else reading.patterns[-1:]
-            )
+            patterns = reading.patterns
+            centred = patterns - patterns.mean(0) if len(patterns) > 1 else patterns
             _, sizes, directions = np.linalg.svd(centred, full_matrices=False)
-            basis = directions[sizes > 0.1 * sizes[0]]
-            claims.append(
-                Claim("subspace", agent=score.agent, site=score.site, basis=tuple(map(tuple, basis.tolist())))
-            )
-    agents = tuple(dict.fromkeys(agent for agent, _ in holders))
-    claims += [Claim("sites", sites=tuple(holders)), Claim("agents", agents=agents)]
-    return case.finding("decode", ("agents", "sites", "subspace"), claims)
+            yield score.agent, score.site, directions[sizes > 0.1 * sizes[0]]

@@ -1,0 +1,123 @@
+"""The scores of findings written by hand."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from marlnb.errors import AnalysisError
+from marlnb.groundtruth import AnswerKey, Claim, Finding, Node, score
+from marlnb.groundtruth.scoring import principal_overlap
+
+UNIT = Node("agent_1", "agent/actor/hidden_2", (3,), readout=((2, (4.0,)),))
+EARLY = Node("agent_1", "agent/actor/hidden_1", (0, 5), exact=True)
+PLANE = Node(
+    "agent_1",
+    "agent/actor/gru",
+    (0, 1, 2),
+    basis=((1.0, 0.0, 0.0, 0.0), (0.0, 0.6, 0.8, 0.0)),
+    readout=((1, (2.0, 0.6, 0.8)),),
+)
+DECOYS = (Node("agent_1", UNIT.site, (7,)), Node("agent_0", UNIT.site, (7,)), Node("agent_0", EARLY.site, (2,)))
+
+
+def key_of(*nodes, **more):
+    fields = {"name": "toy", "network": "mlp", "shared": True, "seed": 0, "env": "x", "agents": ("agent_1",)}
+    return AnswerKey(**{**fields, "nodes": nodes, "decoys": DECOYS, **more})
+
+
+def finding_of(attempts, *claims):
+    return Finding("by hand", "toy", "mlp", True, 0, attempts, claims)
+
+
+def units(agent, site, *named):
+    return Claim("units", agent=agent, site=site, units=named)
+
+
+def test_units_are_what_both_name_over_what_either_names():
+    found = score(
+        finding_of(("units",), units("agent_1", UNIT.site, 3, 4), units("agent_1", EARLY.site, 5)), key_of(UNIT, EARLY)
+    )
+    assert [item.recovered for item in found.items] == [0.5, 0.5]
+    assert found.recovered == 0.5 and found.by_kind() == {"units": 0.5}
+    assert found.strays == pytest.approx(1 / 3) and (found.decoys_claimed, found.decoys) == (0, 3)
+
+
+def test_decoys_are_counted_once_each_and_only_where_claims_could_name_them():
+    claims = (units("agent_1", UNIT.site, 3, 7), units("agent_0", UNIT.site, 7, 8))
+    found = score(finding_of(("units",), *claims), key_of(UNIT))
+    assert (found.decoys_claimed, found.decoys) == (2, 3) and found.false_discovery_rate == pytest.approx(2 / 3)
+    assert found.strays == 0.25
+    by_agent = score(finding_of(("agents",), Claim("agents", agents=("agent_0", "agent_1"))), key_of(UNIT))
+    assert (by_agent.decoys_claimed, by_agent.decoys) == (1, 1) and by_agent.recovered == 0.5
+    nothing = score(finding_of(("sites",)), key_of(UNIT))
+    assert math.isnan(nothing.false_discovery_rate) and nothing.recovered == 0.0
+
+
+def test_a_subspace_is_scored_by_its_principal_angles():
+    half = Claim("subspace", agent="agent_1", site=PLANE.site, basis=((2.0, 0.0, 0.0, 0.0),))
+    assert score(finding_of(("subspace",), half), key_of(PLANE)).recovered == pytest.approx(0.5)
+    tilted = Claim("subspace", agent="agent_1", site=PLANE.site, basis=((1.0, 0, 0, 0), (0, 0.6, 0.8, 1.0)))
+    assert score(finding_of(("subspace",), tilted), key_of(PLANE)).recovered == pytest.approx((1 + 0.5) / 2)
+    assert principal_overlap(np.eye(4)[:2], np.eye(4)[2:]) == 0.0
+    assert principal_overlap(np.array([[1.0, 1.0], [1.0, -1.0]]), np.eye(2)) == pytest.approx(1.0)
+
+
+def test_a_direction_through_a_decoy_is_a_discovery_of_it():
+    basis = tuple(np.eye(8)[7] * 0.9 + np.eye(8)[3] * 0.4)
+    through = Claim("subspace", agent="agent_1", site=UNIT.site, basis=(basis,))
+    found = score(finding_of(("subspace",), through), key_of(UNIT))
+    assert (found.decoys_claimed, found.decoys, found.items) == (1, 3, ())
+
+
+@pytest.mark.parametrize(("value", "right"), [(4.3, 1.0), (3.5, 0.0), (-4.0, 0.0)])
+def test_an_effect_is_right_within_a_tenth(value, right):
+    step = tuple(np.eye(8)[3])
+    claim = Claim("effect", agent="agent_1", site=UNIT.site, direction=step, output=2, value=value)
+    assert score(finding_of(("effect",), claim), key_of(UNIT)).recovered == right
+    other = Claim("effect", agent="agent_1", site=UNIT.site, direction=step, output=1, value=value)
+    assert score(finding_of(("effect",), other), key_of(UNIT)).recovered == 0.0
+
+
+def test_an_effect_of_a_plane_is_along_a_direction_in_it():
+    inside = Claim("effect", agent="agent_1", site=PLANE.site, direction=(0.0, 3.0, 4.0, 0.0), output=1, value=5.0)
+    assert score(finding_of(("effect",), inside), key_of(PLANE)).recovered == 1.0
+    outside = Claim("effect", agent="agent_1", site=PLANE.site, direction=(0.0, 0.8, -0.6, 0.0), output=1, value=0.0)
+    assert score(finding_of(("effect",), outside), key_of(PLANE)).recovered == 0.0
+
+
+def test_onsets_are_right_to_the_step():
+    claim = Claim("onset", agent="agent_1", site=PLANE.site, steps=((0, 4), (1, 5), (7, 1)))
+    key = key_of(PLANE, onset="told")
+    assert score(finding_of(("onset",), claim), key, onsets={0: 4, 1: 6, 2: 3, 7: 1}).recovered == 0.5
+    with pytest.raises(AnalysisError, match="onset"):
+        score(finding_of(("onset",), claim), key)
+    assert score(finding_of(("onset",), claim), key_of(PLANE)).items == ()
+
+
+def test_codes_influences_and_what_is_left_of_the_behaviour():
+    key = key_of(UNIT, code=(2, 0, 1), influences=(("agent_0", "agent_1"),))
+    claims = (
+        Claim("code", code=(2, 1, 0)),
+        Claim("influence", pairs=(("agent_0", "agent_1"), ("agent_1", "agent_0"))),
+        Claim("complete", agent="agent_1", value=0.9),
+        Claim("necessary", agent="agent_1", value=-0.2),
+    )
+    found = score(finding_of(("code", "influence", "complete", "necessary"), *claims), key)
+    assert found.by_kind() == pytest.approx({"code": 1 / 3, "influence": 0.5, "complete": 0.9, "necessary": 1.0})
+    assert score(finding_of(("complete",)), key).recovered == 0.0
+    assert score(finding_of(("influence",)), key_of(UNIT)).recovered == 1.0  # none there, none claimed
+
+
+def test_findings_are_json_and_say_what_is_wrong_with_them():
+    finding = finding_of(("units", "effect"), units("agent_1", UNIT.site, 3), Claim("code", code=(0, 1)))
+    assert Finding.from_json(json.loads(json.dumps(finding.to_json()))) == finding
+    with pytest.raises(AnalysisError, match="'unit'"):
+        Finding.from_json({**finding.to_json(), "claims": [{"kind": "units", "unit": [1]}]})
+    with pytest.raises(AnalysisError, match="not given: claims"):
+        Finding.from_json({k: v for k, v in finding.to_json().items() if k != "claims"})
+    with pytest.raises(AnalysisError, match="kind of claim"):
+        Claim("neurons")
+    with pytest.raises(AnalysisError, match="instance"):
+        score(finding_of(()), key_of(UNIT, seed=4))
