@@ -7,7 +7,13 @@ colours everywhere.
 from __future__ import annotations
 
 from marlnb.plots.activations import activation_map, filmstrip
-from marlnb.plots.attribution import attribution_bars, attribution_over_time, influence_map
+from marlnb.plots.attribution import (
+    attribution_bars,
+    attribution_by_agent,
+    attribution_over_lags,
+    attribution_over_time,
+    influence_map,
+)
 from marlnb.plots.benchmark import (
     aggregate_intervals,
     algorithm_colour,
@@ -22,6 +28,7 @@ from marlnb.plots.decoding import decoding_bars, decoding_map, decoding_over_off
 from marlnb.plots.development import development_curves, what_when_where
 from marlnb.plots.dictionary import feature_density, feature_strip
 from marlnb.plots.events import event_response
+from marlnb.plots.influence import influence_matrix, value_shares_over_time
 from marlnb.plots.interventions import (
     choices_before_after,
     dose_response,
@@ -41,6 +48,8 @@ __all__ = [
     "aggregate_intervals",
     "algorithm_colour",
     "attribution_bars",
+    "attribution_by_agent",
+    "attribution_over_lags",
     "attribution_over_time",
     "choices_before_after",
     "code_book",
@@ -58,6 +67,7 @@ __all__ = [
     "filmstrip",
     "improvement_map",
     "influence_map",
+    "influence_matrix",
     "information_bars",
     "learning_curve",
     "panels",
@@ -73,5 +83,6 @@ __all__ = [
     "tuning_map",
     "unit_map",
     "usage_effects",
+    "value_shares_over_time",
     "what_when_where",
 ]

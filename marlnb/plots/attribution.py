@@ -9,7 +9,10 @@ from matplotlib.axes import Axes
 
 from marlnb.errors import AnalysisError, unknown
 from marlnb.plots.canvas import DASHES, INK, MARKERS, MUTED, OKABE_ITO, SEQUENTIAL, agent_colour, alarm, axes, finish
-from marlnb.plots.results import AttributionResult
+from marlnb.plots.results import AttributionResult, TemporalResult
+
+HATCHES = ("", "//", "..", "xx", "\\\\", "++")
+"""Beside the colours, for those who print in grey."""
 
 
 def attribution_bars(
@@ -114,6 +117,79 @@ def attribution_over_time(
     return ax
 
 
+def attribution_by_agent(
+    attribution: AttributionResult,
+    *,
+    agents: Sequence[str] = (),
+    most: int = 12,
+    title: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Each feature's, group's or unit's mean |contribution|, the agents beside one another; whiskers: the middle half.
+
+    Args:
+        agents: all agents of the environment, for the colours; most: features shown, the largest on top.
+    """
+    names, n_agents = _names(attribution), len(attribution.agents)
+    size = np.abs(attribution.values)
+    stats = np.full((n_agents, 3, len(names)), np.nan)
+    for k in range(n_agents):
+        rows = size[np.isfinite(size[:, k]).all(-1), k]
+        if len(rows):
+            stats[k] = rows.mean(0), *np.quantile(rows, [0.25, 0.75], axis=0)
+    biggest = np.where(np.isfinite(stats[:, 0]), stats[:, 0], 0).max(0)
+    order = np.argsort(-biggest, kind="stable")[:most]
+    ax = axes(ax, height=1.8 + len(order) * (0.16 + 0.14 * n_agents))
+    place, thickness = np.arange(len(order))[::-1].astype(float), 0.8 / n_agents
+    for k, agent in enumerate(attribution.agents):
+        at = place + 0.4 - thickness * (k + 0.5)
+        mean, low, high = stats[k][:, order]
+        colour = agent_colour(agent, agents or attribution.agents)
+        ax.barh(at, mean, height=0.9 * thickness, color=colour, label=agent, hatch=HATCHES[k % len(HATCHES)],
+                edgecolor="white", linewidth=0.5)  # fmt: skip
+        ax.hlines(at, low, high, color=INK, linewidth=1.1)
+    ax.set_yticks(place, [names[k] for k in order])
+    ax.legend(frameon=False, fontsize=9, loc="lower right")
+    rest = len(names) - len(order)
+    hidden = f"; {rest} smaller ones not shown" if rest else ""
+    finish(
+        ax,
+        title=title or f"What drives each agent: {attribution.target}",
+        x=f"mean |contribution| ({attribution.units}){hidden}",
+        y="",
+        grid="x",
+    )
+    alarm(ax, attribution.warnings)
+    return ax
+
+
+def attribution_over_lags(
+    attribution: TemporalResult, *, agent: str | None = None, title: str | None = None, ax: Axes | None = None
+) -> Axes:
+    """How far back what drove an output lies: mean |contribution| at each lag, features in layers of one bar, and the
+    share of the state that came before."""
+    index, who = _agent(attribution, agent)
+    values, state = attribution.values[:, index], attribution.state_values[:, index]
+    acting = np.isfinite(state)
+    size = np.abs(values[acting]).mean(0)  # [lag, feature]
+    order = np.argsort(-size.sum(0), kind="stable")
+    layers = [(attribution.feature_names[k], size[:, k]) for k in order[:5]]
+    if len(order) > 5:
+        layers.append((f"{len(order) - 5} others", size[:, order[5:]].sum(1)))
+    ax, lags, bottom = axes(ax), np.arange(len(size)), np.zeros(len(size))
+    for place, (name, height) in enumerate(layers):
+        colour, hatch = OKABE_ITO[place % len(OKABE_ITO)], HATCHES[place % len(HATCHES)]
+        ax.bar(-lags, height, bottom=bottom, color=colour, hatch=hatch, edgecolor="white", linewidth=0.5, label=name)
+        bottom += height
+    ax.bar(-len(size), np.abs(state[acting]).mean(), color=MUTED, label="the state before")
+    ax.set_xticks([*-lags, -len(size)], [*map(str, -lags), "state"])
+    ax.legend(frameon=False, fontsize=8.5)
+    heading = title or f"How far back lies what drives {who}: {attribution.target}"
+    finish(ax, title=heading, x="steps before the one explained", y=f"mean |contribution| ({attribution.units})")
+    alarm(ax, attribution.warnings)
+    return ax
+
+
 def influence_map(
     influence: np.ndarray, *, agents: Sequence[str], sources: Sequence[str], units: str, ax: Axes | None = None
 ) -> Axes:
@@ -138,6 +214,9 @@ def provenance(attribution: AttributionResult) -> str:
     uses_baseline = attribution.method not in ("saliency", "input_x_gradient")
     baseline = f", baseline: {attribution.baseline_name}" if uses_baseline else ""
     text = f"{method}{baseline}, {attribution.values.shape[0]:,} rows"
+    faithfulness = getattr(attribution, "faithfulness", None)
+    if faithfulness is not None:
+        text += f"; infidelity {faithfulness.infidelity:.2f}, sensitivity {faithfulness.sensitivity:.2f}"
     if attribution.complete:
         share = attribution.relative_delta
         share = share[np.isfinite(share)]
@@ -146,7 +225,7 @@ def provenance(attribution: AttributionResult) -> str:
     return text
 
 
-def _agent(attribution: AttributionResult, agent: str | None) -> tuple[int, str]:
+def _agent(attribution: AttributionResult | TemporalResult, agent: str | None) -> tuple[int, str]:
     if agent is None and len(attribution.agents) > 1:
         raise AnalysisError(f"whose attribution? agent must be one of {list(attribution.agents)}")
     name = attribution.agents[0] if agent is None else agent

@@ -37,6 +37,25 @@ class AttributionResult(Protocol):
     def warnings(self) -> tuple[str, ...]: ...
 
 
+class TemporalResult(Protocol):
+    """values `[row, agent, lag, feature]` and the state's share `[row, agent]`, in `units`."""
+
+    @property
+    def values(self) -> np.ndarray: ...
+    @property
+    def state_values(self) -> np.ndarray: ...
+    @property
+    def agents(self) -> tuple[str, ...]: ...
+    @property
+    def feature_names(self) -> tuple[str, ...]: ...
+    @property
+    def units(self) -> str: ...
+    @property
+    def target(self) -> str: ...
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
+
+
 class Score(Protocol):
     """One score with its interval and its controls."""
 
@@ -70,7 +89,7 @@ class Score(Protocol):
     def site(self) -> str: ...
     @property
     def offset(self) -> int: ...
-    def survives(self, correction: Literal["holm", "fdr", "max"] = "holm") -> bool:
+    def survives(self, correction: Literal["holm", "fdr", "max"] = "max") -> bool:
         """Whether it is told from shuffled labels, among all scores of its result."""
 
 

@@ -1,0 +1,69 @@
+"""Figures of influence, of shares of a value and of attributions by agent and by lag show the numbers handed in."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+
+from marlnb import plots
+
+
+def drawn(ax: Axes) -> str:
+    ax.figure.savefig(BytesIO(), format="png")
+    return " ".join(text.get_text() for text in ax.texts)
+
+
+def influence(**changes: object) -> SimpleNamespace:
+    values = np.array([[np.nan, 0.0], [0.5, np.nan]])
+    fields = {
+        "values": values, "low": values - 0.1, "high": values + 0.2, "agents": ("a", "b"), "sources": ("a", "b"),
+        "through": "communication", "measure": "divergence", "units": "nats", "n_episodes": 40, "warnings": (),
+    }  # fmt: skip
+    return SimpleNamespace(**{**fields, **changes})
+
+
+def test_pairs_are_written_with_their_intervals() -> None:
+    ax = plots.influence_matrix(influence())
+    text = drawn(ax)
+    assert "0.5\n[0.4, 0.7]" in text and text.count("not asked") == 2 and "NOT TO BE TRUSTED" not in text
+    assert "40 episodes" in ax.get_xlabel()
+    assert "NOT TO BE TRUSTED\nfew" in drawn(plots.influence_matrix(influence(warnings=("few",))))
+
+
+def test_shares_are_averaged_at_each_step() -> None:
+    share = np.array([[1.0, 4.0], [3.0, np.nan], [5.0, 6.0]])
+    shares = SimpleNamespace(share=share, t=np.array([0, 0, 1]), agents=("a", "b"), group="team", warnings=())
+    ax = plots.value_shares_over_time(shares)
+    np.testing.assert_allclose(ax.get_lines()[0].get_ydata(), [2, 5])
+    np.testing.assert_allclose(ax.get_lines()[1].get_ydata(), [4, 6])
+    drawn(ax)
+
+
+def test_agents_stand_beside_one_another_largest_on_top() -> None:
+    values = np.array([[[1.0, -3.0], [2.0, 1.0]], [[1.0, 3.0], [np.nan, np.nan]]])
+    found = SimpleNamespace(
+        values=values, agents=("a", "b"), feature_names=("x", "y"), feature_agents=(), units="logits", target="logit",
+        warnings=(),
+    )  # fmt: skip
+    ax = plots.attribution_by_agent(found)
+    assert [bar.get_width() for bar in ax.patches] == [3, 1, 1, 2]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["y", "x"]
+    drawn(ax)
+
+
+def test_lags_go_back_in_time_and_end_with_the_state() -> None:
+    values = np.zeros((2, 1, 2, 1))
+    values[:, 0, :, 0] = [[2.0, -1.0], [4.0, 1.0]]
+    found = SimpleNamespace(
+        values=values, state_values=np.array([[0.5], [-0.5]]), agents=("a",), feature_names=("x",), units="logits",
+        target="logit", warnings=(),
+    )  # fmt: skip
+    ax = plots.attribution_over_lags(found)
+    heights = {round(bar.get_x() + bar.get_width() / 2): bar.get_height() for bar in ax.patches}
+    assert heights == {0: pytest.approx(3), -1: pytest.approx(1), -2: pytest.approx(0.5)}
+    assert "state" in [label.get_text() for label in ax.get_xticklabels()]
+    drawn(ax)
