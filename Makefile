@@ -52,12 +52,12 @@ format: $(READY) ## put the code into its format
 bench: $(READY) ## run every benchmark, one after the other
 	@for name in $(BENCHMARKS); do $(MAKE) --no-print-directory bench-$$name || exit 1; done
 
-bench-training bench-off_policy: bench-peers-setup
+bench-training bench-off_policy bench-capture: bench-peers-setup
 
 bench-%: $(READY)
 	$(BIN)/python -m benchmarks.$* $(ARGS)
 
-bench-peers-setup: $(READY) ## make the environments of BenchMARL and AgileRL, in .peers
+bench-peers-setup: $(READY) ## make the environments of BenchMARL, AgileRL and others, in .peers
 	$(BIN)/python -m benchmarks.peers
 
 verify: $(READY) ## train until every algorithm has learnt what it should, hours; ARGS="spread" for some checks
