@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import h5py
 import numpy as np
@@ -14,6 +14,7 @@ from marlnb.config import Experiment
 from marlnb.errors import RecordingError, SiteError, unknown
 from marlnb.recording.array import LabelledArray
 from marlnb.recording.episodes import EpisodeIndex
+from marlnb.recording.exports import Exports
 from marlnb.recording.layout import BFLOAT16, count_rows, datasets_below, is_bfloat16
 from marlnb.recording.opening import Locking
 from marlnb.recording.segments import open_whole
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Recording:
+class Recording(Exports):
     """A recording on disk. Arrays are read when they are asked for; the file is closed by `close` or a `with`.
 
     It can be handed to another process, which opens the file for itself.
@@ -52,9 +53,14 @@ class Recording:
 
     def close(self) -> None:
         """Closes the file; safe to call twice."""
+        self.release()
+        self._closed = True
+
+    def release(self) -> None:
+        """Lets go of the file, which is opened again when it is next read: so that it can be changed meanwhile."""
         if self._opened is not None and self._opened[0] == os.getpid():
             self._opened[1].close()
-        self._opened, self._closed = None, True
+        self._opened = None
 
     def __enter__(self) -> Recording:
         return self
@@ -206,16 +212,16 @@ class Recording:
             raise RecordingError(f"{self.path.name}: {unknown(f'field of {group!r}', field, self.fields(group))}")
         return self._array(f"steps/{group}/{field}")
 
-    def recurrent(self, group: str) -> LabelledArray:
-        """The actor's state that entered each step, `[row, agent, layer, unit]`.
+    def recurrent(self, group: str, part: Literal["actor", "critic"] = "actor") -> LabelledArray:
+        """The state of the actor, or of the critic, that entered each step, `[row, agent, layer, unit]`.
 
         Raises:
             RecordingError: the group has none.
         """
         self._check_group(group)
-        found = datasets_below(self.file, f"recurrent/{group}")
+        found = [path for path in datasets_below(self.file, f"recurrent/{group}") if path.startswith(f"{part}/")]
         if not found:
-            raise RecordingError(f"{self.path.name}: the policy of {group!r} has no recurrent state")
+            raise RecordingError(f"{self.path.name}: the {part} of {group!r} has no recurrent state here")
         return self._array(f"recurrent/{group}/{found[0]}")
 
     @property
