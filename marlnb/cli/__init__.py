@@ -15,7 +15,11 @@ from types import ModuleType
 
 from marlnb.errors import AnalysisError, ConfigError, MarlnbError, RecordingError, RunError, SiteError, nearest
 
-COMMANDS = ("train", "resume", "evaluate", "record", "attribute", "benchmark", "info", "list")
+COMMANDS = (
+    *("train", "resume", "evaluate", "record", "attribute", "benchmark"),
+    *("repair", "merge", "extract", "backfill", "export"),
+    *("info", "list"),
+)
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 _INPUT_ERRORS = (ConfigError, RunError, SiteError, RecordingError, AnalysisError)
 

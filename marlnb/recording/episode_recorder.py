@@ -22,8 +22,7 @@ from marlnb.recording.contents import Contents
 from marlnb.recording.frames import FrameStore
 from marlnb.recording.inflight import InFlight
 from marlnb.recording.layout import BFLOAT16, Field
-from marlnb.recording.rotation import SegmentedWriter
-from marlnb.recording.writer import RecordingWriter
+from marlnb.recording.writer import RowWriter
 from marlnb.training.episodes import Moment
 
 FIRST_CAPACITY = 256
@@ -47,7 +46,7 @@ class EpisodeRecorder:
         self,
         env: VectorEnv,
         contents: Contents,
-        writer: RecordingWriter | SegmentedWriter,
+        writer: RowWriter,
         *,
         every: int,
         activations: dict[str, Tensor],

@@ -26,19 +26,20 @@ LOCKLESS_WAIT_S = 1.0
 
 
 class JournaledFile:
-    """A new file for h5py's file-object driver.
+    """A file for h5py's file-object driver: a new one, or an `existing` one to which something is added.
 
     Raises:
         FileExistsError, OSError: it is there already or cannot be made, or be locked (with `locking` true or None).
     """
 
-    def __init__(self, path: Path, locking: bool | str | None) -> None:
+    def __init__(self, path: Path, locking: bool | str | None, *, existing: bool = False) -> None:
         self.path, self.journal_path = path, journal_of(path)
-        self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        self._handle = os.open(path, os.O_RDWR | (0 if existing else os.O_CREAT | os.O_EXCL), 0o644)
         if locking is not False:
             _lock(self._handle, optional=locking == "best-effort")
         self._journal = os.open(self.journal_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
-        self._position = self._size = self._whole = 0
+        self._position = 0
+        self._size = self._whole = os.fstat(self._handle).st_size
         self._held: list[tuple[int, bytes]] = []
 
     def claim(self, size_bytes: int) -> None:
@@ -66,6 +67,14 @@ class JournaledFile:
         finally:
             os.close(self._journal)
             os.close(self._handle)
+
+    def close_as_it_was(self) -> None:
+        """Closes without what was written since the last commit."""
+        self._held.clear()
+        os.ftruncate(self._handle, self._whole)
+        self.journal_path.unlink(missing_ok=True)
+        os.close(self._journal)
+        os.close(self._handle)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         self._position = self._size + offset if whence == io.SEEK_END else offset

@@ -91,10 +91,6 @@ class SegmentedWriter:
         self._checkpoint = (iteration, sha256)
         self._writer.enter_checkpoint(iteration, sha256)
 
-    def enter_checkpoint(self, iteration: int, sha256: str) -> None:
-        self._checkpoint = (iteration, sha256)
-        self._writer.enter_checkpoint(iteration, sha256)
-
     def flush_if_due(self) -> None:
         self._writer.flush_if_due()
 

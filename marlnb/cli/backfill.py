@@ -1,0 +1,29 @@
+"""Add sites that were not recorded, computed from the recorded observations and recurrent states.
+
+By the policies of the run folder in which the file lies, of the checkpoint that made each row.
+
+  marlnb backfill runs/talk/recordings/recording.h5 --sites 'listener/critic/*'
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from marlnb.cli.output import quiet_stdout
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("recording", metavar="FILE", help="a recording in its run's folder")
+    parser.add_argument("--sites", nargs="+", required=True, metavar="GLOB", help="see `marlnb list sites RUN`")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    with quiet_stdout():
+        from marlnb.recording.backfill import backfill
+        from marlnb.recording.reader import Recording
+
+        with Recording.open(arguments.recording) as recording:
+            before = set(recording.sites)
+            added = [site for site in backfill(recording, arguments.sites).sites if site not in before]
+    print("\n".join(added))
+    return 0

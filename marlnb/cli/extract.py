@@ -1,0 +1,29 @@
+"""Copy a part of a recording into a recording of its own: episodes, agents, sites, fields, every k-th step.
+
+marlnb extract runs/talk/recordings/recording.h5 --out runs/talk/recordings/part.h5 --episodes 0:20 --sites '*/hidden_1'
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from marlnb.cli.part import add_part_arguments, chosen_part
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("recording", metavar="FILE", help="a recording")
+    parser.add_argument("--out", required=True, metavar="PATH", help="the new file; it must not be there yet")
+    parser.add_argument("--agents", nargs="+", metavar="AGENT", help="names or globs (default: all)")
+    parser.add_argument("--every", type=int, metavar="K", help="every k-th step (default: as it was recorded)")
+    add_part_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from marlnb.recording.extract import extract
+
+    part = chosen_part(arguments)
+    with extract(
+        arguments.recording, arguments.out, agents=arguments.agents, every=arguments.every, **part
+    ) as extracted:
+        print(extracted.path)
+    return 0

@@ -1,0 +1,21 @@
+"""Make one recording of several of the same environment, agents and fields; episodes are numbered anew.
+
+marlnb merge runs/talk/recordings/a.h5 runs/talk/recordings/b.h5 --out runs/talk/recordings/both.h5
+"""
+
+from __future__ import annotations
+
+import argparse
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("recordings", nargs="+", metavar="FILE", help="recordings, in the order of their rows")
+    parser.add_argument("--out", required=True, metavar="PATH", help="the new file; it must not be there yet")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from marlnb.recording.merge import merge
+
+    with merge(arguments.recordings, arguments.out) as merged:
+        print(merged.path)
+    return 0

@@ -1,0 +1,69 @@
+"""The commands that mend, join, cut, complete and export recordings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from marlnb.cli import main
+from marlnb.recording.reader import Recording
+from marlnb.recording.recorder import record
+from tests.recording.runs import LivesConfig, make_run
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = make_run(tmp_path_factory.mktemp("files") / "run", LivesConfig(), centralised=False)
+    with record(run, episodes=6, n_envs=2, sites="a/actor/hidden_1", progress=False) as recording:
+        return recording.path
+
+
+def test_extract_merge_and_repair(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    part, both = str(tmp_path / "part.h5"), str(tmp_path / "both.h5")
+    assert main(["extract", str(path), "--out", part, "--episodes", "0,3:5", "--every", "2", "--agents", "a_*"]) == 0
+    assert capsys.readouterr().out.strip() == part
+    assert main(["merge", part, part, "--out", both]) == 0
+    assert capsys.readouterr().out.strip() == both
+    with Recording.open(both) as recording, Recording.open(path) as whole:
+        assert recording.agents == ["a_0", "a_1", "a_2"] and len(recording.episodes) == 6
+        assert recording.episodes["seed"].tolist() == [2000, 2003, 2004] * 2
+        seen = whole.steps("a", "observation").sel(episode=3).to_numpy()[::2]
+        assert np.array_equal(recording.steps("a", "observation").sel(episode=4).to_numpy(), seen)
+    assert main(["repair", both]) == 0
+    assert "nothing is wrong" in capsys.readouterr().out
+    assert main(["extract", str(path), "--out", both]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert main(["extract", str(path), "--out", "x.h5", "--episodes", "some"]) == 2
+    assert "as 0,3,10:20" in capsys.readouterr().err
+
+
+def test_backfill_names_what_it_added(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["backfill", str(path), "--sites", "b/actor/*"]) == 0
+    assert capsys.readouterr().out.split() == ["b/actor/hidden_1", "b/actor/hidden_2", "b/actor/head"]
+    assert main(["backfill", str(path), "--sites", "b/actor/*"]) == 2
+    assert "already" in capsys.readouterr().err
+
+
+def test_export_to_files(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import pandas as pd
+    import xarray as xr
+
+    common = ["export", str(path), "--sites", "a/actor/hidden_1", "--fields", "reward", "--episodes", "1:3"]
+    assert main([*common, "--to", "csv", "--out", str(tmp_path / "a.csv")]) == 0
+    assert main([*common, "--to", "xarray", "--out", str(tmp_path / "a.nc")]) == 0
+    assert main([*common, "--to", "nwb", "--out", str(tmp_path / "a.nwb")]) == 0
+    assert main(["export", str(path), "--to", "minari", "--out", str(tmp_path / "sets"), "--name", "lives-v1"]) == 0
+    assert "lives-a_0-v1" in capsys.readouterr().out
+    with Recording.open(path) as recording:
+        units = recording["a/actor/hidden_1"].sel(episode=slice(1, 3)).to_numpy()
+    table = pd.read_csv(tmp_path / "a.csv")
+    first = table[table["agent"] == "a_1"]["actor/hidden_1[7]"].to_numpy()
+    np.testing.assert_allclose(first, units[:, 1, 7], rtol=1e-6)
+    with xr.open_dataset(tmp_path / "a.nc") as data:
+        assert np.array_equal(data["a.actor.hidden_1"].values, units)
+    assert (tmp_path / "a.nwb").exists() and (tmp_path / "sets" / "lives-b_0-v1").is_dir()
+    assert main([*common, "--to", "csv", "--out", str(tmp_path / "a.csv")]) == 2
+    assert main([*common, "--to", "minari", "--out", str(tmp_path / "sets")]) == 2
+    assert "extract the part first" in capsys.readouterr().err
