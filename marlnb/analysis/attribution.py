@@ -118,7 +118,7 @@ def attribute(
             f"n_steps and batch_size must be at least 1, smooth 0; got {n_steps}, {batch_size} and {smooth}"
         )
     method = check_method(method)
-    policy = chosen_policy(policies if policies is not None else source.policies(), group, output, source)
+    policy = chosen_policy(policies if policies is not None else source.policies(checkpoint), group, output, source)
     members = members_of(spec, agent, policy, output, site)
     asked = ask(source, policy, output, members, sources, site, method)
     rows = source.rows(episodes, checkpoint)

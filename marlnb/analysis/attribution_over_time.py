@@ -90,7 +90,7 @@ def attribute_over_time(
     source = RowSource(recording, group)
     spec = source.env.group(group)
     output = resolve_output(spec.action, to, target)
-    policy = chosen_policy(policies if policies is not None else source.policies(), group, output, source)
+    policy = chosen_policy(policies if policies is not None else source.policies(checkpoint), group, output, source)
     _check(policy, output, lookback, n_steps)
     rows = source.rows(episodes, checkpoint)
     if not source.keeps_every_step(rows):

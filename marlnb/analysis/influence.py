@@ -67,7 +67,7 @@ def influence(
         raise AnalysisError(unknown("way of influence", through, get_args(Through)))
     groups = _groups(recording, group)
     source = RowSource(recording, groups[0])
-    known = policies if policies is not None else source.policies()
+    known = policies if policies is not None else source.policies(checkpoint)
     env, asked = source.env, {"policies": known, "episodes": episodes, "checkpoint": checkpoint}
     agents = tuple(agent for name in groups for agent in env.group(name).agents)
     by_row, notes = [], []

@@ -131,7 +131,7 @@ def decompose_value(
     if of not in ("taken", "best") or baseline not in ("zero", "mean"):
         raise AnalysisError(f"of is 'taken' or 'best', baseline 'zero' or 'mean'; got {of!r} and {baseline!r}")
     source = RowSource(recording, group)
-    known = policies if policies is not None else source.policies()
+    known = policies if policies is not None else source.policies(checkpoint)
     if group not in known:
         raise AnalysisError(unknown("group with a policy", group, known))
     policy = known[group]
