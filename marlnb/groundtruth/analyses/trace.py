@@ -18,7 +18,7 @@ SMALLEST = 0.1
 def carriers(case: Case) -> Finding:
     found = trace(
         case.agents,
-        PermuteChannel(case.question.groups[0], units="*"),
+        PermuteChannel(case.question.groups[0], units=("*",)),
         outcome="actions",
         sites=[site for group in case.question.groups for site in case.hidden_sites(group)],
         span=SPAN,

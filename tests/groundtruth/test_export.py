@@ -1,0 +1,72 @@
+"""What another tool gets, and how its submission is scored."""
+
+import json
+
+import numpy as np
+import pytest
+
+from marlnb.errors import AnalysisError
+from marlnb.groundtruth.__main__ import main
+from marlnb.groundtruth.export import export, load_keys, score_submission
+
+CIRCUIT = "role_switch"
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("export") / "instances"
+    return folder, export(folder, [5], circuits=[CIRCUIT], episodes=4)
+
+
+def submission(key, **more):
+    node = next(node for node in key.nodes if node.readout)
+    claims = [
+        {"kind": "agents", "agents": list(key.agents)},
+        {"kind": "units", "agent": node.agent, "site": node.site, "units": list(node.units)},
+    ]
+    instance = {"circuit": key.name, "network": key.network, "shared": key.shared, "seed": key.seed}
+    return {"analysis": "by key", **instance, "attempts": ["agents", "units"], "claims": claims, **more}
+
+
+def test_the_exported_weights_and_formulas_give_the_recorded_activations(exported):
+    _, made = exported
+    subject = next(s for s in made if s.key.network == "gru" and s.key.shared)
+    w = np.load(subject.agents.path / "weights-agent.npz")
+    first, step, state, head = (
+        next((w[n], w[n.replace("weight", "bias")]) for n in w.files if n.endswith(f"{name}.weight"))
+        for name in ("hidden.0.linear", "gru.input", "gru.state", "head")
+    )
+    with subject.record(4) as recording:
+        rows = recording.rows.query("episode == 2").index
+        seen = recording.steps("agent", "observation").to_numpy()[rows].astype(float)
+        logits = recording.steps("agent", "logits").to_numpy()[rows]
+    s = np.zeros((3, len(head[0][0])))
+    for o, expected in zip(seen, logits):
+        h = np.maximum(np.hstack([o, np.eye(3)]) @ first[0].T + first[1], 0)
+        (r, u, c), (sr, su, sc) = (np.split(x, 3, -1) for x in (h @ step[0].T + step[1], s @ state[0].T + state[1]))
+        c = np.tanh(c + sc / (1 + np.exp(-r - sr)))
+        s = c + (s - c) / (1 + np.exp(-u - su))
+        np.testing.assert_allclose(s @ head[0].T + head[1], expected, atol=1e-4)
+
+
+def test_a_submission_is_scored_and_what_is_wrong_with_it_is_said(exported, tmp_path, capsys):
+    folder, made = exported
+    keys = load_keys(folder.with_name("instances.keys.json"))
+    assert keys == [subject.key for subject in made]
+    findings = [submission(key) for key in keys if key.network == "gru"]
+    found = score_submission(findings, folder)
+    assert [s.recovered for s in found.scores] == pytest.approx([1.0, 1.0], abs=2e-3)
+    assert all(s.decoys_claimed == 0 for s in found.scores)
+    file = tmp_path / "submission.json"
+    file.write_text(json.dumps(findings))
+    main(["score", str(file), "--path", str(folder), "--json", str(tmp_path / "scores.json")])
+    main(["join", str(tmp_path / "scores.json")])
+    assert "100.0% | 0/" in capsys.readouterr().out
+    with pytest.raises(AnalysisError, match="seed"):
+        score_submission([{k: v for k, v in findings[0].items() if k != "seed"}], folder)
+    with pytest.raises(AnalysisError, match="decoy-gru-shared-5"):
+        score_submission([{**findings[0], "circuit": "decoy"}], folder)
+    with pytest.raises(AnalysisError, match=r"benchmark\.json"):
+        score_submission(findings, tmp_path)
+    with pytest.raises(AnalysisError, match="other episodes"):
+        export(folder, [5], circuits=[CIRCUIT], episodes=5)
