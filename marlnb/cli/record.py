@@ -4,6 +4,7 @@ Activations at the chosen sites, with observations, actions, logits, values, rew
 (what, how many gigabytes, how long) is said before recording starts. Episode k runs under seed + k.
 
   marlnb record runs/spread --sites '*/actor/*' --episodes 200
+  marlnb record runs/spread --name development --checkpoint 10 50 130 --episodes 50
   marlnb record runs/spread --name sparse --every 4 --dtype float16 --plan
   marlnb record runs/spread --name longer --env mpe/simple_spread env.max_cycles=50
 """
@@ -41,7 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--name", default="recording", help="of the file (default %(default)s)")
     parser.add_argument(
-        "--checkpoint", default="last", metavar="WHICH", help="last, best or an iteration (default last)"
+        "--checkpoint",
+        nargs="+",
+        default=["last"],
+        metavar="WHICH",
+        help="last, best or an iteration; several, or all: one file for them (default last)",
     )
     parser.add_argument("--explore", action="store_true", help="sample actions instead of taking the most likely")
     parser.add_argument("--frames", action="store_true", help="rendered frames too")
@@ -79,7 +84,7 @@ def _choices(arguments: argparse.Namespace) -> dict[str, Any]:
         "every": arguments.every,
         "dtype": arguments.dtype,
         "name": arguments.name,
-        "checkpoint": arguments.checkpoint,
+        "checkpoint": arguments.checkpoint[0] if len(arguments.checkpoint) == 1 else arguments.checkpoint,
         "explore": arguments.explore,
         "frames": arguments.frames,
         "n_envs": arguments.n_envs,

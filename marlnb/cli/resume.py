@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 
 from marlnb.cli.folders import end_of_training
+from marlnb.cli.watching import add_record_argument, chosen_watchers
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,10 +18,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--frames", type=int, metavar="N", help="a new total length, in frames (default: the run's own)"
     )
+    add_record_argument(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
 def run(arguments: argparse.Namespace) -> int:
     from marlnb.training.train import resume
 
-    return end_of_training(resume(arguments.run, frames=arguments.frames, progress=not arguments.quiet))
+    watchers = chosen_watchers(arguments)
+    return end_of_training(
+        resume(arguments.run, frames=arguments.frames, progress=not arguments.quiet, watchers=watchers)
+    )

@@ -16,6 +16,7 @@ import argparse
 from collections.abc import Sequence
 
 from marlnb.cli.folders import end_of_training
+from marlnb.cli.watching import add_record_argument, chosen_watchers
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--config-dir", metavar="FOLDER", help="YAML variants and experiments (else MARLNB_CONFIG_DIR)")
     parser.add_argument("--dry-run", action="store_true", help="print the composed experiment as JSON, train nothing")
+    add_record_argument(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     parser.add_argument("-h", "--help", action="store_true", help="this, and the options of the parts that are named")
 
@@ -51,7 +53,10 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     from marlnb.training.train import train
 
-    return end_of_training(train(experiment, folder, resume=arguments.resume, progress=not arguments.quiet))
+    watchers = chosen_watchers(arguments)
+    return end_of_training(
+        train(experiment, folder, resume=arguments.resume, progress=not arguments.quiet, watchers=watchers)
+    )
 
 
 def split_run(words: Sequence[str]) -> tuple[str | None, list[str]]:

@@ -39,7 +39,7 @@ CASES: dict[str, tuple[str, ...]] = {
         *SMALL,
     ),
     "mixture": (TAG, "algorithms.adversary=mappo", "algorithms.agent=iql", "models.agent=gru", *SMALL),
-    "mixture-matd3": (TAG, "algorithms.adversary=matd3", "algorithms.agent=ippo", "models.agent=gru", *SMALL),
+    "mixture-matd3": (TAG, "algorithms.adversary=matd3", "algorithms.agent=ippo", *SMALL),
 }
 
 

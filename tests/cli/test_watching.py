@@ -1,0 +1,27 @@
+"""`--record` says what is recorded while a training goes on."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from marlnb.cli.watching import add_record_argument, chosen_watchers
+from marlnb.errors import ConfigError
+from marlnb.recording.while_training import RecordWhileTraining
+
+
+def chosen(*words: str) -> list[RecordWhileTraining]:
+    parser = argparse.ArgumentParser()
+    add_record_argument(parser)
+    return chosen_watchers(parser.parse_args(words))
+
+
+def test_what_is_asked_for() -> None:
+    assert chosen() == []
+    asked = chosen("--record", "every=5,episodes=3,sites=*/critic/*,name=talk")
+    assert asked == [RecordWhileTraining(every=5, episodes=3, sites="*/critic/*", name="talk")]
+    with pytest.raises(ConfigError, match=r"no option of --record 'evry'; did you mean 'every'"):
+        chosen("--record", "evry=5")
+    with pytest.raises(ConfigError, match="every= takes a whole number; got 'x'"):
+        chosen("--record", "every=x")
