@@ -7,6 +7,7 @@ the episodes; `se` is the standard error of that mean over episodes. Episode k r
   marlnb evaluate runs/spread --env pettingzoo/simple_spread env.kwargs.max_cycles=25
   marlnb evaluate runs/spread --policy random
   marlnb evaluate runs/spread --ablate agent/actor/hidden_1:3,17
+  marlnb evaluate runs/talk --edits deaf
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from marlnb.cli.output import print_json, print_table, quiet_stdout
 from marlnb.errors import ConfigError
 
 if TYPE_CHECKING:
-    from marlnb.models.edits import Edit
+    from marlnb.models.edit import Edit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SITE[:UNIT,...]",
         help="hold a site, or some of its units, at zero meanwhile; may be repeated",
     )
+    parser.add_argument(
+        "--edits", metavar="NAME", help="edits saved with the run (`save_edits`), in force meanwhile, before --ablate's"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
@@ -51,7 +55,9 @@ def run(arguments: argparse.Namespace) -> int:
     with quiet_stdout():
         from marlnb.training.evaluation import evaluate
         from marlnb.training.run import Run
+        from marlnb.training.saved_edits import load_edits
 
+        saved = load_edits(arguments.run, arguments.edits) if arguments.edits else []
         found = evaluate(
             Run.open(arguments.run),
             episodes=arguments.episodes,
@@ -59,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
             explore=arguments.explore,
             env=chosen_environment(arguments),
             policy=arguments.policy,
-            edits=[_ablation(text) for text in arguments.ablate],
+            edits=[*saved, *(_ablation(text) for text in arguments.ablate)],
             checkpoint=arguments.checkpoint,
             n_envs=arguments.n_envs,
         )

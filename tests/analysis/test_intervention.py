@@ -15,6 +15,7 @@ from torch import Tensor
 from marlnb.analysis.divergence import kl_divergence, total_variation
 from marlnb.analysis.intervention import intervene
 from marlnb.analysis.paired import paired
+from marlnb.cli import main
 from marlnb.errors import AnalysisError, ConfigError, RunError, SiteError
 from marlnb.models.directions import Direction
 from marlnb.models.distributions import Categorical, Gaussian, MultiDiscrete
@@ -174,7 +175,7 @@ def test_doses_partners_and_their_names(talkers: Run) -> None:
         intervene(talkers, Scale("listener/actor/hiden_1"), episodes=2)
 
 
-def test_edits_saved_with_a_run_give_the_same_numbers_again(talkers: Run) -> None:
+def test_edits_saved_with_a_run_give_the_same_numbers_again(talkers: Run, capsys: pytest.CaptureFixture[str]) -> None:
     record(talkers, episodes=20, progress=False).close()
     source = talkers.recordings["recording"]
     edits = [
@@ -190,6 +191,9 @@ def test_edits_saved_with_a_run_give_the_same_numbers_again(talkers: Run) -> Non
     assert again.effects == first.effects
     edited = evaluate(moved, episodes=30, edits=load_edits(moved, "deaf"), n_envs=30)
     assert edited.return_mean["listener"] == pytest.approx(first.of("return", "listener").after)
+    capsys.readouterr()
+    words = ["evaluate", str(moved), "--edits", "deaf", "--episodes", "30", "--n-envs", "30", "--json"]
+    assert main(words) == 0 and json.loads(capsys.readouterr().out)["return_mean"] == edited.return_mean
     table = list_edits(moved)
     assert table["name"].tolist() == ["deaf"] and table["note"][0] == "hears the mean message"
     with pytest.raises(RunError, match="'daef'; did you mean 'deaf'"):
