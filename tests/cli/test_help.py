@@ -68,6 +68,6 @@ def test_help_of_the_parts_that_are_named(capsys: pytest.CaptureFixture[str]) ->
 
 def test_unknown_command_and_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trian"]) == 2
-    assert "no command 'trian'; did you mean train?" in capsys.readouterr().err
+    assert "no command 'trian'; did you mean train" in capsys.readouterr().err
     assert main(["list", "envs", "--jsn"]) == 2
     assert "unrecognized arguments: --jsn" in capsys.readouterr().err
