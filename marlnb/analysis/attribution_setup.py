@@ -105,6 +105,8 @@ def ask(
     Raises:
         AnalysisError: sources that cannot be, conductance without a site, a site that comes after the unit.
     """
+    if policy.mixes_agents:
+        check_recorded(source, policy)
     layer = None if site is None else find_site(policy.sites(), site)
     if layer is not None:
         check_order(policy, output, layer)
@@ -115,6 +117,13 @@ def ask(
     if layer is not None:
         return Asked(Question(policy, source.env, output, members, site_sources(policy, output, layer), layer), None)
     return Asked(Question(policy, source.env, output, members, _scope(policy, output, sources)), None)
+
+
+def check_recorded(source: RowSource, policy: Policy) -> None:
+    """Raises AnalysisError where an agent on which the group's outputs depend was not recorded."""
+    missing = [agent for agent in policy.group.agents if agent not in source.recorded_agents()]
+    if missing:
+        raise AnalysisError(f"outputs of {policy.group.name!r} depend on all its agents; not recorded: {missing}")
 
 
 def _scope(policy: Policy, output: Output, asked: Sources | None) -> Sources:

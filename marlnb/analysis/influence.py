@@ -10,6 +10,7 @@ import torch
 
 from marlnb.analysis.attribution import attribute
 from marlnb.analysis.attribution_result import Attribution
+from marlnb.analysis.attribution_setup import check_recorded
 from marlnb.analysis.counterfactuals import Divergence, check_measure, divergence, donors, observed
 from marlnb.analysis.feature_groups import feature_names
 from marlnb.analysis.influence_result import Influence, over_episodes
@@ -168,6 +169,8 @@ def _spoken(
 ) -> np.ndarray:
     """`[row, agent, source]`: how far actions are from those under what each other might have said."""
     spec, source = policy.group, RowSource(recording, policy.group.name)
+    if policy.mixes_agents:
+        check_recorded(source, policy)
     channels = {agent: messages_of(env, agent, told) for agent in spec.agents}
     sizes = np.zeros((len(rows), spec.n_agents, len(env.agents)))
     for k in range(spec.n_agents):

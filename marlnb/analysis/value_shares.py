@@ -13,6 +13,7 @@ from captum.attr import IntegratedGradients
 from torch import Tensor
 
 from marlnb.analysis.attribution_result import TOLERANCE
+from marlnb.analysis.attribution_setup import check_recorded
 from marlnb.analysis.outputs import Output, pick
 from marlnb.analysis.rows import Moments, Rows, RowSource
 from marlnb.errors import AnalysisError, unknown
@@ -137,6 +138,7 @@ def decompose_value(
     policy = known[group]
     if not isinstance(policy, QPolicy) or policy.mixer is None:
         raise AnalysisError(f"the policy of {group!r} ({type(policy).__name__}) has no mixer; vdn and qmix train such")
+    check_recorded(source, policy)
     rows = source.rows(episodes, checkpoint)
     every = _by_batch(source, rows, policy, of, batch_size)
     q = torch.cat([part for part, *_ in every])

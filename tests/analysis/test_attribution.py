@@ -82,10 +82,11 @@ def test_an_attribution_that_did_not_converge_says_so(recording: Recording, run:
     with torch.no_grad():
         for parameter in policies["listener"].actor.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0)))
-    rough = attribute(recording, group="listener", to="logit", target=1, n_steps=1, baseline="zero", policies=policies)
+    asked = {"to": "logit", "target": 1, "baseline": "zero", "policies": policies, "episodes": range(12)}
+    rough = attribute(recording, group="listener", n_steps=1, **asked)  # type: ignore[arg-type]
     assert len(rough.warnings) == 1 and "did not converge" in rough.warnings[0]
     assert "NOT TO BE TRUSTED" in repr(rough) and "NOT TO BE TRUSTED" in rough._repr_html_()
-    fine = attribute(recording, group="listener", to="logit", target=1, n_steps=300, baseline="zero", policies=policies)
+    fine = attribute(recording, group="listener", n_steps=300, **asked)  # type: ignore[arg-type]
     assert fine.warnings == ()
 
 

@@ -12,6 +12,7 @@ from marlnb.analysis.attribution import attribute
 from marlnb.errors import AnalysisError
 from marlnb.recording.reader import Recording
 from marlnb.recording.recorder import record
+from marlnb.training.run import Run
 from tests.analysis.conftest import make_run
 
 SMALL = ("n_envs=4", "rollout_steps=25", "frames=100", "algorithm=ippo", "algorithm.epochs=1")
@@ -48,3 +49,12 @@ def test_agents_that_do_not_hear_owe_nothing(tmp_path: Path) -> None:
     with record(run, episodes=4, progress=False) as recording:
         influence = attribute(recording, group="agent", sources="all").influence().to_numpy()
     assert (np.diag(influence) > 0).all() and (influence[~np.eye(3, dtype=bool)] == 0).all()
+
+
+def test_agents_that_were_heard_must_be_recorded(hearing: Recording) -> None:
+    assert hearing.run_path is not None
+    with record(
+        Run.open(hearing.run_path), episodes=4, agents=["agent_0"], name="one", values=False, progress=False
+    ) as one:
+        with pytest.raises(AnalysisError, match="not recorded: \\['agent_1', 'agent_2'\\]"):
+            attribute(one, group="agent")
