@@ -55,18 +55,19 @@ def unit_map(embedding: EmbeddingResult, *, title: str | None = None, ax: Axes |
         _classes(ax, embedding, size)
     else:
         known = np.isfinite(embedding.color)
-        drawn = ax.scatter(*points[known, :2].T, c=embedding.color[known], s=size, cmap=SEQUENTIAL, linewidths=0)
+        x, y = points[known, :2].T
+        drawn = ax.scatter(x, y, c=embedding.color[known], s=size, cmap=SEQUENTIAL, linewidths=0)
         bar = ax.figure.colorbar(drawn, ax=ax, pad=0.02)
         bar.set_label(embedding.color_name, color=INK)
         bar.outline.set_visible(False)  # type: ignore[operator]
     if len(embedding.explained):
-        x, y = (f"principal component {k + 1} ({embedding.explained[k]:.0%} of the variance)" for k in range(2))
+        across, up = (f"principal component {k + 1} ({embedding.explained[k]:.0%} of the variance)" for k in range(2))
     else:
-        x, y = f"UMAP 1 (no unit; trustworthiness {embedding.trust:.2f})", "UMAP 2"
+        across, up = f"UMAP 1 (no unit; trustworthiness {embedding.trust:.2f})", "UMAP 2"
         ax.set_xticks([])
         ax.set_yticks([])
     by = embedding.color_name or "agent"
-    finish(ax, title=title or f"{embedding.site} by {by}", x=x, y=y, grid="")
+    finish(ax, title=title or f"{embedding.site} by {by}", x=across, y=up, grid="")
     alarm(ax, embedding.warnings)
     return ax
 
@@ -82,7 +83,6 @@ def _classes(ax: Axes, embedding: EmbeddingResult, size: float) -> None:
             name = embedding.agents[value]
             colour = agent_colour(name, embedding.all_agents)
         marker = MARKERS[k % len(MARKERS)]
-        ax.scatter(
-            *embedding.points[here, :2].T, s=size, color=colour, marker=marker, linewidths=0, alpha=0.75, label=name
-        )
+        x, y = embedding.points[here, :2].T
+        ax.scatter(x, y, s=size, color=colour, marker=marker, linewidths=0, alpha=0.75, label=name)
     ax.legend(frameon=False, fontsize=8.5, markerscale=1.6, title=embedding.color_name or "agent")

@@ -92,7 +92,8 @@ def role_map(roles: RolesResult, *, title: str | None = None, ax: Axes | None = 
         here = roles.role == k
         name = f"role {k} ({np.mean(here):.0%})"
         marker, colour = MARKERS[k % len(MARKERS)], OKABE_ITO[k % len(OKABE_ITO)]
-        ax.scatter(*roles.points[here].T, s=size, marker=marker, color=colour, linewidths=0, alpha=0.75, label=name)
+        x, y = roles.points[here].T
+        ax.scatter(x, y, s=size, marker=marker, color=colour, linewidths=0, alpha=0.75, label=name)
     ax.legend(frameon=False, fontsize=8.5, markerscale=1.6)
     one = roles.states_clustering
     continuum = "a continuum, not roles" if one.structured else "no roles beyond chance"

@@ -1,0 +1,187 @@
+"""Figures of comparisons: what is drawn are the numbers that were handed in, and warnings are across them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import BytesIO
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+
+from marlnb import plots
+from marlnb.analysis.communication_result import Communication
+from marlnb.analysis.development_result import Development
+from marlnb.analysis.event_result import EventAverage
+from marlnb.analysis.information import Information
+from marlnb.analysis.maps import Embedding
+from marlnb.analysis.resampling import Interval
+from marlnb.analysis.roles_result import Clustering, Roles
+from marlnb.analysis.similarity_result import SimilarityMatrix
+from marlnb.analysis.tuning_result import Tuning
+from marlnb.errors import AnalysisError
+
+AGENTS = ("a_0", "a_1", "b_0")
+ONES = np.ones((2, 2))
+MATRIX = SimilarityMatrix(
+    "cka", ("x", "y"), ("x", "z"), np.array([[1, 0.25], [0.5, 0.75]]), ONES, ONES, 0.1 * ONES, ONES
+)
+CURVE = np.array([[0.0, 2], [1, 1], [2, 0]])
+TUNING = Tuning(
+    "s",
+    "a_0",
+    AGENTS,
+    "goal",
+    True,
+    ("r", "g", "b"),
+    np.arange(3.0),
+    CURVE,
+    CURVE - 0.1,
+    CURVE + 0.1,
+    np.array([0.3, 0.8]),
+    np.zeros(2),
+    np.array([0.2, 0.01]),
+    np.ones(3),
+    np.ones(3),
+    20,
+)
+LAGS = np.arange(-1, 2)
+EVENT = EventAverage(
+    "a/actor/h",
+    "a_0",
+    AGENTS,
+    "touch",
+    LAGS,
+    ("unit 0", "unit 1"),
+    CURVE,
+    CURVE - 1,
+    CURVE + 1,
+    0 * CURVE,
+    0 * CURVE - 0.5,
+    0 * CURVE + 0.5,
+    np.array([4, 5, 3]),
+    9,
+    0,
+)
+MAP = Embedding(
+    method="pca",
+    site="s",
+    agents=("a_0", "a_1"),
+    all_agents=AGENTS,
+    points=np.arange(8.0).reshape(4, 2),
+    episode=np.zeros(4, int),
+    t=np.arange(4),
+    who=np.array([0, 0, 1, 1]),
+    color=np.array([0.0, 0, 1, 1]),
+    color_name="",
+    color_names=(),
+    color_is_class=True,
+    explained=np.array([0.6, 0.3]),
+    trust=0.9,
+    n_rows=4,
+)
+ROLES = Roles(
+    of="behaviour",
+    agents=AGENTS,
+    all_agents=AGENTS,
+    features=("f",),
+    distances=np.array([[0, 0.1, 2], [0.1, 0, 3], [2, 3, 0]]),
+    team=np.array([0, 0, 1]),
+    agents_clustering=Clustering(2, 0.5, 0.0, 0.01, 1.0),
+    stretch=np.zeros(6, int),
+    who=np.tile(np.arange(3), 2),
+    episode=np.zeros(6, int),
+    t=np.zeros(6, int),
+    role=np.array([0, 0, 1, 0, 0, 1]),
+    points=np.arange(12.0).reshape(6, 2),
+    states_clustering=Clustering(2, 0.3, 0.2, 0.01, 0.9, 1.05),
+    profile=np.ones((2, 1)),
+    taken=np.array([[1.0, 0], [1, 0], [0, 1]]),
+    division=2.0,
+    division_chance=1.7,
+    division_p=0.01,
+    n_episodes=2,
+)
+BITS = Information("message", "goal", 1.25, 1.1, 1.4, 0.03, 1.2, 0.8, 0.01, 1.5, 1.5)
+TALK = Communication(
+    speaker="a_0",
+    listener="b_0",
+    message="action",
+    goal="goal",
+    lag=1,
+    signalling=BITS,
+    listening=BITS,
+    following=BITS,
+    consistency=None,
+    influence=Interval(0.62, 0.6, 0.7),
+    influence_at=np.ones(2),
+    times=np.arange(2),
+    context_independence=0.5,
+    code=np.array([[3.0, 1], [1, 3]]),
+    messages=("m0", "m1"),
+    goals=("r", "g"),
+    n_rows=8,
+    n_episodes=4,
+)
+GROWTH = Development(
+    "goal decoded", ("s", "u"), np.array([10, 20]), MATRIX.values, ONES, ONES, 0.3 * ONES, "observation alone", {}
+)
+
+
+def drawn(ax: Axes) -> str:
+    ax.figure.savefig(BytesIO(), format="png")
+    assert ax.get_title(loc="left")
+    return " ".join(text.get_text() for text in ax.texts)
+
+
+def test_the_numbers_are_those_handed_in() -> None:
+    assert "0.25\n(0.10)" in drawn(plots.similarity_map(MATRIX))
+    assert "0.25" in drawn(plots.what_when_where(GROWTH))
+    curves = plots.development_curves(GROWTH)
+    assert [line.get_ydata()[1] for line in curves.lines] == [0.25, 0.75, 0.3]
+    assert "0.75" in drawn(plots.code_book(TALK)) and "0.25" in drawn(plots.code_book(TALK))
+    bars = drawn(plots.information_bars(TALK))
+    assert bars.count("1.25") == 3 and "0.62" in bars
+    np.testing.assert_array_equal(plots.unit_map(MAP).collections[1].get_offsets(), MAP.points[2:])
+    response = plots.event_response(EVENT, channels=["unit 1"])
+    assert response.lines[0].get_ydata().tolist() == [2, 1, 0] and "3 to 5 events a lag" in response.get_xlabel()
+
+
+def test_units_are_named_with_their_strength() -> None:
+    ax = plots.tuning_curves(TUNING)
+    names = [text.get_text() for text in ax.get_legend().get_texts()]  # type: ignore[union-attr]
+    assert names[0].startswith("unit 1: η² 0.80") and names[1].endswith("not beyond chance")
+    assert "1 of 2 units tuned" in plots.tuning_map(TUNING).get_title(loc="left")
+    with pytest.raises(AnalysisError, match="no unit 7"):
+        plots.tuning_curves(TUNING, units=[7])
+    with pytest.raises(AnalysisError, match="did you mean"):
+        plots.event_response(EVENT, channels=["unit 9"])
+
+
+def test_roles_say_whether_they_were_found() -> None:
+    assert "3.00" in drawn(plots.team_map(ROLES)) and "teams found" in plots.team_map(ROLES).get_title(loc="left")
+    assert "a continuum, not roles" in plots.role_map(ROLES).get_title(loc="left")
+    assert "2.00 (independently: 1.70)" in plots.roles_taken(ROLES).get_xlabel()
+    none = replace(ROLES, agents_clustering=Clustering(2, 0.0, 0.0, 0.6, 0.1))
+    assert "no teams beyond chance" in plots.team_map(none).get_title(loc="left")
+
+
+def test_warnings_are_across_the_figure() -> None:
+    doubt = ("only 3 episodes",)
+    figures = [
+        plots.similarity_map(replace(MATRIX, warnings=doubt)),
+        plots.tuning_curves(replace(TUNING, warnings=doubt)),
+        plots.tuning_map(replace(TUNING, warnings=doubt)),
+        plots.event_response(replace(EVENT, warnings=doubt)),
+        plots.unit_map(replace(MAP, warnings=doubt)),
+        plots.team_map(replace(ROLES, warnings=doubt)),
+        plots.role_map(replace(ROLES, warnings=doubt)),
+        plots.roles_taken(replace(ROLES, warnings=doubt)),
+        plots.code_book(replace(TALK, warnings=doubt)),
+        plots.information_bars(replace(TALK, warnings=doubt)),
+        plots.what_when_where(replace(GROWTH, warnings=doubt)),
+        plots.development_curves(replace(GROWTH, warnings=doubt)),
+    ]
+    for ax in figures:
+        assert "NOT TO BE TRUSTED\nonly 3 episodes" in drawn(ax)
+    assert "no unit is tuned beyond chance" in drawn(plots.tuning_map(replace(TUNING, p_value=np.ones(2))))
