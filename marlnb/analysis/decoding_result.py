@@ -65,12 +65,15 @@ class DecodingScore:
         """score - control (Hewitt and Liang 2019): near 0 where the decoder could have memorised."""
         return None if self.control is None else self.score - self.control
 
-    def survives(self, correction: Correction = "holm", level: float = LEVEL) -> bool:
-        """Whether it is above what shuffled labels give, told among all scores of the result."""
+    def survives(self, correction: Correction = "max", level: float = LEVEL) -> bool:
+        """Whether it is above chance and above what shuffled labels give, told among all scores of the result.
+
+        `max` and `holm` both bound the chance of a single false one; `max` does not need more shuffles for more scores.
+        """
         corrected = {"holm": self.p_holm, "fdr": self.p_fdr, "max": self.p_max}
         if correction not in corrected:
             raise AnalysisError(unknown("correction", correction, corrected))
-        return corrected[correction] <= level
+        return self.score > self.chance and corrected[correction] <= level
 
 
 @dataclass(frozen=True)
@@ -215,7 +218,7 @@ class Decoding:
         flag = "".join(f"; NOT TO BE TRUSTED: {note}" for note in self.warnings)
         survivors = sum(score.survives() for score in self.scores)
         n = len(self.scores)
-        several = f"; {survivors} of {n} scores survive Holm's correction" if n > 1 else ""
+        several = f"; {survivors} of {n} scores survive correction" if n > 1 else ""
         return (
             f"Decoding({self.label}{later} from {best.site or self.site}: {self.metric} {best.score:.2f} "
             f"[{best.low:.2f}, {best.high:.2f}] in {best.agent}{when}, chance {best.chance:.2f}{several}{flag})"

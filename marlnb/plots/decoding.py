@@ -19,6 +19,8 @@ def decoding_bars(
     decoding: DecodingResult,
     *,
     agent: str | None = None,
+    site: str | None = None,
+    offset: int | None = None,
     agents: Sequence[str] = (),
     title: str | None = None,
     ax: Axes | None = None,
@@ -28,7 +30,7 @@ def decoding_bars(
     Args:
         agents: all agents of the environment, for this one's colour.
     """
-    who, found = _scores(decoding, agent)
+    who, found = _scores(decoding, agent, site, offset)
     if len(found) != 1:
         raise AnalysisError(f"{len(found)} scores for {who}: decoding_over_time draws a decoding made with at='each'")
     score = found[0]
@@ -53,7 +55,7 @@ def decoding_bars(
     ax.set_xticks(range(len(shown)), [name for name, _, _ in shown], fontsize=8.5)
     lowest = min(0.0, *(value for _, value, _ in shown))
     ax.set_ylim(lowest * 1.2 - (0.08 if lowest < 0 else 0), max(1.0, score.high) * 1.12)
-    heading = title or f"{decoding.label} read from {decoding.site}"
+    heading = title or f"{decoding.label} read from {score.site or decoding.site}"
     finish(ax, title=heading, x="", y=decoding.metric)
     ax.set_xlabel(f"{who}; {score.n_rows:,} steps of {score.n_episodes} episodes, split by episode", fontsize=9)
     alarm(ax, decoding.warnings)
@@ -72,7 +74,7 @@ def decoding_over_time(
 ) -> Axes:
     """What is known when: the score at each time step with its 95% interval, beside its controls and chance.
 
-    A filled marker survives Holm's correction for all scores of the result.
+    A filled marker survives the correction for all scores of the result (Westfall and Young's).
     """
     who, found = _scores(decoding, agent, site, offset)
     if any(score.t is None for score in found):
@@ -93,12 +95,12 @@ def decoding_over_offset(
 ) -> Axes:
     """How far ahead, and how far back, a label is read: the score against the offset, beside its controls and chance.
 
-    A filled marker survives Holm's correction for all scores of the result.
+    A filled marker survives the correction for all scores of the result (Westfall and Young's).
     """
     who, found = _scores(decoding, agent, site, None)
     if any(score.t is not None for score in found):
         raise AnalysisError("this decoding has a score for each time step; decoding_map draws time against offset")
-    heading = title or f"{decoding.label}: remembered, known, foreseen ({who}, {found[0].site or decoding.site})"
+    heading = title or f"{decoding.label}: remembered, known, foreseen\n({who}, {found[0].site or decoding.site})"
     ax = _curve(decoding, who, found, [score.offset for score in found], agents, ax)
     ax.axvline(0, color=MUTED, linewidth=0.8, linestyle=":")
     return finish(ax, title=heading, x="the label's time after the activations' (steps)", y=decoding.metric)
@@ -127,7 +129,7 @@ def _curve(
         "markeredgewidth": 1.4,
     }
     ax.plot(places[~survived], score[~survived], markerfacecolor="white", **dot)
-    ax.plot(places[survived], score[survived], markerfacecolor=colour, label="survives Holm's correction", **dot)
+    ax.plot(places[survived], score[survived], markerfacecolor=colour, label="survives correction", **dot)
     seen = [s.observation for s in found]
     ax.plot(places, seen, color=INK, linestyle=(0, (5, 2)), linewidth=1.5, label="observation alone")
     untrained = [s.untrained for s in found if s.untrained is not None]
@@ -152,7 +154,7 @@ def decoding_map(
     *,
     x: MapAxis = "offset",
     y: MapAxis = "site",
-    correction: Literal["holm", "fdr", "max"] = "holm",
+    correction: Literal["holm", "fdr", "max"] = "max",
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:

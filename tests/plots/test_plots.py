@@ -57,10 +57,10 @@ class Score:
     control: float | None = 0.7
     site: str = "listener/actor/hidden_1"
     offset: int = 0
-    p_holm: float = 0.01
+    p: float = 0.01
 
-    def survives(self, correction: str = "holm") -> bool:
-        return self.p_holm <= 0.05
+    def survives(self, correction: str = "max") -> bool:
+        return self.p <= 0.05
 
 
 @dataclass
