@@ -108,7 +108,7 @@ def usage(
         )
     warnings = tuple(_warnings(tests, episodes, n_random, activations, directions))
     return Usage(
-        concept=directions[0].concept or "a direction",
+        concept=_concept(directions),
         site=site,
         agent=who,
         n_directions=len(directions),
@@ -234,6 +234,12 @@ def _like(directions: Sequence[Direction], vectors: np.ndarray, activations: np.
         replace(each, vector=tuple(vector), mean=float(vector @ means), concept="random")
         for each, vector in zip(directions, vectors)
     ]
+
+
+def _concept(directions: Sequence[Direction]) -> str:
+    """What they are of: of a label's classes, "goal = red" and others, the label."""
+    names = {each.concept if len(directions) == 1 else each.concept.split(" = ")[0] for each in directions}
+    return ", ".join(sorted(names)) or "a direction"
 
 
 def _directions(

@@ -60,15 +60,15 @@ class Decoded:
 
 
 def test_what_the_head_reads_is_used_and_its_copy_is_not(planted: Agents) -> None:
-    used = usage(planted, Decoded(unit(0)), episodes=40, n_envs=40)
+    used = usage(planted, Decoded(unit(0)), episodes=30, n_envs=30)
     assert used.verdict == "used" and used.decodable and "used" in repr(used) and not used.warnings
     assert used.of("erase").p_value == used.of("steer").p_value == 1 / 40
     assert used.of("erase").low > 0.1 > used.of("erase").random_mean
-    decoy = usage(planted, Decoded(unit(1)), episodes=40, n_envs=40)
+    decoy = usage(planted, Decoded(unit(1)), episodes=30, n_envs=30)
     assert decoy.verdict == "decodable but not used" and decoy.of("erase").effect < 1e-6 > decoy.of("steer").effect
     assert any("no edit changed" in note for note in decoy.warnings) == (decoy.of("steer").effect == 0)
-    assert usage(planted, unit(1), episodes=30, n_random=5).verdict == "not shown to be used"
-    few = usage(planted, unit(0), episodes=8, n_random=5)
+    assert usage(planted, unit(1), episodes=4, n_random=2).verdict == "not shown to be used"
+    few = usage(planted, unit(0), episodes=4, n_random=5)
     assert len(few.warnings) == 2 and "0.17" in few.warnings[1] and few.verdict == "not shown to be used"
 
 
@@ -112,5 +112,7 @@ def test_controls_are_orthogonal_of_length_one_and_vary_as_much() -> None:
 def test_what_cannot_be_asked_is_refused(planted: Agents) -> None:
     with pytest.raises(AnalysisError, match="chooses no actions"):
         usage(planted, Direction("a/critic/hidden_1", "a_0", (1.0, 0, 0, 0), 0, 1))
+    several = [Direction(SITE, "a_0", tuple(np.eye(16)[k]), 0.0, 1.0, f"goal = {k}") for k in (2, 3)]
+    assert usage(planted, several, episodes=2, n_random=1).concept == "goal"
     with pytest.raises(AnalysisError, match="one agent at one site"):
         usage(planted, [unit(0), Direction(SITE, "a_1", tuple(np.eye(16)[0]), 0, 1)])
