@@ -9,7 +9,7 @@ import nbformat
 from marlnb.batch.execute import execute
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "does_the_listener_listen.ipynb"
-SMALL = {"episodes": 60, "traced_episodes": 32, "traced_every": 12, "n_random": 19, "n_shuffles": 1}
+SMALL = {"episodes": 50, "traced_episodes": 16, "traced_every": 12, "n_random": 9, "n_shuffles": 1}
 
 
 def test_it_runs(tmp_path: Path) -> None:
