@@ -55,6 +55,7 @@ def row_values(units: Units, by: Label) -> RowValues:
             raise AnalysisError(unknown("label or observed feature", by, [*known, "t", *features]))
     found = resolve_label(units.source, rows, label)
     values = found.values[:, units.place]
+    values = values.astype(np.int8) if values.dtype == bool else values
     whole = values.dtype.kind in "iub"
     there = found.known[:, units.place] & (True if whole else np.isfinite(values))
     name = by if isinstance(by, str) else found.name

@@ -85,4 +85,5 @@ def _classes(ax: Axes, embedding: EmbeddingResult, size: float) -> None:
         marker = MARKERS[k % len(MARKERS)]
         x, y = embedding.points[here, :2].T
         ax.scatter(x, y, s=size, color=colour, marker=marker, linewidths=0, alpha=0.75, label=name)
-    ax.legend(frameon=False, fontsize=8.5, markerscale=1.6, title=embedding.color_name or "agent")
+    title = embedding.color_name or "agent"
+    ax.legend(frameon=False, fontsize=8.5, markerscale=1.6, title=title, loc="center left", bbox_to_anchor=(1.0, 0.5))
