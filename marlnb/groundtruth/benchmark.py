@@ -44,12 +44,15 @@ class Benchmark:
         return pd.DataFrame.from_dict(found, orient="index")
 
     def kinds(self) -> pd.DataFrame:
-        """Analysis by kind of claim: recovered share."""
+        """Analysis by kind of claim: recovered share; and the share of claimed units that are random features."""
         cells: dict[str, dict[str, float]] = {}
         for name in dict.fromkeys(s.finding.analysis for s in self.scores):
             items = [item for s in self.scores if s.finding.analysis == name for item in s.items]
             kinds = dict.fromkeys(item.kind for item in items)
             cells[name] = {kind: float(np.mean([i.recovered for i in items if i.kind == kind])) for kind in kinds}
+            strays = [s.strays for s in self.scores if s.finding.analysis == name and s.strays is not None]
+            if strays:
+                cells[name]["(strays)"] = float(np.mean(strays))
         return pd.DataFrame.from_dict(cells, orient="index")
 
     @staticmethod

@@ -73,6 +73,11 @@ class Case:
         logits = self.recording.steps(group, "logits").to_numpy()[..., self.outputs[group]]
         return FLOOR_SHARE * float(logits.std(0).max())
 
+    def nonsense(self) -> np.ndarray:
+        """A label `[row]` that nobody can know: 0 or 1, drawn for each episode."""
+        episode = self.recording.rows["episode"].to_numpy()
+        return np.random.default_rng(self.question.seed).integers(0, 2, int(episode.max()) + 1)[episode]
+
     def finding(self, analysis: str, attempts: tuple[str, ...], claims: list[Claim]) -> Finding:
         q = self.question
         return Finding(analysis, q.name, q.network, q.shared, q.seed, attempts, tuple(claims))

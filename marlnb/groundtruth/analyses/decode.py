@@ -27,10 +27,8 @@ ABOVE = 0.1
 @analysis("decode")
 def decode_concept(case: Case) -> Finding:
     claims = [Claim("holds", agent=agent, site=site) for agent, site, _ in _read(case, decoded(case))]
-    episode = case.recording.rows["episode"].to_numpy()
-    drawn = np.random.default_rng(case.question.seed).integers(0, 2, int(episode.max()) + 1)
     sites = [case.hidden_sites(group)[-1] for group in case.question.groups]
-    nonsense = _decode(case, sites, drawn[episode], "classification")
+    nonsense = _decode(case, sites, case.nonsense(), "classification")
     claims += [Claim("holds", agent=a, site=s, concept=NONSENSE) for a, s, _ in _read(case, nonsense)]
     return case.finding("decode", ("holds",), claims)
 
