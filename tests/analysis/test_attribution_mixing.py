@@ -58,3 +58,9 @@ def test_agents_that_were_heard_must_be_recorded(hearing: Recording) -> None:
     ) as one:
         with pytest.raises(AnalysisError, match="not recorded: \\['agent_1', 'agent_2'\\]"):
             attribute(one, group="agent")
+
+
+def test_each_agents_value_is_made_of_its_own_units(hearing: Recording) -> None:
+    found = attribute(hearing, group="agent", to="value", site="agent/critic/hidden_2", n_steps=20)
+    assert found.values.shape == (100, 3, 64) and np.abs(found.values).min(axis=(0, 2)).shape == (3,)
+    assert np.abs(found.values).sum() > 0 and found.relative_delta.max() < 1e-2
