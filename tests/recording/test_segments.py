@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -146,3 +147,11 @@ def test_a_kill_loses_at_most_the_block_being_gathered(tmp_path: Path) -> None:
         seen = recording.steps("a", "observation").sel(agent="a_0").to_numpy()
         np.testing.assert_allclose(seen[:, 0], (rows["episode"] + 3) / 10, rtol=1e-6)
         np.testing.assert_allclose(seen[:, 1], rows["t"] / 10, rtol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [[9, 3, 3, 200, 5, 4], [5, 5, 7, 8], list(range(300, 0, -7)), []])
+def test_scattered_rows_come_in_the_order_asked_for(run: Run, rows: list[int]) -> None:
+    with Recording.open(run.recordings["one"]) as one:
+        array = one.steps("a", "observation")
+        found = replace(array, rows=np.array(rows, dtype=np.int64)).to_numpy()
+        assert np.array_equal(found, one.file[array.path][:][rows])
