@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.linear_model import RidgeCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from marlnb.analysis.linear_models import (
     FoldScores,
@@ -12,7 +15,9 @@ from marlnb.analysis.linear_models import (
     memorised_score,
     permute_by_episode,
     score_folds,
+    score_labels,
 )
+from marlnb.analysis.ridge import RIDGE_STRENGTHS
 
 EPISODE = np.repeat(np.arange(20), 5)
 
@@ -66,3 +71,25 @@ def test_scores_of_a_known_answer() -> None:
     assert score_folds(x, x @ np.array([1.0, -2.0, 0.0, 3.0]), fold, "regression").mean == pytest.approx(1, abs=1e-4)
     assert score_folds(x, (x[:, 0] > 0).astype(int), fold, "classification").mean > 0.9
     assert score_folds(x, np.ones(100, int), fold, "classification").mean == 1.0
+
+
+def test_shared_factors_give_scikit_learns_scores() -> None:
+    rng = np.random.default_rng(2)
+    x, y = rng.standard_normal((100, 12)) + 5, rng.standard_normal((100, 3))
+    y[:, 0] += x[:, 0]
+    fold = EPISODE % 4
+    for column, found in enumerate(score_labels(x, y, fold, "regression")):
+        for k, score in enumerate(found.scores):
+            model = make_pipeline(StandardScaler(), RidgeCV(RIDGE_STRENGTHS)).fit(x[fold != k], y[fold != k, column])
+            assert score == pytest.approx(model.score(x[fold == k], y[fold == k, column]), abs=1e-9)
+
+
+def test_a_rare_class_counts_as_much_as_a_common_one() -> None:
+    rng = np.random.default_rng(3)
+    episode = np.repeat(np.arange(400), 5)
+    y = (rng.random(2000) < 0.05).astype(int)
+    fold = episode_folds(y, episode, "classification", 5, seed=0)
+    noise = rng.standard_normal((2000, 4))
+    assert score_folds(noise, y, fold, "classification").mean == pytest.approx(0.5, abs=0.06)  # not 0.95
+    known = noise + 3 * y[:, None] * np.array([1.0, 0, 0, 0])
+    assert score_folds(known, y, fold, "classification").mean > 0.9
