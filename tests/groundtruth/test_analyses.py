@@ -1,0 +1,61 @@
+"""marlnb's analyses scored on a small part of the grid; `make groundtruth` is the whole."""
+
+import pytest
+
+from marlnb.errors import UnknownNameError
+from marlnb.groundtruth.benchmark import DISCOVERY_TARGET, RECOVERED_TARGET, Benchmark, scored
+from marlnb.groundtruth.case import Case, analyses
+
+CAUSAL = [
+    ("ablate", "partner_goal", "gru", True),
+    ("ablate", "role_switch", "mlp", False),
+    ("attribute", "partner_goal", "mlp", True),
+    ("attribute", "role_switch", "gru", False),
+    ("attribute_over_time", "role_switch", "gru", True),
+    ("communication", "message_code", "gru", True),
+    ("event_average", "partner_goal", "gru", False),
+    ("influence", "message_code", "mlp", False),
+    ("intervene", "decoy", "gru", True),
+    ("steer", "decoy", "mlp", False),
+    ("steer", "partner_goal", "gru", False),
+    ("trace", "role_switch", "gru", True),
+    ("usage", "role_switch", "mlp", True),
+]
+
+
+@pytest.mark.parametrize(("name", "circuit", "network", "shared"), CAUSAL)
+def test_an_analysis_that_asks_for_causes_finds_the_circuit_and_no_decoy(instance, name, circuit, network, shared):
+    found = scored(*instance(circuit, network, shared), analyses([name])[name])
+    assert found.items and found.recovered >= RECOVERED_TARGET, found.table().query("recovered < 0.99")
+    assert not found.decoys or found.false_discovery_rate <= DISCOVERY_TARGET
+    assert not found.strays
+
+
+@pytest.mark.parametrize("name", ["decode", "tuning"])
+def test_decoding_and_tuning_tell_who_holds_the_concept_and_read_no_nonsense(instance, name):
+    found = scored(*instance("role_switch", "gru", True), analyses([name])[name])
+    assert found.recovered >= RECOVERED_TARGET and found.decoys_claimed == 0
+
+
+def test_who_takes_what_is_decoded_for_what_is_used_finds_decoys(instance):
+    found = scored(*instance("role_switch", "gru", True), analyses(["decode_as_use"])["decode_as_use"])
+    assert found.by_kind()["agents"] < 0.5 and found.decoys_claimed >= 2
+
+
+def test_a_case_holds_no_key(instance):
+    subject, recording = instance("role_switch", "gru", True)
+    case = Case.of(subject, recording)
+    assert not any(value is subject.key for value in vars(case).values())
+    assert case.question.key_sha256 == subject.key.sha256()
+
+
+def test_tables_join_what_was_run_in_parts(instance):
+    parts = []
+    for circuit in ("decoy", "role_switch"):
+        found = scored(*instance(circuit, "mlp", False), analyses(["ablate"])["ablate"])
+        parts.append(Benchmark((found,), 0.0, {"ablate": 1.5}).to_json())
+    whole = Benchmark.join(parts)
+    assert list(whole.table().columns) == ["decoy", "role_switch", "all"] and whole.seconds == {"ablate": 3.0}
+    assert whole.table().loc["ablate", "decoy"] == "100.0% | 0/20"
+    with pytest.raises(UnknownNameError, match="ablate"):
+        analyses(["ablat"])
