@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from marlnb.analysis.rows import Moments, RowSource
-from marlnb.errors import UnknownNameError, unknown
+from marlnb.errors import ConfigError, UnknownNameError, unknown
 from marlnb.groundtruth.claims import Claim, Finding
 from marlnb.groundtruth.key import Question
 from marlnb.groundtruth.planting import Planted
@@ -88,9 +88,16 @@ ANALYSES: dict[str, Analyse] = {}
 
 
 def analysis(name: str) -> Callable[[Analyse], Analyse]:
-    """Registers a function that answers a case."""
+    """Registers a function that answers a case.
+
+    Raises:
+        ConfigError: another module's analysis has that name.
+    """
 
     def enter(analyse: Analyse) -> Analyse:
+        there = ANALYSES.get(name)
+        if there is not None and there.__module__ != analyse.__module__:
+            raise ConfigError(f"analysis {name!r} is registered already, by {there.__module__}")
         ANALYSES[name] = analyse
         return analyse
 

@@ -40,9 +40,16 @@ CIRCUITS: dict[str, Circuit] = {}
 def circuit(
     name: str, env: Callable[[NetworkName], EnvConfig]
 ) -> Callable[[Callable[[Draft], None]], Callable[[Draft], None]]:
-    """Registers a function that plants a circuit into a draft."""
+    """Registers a function that plants a circuit into a draft.
+
+    Raises:
+        ConfigError: another module's circuit has that name.
+    """
 
     def enter(plant: Callable[[Draft], None]) -> Callable[[Draft], None]:
+        there = CIRCUITS.get(name)
+        if there is not None and there.plant.__module__ != plant.__module__:
+            raise ConfigError(f"circuit {name!r} is registered already, by {there.plant.__module__}")
         CIRCUITS[name] = Circuit(name, env, plant)
         return plant
 

@@ -11,15 +11,11 @@ import pandas as pd
 
 from marlnb.errors import AnalysisError
 from marlnb.groundtruth.claims import Claim, Finding
+from marlnb.groundtruth.discoveries import DECOY_OVERLAP, at, decoys_claimed, strays
 from marlnb.groundtruth.key import AnswerKey, Node
 
 EFFECT_TOLERANCE = 0.1
 """Largest relative error of an effect that counts as recovered."""
-DECOY_OVERLAP = 0.5
-"""Share of a claimed direction that lies in a decoy's units from which on the decoy counts as found."""
-
-NONSENSE = "nonsense"
-"""The concept that nobody holds: a random class of each episode."""
 
 Onsets = Mapping[int, int]
 
@@ -116,8 +112,8 @@ def score(finding: Finding, key: AnswerKey, *, onsets: Onsets | None = None) -> 
             items += _onsets(finding, key, onsets)
         else:
             items += _SCORERS[kind](finding, key)
-    claimed, near = _decoys(finding, key)
-    return Score(finding, tuple(items), claimed, near, _strays(finding, key))
+    claimed, near = decoys_claimed(finding, key)
+    return Score(finding, tuple(items), claimed, near, strays(finding, key))
 
 
 def _agents(finding: Finding, key: AnswerKey) -> list[Item]:
@@ -140,7 +136,7 @@ def _units(finding: Finding, key: AnswerKey) -> list[Item]:
     items = []
     for node in key.nodes:
         if node.exact:
-            found = {unit for claim in _at(finding.of("units"), node) for unit in claim.units}
+            found = {unit for claim in at(finding.of("units"), node) for unit in claim.units}
             items.append(Item("units", _where(node), _overlap(found, set(node.units))))
     return items
 
@@ -149,7 +145,7 @@ def _subspaces(finding: Finding, key: AnswerKey) -> list[Item]:
     items = []
     for node in key.nodes:
         if node.exact and node.basis:
-            found = [np.array(claim.basis) for claim in _at(finding.of("subspace"), node)]
+            found = [np.array(claim.basis) for claim in at(finding.of("subspace"), node)]
             best = max((principal_overlap(basis, np.array(node.basis)) for basis in found), default=0.0)
             items.append(Item("subspace", _where(node), best))
     return items
@@ -160,7 +156,7 @@ def _holds(finding: Finding, key: AnswerKey) -> list[Item]:
     items = []
     for node in key.nodes:
         if node.exact:
-            here = [claim for claim in _at(finding.of("holds"), node) if not claim.concept]
+            here = [claim for claim in at(finding.of("holds"), node) if not claim.concept]
             named = {unit for claim in here for unit in claim.units or node.units}
             items.append(Item("holds", _where(node), len(named & set(node.units)) / len(node.units)))
     return items
@@ -169,7 +165,7 @@ def _holds(finding: Finding, key: AnswerKey) -> list[Item]:
 def _effects(finding: Finding, key: AnswerKey) -> list[Item]:
     items = []
     for node in key.nodes:
-        claims = _at(finding.of("effect"), node)
+        claims = at(finding.of("effect"), node)
         for output, weights in node.readout:
             here = [claim for claim in claims if claim.output == output]
             what = f"{_where(node)} -> logit {output}"
@@ -207,7 +203,7 @@ def _onsets(finding: Finding, key: AnswerKey, onsets: Onsets | None) -> list[Ite
     items = []
     for node in key.nodes:
         if node.readout:
-            found = {episode: step for claim in _at(finding.of("onset"), node) for episode, step in claim.steps}
+            found = {episode: step for claim in at(finding.of("onset"), node) for episode, step in claim.steps}
             right = [found.get(episode) == step for episode, step in onsets.items()]
             items.append(Item("onset", _where(node), float(np.mean(right))))
     return items
@@ -253,51 +249,6 @@ def principal_overlap(first: np.ndarray, second: np.ndarray) -> float:
     a, b = (np.linalg.qr(basis.T)[0] for basis in (first, second))
     cosines = np.linalg.svd(a.T @ b, compute_uv=False)
     return float((cosines**2).sum() / max(a.shape[1], b.shape[1]))
-
-
-def _decoys(finding: Finding, key: AnswerKey) -> tuple[int, int]:
-    """Decoys claimed, of those that claims could have named: agents that only hold, and nodes at attempted units.
-
-    Agents that hold a decoy and use nothing are counted where agents are attempted; where it was claimed from what the
-    concept can be read, labels that are nonsense are the decoy, once for each agent of the key.
-    """
-    claimed = near = 0
-    if "holds" in finding.attempts:
-        fooled = {claim.agent for claim in finding.of("holds") if claim.concept == NONSENSE}
-        everyone = {node.agent for node in (*key.nodes, *key.decoys)}
-        claimed, near = len(everyone & fooled), len(everyone)
-    if "agents" in finding.attempts:
-        named = {agent for claim in finding.of("agents") for agent in claim.agents}
-        idle = {node.agent for node in key.decoys} - set(key.agents)
-        claimed, near = claimed + len(idle & named), near + len(idle)
-    if {"units", "subspace"} & set(finding.attempts):
-        for node in key.decoys:
-            near += 1
-            claimed += any(_names(claim, node) for claim in _at(list(finding.claims), node))
-    return claimed, near
-
-
-def _names(claim: Claim, decoy: Node) -> bool:
-    if claim.kind == "units":
-        return bool(set(claim.units) & set(decoy.units))
-    if claim.kind == "subspace":
-        inside = np.linalg.qr(np.array(claim.basis).T)[0][list(decoy.units)]
-        return bool((np.linalg.svd(inside, compute_uv=False)[0]) ** 2 > DECOY_OVERLAP)
-    return False
-
-
-def _strays(finding: Finding, key: AnswerKey) -> float | None:
-    known: dict[tuple[str, str], set[int]] = {}
-    for node in (*key.nodes, *key.decoys):
-        known.setdefault((node.agent, node.site), set()).update(node.units)
-    named = [(claim.agent, claim.site, unit) for claim in finding.of("units") for unit in claim.units]
-    if not named:
-        return None
-    return float(np.mean([unit not in known.get((agent, site), set()) for agent, site, unit in named]))
-
-
-def _at(claims: list[Claim], node: Node) -> list[Claim]:
-    return [claim for claim in claims if (claim.agent, claim.site) == (node.agent, node.site)]
 
 
 def _is_unit(claim: Claim, unit: int) -> bool:

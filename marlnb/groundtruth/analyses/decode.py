@@ -16,7 +16,7 @@ from marlnb.analysis.decoding_result import Decoding
 from marlnb.analysis.linear_models import Kind
 from marlnb.groundtruth.case import Case, analysis
 from marlnb.groundtruth.claims import Claim, Finding
-from marlnb.groundtruth.scoring import NONSENSE
+from marlnb.groundtruth.discoveries import NONSENSE
 
 N_SHUFFLES = 19
 LEVEL = 0.05

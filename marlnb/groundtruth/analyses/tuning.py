@@ -8,7 +8,7 @@ from marlnb.analysis.tuning import tuning
 from marlnb.errors import AnalysisError
 from marlnb.groundtruth.case import Case, analysis
 from marlnb.groundtruth.claims import Claim, Finding
-from marlnb.groundtruth.scoring import NONSENSE
+from marlnb.groundtruth.discoveries import NONSENSE
 
 N_SHUFFLES = 39
 
