@@ -12,7 +12,7 @@ export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lab check format bench bench-peers-setup verify wheel clean
+.PHONY: help setup demo test lab check format bench bench-peers-setup verify groundtruth wheel clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ bench-peers-setup: $(READY) ## make the environments of BenchMARL, AgileRL and o
 
 verify: $(READY) ## train until every algorithm has learnt what it should, hours; ARGS="spread" for some checks
 	$(BIN)/python -m benchmarks.verify $(ARGS)
+
+groundtruth: $(READY) ## score marlnb's analyses on planted circuits, the whole grid; ARGS="--seeds 1"
+	$(BIN)/python -m marlnb.groundtruth $(ARGS)
 
 wheel: $(READY) ## build dist/marlnb-*.whl
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
