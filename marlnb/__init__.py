@@ -153,7 +153,7 @@ _HOME = {
     "tuning": "marlnb.analysis.tuning",
     "usage": "marlnb.analysis.usage",
 }
-_MODULES = ("algorithms", "analysis", "envs", "errors", "models", "plots", "recording", "training")
+_MODULES = ("algorithms", "analysis", "envs", "errors", "groundtruth", "models", "plots", "recording", "training")
 
 __all__ = ["__version__", *_HOME, *_MODULES]
 
