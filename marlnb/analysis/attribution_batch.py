@@ -13,10 +13,12 @@ from marlnb.analysis.methods import MethodOptions, conductance, evaluate_score, 
 from marlnb.analysis.question import Question
 from marlnb.analysis.rows import Moments
 from marlnb.models.sites import Site
+from marlnb.training.threads import torch_threads
 
 Found = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
+@torch_threads(1)  # pieces fit a cache: more threads wait for each other
 def attribute_batch(
     question: Question,
     moments: Moments,

@@ -19,6 +19,7 @@ from marlnb.analysis.scores import actor_scalar
 from marlnb.analysis.temporal_result import TemporalAttribution
 from marlnb.errors import AnalysisError
 from marlnb.models.policy import Policy
+from marlnb.training.threads import torch_threads
 
 if TYPE_CHECKING:
     from marlnb.recording.reader import Recording
@@ -181,6 +182,7 @@ def _unflattened(moments: Moments, name: str, n_rows: int) -> Tensor | None:
     return None if x is None else x.unflatten(0, (n_rows, -1))
 
 
+@torch_threads(1)
 def _explain(
     unrolled: Unrolled, windows: dict[str, Tensor | None], reference: Tensor, n_steps: int, groups: Tensor | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

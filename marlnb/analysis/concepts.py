@@ -30,6 +30,7 @@ from marlnb.analysis.rows import Moments, Rows, RowSource
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.policy import Policy
 from marlnb.models.sites import Site
+from marlnb.training.threads import torch_threads
 
 if TYPE_CHECKING:
     from marlnb.recording.reader import Recording
@@ -192,6 +193,7 @@ def _moments(source: RowSource, rows: Rows, output: Output) -> Iterator[Moments]
     return source.batches(rows, BATCH_ROWS, needs_state=output.of_critic)
 
 
+@torch_threads(1)
 def _gradient(policy: Policy, site: Site, output: Output, agent: int, moments: Moments) -> np.ndarray:
     """The derivative of one agent's output by its own units at the site, `[row, unit]`."""
     held: list[Tensor] = []

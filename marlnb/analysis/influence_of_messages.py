@@ -11,6 +11,7 @@ from torch import Tensor
 from marlnb.analysis.rows import Rows, RowSource
 from marlnb.models.distributions import Categorical
 from marlnb.models.policy import Policy
+from marlnb.training.threads import torch_threads
 
 BATCH_ROWS = 8192
 MOST_MESSAGES = 64
@@ -60,6 +61,7 @@ def influence_of(heard: Heard, policy: Policy) -> tuple[np.ndarray | None, tuple
 
 
 @torch.no_grad()
+@torch_threads(1)
 def _probabilities(
     policy: Policy, heard: Heard, own: Tensor, message: Tensor, recurrent: Tensor | None, mask: Tensor | None
 ) -> Tensor:

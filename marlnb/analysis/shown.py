@@ -12,6 +12,7 @@ from marlnb.models.policy import Policy
 from marlnb.recording.recompute import device_of, in_critic, recompute
 from marlnb.training.run import Which
 from marlnb.training.subject import Subject
+from marlnb.training.threads import torch_threads
 
 BATCH_ROWS = 8192
 
@@ -56,6 +57,7 @@ def _policy(source: RowSource, subject: Subject, checkpoint: Which) -> Policy:
     return subject.policies(checkpoint)[source.group].eval()
 
 
+@torch_threads(1)
 def _at_once(source: RowSource, policy: Policy, site: str, rows: Rows, judging: bool) -> np.ndarray:
     parts = []
     for moments in source.batches(rows, BATCH_ROWS, needs_state=judging, every_group=judging):
@@ -65,6 +67,7 @@ def _at_once(source: RowSource, policy: Policy, site: str, rows: Rows, judging: 
 
 
 @torch.no_grad()
+@torch_threads(1)
 def _step_by_step(source: RowSource, policy: Policy, site: str, rows: Rows) -> np.ndarray:
     """Every episode at once; one that has ended is run on and thrown away."""
     device = device_of(policy)

@@ -16,6 +16,7 @@ from marlnb.analysis.rows import Rows, RowSource
 from marlnb.models.capture import capture
 from marlnb.models.policy import Policy
 from marlnb.training.learners import build_learners
+from marlnb.training.threads import torch_threads
 
 BATCH_ROWS = 4096
 
@@ -46,6 +47,7 @@ def untrained_policy(source: RowSource, site: str, rows: Rows, seed: int) -> tup
     return policy, []
 
 
+@torch_threads(1)
 def policy_activations(source: RowSource, policy: Policy, site: str, rows: Rows) -> np.ndarray:
     """A site's activations `[row, agent of the group, unit]` of a policy that sees the recorded observations."""
     of_critic = site.split("/")[1] != "actor"

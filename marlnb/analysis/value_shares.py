@@ -20,6 +20,7 @@ from marlnb.errors import AnalysisError, unknown
 from marlnb.models.mixers import Mixer, SumMixer
 from marlnb.models.policy import Policy
 from marlnb.models.q_policy import QPolicy
+from marlnb.training.threads import torch_threads
 
 if TYPE_CHECKING:
     from marlnb.recording.reader import Recording
@@ -159,6 +160,7 @@ def decompose_value(
     )  # fmt: skip
 
 
+@torch_threads(1)
 def _by_batch(
     source: RowSource, rows: Rows, policy: QPolicy, of: Of, batch_size: int
 ) -> list[tuple[Tensor, Tensor, Tensor | None]]:
@@ -184,6 +186,7 @@ def _chosen(policy: QPolicy, values: Tensor, moments: Moments, of: Of) -> Tensor
     return pick(values, moments.action, policy.group.action, Output("action"))
 
 
+@torch_threads(1)
 def _shares(
     mixer: Mixer, q: Tensor, acting: Tensor, read: Tensor | None, compared: Tensor, n_steps: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:

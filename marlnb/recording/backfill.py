@@ -29,6 +29,7 @@ from marlnb.recording.segments import join, segment_paths
 from marlnb.recording.sources import Selection
 from marlnb.recording.writer import SPARE_BYTES
 from marlnb.training.run import Origin
+from marlnb.training.threads import torch_threads
 
 BATCH_ROWS = 2048
 
@@ -143,6 +144,7 @@ def _field(part: Recording, site: Site) -> Field:
     return chosen.field_of(site, str(part.file.attrs["dtype"]))
 
 
+@torch_threads(1)
 def _fill_rows(
     part: Recording,
     sites: Sequence[Site],

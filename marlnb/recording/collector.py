@@ -32,6 +32,7 @@ from marlnb.recording.sources import observation_dims
 from marlnb.recording.writer import RecordingWriter
 from marlnb.training.agents import Agents
 from marlnb.training.spec_file import spec_to_json
+from marlnb.training.threads import torch_threads
 
 COMMON = ("steps/t", "steps/env_id", "steps/episode")
 
@@ -144,6 +145,7 @@ class CollectorRecorder:
         self.close(complete=kind is None)
 
     @torch.no_grad()
+    @torch_threads(1)
     def _rows(self, batch: TensorDictBase) -> dict[str, Tensor]:
         """Every field but the common ones, `[env, time, ...]`."""
         shape = tuple(batch.batch_size)
