@@ -16,7 +16,7 @@ from marlnb.analysis.rows import Moments, Rows, RowSource
 from marlnb.errors import AnalysisError
 from marlnb.models.distributions import Deterministic, Gaussian
 from marlnb.models.policy import Policy
-from marlnb.models.q_policy import QPolicy
+from marlnb.training.threads import torch_threads
 
 Divergence = Literal["kl", "total_variation"]
 
@@ -42,6 +42,7 @@ def donors(rows: Rows, n_draws: int, seed: int) -> np.ndarray:
 
 
 @torch.no_grad()
+@torch_threads(1)
 def divergence(policy: Policy, moments: Moments, seen: Tensor, others: Tensor, measure: Divergence) -> Tensor:
     """`[row, agent]`: how far what agents do, seeing `seen`, is from what they would do seeing each of `others`.
 
@@ -72,7 +73,7 @@ def divergence(policy: Policy, moments: Moments, seen: Tensor, others: Tensor, m
 
 def check_measure(policy: Policy, measure: Divergence) -> None:
     """Raises AnalysisError for a measure that a policy's actions do not have."""
-    if isinstance(policy, QPolicy) and measure == "kl":
+    if policy.greedy and measure == "kl":
         raise AnalysisError(
             f"the policy of {policy.group.name!r} takes the choice of the largest Q: measure='total_variation' tells "
             "how often another message would change it"
@@ -85,7 +86,7 @@ def _probabilities(policy: Policy, parameters: Tensor, moments: Moments) -> list
     assert distribution is not None
     masked = distribution.mask(parameters, moments.action_mask)
     parts = masked.split(list(policy.group.action.n), dim=-1)
-    if isinstance(policy, QPolicy):
+    if policy.greedy:
         return [torch.nn.functional.one_hot(part.argmax(-1), part.shape[-1]).float() for part in parts]
     return [part.softmax(-1) for part in parts]
 

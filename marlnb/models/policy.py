@@ -40,9 +40,13 @@ class Policy(nn.Module, ABC):
 
     `recurrent_shape` is `(layer, unit)` of the actor's state, None for a feed-forward actor. The state at an
     episode's start is zero; whoever steps the environment zeroes the rows of copies that begin an episode.
+
+    Attributes:
+        greedy: `logits` are Q values, of which the largest is taken: their softmax is no probability of anything.
     """
 
     group: GroupSpec
+    greedy: bool = False
     recurrent_shape: tuple[int, int] | None = None
     critic_recurrent_shape: tuple[int, int] | None = None
 

@@ -25,6 +25,7 @@ class QPolicy(ActorPolicy):
         epsilon: `[]`, the share of exploring actions that are drawn evenly from those allowed; the learner sets it.
     """
 
+    greedy = True
     epsilon: Tensor
 
     def __init__(self, group: GroupSpec, config: ModelConfig, mixer: Mixer | None = None) -> None:
