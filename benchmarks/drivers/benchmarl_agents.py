@@ -19,7 +19,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarl.algorithms import IppoConfig, IqlConfig, MappoConfig, MasacConfig, QmixConfig
+from benchmarl.algorithms import (
+    IddpgConfig,
+    IppoConfig,
+    IqlConfig,
+    IsacConfig,
+    MaddpgConfig,
+    MappoConfig,
+    MasacConfig,
+    QmixConfig,
+    VdnConfig,
+)
 from benchmarl.environments import PettingZooTask, VmasTask
 from benchmarl.experiment import Experiment, ExperimentConfig
 from benchmarl.models.mlp import MlpConfig
@@ -47,6 +57,10 @@ CASES = {
     "iql_simple_spread": Case(PettingZooTask.SIMPLE_SPREAD, IqlConfig, shared=True, activation=torch.nn.ReLU),
     "qmix_unshared_simple_spread": Case(PettingZooTask.SIMPLE_SPREAD, QmixConfig, shared=False),
     "masac_navigation": Case(VmasTask.NAVIGATION, MasacConfig, shared=True, continuous=True),
+    "isac_unshared_navigation": Case(VmasTask.NAVIGATION, IsacConfig, shared=False, continuous=True, hidden=(8, 8)),
+    "iddpg_navigation": Case(VmasTask.NAVIGATION, IddpgConfig, shared=True, continuous=True, hidden=(8, 8)),
+    "maddpg_unshared_navigation": Case(VmasTask.NAVIGATION, MaddpgConfig, shared=False, continuous=True, hidden=(8, 8)),
+    "vdn_simple_spread": Case(PettingZooTask.SIMPLE_SPREAD, VdnConfig, shared=True, hidden=(8, 8)),
 }
 
 
@@ -97,7 +111,7 @@ def expected(experiment: Experiment) -> dict[str, np.ndarray]:
         with torch.no_grad():
             policy = experiment.algorithm.get_policy_for_loss(group)
             told = policy(seen.clone())
-            for key in ("logits", "action_value", "loc", "scale"):
+            for key in ("logits", "action_value", "loc", "scale", "param"):
                 if (group, key) in told.keys(True):
                     found[f"{group}/{key}"] = told.get((group, key)).numpy()
             if hasattr(experiment.algorithm, "get_critic"):

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torchrl.modules import MLP
 
 from marlnb.errors import CheckpointError, ConfigError
-from marlnb.models.distributions import ActionDistribution, Deterministic, action_distribution
-from marlnb.models.foreign.parameters import Direct, FreeGaussian, LocScale
+from marlnb.models.distributions import ActionDistribution, action_distribution
+from marlnb.models.foreign.parameters import Direct, FreeGaussian, LocScale, tanh_delta
 from marlnb.models.foreign.policy import ForeignCritic, ForeignPolicy
 from marlnb.models.foreign.records import Record
 from marlnb.models.foreign.stacked import StackedNetwork, assemble, below, layer_of
@@ -166,7 +166,7 @@ def _distribution(experiment: Experiment, action: ActionSpec) -> tuple[ActionDis
         raise ConfigError(f"{algorithm.kind} chose among discrete actions; the environment's are continuous")
     if algorithm.kind in DETERMINISTIC:
         tanh = algorithm.get("use_tanh_mapping", True)
-        return (Deterministic if tanh else Direct)(action.low, action.high), None
+        return tanh_delta(action) if tanh else (Direct(action.low, action.high), None)
     extractor = NormalParamExtractor(scale_mapping=str(algorithm.get("scale_mapping", "biased_softplus_1.0")))
     if algorithm.get("use_tanh_normal", True):
         return FreeGaussian(action.low, action.high, "tanh"), LocScale(extractor)

@@ -73,6 +73,26 @@ class LocScale(nn.Module):
         return torch.cat(((loc - middle) / half, log_std - half.log()), dim=-1)
 
 
+class Shifted(nn.Module):
+    """The output and the middle of the bounds: torchrl's TanhDelta adds it before the tanh."""
+
+    middle: Tensor
+
+    def __init__(self, action: ActionSpec) -> None:
+        super().__init__()
+        middle = (torch.tensor(action.low) + torch.tensor(action.high)) / 2
+        self.register_buffer("middle", middle, persistent=False)
+
+    def forward(self, output: Tensor) -> Tensor:
+        return output + self.middle
+
+
+def tanh_delta(action: ActionSpec) -> tuple[ActionDistribution, nn.Module | None]:
+    """torchrl's TanhDelta over an environment's bounds, and what makes its parameters of a network's output."""
+    shifted = Shifted(action)
+    return Deterministic(action.low, action.high), shifted if shifted.middle.any() else None
+
+
 def distribution_of(kind: Kind, action: ActionSpec) -> tuple[ActionDistribution, nn.Module | None, bool]:
     """A distribution, what makes its parameters of (mean, log_std) or logits, and whether the best is always taken.
 

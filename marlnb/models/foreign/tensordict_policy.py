@@ -21,10 +21,10 @@ from torchrl.modules.models.multiagent import MultiAgentNetBase
 
 from marlnb.errors import ConfigError
 from marlnb.models.by_agent import ByAgent
-from marlnb.models.distributions import ActionDistribution, Deterministic, Gaussian, action_distribution
+from marlnb.models.distributions import ActionDistribution, Gaussian, action_distribution
 from marlnb.models.foreign.module_network import ModuleNetwork
 from marlnb.models.foreign.naming import leaves
-from marlnb.models.foreign.parameters import Direct, FreeGaussian, LocScale
+from marlnb.models.foreign.parameters import Direct, FreeGaussian, LocScale, tanh_delta
 from marlnb.models.foreign.policy import ForeignCritic, ForeignPolicy
 from marlnb.models.foreign.stacked import by_path, place_parameter, stacked
 from marlnb.models.network import Network
@@ -226,7 +226,7 @@ def _distribution(
         if name == "Delta":
             return Direct(action.low, action.high), None
         _check_bounds(options, action)
-        return Deterministic(action.low, action.high), None
+        return tanh_delta(action)
     raise ConfigError(
         f"distribution {name} of {keys} is none that can be read; valid: {VALID}, of logits or loc, scale"
     )

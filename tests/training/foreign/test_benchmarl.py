@@ -26,6 +26,10 @@ CASES = {
     "iql": HERE / "iql_simple_spread",
     "qmix, unshared": HERE / "qmix_unshared_simple_spread",
     "masac, continuous": HERE / "masac_navigation",
+    "isac, unshared, continuous": HERE / "isac_unshared_navigation",
+    "iddpg": HERE / "iddpg_navigation",
+    "maddpg, unshared": HERE / "maddpg_unshared_navigation",
+    "vdn": HERE / "vdn_simple_spread",
 }
 
 
@@ -40,6 +44,10 @@ def test_it_says_what_benchmarl_says(case: str, tmp_path: Path) -> None:
         mean, log_std = logits.chunk(2, dim=-1)
         np.testing.assert_allclose(mean.detach(), told[f"{group}/loc"], atol=1e-6)
         np.testing.assert_allclose(log_std.exp().detach(), told[f"{group}/scale"], atol=1e-6)
+    elif "ddpg" in case:
+        np.testing.assert_allclose(logits.detach(), told[f"{group}/param"], atol=1e-6)
+        chosen = policy.act(observation, explore=True).action  # forces within [-1, 1]
+        np.testing.assert_allclose(chosen, np.tanh(told[f"{group}/param"]), atol=1e-6)
     else:
         expected = told.get(f"{group}/logits", told.get(f"{group}/action_value"))
         np.testing.assert_allclose(logits.detach(), expected, atol=1e-6)

@@ -12,11 +12,13 @@ from tensordict.nn import NormalParamExtractor, TensorDictModule, TensorDictSequ
 from torch import nn
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 from torchrl.modules import (
+    Delta,
     IndependentNormal,
     MaskedCategorical,
     MultiAgentMLP,
     ProbabilisticActor,
     QValueModule,
+    TanhDelta,
     TanhNormal,
 )
 
@@ -98,6 +100,34 @@ def test_normals_have_torchrls_density(kind: Any, in_one: bool, seen: torch.Tens
     assert distribution is not None
     own = distribution.log_prob(policy.logits(seen)[0], stored)
     torch.testing.assert_close(own, theirs.log_prob(drawn).reshape(own.shape), atol=2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [Delta, TanhDelta])
+def test_actions_without_chance(kind: Any, seen: torch.Tensor, tmp_path: Path) -> None:
+    bounds = {"low": torch.zeros(5), "high": torch.ones(5)} if kind is TanhDelta else {}
+    actor = ProbabilisticActor(
+        TensorDictModule(mlp(5), in_keys=[("agent", "observation")], out_keys=[("agent", "param")]),
+        in_keys={"param": ("agent", "param")},
+        out_keys=[("agent", "action")],
+        distribution_class=kind,
+        distribution_kwargs=bounds,
+    )
+    policy = mnb.agents_from_torchrl(actor, CONTINUOUS, path=tmp_path).by_group["agent"]
+    expected = asked(actor, seen)["agent", "action"]
+    assert (expected < 0).any() == (kind is Delta)  # what lies outside the bounds is clipped, as the environment does
+    for explore in (False, True):
+        chosen = policy.act(seen, explore=explore)
+        torch.testing.assert_close(chosen.action, expected.clamp(0, 1), atol=1e-5, rtol=0)
+        assert (chosen.log_prob == 0).all()
+    if kind is TanhDelta:
+        outside = ProbabilisticActor(
+            TensorDictModule(mlp(5), in_keys=[("agent", "observation")], out_keys=[("agent", "param")]),
+            in_keys={"param": ("agent", "param")},
+            out_keys=[("agent", "action")],
+            distribution_class=kind,
+        )
+        with pytest.raises(ConfigError, match="bounded by low"):
+            mnb.agents_from_torchrl(outside, CONTINUOUS, path=tmp_path)
 
 
 def test_masked_choices(seen: torch.Tensor, tmp_path: Path) -> None:
