@@ -56,7 +56,7 @@ def attribution_bars(
     rest = len(mean) - len(order)
     hidden = f"; {rest} smaller features not shown" if rest else ""
     heading = title or f"What drives {who}: {attribution.target}"
-    finish(ax, title=heading, x=f"{what} ({attribution.units}){hidden}", y="", grid="x")
+    finish(ax, title=heading, x=f"{what} ({attribution.units}), lines: middle half of rows{hidden}", y="", grid="x")
     ax.annotate(
         provenance(attribution),
         (1, 0),
@@ -155,7 +155,7 @@ def attribution_by_agent(
     finish(
         ax,
         title=title or f"What drives each agent: {attribution.target}",
-        x=f"mean |contribution| ({attribution.units}){hidden}",
+        x=f"mean |contribution| ({attribution.units}), lines: middle half of rows{hidden}",
         y="",
         grid="x",
     )
