@@ -110,7 +110,7 @@ def _curve(
     decoding: DecodingResult, who: str, found: list[Score], x: list[int], agents: Sequence[str], ax: Axes | None
 ) -> Axes:
     """Scores with intervals against `x`, controls and chance behind them."""
-    ax = axes(ax)
+    ax = axes(ax, width=8.6)
     if len(set(x)) != len(x):
         raise AnalysisError(f"{who} has several scores at one place: choose site= (and offset=)")
     order = np.argsort(x)
@@ -144,7 +144,7 @@ def _curve(
     ax.text(places[-1], chance, "chance ", ha="right", va="bottom", fontsize=8.5, color=INK)
     ax.set_ylim(max(-1.0, min(0.0, chance, *shuffled)), 1.05)
     ax.margins(x=0.02)
-    ax.legend(frameon=False, fontsize=8.5, loc="best")
+    ax.legend(frameon=False, fontsize=8.5, loc="upper left", bbox_to_anchor=(1, 1))
     alarm(ax, decoding.warnings)
     return ax
 
@@ -181,15 +181,16 @@ def decoding_map(
     rows, columns = (list(dict.fromkeys(place[axis] for place in cells)) for axis in (0, 1))
     values = np.array([[cells[r, c].score if (r, c) in cells else np.nan for c in columns] for r in rows])
     chance = min(score.chance for score in cells.values())
-    longest = max(len(str(row)) for row in rows)
-    ax = axes(ax, width=2.4 + 0.07 * longest + 0.62 * len(columns), height=1.6 + 0.45 * len(rows))
+    longest, many = max(len(str(row)) for row in rows), len(columns) > 12
+    width = 2.6 + 0.07 * longest + (0.42 if many else 0.62) * len(columns)
+    ax = axes(ax, width=max(5.2, width), height=max(2.6, 1.6 + 0.45 * len(rows)))
     image = ax.imshow(values, cmap=SEQUENTIAL, vmin=chance, vmax=1, aspect="auto")
     for (r, c), score in cells.items():
         shade = "black" if score.score > (1 + chance) / 2 else "white"
-        mark = " ●" if score.survives(correction) else ""
+        mark = ("\n●" if many else " ●") if score.survives(correction) else ""
         where = (columns.index(c), rows.index(r))
         ax.text(*where, f"{score.score:.2f}{mark}", ha="center", va="center", color=shade, fontsize=8)
-    ax.figure.colorbar(image, ax=ax, pad=0.02).set_label(f"{metrics[0]} (from chance to 1)")
+    ax.figure.colorbar(image, ax=ax, pad=0.02).set_label(f"{metrics[0]}\n(from chance to 1)", fontsize=9)
     ax.set_xticks(range(len(columns)), [str(c) for c in columns])
     ax.set_yticks(range(len(rows)), [str(r) for r in rows])
     if max(len(str(c)) for c in columns) > 5:

@@ -9,7 +9,7 @@ import nbformat
 from marlnb.batch.execute import execute
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "who_knows_what_when.ipynb"
-SMALL = {"checkpoints": [10, 130], "episodes": 60, "n_shuffles": 1, "n_runs": 3}
+SMALL = {"checkpoints": [10, 130], "episodes": 50, "n_shuffles": 1, "n_runs": 3}
 
 
 def test_it_runs(tmp_path: Path) -> None:

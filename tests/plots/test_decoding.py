@@ -1,0 +1,145 @@
+"""Figures of decodings and concepts: what is drawn are the numbers handed in, and warnings are across them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_hex
+
+from marlnb import plots
+from marlnb.analysis.concepts_result import ConceptScore, Tcav
+from marlnb.analysis.decoding_result import Decoding, DecodingScore
+from marlnb.errors import AnalysisError
+from marlnb.plots.canvas import OKABE_ITO
+
+AGENTS = ("a_0", "b_0")
+
+
+def score(
+    site: str = "b/h1", offset: int = 0, t: int | None = None, value: float = 0.8, p: float = 0.05
+) -> DecodingScore:
+    return DecodingScore(
+        "b_0", t, 500, 60, value, value - 0.1, value + 0.1, 0.25, 0.3, 0.4, p, 0.6, 0.5, 0.35, site, offset, 1.0, p, p
+    )  # fmt: skip
+
+
+def decoding(*scores: DecodingScore, **changes: object) -> Decoding:
+    made = Decoding("b/h1, b/h2", "goal", "classification", ("r", "g", "b", "w"), 5, 19, scores, checkpoint=10)
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def texts(ax: Axes) -> list[str]:
+    return [text.get_text() for text in ax.texts]
+
+
+SITES = decoding(score(), score("b/h2", value=0.5, p=0.4), score("b/h2", offset=3, value=0.7))
+OFFSETS = decoding(score(offset=2, value=0.6, p=0.5), score(offset=-2, value=0.4), score())
+
+
+def test_bars_of_one_site_and_offset() -> None:
+    ax = plots.decoding_bars(SITES, site="b/h2", offset=3, agents=AGENTS)
+    assert [bar.get_height() for bar in ax.patches] == [0.7, 0.6, 0.5, 0.3, 0.35]
+    assert ax.get_title(loc="left") == "goal read from b/h2"
+    assert to_hex(ax.patches[0].get_facecolor()).upper() == OKABE_ITO[1]
+    with pytest.raises(AnalysisError, match="2 scores for b_0"):
+        plots.decoding_bars(SITES, site="b/h2")
+    with pytest.raises(AnalysisError, match="did you mean 'b/h2'"):
+        plots.decoding_bars(SITES, site="b/h3")
+    with pytest.raises(AnalysisError, match="at offset 7"):
+        plots.decoding_bars(SITES, offset=7)
+
+
+def test_the_curve_over_offsets_is_in_order_and_fills_what_survives() -> None:
+    ax = plots.decoding_over_offset(OFFSETS, agents=AGENTS)
+    drawn = {str(line.get_label()): np.asarray(line.get_xydata()).tolist() for line in ax.lines}
+    assert drawn["hidden units (trained)"] == [[-2, 0.4], [0, 0.8], [2, 0.6]]
+    assert drawn["survives correction"] == [[-2, 0.4], [0, 0.8]]
+    assert drawn["observation alone"] == [[-2, 0.6], [0, 0.6], [2, 0.6]]
+    band = next(found for found in ax.collections if isinstance(found, PolyCollection)).get_paths()[0].vertices
+    assert np.asarray(band)[:, 1].min() == pytest.approx(0.3) and np.asarray(band)[:, 1].max() == pytest.approx(0.9)
+    with pytest.raises(AnalysisError, match="several scores at one place"):
+        plots.decoding_over_offset(decoding(score(), score("b/h2")))
+    with pytest.raises(AnalysisError, match="decoding_map draws time against offset"):
+        plots.decoding_over_offset(decoding(score(t=0)))
+
+
+def test_the_curve_over_time_of_one_site() -> None:
+    found = decoding(*(score(site, t=t, value=0.3 + t / 10) for site in ("b/h1", "b/h2") for t in range(3)))
+    ax = plots.decoding_over_time(found, site="b/h2")
+    np.testing.assert_allclose(ax.lines[0].get_xydata(), [[0, 0.3], [1, 0.4], [2, 0.5]])
+    assert "b/h2" in ax.get_title(loc="left")
+
+
+def test_the_map_shows_each_score_in_its_cell_with_its_dot() -> None:
+    ax = plots.decoding_map(SITES, x="offset", y="site")
+    values = np.ma.filled(ax.images[0].get_array(), np.nan)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(values, [[0.8, np.nan], [0.5, 0.7]])
+    assert ax.images[0].get_clim() == (0.25, 1)
+    assert texts(ax) == ["0.80 ●", "0.50", "0.70 ●"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["b/h1", "b/h2"]
+    holm = plots.decoding_map(SITES, correction="holm")
+    assert texts(holm) == ["0.80", "0.50", "0.70"] and "Holm's" in holm.get_xlabel()
+    later = decoding(score(value=0.9), checkpoint=130)
+    several = plots.decoding_map([decoding(score()), later], x="checkpoint", y="agent")
+    np.testing.assert_array_equal(several.images[0].get_array(), [[0.8, 0.9]])  # type: ignore[arg-type]
+
+
+def test_a_map_that_would_mislead_is_refused() -> None:
+    with pytest.raises(AnalysisError, match=r"two scores at agent=b_0, offset=0"):
+        plots.decoding_map(SITES, y="agent")
+    with pytest.raises(AnalysisError, match="share no scale"):
+        plots.decoding_map([SITES, decoding(score(), kind="regression")])
+    with pytest.raises(AnalysisError, match="did you mean 'offset'"):
+        plots.decoding_map(SITES, x="ofset")  # type: ignore[arg-type]
+
+
+def test_the_label_of_the_colour_scale_is_within_the_figure() -> None:
+    ax = plots.decoding_map(decoding(*(score(t=t) for t in range(25))), x="t", y="agent")
+    figure = ax.figure
+    figure.canvas.draw()
+    inside = figure.bbox
+    for one in figure.axes:
+        box = one.yaxis.label.get_window_extent()
+        assert inside.y0 <= box.y0 and box.y1 <= inside.y1 and box.x1 <= inside.x1
+    assert inside.width / figure.dpi < 16
+
+
+CONCEPT = ConceptScore("b_0", 500, 60, 0.9, 0.8, 1.0, 0.45, 0.1, 0.7, 0.75, 0.5, 0.01, 0.02)
+TCAV = Tcav("b/h1", "near", "logit of up", "filter", 20, (CONCEPT, replace(CONCEPT, agent="a_0", p_holm=0.4)))
+
+
+def test_concepts_stand_before_the_random_ones() -> None:
+    ax = plots.concept_bars(TCAV, agents=AGENTS)
+    bands, bars = ax.patches[0::2], ax.patches[1::2]
+    assert [(bar.get_y(), bar.get_height()) for bar in bands] == [(0.1, pytest.approx(0.6))] * 2
+    assert [bar.get_height() for bar in bars] == [0.9, 0.9]
+    assert [to_hex(bar.get_facecolor()).upper() for bar in bars] == [OKABE_ITO[1], OKABE_ITO[0]]
+    assert texts(ax) == ["0.90*", "0.90"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == [
+        "near\nb_0\ntold at 0.75",
+        "near\na_0\ntold at 0.75",
+    ]
+    assert ax.get_title(loc="left").startswith("logit of up: does it rise")
+
+
+def test_several_outputs_are_told_apart() -> None:
+    down = replace(TCAV, target="logit of down", warnings=("told no better than chance",))
+    ax = plots.concept_bars([TCAV, down])
+    names = [label.get_text().split("\n")[0] for label in ax.get_xticklabels()]
+    assert names == ["logit of up", "logit of up", "logit of down", "logit of down"]
+    assert any("NOT TO BE TRUSTED\ntold no better" in text for text in texts(ax))
+
+
+def test_warnings_are_across_every_figure() -> None:
+    warned = ("only 12 episodes",)
+    every = [
+        plots.decoding_bars(decoding(score(), warnings=warned)),
+        plots.decoding_over_time(decoding(score(t=0), score(t=1), warnings=warned)),
+        plots.decoding_over_offset(replace(OFFSETS, warnings=warned)),
+        plots.decoding_map([decoding(score(), warnings=warned), decoding(score(), checkpoint=2)], x="checkpoint"),
+    ]
+    assert all(texts(ax)[-1] == "NOT TO BE TRUSTED\nonly 12 episodes" for ax in every)
