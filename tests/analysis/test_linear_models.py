@@ -93,3 +93,12 @@ def test_a_rare_class_counts_as_much_as_a_common_one() -> None:
     assert score_folds(noise, y, fold, "classification").mean == pytest.approx(0.5, abs=0.06)  # not 0.95
     known = noise + 3 * y[:, None] * np.array([1.0, 0, 0, 0])
     assert score_folds(known, y, fold, "classification").mean > 0.9
+
+
+def test_a_feature_that_hardly_moved_in_the_fit_does_not_throw_predictions_away() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((200, 3)), rng.standard_normal(200)
+    fold = np.arange(200) % 5
+    x[fold != 0, 2] *= 1e-20
+    score = score_folds(x, y, fold, "regression").scores[0]
+    assert -(2 * np.ptp(y)) ** 2 * 40 / y[fold == 0].var() / 40 <= score < 0  # unclipped: -1e37
