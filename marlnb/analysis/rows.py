@@ -98,16 +98,15 @@ class RowSource:
             AnalysisError: the run is not there, or no longer has that checkpoint.
         """
         path, (iteration, sha256) = self.recording.run_path, self._made_by(checkpoint)
-        advice = "pass policies={group: policy}"
+        elsewhere = self.recording.experiment is None
+        advice = "pass policies=agents.by_group" if elsewhere else "pass policies={group: policy}"
         if path is None:
-            raise AnalysisError(f"{self.recording.path} lies in no run folder, so its policies are not known; {advice}")
+            whose = f" (agents from elsewhere: {self.recording.source})" if elsewhere else ""
+            raise AnalysisError(f"{self.recording.path} lies in no run folder: policies unknown{whose}; {advice}")
         run = Run.open(path)
         have = [checkpoint.iteration for checkpoint in run.checkpoints]
         if iteration not in have:
-            raise AnalysisError(
-                f"this recording was made from checkpoint {iteration}, which {path} no longer has "
-                f"(it has {have}); {advice}"
-            )
+            raise AnalysisError(f"{path} no longer has the recording's checkpoint {iteration}, only {have}; {advice}")
         if run.checkpoint(iteration).sha256 != sha256:
             raise AnalysisError(f"checkpoint {iteration} of {path} is not the one that made this recording; {advice}")
         return run.policies(iteration)
