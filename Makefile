@@ -33,8 +33,8 @@ $(READY): pyproject.toml
 demo: $(READY) ## train, record and explain: runs/quickstart holds the executed notebook, its HTML and the run
 	$(BIN)/python -m marlnb.batch.execute notebooks/quickstart.ipynb --out runs/quickstart
 
-test: $(READY) ## run the tests
-	$(BIN)/python -m pytest
+test: $(READY) ## run the tests, a file a core
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 lab: $(READY) ## open JupyterLab on the notebooks
 	$(BIN)/jupyter lab --notebook-dir notebooks
