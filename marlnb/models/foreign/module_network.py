@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from marlnb.errors import ShapeError, SiteError
+from marlnb.errors import ConfigError, ShapeError, SiteError
 from marlnb.models.foreign.naming import chain_names
 from marlnb.models.network import Network
 from marlnb.models.sites import SiteKind
 
 TRIAL_ROWS = 7
+NO_MEMORY = "recurrent policies from elsewhere are not read, only those whose output is a function of one observation"
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class ModuleNetwork(Network):
         mixes_agents: whether an agent's output may depend on another's input; None: as gradients of a trial tell.
     Raises:
         ShapeError: it puts out something else.
+        ConfigError: what it puts out depends on more than the observations of one moment.
         SiteError: no submodule has an output with an agent axis.
     """
 
@@ -55,6 +57,7 @@ class ModuleNetwork(Network):
         self.module, self.n_agents, self.shape, self.dtype = module, n_agents, tuple(shape), dtype
         self.in_features = int(torch.Size(self.shape).numel())
         fired, output, trial = _trial(self)
+        _check_moments(self, output, trial)
         self.out_features = output.shape[-1]
         self._sites = _named(module, fired, output, n_agents)
         self.mixes_agents = _mixes(output, trial) if mixes_agents is None else mixes_agents
@@ -74,6 +77,11 @@ def joined(output: Tensor | Sequence[Tensor]) -> Tensor:
     if isinstance(output, Tensor):
         return output
     if isinstance(output, (tuple, list)) and output and all(isinstance(part, Tensor) for part in output):
+        if len({tuple(part.shape[:-1]) for part in output}) > 1:
+            raise ShapeError(
+                f"a tuple of tensors is laid side by side, [batch, agent, parameter] each; got "
+                f"{[list(part.shape) for part in output]}. If one is a state, the module remembers: {NO_MEMORY}"
+            )
         return torch.cat(list(output), dim=-1)
     raise ShapeError(f"a policy's module must return a tensor or a tuple of tensors; got {type(output).__name__}")
 
@@ -116,6 +124,32 @@ def _trial(network: ModuleNetwork) -> tuple[list[Fired], Tensor, Tensor]:
             f"and {network.n_agents} agents it returned {list(output.shape)}"
         )
     return fired, output, x
+
+
+@torch.no_grad()
+def _check_moments(network: ModuleNetwork, output: Tensor, x: Tensor) -> None:
+    """Asks for the last row again, by itself: what remembers, draws at random or mixes rows answers otherwise."""
+    training = network.module.training
+    try:
+        again = network.eval()(x[-1:].detach())[0]
+        same = torch.allclose(again, output[-1:], rtol=1e-3, atol=1e-4)
+    except RuntimeError:  # a state of another batch's size
+        same = False
+    finally:
+        network.train(training)
+    if not same:
+        raise ConfigError(
+            f"{type(network.module).__name__} answers otherwise when the same observations come again by themselves: "
+            f"it remembers, draws at random, or mixes the rows of a batch; {NO_MEMORY}"
+        )
+
+
+def check_forgets(module: nn.Module, group: str) -> None:
+    """Raises ConfigError where a policy from elsewhere has layers that remember."""
+    layers = (nn.RNNBase, nn.RNNCellBase)
+    found = sorted({type(layer).__name__ for layer in module.modules() if isinstance(layer, layers)})
+    if found:
+        raise ConfigError(f"the policy of {group!r} has {', '.join(found)} layers; {NO_MEMORY}")
 
 
 def _named(

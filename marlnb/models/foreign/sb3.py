@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from marlnb.errors import ConfigError
 from marlnb.models.by_agent import ByAgent
 from marlnb.models.distributions import ActionDistribution, action_distribution
-from marlnb.models.foreign.module_network import ModuleNetwork
+from marlnb.models.foreign.module_network import ModuleNetwork, check_forgets
 from marlnb.models.foreign.parameters import FreeGaussian, LocScale
 from marlnb.models.foreign.policy import ForeignCritic, ForeignPolicy
 from marlnb.models.network import Network
@@ -39,8 +39,10 @@ def policy_of(models: Sequence[Any], members: Sequence[Sequence[int]], group: Gr
     """The policy of a group whose agents `members[k]` act by `models[k]`.
 
     Raises:
-        ConfigError: a model of another kind, or with another features extractor than flattening.
+        ConfigError: a model that remembers or of another kind, or with another features extractor than flattening.
     """
+    for model in models:
+        check_forgets(model.policy, group.name)
     actors = [_actor(model) for model in models]
     network = _together(actors, members, group)
     greedy = hasattr(models[0], "q_net")

@@ -22,7 +22,7 @@ from torchrl.modules.models.multiagent import MultiAgentNetBase
 from marlnb.errors import ConfigError
 from marlnb.models.by_agent import ByAgent
 from marlnb.models.distributions import ActionDistribution, Gaussian, action_distribution
-from marlnb.models.foreign.module_network import ModuleNetwork
+from marlnb.models.foreign.module_network import ModuleNetwork, check_forgets
 from marlnb.models.foreign.naming import leaves
 from marlnb.models.foreign.parameters import Direct, FreeGaussian, LocScale, tanh_delta
 from marlnb.models.foreign.policy import ForeignCritic, ForeignPolicy
@@ -73,9 +73,10 @@ def policy_of(
     Args:
         key: the group's place in the tensordict, as `("agents",)`; its observation and action lie beneath.
     Raises:
-        ConfigError: nothing writes the group's action, something else than the observation is read on the way, or the
-            distribution is none that marlnb has.
+        ConfigError: it remembers, nothing writes the group's action, something else than the observation is read on
+            the way, or the distribution is none that marlnb has.
     """
+    check_forgets(module, group.name)
     steps = list(_steps(module))
     last = _writer(steps, (*key, "action"))
     if last is None:

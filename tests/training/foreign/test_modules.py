@@ -120,6 +120,31 @@ def test_what_cannot_be_taken(tmp_path: Path) -> None:
     assert mnb.agents_from_module(Bare(), ENV, path=tmp_path).by_group["agent"].sites()[0].kind == "head"
 
 
+class Remembers(nn.Module):
+    """Keeps a state of its own, hands it back, or runs along the batch as if it were time."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.how, self.cell, self.rnn, self.head = how, nn.GRUCell(18, 8), nn.GRU(18, 8), nn.Linear(8, 5)
+        self.state: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        if self.how == "rows":
+            return self.head(self.rnn(x)[0])
+        state = self.cell(x.flatten(0, 1), self.state)
+        if self.how == "keeps":
+            self.state = state.detach()
+        logits = self.head(state).unflatten(0, x.shape[:2])
+        return (logits, state) if self.how == "returns" else logits
+
+
+@pytest.mark.parametrize("how", ["keeps", "returns", "rows"])
+def test_what_remembers_is_refused(how: str, tmp_path: Path) -> None:
+    with pytest.raises((ConfigError, ShapeError), match=r"remembers.*recurrent policies from elsewhere are not read"):
+        mnb.agents_from_module(Remembers(how), ENV, path=tmp_path)
+
+
 class Flat(nn.Module):
     """Agents folded into the batch: nothing inside has an agent axis."""
 

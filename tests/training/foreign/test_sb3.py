@@ -83,5 +83,9 @@ def test_a_model_an_agent_and_a_zip(seen: np.ndarray, tmp_path: Path) -> None:
 def test_what_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="name the groups"):
         mnb.agents_from_sb3({"nobody": None}, "mpe/simple_spread", path=tmp_path)
+    recurrent = model_of(PPO, CHOICES)
+    recurrent.policy.lstm_actor = torch.nn.LSTM(18, 18)  # as sb3-contrib's RecurrentPPO has
+    with pytest.raises(ConfigError, match="LSTM layers; recurrent policies from elsewhere are not read"):
+        mnb.agents_from_sb3(recurrent, "mpe/simple_spread", path=tmp_path)
     with pytest.raises(ConfigError, match=r"no algorithm 'SAC'"):
         mnb.agents_from_sb3("x.zip", "mpe/simple_spread", algorithm="SAC", path=tmp_path)  # type: ignore[arg-type]
