@@ -154,7 +154,8 @@ def played(prepared: Prepared, contents: Contents | None, every: int, path: Path
         explore=False,
         watcher=watcher,
     )
-    if writer is not None:
+    if writer is not None and watcher is not None:
+        watcher.settle()
         writer.close(complete=True)
     spent = time.process_time() - began
     path.unlink(missing_ok=True)

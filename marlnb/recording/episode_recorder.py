@@ -1,13 +1,14 @@
 """EpisodeRecorder: watches `play` and hands whole episodes to the file.
 
-In a step it only copies into buffers that exist already, and only what cannot be told later. When an episode ends it
-runs actors and critics over its rows for what they had inside, asks for the labels, and appends the rows; copies whose
-episodes ran side by side go together.
+In a step it only copies into buffers that exist already, and only what cannot be told later. Episodes that have ended
+wait there until there are some hundred rows of them; then actors and critics run over all of these for what they had
+inside, labels are asked for, and the rows appended: a call costs as much as a hundred rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
@@ -17,18 +18,43 @@ from torch import Tensor
 
 from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import SiteError
-from marlnb.recording.built_in_labels import MOMENT
+from marlnb.recording.columns import Columns
 from marlnb.recording.contents import Contents
 from marlnb.recording.frames import FrameStore
 from marlnb.recording.inflight import InFlight
-from marlnb.recording.layout import BFLOAT16, Field
+from marlnb.recording.layout import Field
 from marlnb.recording.writer import RowWriter
 from marlnb.training.episodes import Moment
 
 FIRST_CAPACITY = 256
 STREAM_ROWS = 128
+WAITING_ROWS = 1024
 MOST_ROWS = 16384
-Slots = slice | np.ndarray
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Episodes of neighbouring copies that ended together.
+
+    Attributes:
+        copies: the first, and one past the last.
+        positions: `[position]` in the ring; kept: `[copy, position]`, which of them hold a step to be kept.
+        columns: of the table of episodes, `[copy]` each, without `start`; returns `[copy, agent]`.
+    """
+
+    copies: tuple[int, int]
+    positions: np.ndarray
+    kept: np.ndarray
+    columns: Mapping[str, np.ndarray]
+    returns: np.ndarray
+
+    def goes_on_from(self, other: Ended) -> bool:
+        """Whether the rows of both lie side by side."""
+        return (
+            self.copies == other.copies
+            and int(self.positions[0]) == int(other.positions[-1]) + 1
+            and bool(self.kept.all() and other.kept.all())
+        )
 
 
 class EpisodeRecorder:
@@ -58,12 +84,12 @@ class EpisodeRecorder:
         self.contents, self.writer, self.every = contents, writer, every
         self.activations, self.frames, self.on_episodes = activations, frames, on_episodes
         self.first_episode = first_episode
-        paths = [item.path for item in contents.fields]
-        self._order = [paths.index(item.path) for item in fields or contents.fields]
-        buffered = contents.buffered
         capacity = -(-env.spec.max_steps // every) if env.spec.max_steps else FIRST_CAPACITY
-        self._ring = InFlight(buffered, env.n_envs, capacity, Path(writer.path).parent)
-        self._index = {item.path: index for index, item in enumerate(buffered)}
+        self._waiting_rows = min(WAITING_ROWS, writer.block_rows)
+        capacity += -(-self._waiting_rows // env.n_envs)
+        self._ring = InFlight(contents.buffered, env.n_envs, capacity, Path(writer.path).parent)
+        self._columns = Columns(contents, self._ring, fields or contents.fields)
+        self._ended: list[Ended] = []
         self._begun = np.zeros(env.n_envs, np.int64)
         self._begins: np.ndarray | None = np.ones(env.n_envs, bool)  # copies whose episode begins with the next moment
         self._limit = self._ring.capacity
@@ -137,32 +163,73 @@ class EpisodeRecorder:
 
     def _make_room(self) -> None:
         """Keeps every step of the episodes that still run."""
+        self.settle()
         counted = self._episode >= 0
         oldest = int(self._begun[counted].min())
         if self._ring.position - oldest >= self._ring.capacity:
             self._ring.grow(oldest)
         self._limit = oldest + self._ring.capacity
 
+    def settle(self) -> None:
+        """Appends the episodes that have ended and wait; to be called when `play` has ended, however it did.
+
+        Raises:
+            RecordingError: the disk is full.
+        """
+        waiting, self._ended = self._ended, []
+        for first in (k for k, each in enumerate(waiting) if k == 0 or not each.goes_on_from(waiting[k - 1])):
+            following = (k for k in range(first + 1, len(waiting)) if not waiting[k].goes_on_from(waiting[k - 1]))
+            self._append_ended(waiting[first : next(following, len(waiting))])
+
     def _finish(self, copies: np.ndarray, moment: Moment, step: Step) -> None:
-        """Appends the episodes of these copies, which end here; neighbours that began together go together."""
+        """Puts the episodes of these copies, which end here, to those that wait; neighbours go together."""
         n_steps = moment.t.numpy() + 1
-        returns = [
-            moment.returns[name].numpy() + step.groups[name].reward.cpu().numpy()
-            for name in (selection.group.name for selection in self.contents.selections)
+        sums = [
+            (moment.returns[s.group.name].numpy() + step.groups[s.group.name].reward.cpu().numpy())[:, list(s.indices)]
+            for s in self.contents.selections
         ]
+        returns = np.concatenate(sums, axis=1)
         for begun, members in groupby(copies.tolist(), key=lambda copy: int(self._begun[copy])):
             for run in _neighbours(list(members)):
+                rows = slice(run[0], run[-1] + 1)
                 positions, kept = self._positions(run, begun)
-                self._enter(run, kept.sum(axis=1), n_steps, returns)
-                self._append(run, positions, kept)
+                columns = {
+                    "episode": self._episode[rows] + self.first_episode,
+                    "length": kept.sum(axis=1) + self._streamed,
+                    "n_steps": n_steps[rows],
+                    "seed": self._seed[rows],
+                }
+                self._ended.append(Ended((rows.start, rows.stop), positions, kept, columns, returns[rows]))
+                if self._streamed:
+                    self.settle()
+        if sum(each.kept.size for each in self._ended) >= self._waiting_rows or self.writer.flush_is_due:
+            self.settle()
         self.on_episodes(len(copies))
         self.writer.flush_if_due()
 
+    def _append_ended(self, together: Sequence[Ended]) -> None:
+        """Appends episodes of the same copies that followed one another: all of the first copy, then of the next."""
+        lengths = np.stack([each.columns["length"] for each in together], axis=1)  # [copy, episode]
+        stops = np.cumsum(lengths).reshape(lengths.shape)
+        columns = {
+            name: np.stack([each.columns[name] for each in together], axis=1).ravel() for name in together[0].columns
+        }
+        starts = self.writer.rows - self._streamed + stops - lengths
+        returns = np.stack([each.returns for each in together], axis=1)
+        self.writer.add_episodes({**columns, "start": starts.ravel()}, returns.reshape(-1, returns.shape[-1]))
+        copies, n_new = range(*together[0].copies), [each.kept.shape[1] for each in together]
+        numbers = np.repeat(np.stack([each.columns["episode"] for each in together], axis=1), n_new, axis=1)
+        positions = np.concatenate([each.positions for each in together])
+        self._append(list(copies), positions, np.concatenate([each.kept for each in together], axis=1), numbers)
+        self._streamed = 0
+
     def _stream(self) -> None:
         """Appends what a lone copy has so far: its rows lie together anyhow, so none need wait for the end."""
+        self.settle()
         positions, kept = self._positions([0], int(self._begun[0]))
+        numbers = np.full(kept.shape, self._episode[0] + self.first_episode)
+        self._append([0], positions, kept, numbers)
         self._streamed += int(kept.sum())
-        self._append([0], positions, kept)
         self._begun[0] = self._ring.position
         self.writer.flush_if_due()
 
@@ -172,94 +239,31 @@ class EpisodeRecorder:
         t = self._ring.array(0)[run[0] : run[-1] + 1, positions % self._ring.capacity]
         return positions, t % self.every == 0
 
-    def _append(self, run: list[int], positions: np.ndarray, kept: np.ndarray) -> None:
-        """Appends the rows of neighbouring copies."""
+    def _append(self, run: list[int], positions: np.ndarray, kept: np.ndarray, numbers: np.ndarray) -> None:
+        """Appends the rows of neighbouring copies; numbers: `[copy, position]`, of the episodes."""
         if not len(positions):
             return
         row, slots = self.writer.rows, positions % self._ring.capacity
         if kept.all():
             together = max(1, MOST_ROWS // len(slots))
             for first in range(run[0], run[-1] + 1, together):
-                self._write(slice(first, min(first + together, run[-1] + 1)), slots)
+                stop = min(first + together, run[-1] + 1)
+                self._write(slice(first, stop), slots, numbers[first - run[0] : stop - run[0]])
         else:
-            for copy, keeps in zip(run, kept):
-                self._write(slice(copy, copy + 1), slots[keeps])
+            for copy, keeps, number in zip(run, kept, numbers):
+                self._write(slice(copy, copy + 1), slots[keeps], number[None, keeps])
         if self.frames is not None:
             for copy, keeps, first in zip(run, kept, row + np.cumsum([0, *kept.sum(axis=1)])):
                 self.frames.append(copy, positions[keeps], int(first))
 
-    def _write(self, rows: slice, slots: np.ndarray) -> None:
+    def _write(self, rows: slice, slots: np.ndarray, numbers: np.ndarray) -> None:
         """Appends the steps at `slots` of these copies, so many at a time that what is computed fits in memory."""
         for start in range(0, len(slots), MOST_ROWS):
             part = slots[start : start + MOST_ROWS]
-            self.writer.append(self._columns(rows, _as_slice(part)))
-
-    def _columns(self, rows: slice, slots: Slots) -> list[np.ndarray]:
-        """Every field of these copies and slots, `[copy, slot, ...]`, as the bytes that are stored."""
-        shape = self._ring.array(0)[rows, slots].shape[:2]
-        fields = self.contents.fields
-        found = [self._stored(index, fields[index], rows, slots) for index in range(self._critics_at)]
-        at = self._critics_at
-        for critic in self.contents.critics:
-            if critic.by_step:
-                found += [self._ring.array(at + k)[rows, slots] for k in range(len(critic.fields))]
-                at += len(critic.fields)
-            else:
-                state = self._rows_of("steps/state", rows, slots) if "steps/state" in self._index else None
-                seen = {
-                    name: self._rows_of(each.observation, rows, slots) for name, each in self.contents.inputs.items()
-                }
-                found += _as_stored(critic.evaluate(seen, state), critic.fields, shape)
-        for actor in self.contents.actors:
-            inputs = self.contents.inputs[actor.selection.group.name]
-            entering = None if inputs.recurrent is None else self._rows_of(inputs.recurrent, rows, slots)
-            found += _as_stored(
-                actor.evaluate(self._rows_of(inputs.observation, rows, slots), entering), actor.fields, shape
-            )
-        if self.contents.labels is not None:
-            told = self.contents.labels.tell(self._rows_of(MOMENT, rows, slots))
-            found += _as_stored(told, self.contents.labels.fields, shape)
-        found += [self._ring.array(index)[rows, slots] for index in range(self._after_at, self._context_at)]
-        env_id = np.arange(rows.start, rows.stop)[:, None]
-        number = self._episode[rows][:, None] + self.first_episode
-        found += [np.broadcast_to(env_id, shape), np.broadcast_to(number, shape)]
-        return [found[index] for index in self._order]
-
-    def _stored(self, index: int, item: Field, rows: slice, slots: Slots) -> np.ndarray:
-        if self._ring.fields[index].dtype == item.dtype:
-            return self._ring.array(index)[rows, slots]
-        return _bytes(self._ring.tensor(index)[rows, slots], item)
-
-    def _rows_of(self, path: str, rows: slice, slots: Slots) -> Tensor:
-        """A buffered field, `[row, ...]`."""
-        return self._ring.tensor(self._index[path])[rows, slots].flatten(0, 1)
-
-    def _enter(self, run: list[int], lengths: np.ndarray, n_steps: np.ndarray, returns: Sequence[np.ndarray]) -> None:
-        """Enters the episodes of neighbouring copies, whose rows come next."""
-        copies, lengths = slice(run[0], run[-1] + 1), lengths + self._streamed
-        columns = {
-            "episode": self._episode[copies] + self.first_episode,
-            "start": self.writer.rows - self._streamed + np.cumsum(lengths) - lengths,
-            "length": lengths,
-            "n_steps": n_steps[copies],
-            "seed": self._seed[copies],
-        }
-        recorded = [sums[copies, list(s.indices)] for sums, s in zip(returns, self.contents.selections)]
-        self.writer.add_episodes(columns, np.concatenate(recorded, axis=1))
-        self._streamed = 0
+            self.writer.append(self._columns.of(rows, _as_slice(part), numbers[:, start : start + MOST_ROWS]))
 
 
-def _as_stored(outputs: Sequence[Tensor], fields: Sequence[Field], shape: tuple[int, ...]) -> list[np.ndarray]:
-    """Tensors `[row, ...]` as `[copy, slot, ...]`, the bytes of their fields."""
-    return [_bytes(output.reshape(*shape, *item.shape), item) for output, item in zip(outputs, fields, strict=True)]
-
-
-def _bytes(tensor: Tensor, item: Field) -> np.ndarray:
-    stored = tensor.detach().to("cpu", item.torch_dtype)
-    return stored.view(torch.int16).numpy() if item.dtype == BFLOAT16 else stored.numpy()
-
-
-def _as_slice(slots: np.ndarray) -> Slots:
+def _as_slice(slots: np.ndarray) -> slice | np.ndarray:
     """Slots that follow one another as a slice, which copies nothing."""
     first, last = int(slots[0]), int(slots[-1])
     return slice(first, last + 1) if last - first == len(slots) - 1 else slots

@@ -200,15 +200,18 @@ def _play(
         first_episode=first_episode,
         fields=plan.fields,
     )
-    play(
-        prepared.env,
-        prepared.policies,
-        episodes=request.episodes,
-        seed=request.seed,
-        explore=request.explore,
-        generator=prepared.generator(),
-        watcher=recorder,
-    )
+    try:
+        play(
+            prepared.env,
+            prepared.policies,
+            episodes=request.episodes,
+            seed=request.seed,
+            explore=request.explore,
+            generator=prepared.generator(),
+            watcher=recorder,
+        )
+    finally:
+        recorder.settle()  # also what had ended before an interrupt
 
 
 def _of_checkpoints(prepared: Prepared, origins: Sequence[Origin]) -> dict[str, Any]:

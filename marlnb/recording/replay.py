@@ -179,6 +179,8 @@ class _Kept:
     names: Sequence[str]
     copy: int
     rows: int = 0
+    block_rows: int = 0
+    flush_is_due: bool = False
     parts: list[Sequence[np.ndarray]] = field(default_factory=list)
     ended: bool = False
 

@@ -94,6 +94,10 @@ class SegmentedWriter:
     def flush_if_due(self) -> None:
         self._writer.flush_if_due()
 
+    @property
+    def flush_is_due(self) -> bool:
+        return self._writer.flush_is_due
+
     def flush(self) -> None:
         self._writer.flush()
 

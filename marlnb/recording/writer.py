@@ -37,6 +37,13 @@ class RowWriter(Protocol):
     @property
     def rows(self) -> int: ...
 
+    @property
+    def block_rows(self) -> int:
+        """Rows gathered before they are written."""
+
+    @property
+    def flush_is_due(self) -> bool: ...
+
     def append(self, sources: Sequence[np.ndarray]) -> None: ...
 
     def add_episodes(self, columns: Mapping[str, np.ndarray], returns: np.ndarray) -> None: ...
@@ -143,8 +150,13 @@ class RecordingWriter:
 
     def flush_if_due(self) -> None:
         """Writes what has been gathered if the last writing was some seconds ago."""
-        if time.monotonic() - self._flushed_at > FLUSH_EVERY_S:
+        if self.flush_is_due:
             self.flush()
+
+    @property
+    def flush_is_due(self) -> bool:
+        """Whether the last writing was some seconds ago."""
+        return time.monotonic() - self._flushed_at > FLUSH_EVERY_S
 
     def flush(self) -> None:
         """Writes what has been gathered; the file is whole afterwards.

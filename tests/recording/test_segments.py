@@ -44,7 +44,9 @@ def test_segments_read_as_one_file(run: Run) -> None:
         for path in row_paths(one.file):
             a, b = one._array(path), many._array(path)
             assert (a.dims, a.shape, a.dtype_stored, a.labels) == (b.dims, b.shape, b.dtype_stored, b.labels)
-            assert np.array_equal(a.to_numpy(), b.to_numpy(), equal_nan=True), path
+            computed = path.startswith("activations/") or path.endswith("/value")  # of other batches: other rounding
+            rtol, atol = (1e-2, 1e-6) if computed else (0, 0)
+            assert np.allclose(a.to_numpy(), b.to_numpy(), rtol, atol, equal_nan=True), path
         chosen = {"episode": [3, 50, 17], "t": slice(1, 3), "agent": "a_1", "unit": [5, 60, 7]}
         a, b = (recording["a/actor/hidden_1"].sel(**chosen).to_numpy() for recording in (one, many))
         assert np.array_equal(a, b) and len(a) == 6
