@@ -87,6 +87,17 @@ def test_attribution_and_influence(case: Case) -> None:
         mnb.attribute(recording, group="agent", progress=False)
 
 
+def test_q_values_are_no_probabilities(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net = MultiAgentMLP(18, 5, n_agents=3, centralized=False, share_params=True, depth=1, num_cells=8)
+    agents = mnb.agents_from_module(net, ENV, distribution="greedy", path=tmp_path)
+    with mnb.record(agents, episodes=4, progress=False) as recording:
+        with pytest.raises(AnalysisError, match="measure='total_variation'"):
+            mnb.influence(recording, "communication", policies=agents.by_group)
+        found = mnb.influence(recording, "communication", measure="total_variation", policies=agents.by_group)
+    assert (found.values[~np.eye(3, dtype=bool)] == 0).all()  # in simple_spread all messages are 0
+
+
 def units(recording: Recording, layer: str) -> np.ndarray:
     """agent_1's, `[row, unit]`."""
     return recording[layer].sel(agent="agent_1").to_numpy().reshape(len(recording), -1)
