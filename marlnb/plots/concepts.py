@@ -66,7 +66,7 @@ def concept_bars(
     for place, (_, score) in enumerate(bars):
         colour = agent_colour(score.agent, agents) if score.agent in agents else OKABE_ITO[0]
         low, high = score.random_low, score.random_high
-        band, middle = ("random concepts (95%)", "their mean") if not place else (None, None)
+        band, middle = ("random concepts (95%)", "mean of random concepts") if not place else (None, None)
         ax.bar(place, high - low, bottom=low, width=0.86, color="#D9D9D9", label=band)
         ax.plot([place - 0.43, place + 0.43], [score.random] * 2, color="#8C8C8C", linewidth=1.5, label=middle)
         ax.bar(place, score.score, width=0.5, color=colour, edgecolor=INK, linewidth=0.8)
