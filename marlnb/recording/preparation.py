@@ -61,6 +61,7 @@ class Prepared:
             "n_envs": self.env.n_envs,
             **{name: getattr(request, name) for name in ("episodes", "every", "dtype", "seed", "explore", "values")},
             "frames": int(request.frames),
+            **({"fill": request.fill} if request.fill != "recomputed" else {}),
             **({"edits": [edit.to_json() for edit in request.edits]} if request.edits else {}),
         }
 

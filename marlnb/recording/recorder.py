@@ -20,7 +20,7 @@ from marlnb.recording.preparation import Prepared, prepare
 from marlnb.recording.progress import EpisodeProgress
 from marlnb.recording.provenance import root_attributes
 from marlnb.recording.reader import Recording
-from marlnb.recording.request import Request
+from marlnb.recording.request import Fill, Request
 from marlnb.recording.rotation import SegmentedWriter, open_writer
 from marlnb.recording.segments import move_recording
 from marlnb.recording.sources import LabelFn
@@ -50,6 +50,7 @@ def record(
     env: EnvConfig | None = None,
     device: str = "cpu",
     edits: Sequence[Edit] = (),
+    fill: Fill = "recomputed",
     progress: bool = True,
     locking: Locking = None,
     segment_bytes: int | None = None,
@@ -70,6 +71,8 @@ def record(
         values: run the critics, where the policies have them, and record what they estimate.
         labels: by name, functions of the moment before each step that return `[env]` or `[env, agent]`. A label of
             agents belongs to the one group of that size, or is named `<group>/<name>`.
+        fill: how actors' sites are filled. recomputed: from what was recorded, many rows at once, equal to float32's
+            rounding to what fired; captured: as they fire, step by step, the same bits. Edits are always captured.
         frames: rendered images of every recorded step, or of every k-th.
         exist: "open" returns a complete recording of this name if it was made from the same checkpoint with the same
             settings; an incomplete one is kept under another name and made anew.
@@ -111,6 +114,7 @@ def record(
         device=device,
         labels=labels or {},
         edits=tuple(edits),
+        fill=fill,
     )
     origins = request.origins(subject)
     with prepare(subject, request.of(origins[0])) as prepared:

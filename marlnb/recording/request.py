@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
 
 from marlnb.config import EnvConfig
 from marlnb.errors import RecordingError, unknown
@@ -12,6 +13,8 @@ from marlnb.recording.layout import DTYPES
 from marlnb.recording.sources import LabelFn
 from marlnb.training.run import Origin, Run
 from marlnb.training.subject import Subject
+
+Fill = Literal["recomputed", "captured"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class Request:
     device: str
     labels: Mapping[str, LabelFn] = field(default_factory=dict)
     edits: Sequence[Edit] = ()
+    fill: Fill = "recomputed"
 
     def __post_init__(self) -> None:
         for name in ("episodes", "every"):
@@ -44,6 +48,8 @@ class Request:
             raise RecordingError(f"seed and frames must be 0 or more; got {self.seed}, {self.frames}")
         if self.dtype not in DTYPES:
             raise RecordingError(unknown("dtype", self.dtype, DTYPES))
+        if self.fill not in get_args(Fill):
+            raise RecordingError(unknown("way to fill activations", self.fill, get_args(Fill)))
 
     def origins(self, subject: Subject) -> list[Origin]:
         """The checkpoints that are asked for, in order.

@@ -111,7 +111,8 @@ class _Trial:
     ) -> None:
         self.request, self.policies, self.selections = request, policies, selections
         self.sites, self.activations = sites, activations
-        self.hooked, self.captured = hooked, set(hooked)
+        self.hooked = hooked
+        self.captured = set(policies) if request.fill == "captured" else set(hooked)
         self.moments = 0
         self.steps, self.ended, self.longest, self.elapsed_s = 0, 0, 1, 0.0
         self.frame_shape: tuple[int, ...] = ()

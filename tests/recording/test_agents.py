@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from marlnb.envs.mpe.simple_speaker_listener import SimpleSpeakerListenerConfig
-from marlnb.errors import CheckpointError, ConfigError
+from marlnb.errors import CheckpointError, ConfigError, RecordingError
 from marlnb.recording.recorder import record
 from marlnb.training.agents import Agents
 from marlnb.training.evaluation import evaluate
@@ -49,3 +49,16 @@ def test_what_does_not_fit_is_refused(run: Run, tmp_path: Path) -> None:
         Agents(swapped, run.experiment.env, tmp_path)
     with pytest.raises(CheckpointError, match="one set of weights"):
         Agents(policies, run.experiment.env, tmp_path).policies(12)
+
+
+def test_captured_sites_are_the_bits_that_fired_and_recomputed_ones_their_roundings(run: Run) -> None:
+    with record(run, episodes=5, name="fired", fill="captured", progress=False) as fired:
+        with record(run, episodes=5, name="computed", progress=False) as computed:
+            for site in fired.sites:
+                told = [recording.file[f"activations/{site}"].attrs["filled"] for recording in (fired, computed)]
+                assert told == ["captured", "recomputed"]
+                assert computed[site].to_numpy() == pytest.approx(fired[site].to_numpy(), abs=1e-5)
+        head = fired["listener/actor/head"].to_numpy()
+        assert (head == fired.steps("listener", "logits").to_numpy()).all()
+    with pytest.raises(RecordingError, match="captured"):
+        record(run, episodes=5, name="else", fill="hooked", progress=False)  # type: ignore[arg-type]

@@ -29,7 +29,7 @@ def make(path: Path, kind: str, share: bool) -> tuple[Run, Recording]:
     model = MLPConfig(hidden=(8,), share_parameters=share)
     actor = GRUConfig(hidden=(8,), recurrent_size=6, share_parameters=share) if kind == "gru" else model
     run = make_run(path / "run", LivesConfig(), actor, model)
-    return run, record(run, episodes=9, seed=100, n_envs=4, values=False, progress=False)
+    return run, record(run, episodes=9, seed=100, n_envs=4, values=False, fill="captured", progress=False)
 
 
 class Played:
@@ -134,7 +134,7 @@ def test_a_pinned_edit_refuses_another_recording(tmp_path: Path) -> None:
     with edited(run.policies(), [edit]):
         pass
     recording.path.unlink()
-    record(run, episodes=9, seed=101, n_envs=4, values=False, progress=False).close()
+    record(run, episodes=9, seed=101, n_envs=4, values=False, fill="captured", progress=False).close()
     with (
         pytest.raises(ConfigError, match="is not the one that this edit was made with"),
         edited(run.policies(), [edit]),
