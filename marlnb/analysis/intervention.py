@@ -99,8 +99,14 @@ def intervene(
         gathered.arm(index, dose, touched) for index, dose in enumerate(doses if doses is not None else [None])
     )
     settings = {
-        "env": built.spec.name, "episodes": episodes, "seed": seed, "explore": explore, "n_envs": copies,
-        "checkpoint": origin.iteration, "sha256": origin.sha256, "doses": None if doses is None else list(doses),
+        "env": built.spec.name,
+        "episodes": episodes,
+        "seed": seed,
+        "explore": explore,
+        "n_envs": copies,
+        "checkpoint": origin.iteration,
+        "sha256": origin.sha256,
+        "doses": None if doses is None else list(doses),
     }
     result = Intervention(
         edits=tuple(json.loads(json.dumps(edit.pinned().to_json())) for edit in chosen),

@@ -208,20 +208,32 @@ class EpisodeRecorder:
         self.writer.flush_if_due()
 
     def _append_ended(self, together: Sequence[Ended]) -> None:
-        """Appends episodes of the same copies that followed one another: all of the first copy, then of the next."""
-        lengths = np.stack([each.columns["length"] for each in together], axis=1)  # [copy, episode]
-        stops = np.cumsum(lengths).reshape(lengths.shape)
-        columns = {
-            name: np.stack([each.columns[name] for each in together], axis=1).ravel() for name in together[0].columns
-        }
-        starts = self.writer.rows - self._streamed + stops - lengths
-        returns = np.stack([each.returns for each in together], axis=1)
-        self.writer.add_episodes({**columns, "start": starts.ravel()}, returns.reshape(-1, returns.shape[-1]))
-        copies, n_new = range(*together[0].copies), [each.kept.shape[1] for each in together]
+        """Appends episodes of the same copies that followed one another, in the order in which they ended."""
+        columns = {name: np.concatenate([each.columns[name] for each in together]) for name in together[0].columns}
+        lengths = columns["length"]
+        starts = self.writer.rows - self._streamed + np.cumsum(lengths) - lengths
+        returns = np.concatenate([each.returns for each in together])
+        self.writer.add_episodes({**columns, "start": starts}, returns)
+        n_new = [len(each.positions) for each in together]
         numbers = np.repeat(np.stack([each.columns["episode"] for each in together], axis=1), n_new, axis=1)
-        positions = np.concatenate([each.positions for each in together])
-        self._append(list(copies), positions, np.concatenate([each.kept for each in together], axis=1), numbers)
+        if len(together) == 1:
+            self._append(list(range(*together[0].copies)), together[0].positions, together[0].kept, numbers)
+        else:
+            self._append_whole(slice(*together[0].copies), [each.positions for each in together], numbers)
         self._streamed = 0
+
+    def _append_whole(self, rows: slice, each: Sequence[np.ndarray], numbers: np.ndarray) -> None:
+        """Appends episodes kept whole: computed together, written `each` after the other, `[position]`."""
+        positions = np.concatenate(each)
+        columns = self._columns.of(rows, _as_slice(positions % self._ring.capacity), numbers)
+        parts = [positions] if rows.stop - rows.start == 1 else each  # one copy's rows lie in this order anyhow
+        stop = 0
+        for part in parts:
+            start, stop, row = stop, stop + len(part), self.writer.rows
+            self.writer.append([column[:, start:stop] for column in columns])
+            if self.frames is not None:
+                for place, copy in enumerate(range(rows.start, rows.stop)):
+                    self.frames.append(copy, part, row + place * len(part))
 
     def _stream(self) -> None:
         """Appends what a lone copy has so far: its rows lie together anyhow, so none need wait for the end."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from marlnb.envs.mpe.simple_speaker_listener import SimpleSpeakerListenerConfig
@@ -62,3 +63,10 @@ def test_captured_sites_are_the_bits_that_fired_and_recomputed_ones_their_roundi
         assert (head == fired.steps("listener", "logits").to_numpy()).all()
     with pytest.raises(RecordingError, match="captured"):
         record(run, episodes=5, name="else", fill="hooked", progress=False)  # type: ignore[arg-type]
+
+
+def test_episodes_of_one_length_lie_in_their_order_though_they_are_written_together(run: Run) -> None:
+    with record(run, episodes=14, n_envs=4, name="order", progress=False) as recording:
+        assert recording.episodes.index.tolist() == list(range(14))
+        assert recording.rows["episode"].tolist() == [number for number in range(14) for _ in range(25)]
+        assert (recording.episodes["start"].to_numpy() == 25 * np.arange(14)).all()
