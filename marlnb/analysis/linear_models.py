@@ -92,7 +92,7 @@ def fit_and_score(
     """
     if kind == "regression":
         low, high = y.min(axis=0), y.max(axis=0)
-        # a feature that hardly moved in the fit can throw a prediction to 1e30: none lies farther off than labels spread
+        # a feature that hardly moved in the fit can throw a prediction to 1e30: none may lie farther off than labels do
         predicted = np.clip(fit_ridge(x, y).predict(x_test), 2 * low - high, 2 * high - low)
         missed = ((y_test - predicted) ** 2).sum(axis=0)
         total = ((y_test - y_test.mean(axis=0)) ** 2).sum(axis=0)
