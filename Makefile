@@ -33,8 +33,9 @@ $(READY): pyproject.toml
 demo: $(READY) ## train, record and explain: runs/quickstart holds the executed notebook, its HTML and the run
 	$(BIN)/python -m marlnb.batch.execute notebooks/quickstart.ipynb --out runs/quickstart
 
-test: $(READY) ## run the tests, a file a core
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+test: $(READY) ## run the tests, a file a core; then the notebooks, one by one
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore tests/notebooks --numprocesses auto --maxprocesses 4 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/notebooks
 
 lab: $(READY) ## open JupyterLab on the notebooks
 	$(BIN)/jupyter lab --notebook-dir notebooks
