@@ -127,6 +127,8 @@ def attribute(
         raise AnalysisError(f"method={method!r} averages over baseline='distribution'; got {baseline!r}")
     reference = resolve_reference(asked.question, source, rows, baseline, n_baselines=n_baselines, seed=seed)
     axis = feature_axis(asked, features)
+    if smooth and method == "conductance":
+        raise AnalysisError(f"conductance is not averaged over noisy copies: smooth must be 0; got {smooth}")
     options = MethodOptions(method, n_steps, n_samples_of(method, n_samples, len(axis.names)), smooth, noise, seed)
     work = _Work(source, asked, rows, reference, axis, options, batch_size)
     result = work.unexplained(target=output.describe(spec.action))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+import marlnb
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.policy import Policy
 from marlnb.specs import EnvSpec
@@ -256,7 +256,7 @@ class RowSource:
             "checkpoint": {"iteration": iteration, "sha256": sha256},
             "experiment": None if experiment is None else experiment.to_json(),
             "settings": self.recording.settings,
-            "version": _version(),
+            "version": marlnb.__version__,
         }
 
     def _by_agent(self, field: str, group: str, index: np.ndarray) -> np.ndarray:
@@ -291,10 +291,3 @@ def _read(array: LabelledArray, index: np.ndarray) -> np.ndarray:
 def _tensor(values: np.ndarray) -> Tensor:
     tensor = torch.from_numpy(np.ascontiguousarray(values))
     return tensor.float() if tensor.is_floating_point() else tensor
-
-
-def _version() -> str:
-    try:
-        return version("marlnb")
-    except PackageNotFoundError:  # a source tree on the path, not installed
-        return "0+unknown"

@@ -19,13 +19,13 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
+import marlnb
 from marlnb.errors import RecordingError
 from marlnb.models.capture import all_sites
 from marlnb.models.policy import Policy
 from marlnb.models.sites import Site, match_sites
 from marlnb.recording.collected import GroupFrames, root_flag
 from marlnb.recording.layout import FORMAT, VERSION, Field
-from marlnb.recording.provenance import code_version
 from marlnb.recording.reader import Recording
 from marlnb.recording.recompute import recompute
 from marlnb.recording.sources import observation_dims
@@ -223,7 +223,7 @@ class CollectorRecorder:
             "settings": json.dumps(settings, sort_keys=True),
             "checkpoint": origin.sha256,
             "iteration": origin.iteration,
-            "code_version": code_version(),
+            "code_version": marlnb.__version__,
             "seed": -1,
             "dtype": self.dtype,
             "every": 1,

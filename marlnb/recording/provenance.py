@@ -6,7 +6,6 @@ import hashlib
 import json
 import subprocess
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ def root_attributes(prepared: Prepared) -> dict[str, Any]:
         "settings": json.dumps(prepared.settings, sort_keys=True),
         "checkpoint": prepared.origin.sha256,
         "iteration": prepared.origin.iteration,
-        "code_version": code_version(),
+        "code_version": marlnb.__version__,
         "code_sha256": code_sha256(),
         "code_commit": code_commit(),
         "seed": request.seed,
@@ -40,14 +39,6 @@ def root_attributes(prepared: Prepared) -> dict[str, Any]:
         "dtype": request.dtype,
         "every": request.every,
     }
-
-
-def code_version() -> str:
-    """marlnb's version, as it is installed."""
-    try:
-        return version("marlnb")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 @cache

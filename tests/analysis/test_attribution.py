@@ -123,6 +123,8 @@ def test_what_was_saved_is_read_back(recording: Recording, tmp_path: Path) -> No
 def test_bad_requests_are_refused_before_any_work(recording: Recording) -> None:
     with pytest.raises(AnalysisError, match="did you mean 'listener'"):
         attribute(recording, group="listner")
+    with pytest.raises(AnalysisError, match="smooth must be 0; got 4"):
+        attribute(recording, group="listener", method="conductance", site="listener/actor/hidden_1", smooth=4)
     with pytest.raises(AnalysisError, match="integrated_gradients"):
         attribute(recording, group="listener", method="gradients")  # type: ignore[arg-type]
     with pytest.raises(AnalysisError, match="or an array"):
