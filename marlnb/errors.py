@@ -48,6 +48,17 @@ class AnalysisError(MarlnbError):
     """A question that a recording or a policy cannot answer."""
 
 
+class BatchError(MarlnbError):
+    """A batch of notebooks that cannot be planned, started, found or asked."""
+
+
+class StoppedError(MarlnbError):
+    """A training within a batch job that was asked to stop: what was learnt is saved, and the job goes on later.
+
+    It ends the notebook in the cell that trains, so that no later cell works with a training that is not done.
+    """
+
+
 def nearest(asked: str, valid: Iterable[str], *, most: int = 3) -> list[str]:
     """The valid names that look most like `asked`, best first."""
     names = sorted(set(valid))

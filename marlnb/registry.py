@@ -18,6 +18,7 @@ from marlnb.errors import ConfigError, UnknownNameError, unknown
 from marlnb.imports import found_at, is_import_path
 
 if TYPE_CHECKING:
+    from marlnb.batch.executor import Executor
     from marlnb.config import AlgorithmConfig, EnvConfig, ModelConfig
 
 T = TypeVar("T")
@@ -143,7 +144,9 @@ def _path(member: object) -> str:
 ENVIRONMENTS: Registry[type[EnvConfig]] = Registry("environment", "marlnb.envs")
 ALGORITHMS: Registry[type[AlgorithmConfig]] = Registry("algorithm", "marlnb.algorithms")
 MODELS: Registry[type[ModelConfig]] = Registry("model", "marlnb.models")
+EXECUTORS: Registry[type[Executor]] = Registry("executor", "marlnb.batch.executors")
 
 environment = ENVIRONMENTS.register
 algorithm = ALGORITHMS.register
 model = MODELS.register
+executor = EXECUTORS.register

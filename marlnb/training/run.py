@@ -35,8 +35,12 @@ EVENTS = "events.log"
 STATUS = "status.json"
 LOCK = "lock"
 STOP = "STOP"
+KEPT = "kept"  # what cells before a training made once, for every attempt to run the notebook
 EVALUATION = "evaluation"  # where simulators of their own find evaluations and recordings
-MAY_PRECEDE = ("notebook.ipynb", "notebook.html", "job.json", STOP)
+MAY_PRECEDE = (
+    *("notebook.ipynb", "notebook.html", STOP, KEPT),
+    *("job.json", "job_status.json", "job.lock", "attempts.jsonl", "output.log"),  # a batch job's, see marlnb.batch.job
+)
 
 
 class Origin(NamedTuple):

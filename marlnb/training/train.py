@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 from marlnb.config import Experiment
-from marlnb.errors import ConfigError, RunError
+from marlnb.errors import ConfigError, RunError, StoppedError
 from marlnb.training.learners import check_device
 from marlnb.training.lock import RunLock
 from marlnb.training.loggers import check_loggers
@@ -27,6 +27,7 @@ from marlnb.training.trainer import Trainer
 from marlnb.training.watchers import TrainingWatcher
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
+JOB_VARIABLE = "MARLNB_JOB"  # set where a batch job executes a notebook: the job's folder
 RunLike = Run | str | os.PathLike[str]
 
 
@@ -55,6 +56,7 @@ def train(
         ConfigError, EnvError: the experiment cannot be run.
         CheckpointError: a checkpoint cannot be written or read; the earlier ones are whole.
         DivergedError: losses or weights are no longer finite.
+        StoppedError: asked to stop, within a batch job: the notebook ends here, and is executed again later.
     """
     if resume and run is None:
         raise RunError("resume=True needs the run's folder: train(experiment, run=..., resume=True)")
@@ -107,6 +109,11 @@ def _drive(
         finally:
             if display is not None:
                 display.close()
+    if trainer.state == "stopped" and os.environ.get(JOB_VARIABLE):
+        raise StoppedError(
+            f"{run.path}: stopped at iteration {trainer.iteration}, {trainer.frames:,} frames, and saved; "
+            "the batch job goes on from there when it is run again"
+        )
     return run
 
 

@@ -1,0 +1,204 @@
+"""Batch: a folder from which a sweep of notebooks is submitted, watched, completed and compared."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from marlnb.batch.executor import Executor, Known
+from marlnb.batch.job import Job, JobStatus
+from marlnb.batch.profile import Profile
+from marlnb.batch.sweep import Sweep
+from marlnb.errors import BatchError, unknown
+from marlnb.registry import EXECUTORS
+from marlnb.training.run import read_json, write_atomically
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+BATCH = "batch.json"
+SOURCE = "source.ipynb"
+THEN = "then.ipynb"
+JOBS = "jobs"
+REPORT = "report"  # the folder, and the job's name, of the notebook that is run when all are done
+SUBMISSIONS = "submissions"
+EVENTS = "events.log"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch's folder.
+
+    ```
+    runs/sweep/                  readable by its owner alone
+      batch.json                 the sweep, the profile, where the notebook came from
+      source.ipynb, then.ipynb   the notebooks as they were when the batch was made
+      jobs/<name>/               one job each: job.json, job_status.json, output.log, notebook.ipynb, .html, and its run
+      report/                    the job of `then.ipynb`
+      submissions/<n>/           what an executor was told, as the sbatch script, and what it answered
+      events.log                 submissions, resubmissions with their reasons, cancellations
+    ```
+
+    Attributes:
+        path: absolute.
+        notebook: the name of the notebook that was given.
+        cwd: where the jobs are executed: where the batch was made.
+        then: the name of the report notebook, None without one.
+    """
+
+    path: Path
+    notebook: str
+    sweep: Sweep
+    profile: Profile
+    cwd: Path
+    then: str | None = None
+
+    @staticmethod
+    def create(
+        path: str | os.PathLike[str],
+        notebook: str | os.PathLike[str],
+        sweep: Sweep,
+        profile: Profile,
+        *,
+        then: str | os.PathLike[str] | None = None,
+    ) -> Batch:
+        """A new batch, or one of the same notebook that is there and gets this sweep, profile and report.
+
+        Jobs that are there stay, those of the sweep that are missing are added.
+
+        Raises:
+            BatchError: the folder holds something else, or a batch of a notebook that has changed since.
+        """
+        folder = Path(path).expanduser().absolute()
+        found = sorted(os.listdir(folder)) if folder.is_dir() else []
+        if found and BATCH not in found:
+            raise BatchError(f"{folder} is there already and holds {', '.join(found[:5])}, but no batch")
+        if found and _digest(folder / SOURCE) != _digest(Path(notebook)):
+            raise BatchError(
+                f"{folder} is a batch of another notebook than {notebook} is now; give --out another folder, "
+                f"or remove this one"
+            )
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for given, name in ((notebook, SOURCE), (then, THEN)):
+            if given is not None:
+                shutil.copyfile(given, folder / name)
+        report = None if then is None else Path(then).name
+        batch = Batch(folder, Path(notebook).name, sweep, profile, Path.cwd(), report)
+        batch._write()
+        for job in batch.jobs():
+            job.write()
+        return batch
+
+    @staticmethod
+    def open(path: str | os.PathLike[str]) -> Batch:
+        """Raises BatchError when the folder holds no batch."""
+        folder = Path(path).expanduser().absolute()
+        if not (folder / BATCH).is_file():
+            raise BatchError(f"{folder} is no batch: it has no {BATCH}")
+        data = read_json(folder / BATCH)
+        sweep, profile = Sweep.from_json(data["sweep"]), Profile.from_json(data["profile"], where=str(folder / BATCH))
+        return Batch(folder, data["notebook"], sweep, profile, Path(data["cwd"]), data["then"])
+
+    def jobs(self) -> list[Job]:
+        """One job a combination of values, in the sweep's order."""
+        environment = dict(self.profile.environment)
+        return [
+            Job(self.path / JOBS / name, self.path / SOURCE, parameters, self.cwd, environment)
+            for name, parameters in self.sweep.jobs()
+        ]
+
+    def job(self, name: str) -> Job:
+        """Raises BatchError, with the names there are, for a job that the batch does not have."""
+        found = {job.name: job for job in self.jobs()}
+        if name == REPORT and self.then is not None:
+            return self.report_job()
+        if name not in found:
+            raise BatchError(unknown(f"job of {self.path}", name, found))
+        return found[name]
+
+    def report_job(self) -> Job:
+        """The job of `then.ipynb`, whose parameter `batch` is this folder."""
+        parameters, environment = {"batch": str(self.path)}, dict(self.profile.environment)
+        return Job(self.path / REPORT, self.path / THEN, parameters, self.cwd, environment)
+
+    def executor(self) -> Executor:
+        """Raises ConfigError for an executor that is not known."""
+        return EXECUTORS.get(self.profile.executor)(self.profile)
+
+    def with_profile(self, profile: Profile) -> Batch:
+        """The same batch under another profile, which is kept."""
+        changed = replace(self, profile=profile)
+        changed._write()
+        return changed
+
+    def statuses(self, known: Mapping[str, Known] | None = None) -> dict[str, JobStatus]:
+        """Each job's status by name, its own files put together with what an executor knows.
+
+        A job whose files say waiting or interrupted is given the executor's reason.
+        """
+        found = {}
+        for job in self.jobs():
+            status, heard = job.status(), (known or {}).get(job.name)
+            if heard is not None and heard.reason and status.state in ("waiting", "interrupted"):
+                status = replace(status, reason=heard.reason, scheduler_id=heard.id or status.scheduler_id)
+            found[job.name] = status
+        return found
+
+    def unfinished(self) -> list[Job]:
+        """Jobs that are not complete."""
+        return [job for job in self.jobs() if job.status().state != "complete"]
+
+    def table(self, known: Mapping[str, Known] | None = None) -> pd.DataFrame:
+        """One row a job: its name, its swept parameters, state, progress, seconds, attempts, reason."""
+        import pandas as pd
+
+        rows = []
+        for (name, parameters), status in zip(self.sweep.jobs(), self.statuses(known).values(), strict=True):
+            swept = {key: parameters[key] for key in self.sweep.axes}
+            told = {key: getattr(status, key) for key in ("state", "progress", "seconds", "attempt", "reason")}
+            rows.append({"job": name, **swept, **told})
+        return pd.DataFrame(rows)
+
+    def begin_submission(self, jobs: Sequence[Job], *, then: bool, reason: str = "") -> Path:
+        """A new folder `submissions/<n>` with `jobs.json`, the list of the jobs' names in the order of their index."""
+        parent = self.path / SUBMISSIONS
+        parent.mkdir(mode=0o700, exist_ok=True)
+        number = 1 + max((int(entry.name) for entry in parent.iterdir() if entry.name.isdigit()), default=0)
+        folder = parent / str(number)
+        folder.mkdir(mode=0o700)
+        data = {"jobs": [job.name for job in jobs], "then": then, "reason": reason, "when": time.time()}
+        write_atomically(folder / "jobs.json", json.dumps(data, indent=2) + "\n")
+        return folder
+
+    def submissions(self) -> list[Path]:
+        """Folders of submissions, oldest first."""
+        parent = self.path / SUBMISSIONS
+        found = [entry for entry in parent.iterdir() if entry.name.isdigit()] if parent.is_dir() else []
+        return sorted(found, key=lambda entry: int(entry.name))
+
+    def log_event(self, text: str) -> None:
+        """Adds a line with the time to `events.log`."""
+        with open(self.path / EVENTS, "a", encoding="utf-8") as file:
+            file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}\n")
+
+    def _write(self) -> None:
+        data: dict[str, Any] = {
+            "format": 1,
+            "notebook": self.notebook,
+            "sweep": self.sweep.to_json(),
+            "profile": self.profile.to_json(),
+            "cwd": str(self.cwd),
+            "then": self.then,
+        }
+        write_atomically(self.path / BATCH, json.dumps(data, indent=2, allow_nan=False) + "\n")
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
