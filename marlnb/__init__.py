@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from marlnb.analysis.views import View as View
     from marlnb.batch.benchmark.folder import Benchmark as Benchmark
     from marlnb.batch.benchmark.verb import benchmark as benchmark
+    from marlnb.batch.folder import Batch as Batch
     from marlnb.config import AlgorithmConfig as AlgorithmConfig
     from marlnb.config import EnvConfig as EnvConfig
     from marlnb.config import Experiment as Experiment
@@ -87,6 +88,7 @@ _HOME = {
     "Agents": "marlnb.training.agents",
     "AlgorithmConfig": "marlnb.config",
     "Benchmark": "marlnb.batch.benchmark.folder",
+    "Batch": "marlnb.batch.folder",
     "BlockChannel": "marlnb.models.edits_channel",
     "Clamp": "marlnb.models.edits",
     "CollectorRecorder": "marlnb.recording.collector",

@@ -13,7 +13,16 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-from marlnb.errors import AnalysisError, ConfigError, MarlnbError, RecordingError, RunError, SiteError, nearest
+from marlnb.errors import (
+    AnalysisError,
+    BatchError,
+    ConfigError,
+    MarlnbError,
+    RecordingError,
+    RunError,
+    SiteError,
+    nearest,
+)
 
 COMMANDS = (
     *("train", "resume", "evaluate", "record", "attribute", "benchmark"),
@@ -21,7 +30,7 @@ COMMANDS = (
     *("info", "list"),
 )
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
-_INPUT_ERRORS = (ConfigError, RunError, SiteError, RecordingError, AnalysisError)
+_INPUT_ERRORS = (ConfigError, RunError, SiteError, RecordingError, AnalysisError, BatchError)
 
 _EPILOG = """\
 examples:
