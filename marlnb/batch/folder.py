@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from marlnb.batch.executor import Executor, Known
 from marlnb.batch.job import Job, JobStatus
+from marlnb.batch.offline import job_environment
 from marlnb.batch.profile import Profile
 from marlnb.batch.sweep import Sweep
 from marlnb.errors import BatchError, unknown
@@ -108,7 +109,7 @@ class Batch:
 
     def jobs(self) -> list[Job]:
         """One job a combination of values, in the sweep's order."""
-        environment = dict(self.profile.environment)
+        environment = job_environment(self.profile)
         return [
             Job(self.path / JOBS / name, self.path / SOURCE, parameters, self.cwd, environment)
             for name, parameters in self.sweep.jobs()
@@ -125,7 +126,7 @@ class Batch:
 
     def report_job(self) -> Job:
         """The job of `then.ipynb`, whose parameter `batch` is this folder."""
-        parameters, environment = {"batch": str(self.path)}, dict(self.profile.environment)
+        parameters, environment = {"batch": str(self.path)}, job_environment(self.profile)
         return Job(self.path / REPORT, self.path / THEN, parameters, self.cwd, environment)
 
     def executor(self) -> Executor:
