@@ -69,6 +69,8 @@ if TYPE_CHECKING:
     from marlnb.registry import algorithm as algorithm
     from marlnb.registry import model as model
     from marlnb.training.agents import Agents as Agents
+    from marlnb.training.background import Training as Training
+    from marlnb.training.background import start as start
     from marlnb.training.evaluation import evaluate as evaluate
     from marlnb.training.foreign.benchmarl import agents_from_benchmarl as agents_from_benchmarl
     from marlnb.training.foreign.modules import agents_from_module as agents_from_module
@@ -110,6 +112,7 @@ _HOME = {
     "Scale": "marlnb.models.edits",
     "Steer": "marlnb.models.edits_directions",
     "Trainer": "marlnb.training.trainer",
+    "Training": "marlnb.training.background",
     "View": "marlnb.analysis.views",
     "agents_from_benchmarl": "marlnb.training.foreign.benchmarl",
     "agents_from_module": "marlnb.training.foreign.modules",
@@ -149,6 +152,7 @@ _HOME = {
     "save_edits": "marlnb.training.saved_edits",
     "similarity": "marlnb.analysis.similarity",
     "similarity_matrix": "marlnb.analysis.similarity",
+    "start": "marlnb.training.background",
     "trace": "marlnb.analysis.tracing",
     "train": "marlnb.training.train",
     "train_dictionary": "marlnb.analysis.dictionary",

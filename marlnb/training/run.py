@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from marlnb.models.policy import Policy
 
-State = Literal["created", "running", "interrupted", "stopped", "complete", "failed"]
+State = Literal["created", "running", "paused", "interrupted", "stopped", "complete", "failed"]
 Which = int | str
 
 EXPERIMENT = "experiment.json"
@@ -34,7 +34,7 @@ EVALUATIONS = "evaluations.jsonl"
 EVENTS = "events.log"
 STATUS = "status.json"
 LOCK = "lock"
-STOP = "STOP"
+STOP, PAUSE, SAVE = "STOP", "PAUSE", "SAVE"  # requests to a training, see marlnb.training.control
 KEPT = "kept"  # what cells before a training made once, for every attempt to run the notebook
 EVALUATION = "evaluation"  # where simulators of their own find evaluations and recordings
 MAY_PRECEDE = (
@@ -205,7 +205,7 @@ class Run:
         """
         file = self.path / STATUS
         status: dict[str, Any] = read_json(file) if file.exists() else {"state": "created", "frames": 0}
-        if status["state"] == "running" and not is_locked(self.path / LOCK):
+        if status["state"] in ("running", "paused") and not is_locked(self.path / LOCK):
             status["state"] = "interrupted"
         return status
 

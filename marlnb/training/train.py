@@ -17,6 +17,7 @@ from typing import Any
 
 from marlnb.config import Experiment
 from marlnb.errors import ConfigError, RunError, StoppedError
+from marlnb.training.control import forget, heed
 from marlnb.training.learners import check_device
 from marlnb.training.lock import RunLock
 from marlnb.training.loggers import check_loggers
@@ -58,16 +59,7 @@ def train(
         DivergedError: losses or weights are no longer finite.
         StoppedError: asked to stop, within a batch job: the notebook ends here, and is executed again later.
     """
-    if resume and run is None:
-        raise RunError("resume=True needs the run's folder: train(experiment, run=..., resume=True)")
-    check_loggers(experiment.loggers)
-    check_device(experiment.device)
-    if resume and run is not None and is_run(run):
-        opened = Run.open(run)
-        check_same(opened, experiment)
-    else:
-        opened = Run.create(_free_path(experiment) if run is None else run, experiment)
-    return _drive(opened, progress, callbacks, watchers)
+    return drive(open_run(experiment, run, resume=resume), progress, callbacks, watchers)
 
 
 def resume(
@@ -89,16 +81,35 @@ def resume(
     opened = run if isinstance(run, Run) else Run.open(run)
     if frames is not None and frames != opened.experiment.frames:
         _change_frames(opened, frames)
-    return _drive(opened, progress, callbacks, watchers)
+    return drive(opened, progress, callbacks, watchers)
 
 
-def _drive(
+def open_run(experiment: Experiment, run: str | os.PathLike[str] | None, *, resume: bool) -> Run:
+    """The folder in which an experiment is trained, as `train` opens or makes it.
+
+    Raises:
+        RunError: as `train` does. ConfigError: a device or logger that is not there; no folder was made.
+    """
+    if resume and run is None:
+        raise RunError("resume=True needs the run's folder: train(experiment, run=..., resume=True)")
+    check_loggers(experiment.loggers)
+    check_device(experiment.device)
+    if resume and run is not None and is_run(run):
+        opened = Run.open(run)
+        check_same(opened, experiment)
+        return opened
+    return Run.create(_free_path(experiment) if run is None else run, experiment)
+
+
+def drive(
     run: Run, progress: bool, callbacks: Sequence[Callable[[Report], None]], watchers: Sequence[TrainingWatcher]
 ) -> Run:
+    """A Trainer of the run, driven to its end; requests to save and pause are heeded between iterations."""
     status = run.status()
     if status["state"] == "complete" and status.get("frames_total") == run.experiment.frames:
         return run
     with Trainer(run.experiment, run, watchers) as trainer, _heeding_signals(trainer):
+        forget(run.path)
         display = Progress(run.experiment, frames=trainer.frames) if progress else None
         try:
             for report in trainer:
@@ -106,6 +117,7 @@ def _drive(
                     display.show(report)
                 for callback in callbacks:
                     callback(report)
+                heed(trainer)
         finally:
             if display is not None:
                 display.close()

@@ -129,6 +129,16 @@ class Trainer:
         if self._env is not None:
             self._env.hurry()
 
+    @property
+    def stopping(self) -> bool:
+        """Whether it was asked to stop, by a signal or `ask_to_stop`."""
+        return self._stop_reason is not None
+
+    def tell(self, state: State) -> None:
+        """Says in the run's status that the training, which goes on, is running or paused; a sign of life as well."""
+        self._lock.touch()
+        self._write_status(state)
+
     def save(self) -> Checkpoint:
         """A checkpoint of now. An environment that cannot be saved is reset, as at every checkpoint.
 
@@ -294,11 +304,11 @@ class Trainer:
         finally:
             self._lock.release()
 
-    def _write_status(self, **facts: Any) -> None:
+    def _write_status(self, state: State | None = None, **facts: Any) -> None:
         self._status_at = time.monotonic()
         left = max(0, self.experiment.frames - self.frames)
         self.run.write_status(
-            self.state,
+            state or self.state,
             iteration=self.iteration,
             frames=self.frames,
             frames_total=self.experiment.frames,

@@ -1,0 +1,131 @@
+"""Requests left as files, heeded between iterations: by a training in this thread and by one in another."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from marlnb.config import Experiment
+from marlnb.errors import RunError
+from marlnb.training.background import Training, start
+from marlnb.training.control import ask, is_asked, withdraw
+from marlnb.training.run import Run
+from marlnb.training.train import train
+from tests.training.toys import count_experiment
+
+
+def _until(holds: Callable[[], bool], deadline_s: float = 60.0) -> None:
+    end = time.monotonic() + deadline_s
+    while not holds():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
+
+
+def _endless(*overrides: str) -> Experiment:
+    return count_experiment("frames=100_000_000", "checkpoint_every=1_000_000", *overrides)
+
+
+def _iterations(run: Run) -> int:
+    return len((run.path / "metrics.jsonl").read_text().splitlines()) if (run.path / "metrics.jsonl").exists() else 0
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Training:
+    begun = start(_endless(), tmp_path / "run")
+    _until(lambda: _iterations(begun.run) > 2)
+    return begun
+
+
+def test_a_paused_training_stands_still_and_goes_on(training: Training) -> None:
+    training.pause()
+    _until(lambda: training.run.status()["state"] == "paused")
+    stood = _iterations(training.run)
+    time.sleep(0.3)
+    assert _iterations(training.run) == stood and training.is_alive
+    training.go_on()
+    _until(lambda: _iterations(training.run) > stood)
+    assert training.run.status()["state"] == "running"
+    training.stop()
+    assert training.wait(60).status()["state"] == "stopped"
+    words = [line.split(" ", 1)[1] for line in training.run.events()]
+    assert f"paused at iteration {stood}" in words and "going on" in words
+
+
+def test_a_paused_training_can_be_saved_and_stopped(training: Training) -> None:
+    training.pause()
+    _until(lambda: training.run.status()["state"] == "paused")
+    training.save()
+    _until(lambda: bool(training.run.checkpoints))
+    assert training.run.checkpoint().iteration == _iterations(training.run)
+    training.stop()
+    training.wait(60)
+    assert not training.is_alive and training.run.status()["state"] == "stopped"
+
+
+def test_a_checkpoint_on_request(training: Training) -> None:
+    training.save()
+    _until(lambda: bool(training.run.checkpoints))
+    assert training.is_alive and not is_asked(training.run.path, "save")
+    training.stop()
+    training.wait(60)
+
+
+def test_old_requests_do_not_hold_up_a_later_training(tmp_path: Path) -> None:
+    experiment = count_experiment()
+    run = Run.create(tmp_path / "run", experiment)
+    ask(run.path, "pause")
+    ask(run.path, "save")
+    assert train(experiment, run.path, resume=True, progress=False).status()["state"] == "complete"
+    assert not is_asked(run.path, "pause") and not is_asked(run.path, "save")
+    withdraw(run.path, "pause")  # what is not there can be taken back too
+
+
+def test_awaiting_waits_for_the_end_while_the_loop_goes_on(tmp_path: Path) -> None:
+    ticks = 0
+
+    async def both() -> Run:
+        nonlocal ticks
+        training = start(count_experiment(), tmp_path / "run")
+        other = asyncio.ensure_future(tick())
+        run = await training
+        other.cancel()
+        return run
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0)
+
+    assert asyncio.run(both()).status()["state"] == "complete" and ticks > 1
+
+
+def test_a_cancelled_await_asks_the_training_to_stop(tmp_path: Path) -> None:
+    begun: list[Training] = []
+
+    async def cut_short() -> None:
+        begun.append(start(_endless(), tmp_path / "run"))
+        await asyncio.wait_for(begun[0], 0.2)
+
+    with pytest.raises(asyncio.TimeoutError):
+        asyncio.run(cut_short())
+    assert begun[0].wait(60).status()["state"] == "stopped"
+
+
+def test_an_error_is_kept_and_raised_to_whoever_waits(tmp_path: Path) -> None:
+    class Fault(Exception):
+        pass
+
+    def fail(report: object) -> None:
+        raise Fault("here")
+
+    training = start(_endless(), tmp_path / "run", callbacks=[fail])
+    with pytest.raises(Fault, match="here"):
+        training.wait(60)
+    assert isinstance(training.error, Fault)
+    with pytest.raises(RunError, match="is there already"):
+        start(_endless(), tmp_path / "run")
