@@ -7,7 +7,6 @@ training to stop and save; the same command then goes on from there, since a not
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import sys
@@ -23,10 +22,11 @@ import papermill
 from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 from papermill.engines import NBClientEngine, papermill_engines
-from papermill.exceptions import PapermillException, PapermillExecutionError
+from papermill.exceptions import PapermillExecutionError
 from traitlets.config import Config
 
-from marlnb.errors import ConfigError, MarlnbError, RunError, unknown
+from marlnb.batch.parameters import checked_parameters, parse_parameters
+from marlnb.errors import MarlnbError, RunError
 from marlnb.training.run import STOP, Run, is_run
 
 ENGINE = "marlnb"
@@ -50,7 +50,7 @@ def execute(
         PapermillExecutionError: a cell failed.
     """
     source, folder = Path(notebook), Path(out).expanduser().absolute()
-    given = _checked_parameters(source, dict(parameters or {}), folder)
+    given = checked_parameters(source, {} if parameters is None else parameters, folder)
     _check_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / STOP).unlink(missing_ok=True)  # asked of the execution before this one
@@ -80,24 +80,6 @@ def write_html(notebook: Path) -> Path:
     part.write_text(body, encoding="utf-8")
     part.replace(target)
     return target
-
-
-def parse_parameters(texts: Sequence[str]) -> dict[str, Any]:
-    """`["seed=1", "name=abc"]` -> `{"seed": 1, "name": "abc"}`: JSON where it is JSON, text otherwise.
-
-    Raises:
-        ConfigError: one has no `=`.
-    """
-    found: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise ConfigError(f"-p takes key=value; got {text!r}")
-        try:
-            found[name] = json.loads(value)
-        except ValueError:
-            found[name] = value
-    return found
 
 
 class Engine(NBClientEngine):
@@ -187,19 +169,6 @@ def _short_runtime_folder() -> Iterator[None]:
             del os.environ["JUPYTER_RUNTIME_DIR"]
             if before is not None:
                 os.environ["JUPYTER_RUNTIME_DIR"] = before
-
-
-def _checked_parameters(notebook: Path, given: dict[str, Any], folder: Path) -> dict[str, Any]:
-    if not notebook.is_file():
-        raise ConfigError(f"no notebook at {notebook}")
-    try:
-        have = papermill.inspect_notebook(str(notebook))
-    except (PapermillException, ValueError, KeyError, AttributeError) as error:
-        raise ConfigError(f"{notebook} cannot be read as a notebook: {error}") from error
-    for name in given:
-        if name not in have:
-            raise ConfigError(unknown(f"parameter of {notebook.name}", name, have))
-    return {"run": str(folder), **given} if "run" in have else given
 
 
 def _check_folder(folder: Path) -> None:

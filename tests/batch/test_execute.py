@@ -14,7 +14,8 @@ import nbformat
 import pytest
 from papermill.exceptions import PapermillExecutionError
 
-from marlnb.batch.execute import describe_progress, execute, main, parse_parameters
+from marlnb.batch.execute import describe_progress, execute, main
+from marlnb.batch.parameters import parse_parameters
 from marlnb.errors import ConfigError, RunError
 
 
