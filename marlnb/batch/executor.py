@@ -43,6 +43,11 @@ class Executor(ABC):
 
     registry: ClassVar[Registry[type[Executor]]] = EXECUTORS
     name: ClassVar[str]
+    ask_every_s: ClassVar[float] = 10.0
+    """How often a watcher may call `known`, at most."""
+    grace_s: ClassVar[float] = 30.0
+    """How long a job's files and the executor must agree that it is gone before it is begun again: a shared file
+    system tells what happened on a node with a delay."""
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from marlnb.values import validate
 
 BUILT_IN = Path(__file__).parent / "profiles"
 VARIABLE = "MARLNB_PROFILES"
+_TIME = re.compile(r"(?:(\d+)-)?(\d+):([0-5]\d):([0-5]\d)")
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,19 @@ class Profile:
 
     def __post_init__(self) -> None:
         validate(self)
+        if self.time_limit is not None and not self.time_limit_s:
+            raise BatchError(
+                f"profile key time_limit: {self.time_limit!r} is no time; HH:MM:SS or D-HH:MM:SS is needed, as 20:00:00"
+            )
+
+    @property
+    def time_limit_s(self) -> int | None:
+        """The wall-clock limit of one attempt in seconds; None without one."""
+        found = _TIME.fullmatch(self.time_limit or "")
+        if found is None:
+            return None
+        days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+        return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
     def to_json(self) -> dict[str, Any]:
         return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
