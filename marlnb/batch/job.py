@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from marlnb.errors import BatchError
 from marlnb.training.lock import is_locked
-from marlnb.training.run import read_json, read_lines, write_atomically
+from marlnb.training.files import read_json, read_lines, write_atomically
 
 JOB = "job.json"
 JOB_STATUS = "job_status.json"

@@ -15,6 +15,25 @@ from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, RunError
 from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.checkpoint import Checkpoint, best_checkpoint, list_checkpoints
+from marlnb.training.files import (  # noqa: F401  (the rest is known from here too)
+    EVALUATION,
+    EVALUATIONS,
+    EVENTS,
+    EXPERIMENT,
+    KEPT,
+    LOCK,
+    MAY_PRECEDE,
+    METRICS,
+    PAUSE,
+    SAVE,
+    SPEC,
+    STATUS,
+    STOP,
+    is_run,
+    read_json,
+    read_lines,
+    write_atomically,
+)
 from marlnb.training.learners import build_learners, load_learners
 from marlnb.training.lock import is_locked
 from marlnb.training.spec_file import spec_from_json, spec_to_json
@@ -26,21 +45,6 @@ if TYPE_CHECKING:
 
 State = Literal["created", "running", "paused", "interrupted", "stopped", "complete", "failed"]
 Which = int | str
-
-EXPERIMENT = "experiment.json"
-SPEC = "spec.json"
-METRICS = "metrics.jsonl"
-EVALUATIONS = "evaluations.jsonl"
-EVENTS = "events.log"
-STATUS = "status.json"
-LOCK = "lock"
-STOP, PAUSE, SAVE = "STOP", "PAUSE", "SAVE"  # requests to a training, see marlnb.training.control
-KEPT = "kept"  # what cells before a training made once, for every attempt to run the notebook
-EVALUATION = "evaluation"  # where simulators of their own find evaluations and recordings
-MAY_PRECEDE = (
-    *("notebook.ipynb", "notebook.html", STOP, KEPT),
-    *("job.json", "job_status.json", "job.lock", "attempts.jsonl", "output.log"),  # a batch job's, see marlnb.batch.job
-)
 
 
 class Origin(NamedTuple):
@@ -255,53 +259,6 @@ class Run:
     def _append(self, name: str, row: dict[str, Any]) -> None:
         with open(self.path / name, "a", encoding="utf-8") as file:
             file.write(json.dumps(row, allow_nan=False) + "\n")
-
-
-def is_run(path: str | os.PathLike[str]) -> bool:
-    """Whether a folder holds a run."""
-    return (Path(path).expanduser() / EXPERIMENT).is_file()
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Raises RunError when the file cannot be read as a JSON object."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path} cannot be read: {error}") from error
-    if not isinstance(data, dict):
-        raise RunError(f"{path} cannot be read: it holds a {type(data).__name__}, not an object")
-    return data
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The JSON objects of a file of lines; a last line that is cut short is left out.
-
-    Raises:
-        RunError: another line is damaged.
-    """
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
-    rows = []
-    for number, line in enumerate(lines, 1):
-        try:
-            rows.append(json.loads(line))
-        except ValueError as error:
-            if number < len(lines):
-                raise RunError(f"{path}, line {number}, is damaged: {error}") from error
-    return rows
-
-
-def write_atomically(path: Path, text: str, *, sync: bool = True) -> None:
-    """A reader sees the old content or the new one, never a part; with `sync` this holds after a power cut too."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            if sync:
-                os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _near(folder: Path) -> str:
