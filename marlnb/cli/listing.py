@@ -37,9 +37,9 @@ def run(arguments: argparse.Namespace) -> int:
         return _list_sites(arguments)
     if arguments.of:
         raise ConfigError(f"`marlnb list {arguments.what}` takes nothing more; got {' '.join(arguments.of)}")
-    from marlnb.cli.options import summary
     from marlnb.compose import REGISTRIES
     from marlnb.variants import Variants
+    from marlnb.wording import summary
 
     group = _GROUPS[arguments.what]
     registry, variants = REGISTRIES[group], Variants.find(arguments.config_dir)

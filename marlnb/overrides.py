@@ -1,0 +1,81 @@
+"""From an Experiment back to the words that compose it: what a form shows "as code" and "as a command"."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+from marlnb.codec import defaults_json, to_json
+from marlnb.compose import DEFAULTS
+from marlnb.config import Experiment
+from marlnb.wording import write_override
+
+PARTS = ("env", "algorithm", "model", "critic")
+PARTS_OF_EACH = ("algorithms", "models", "critics")
+LINE = 100
+
+
+def overrides_of(experiment: Experiment) -> list[str]:
+    """The shortest list of overrides from which `Experiment.compose` makes an equal experiment.
+
+    Names of parts that are the default are left out, and so are options that have their default.
+    """
+    words: list[str] = []
+    for part in PARTS:
+        config = getattr(experiment, part)
+        if config is not None:
+            words += _part(part, config, named=part == "env" or config.name != DEFAULTS.get(part))
+    for several in PARTS_OF_EACH:
+        for name, config in getattr(experiment, several).items():
+            words += _part(f"{several}.{name}", config, named=True)
+    defaults = defaults_json(Experiment)
+    for item in fields(Experiment):
+        if item.name not in (*PARTS, *PARTS_OF_EACH):
+            value = to_json(getattr(experiment, item.name))
+            if value != defaults.get(item.name):
+                words.append(write_override(item.name, value))
+    return words
+
+
+def as_code(experiment: Experiment, run: str | None = None, *, verb: str = "train") -> str:
+    """A cell that composes the experiment and trains it."""
+    lines = "".join(f"    {_literal(word)},\n" for word in overrides_of(experiment))
+    folder = f", run={run!r}, resume=True" if run else ""
+    return (
+        "import marlnb as mnb\n\n"
+        f"experiment = mnb.Experiment.compose(\n{lines})\n"
+        f"{'training' if verb == 'start' else 'run'} = mnb.{verb}(experiment{folder})"
+    )
+
+
+def as_command(experiment: Experiment, run: str | None = None) -> str:
+    """The line for a terminal that trains it, broken where it is long."""
+    words = ["marlnb", "train", *map(shlex.quote, overrides_of(experiment))]
+    if run:
+        words += [shlex.quote(f"run={run}"), "--resume"]
+    return " \\\n  ".join(_filled(words))
+
+
+def _part(path: str, config: Any, *, named: bool) -> Iterator[str]:
+    options, defaults = to_json(config), defaults_json(type(config))
+    if named:
+        yield f"{path}={options['name']}"
+    for name, value in options.items():
+        if name != "name" and (name not in defaults or value != defaults[name]):
+            yield write_override(f"{path}.{name}", value)
+
+
+def _literal(text: str) -> str:
+    return f'"{text}"' if '"' not in text and "\\" not in text and text.isprintable() else repr(text)
+
+
+def _filled(words: list[str]) -> list[str]:
+    lines = [words[0]]
+    for word in words[1:]:
+        if len(lines[-1]) + len(word) < LINE:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines

@@ -1,0 +1,75 @@
+"""Options in words, and values in the grammar of overrides: what the command's help and the forms both say."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import Field
+from typing import Any
+
+from marlnb.codec import to_json
+from marlnb.values import describe, hints
+
+BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+_BARE = re.compile(r"[A-Za-z_/.][\w/.:@%+*-]*")
+_SPOKEN = {"true", "false", "null", "nan", "inf", "none"}  # Hydra reads these as values
+
+
+def summary(kind: type[Any]) -> str:
+    """The first line of a class's docstring; empty where it has none of its own."""
+    text = kind.__doc__ or ""
+    return "" if text.startswith(f"{kind.__name__}(") else text.strip().partition("\n")[0].strip()
+
+
+def meaning(kind: type[Any], item: Field[Any]) -> str:
+    """An option's help, then in brackets its unit, what it may hold and its range."""
+    data = item.metadata
+    facts = [data["unit"]] if data.get("unit") else []
+    if data.get("choices"):
+        facts.append("one of " + ", ".join(map(str, data["choices"])))
+    else:
+        facts.append(describe(hints(kind)[item.name]))
+    facts += [f"{words} {data[key]:g}" for key, words in BOUNDS.items() if data.get(key) is not None]
+    return f"{data.get('help', '')} [{'; '.join(facts)}]".strip()
+
+
+def write_value(value: Any) -> str:
+    """A value in the grammar of overrides, for people: `[64,64]`, `null`, `true`, `1_000_000`."""
+    return _write(to_json(value), grouped=True)
+
+
+def write_override(key: str, value: Any) -> str:
+    """`key=value` that `Experiment.compose` reads as exactly this value, whatever text it is."""
+    return f"{key}={_write(to_json(value), grouped=False)}"
+
+
+def _write(plain: Any, *, grouped: bool) -> str:
+    if plain is None:
+        return "null"
+    if isinstance(plain, bool):
+        return str(plain).lower()
+    if isinstance(plain, list):
+        return f"[{','.join(_write(item, grouped=grouped) for item in plain)}]"
+    if isinstance(plain, dict):
+        return f"{{{','.join(f'{_text(key)}:{_write(item, grouped=grouped)}' for key, item in plain.items())}}}"
+    if isinstance(plain, str):
+        return plain if grouped else _text(plain)
+    return f"{plain:_}" if grouped and isinstance(plain, int) else repr(plain)
+
+
+def _text(text: str) -> str:
+    """A text bare where Hydra reads it as that text, else quoted: backslashes count before quotes only.
+
+    What OmegaConf would take for an interpolation is escaped as well.
+    """
+    if _BARE.fullmatch(text) and text.lower().lstrip("+-") not in _SPOKEN and not _is_number(text):
+        return text
+    kept = re.sub(r"(\\*)\$\{", lambda found: found[1] * 2 + "\\${", text)
+    return "'" + re.sub(r"(\\*)('|\Z)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), kept) + "'"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text.replace("_", ""))
+    except ValueError:
+        return False
+    return True

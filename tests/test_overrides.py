@@ -1,0 +1,86 @@
+"""Words from an experiment: composed again they give the same experiment, whatever its options hold."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+
+import pytest
+
+from marlnb.config import Experiment
+from marlnb.errors import ConfigError
+from marlnb.overrides import as_code, as_command, overrides_of
+from marlnb.registry import ALGORITHMS, MODELS
+
+ASKED = [
+    ("env=mpe/simple_spread",),
+    ("env=mpe/simple_spread", "algorithm=mappo", "algorithm.lr=1e-3", "frames=3_000_000", "seed=7"),
+    ("env=mpe/simple_tag", "env.num_good=2", "algorithms.adversary=iql", "models.agent=gru", "models.agent.hidden=[8]"),
+    (
+        "env=mpe/simple_tag",
+        "model=gru",
+        "critic=mlp",
+        "critic.hidden=[32,32]",
+        "models.agent_0=mlp",
+        "algorithm.lr=1e-2",
+    ),
+    ("env=mpe/simple_tag", "algorithm=mappo", "algorithm.gamma=0.9", "algorithms.agent=mappo"),
+    ("env=pettingzoo/multiwalker", "loggers=[tensorboard]", "target_return=-8.25", "device=cuda:1"),
+    ("env=pettingzoo/custom", "env.entry_point=my.module:make", "env.kwargs={a:1,b:[x,'y z'],c:null,d:true}"),
+    ("env=mpe/simple_tag", "groups={all:[adversary_0,agent_0]}"),
+]
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=lambda words: " ".join(words[:2]))
+def test_the_words_compose_the_same_experiment(asked: tuple[str, ...]) -> None:
+    experiment = Experiment.compose(*asked)
+    assert Experiment.compose(*overrides_of(experiment)) == experiment
+
+
+def test_what_is_default_is_left_out() -> None:
+    experiment = Experiment.compose("env=mpe/simple_spread", "frames=1_000_000", "algorithm.lr=0.5")
+    assert overrides_of(experiment) == ["env=mpe/simple_spread", "algorithm.lr=0.5"]
+
+
+@pytest.mark.parametrize("name", ALGORITHMS.names())
+def test_every_algorithm_is_written(name: str) -> None:
+    try:
+        experiment = Experiment.compose("env=mpe/simple_spread", f"algorithm={name}")
+    except ConfigError:  # a part that cannot be had without options of its own
+        experiment = Experiment.compose("env=mpe/simple_spread", f"algorithm={name}", f"algorithm.{_NEEDS[name]}")
+    assert Experiment.compose(*overrides_of(experiment)) == experiment
+
+
+_NEEDS = {"frozen": "run=runs/x", "scripted": "policy=my.module:act"}
+
+
+@pytest.mark.parametrize("name", MODELS.names())
+def test_every_model_is_written(name: str) -> None:
+    experiment = Experiment.compose("env=mpe/simple_spread", f"model={name}")
+    assert Experiment.compose(*overrides_of(experiment)) == experiment
+
+
+HOSTILE = [
+    *("a b", "a,b", "it's", 'say "hi"', "$(rm -rf /)", "`x`", "${oc.env:HOME}", "{a: 1}", "[1]", "null", "true", "1e3"),
+    *("", " ", "a\\b", "ends\\", "\\'", "x=y", "né 東", "#no", "-5", "nan", "inf", "a: b", "1_000", "(", "~", "a\tb"),
+    *("\\${a}", "${", "$", "a.b/c:d", "@x", "*"),
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_any_text_arrives(text: str) -> None:
+    plain = Experiment.compose("env=pettingzoo/custom", "env.entry_point=a:b")
+    experiment = replace(plain, env=replace(plain.env, kwargs={"key": text, "list": [text, 1]}))
+    words = overrides_of(experiment)
+    assert Experiment.compose(*words).to_json() == experiment.to_json()
+    in_a_shell = shlex.split(as_command(experiment).replace("\\\n", ""))
+    assert in_a_shell[2:] == words
+
+
+def test_code_runs_and_makes_the_experiment() -> None:
+    experiment = Experiment.compose(*ASKED[2])
+    made: dict[str, object] = {}
+    exec(as_code(experiment, "runs/it's").rpartition("\n")[0], made)
+    assert made["experiment"] == experiment
+    assert as_code(experiment, "runs/x").endswith("mnb.train(experiment, run='runs/x', resume=True)")
+    assert as_command(experiment, "runs/a b").endswith("'run=runs/a b' --resume")
