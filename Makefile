@@ -12,7 +12,7 @@ export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lab check format bench bench-peers-setup verify groundtruth wheel clean
+.PHONY: help setup demo test cluster-test cluster-up cluster-down lab check format bench bench-peers-setup verify groundtruth wheel clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,15 @@ demo: $(READY) ## train, record and explain: runs/quickstart holds the executed 
 test: $(READY) ## run the tests, a file a core; then the notebooks, one by one
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore tests/notebooks --numprocesses auto --maxprocesses 4 --dist loadfile
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/notebooks
+
+cluster-test: $(READY) ## root, Debian: a real SLURM, a node without internet, kills; 15 min; ARGS="-k kills"
+	MARLNB_CLUSTER_TESTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster --verbose $(ARGS)
+
+cluster-up: $(READY) ## root, Debian: start a SLURM to try things on; ARGS=--accounting
+	$(BIN)/python -m tests.cluster up $(ARGS)
+
+cluster-down: $(READY) ## stop it, and remove what it left
+	$(BIN)/python -m tests.cluster down $(ARGS)
 
 lab: $(READY) ## open JupyterLab on the notebooks
 	$(BIN)/jupyter lab --notebook-dir notebooks
