@@ -10,6 +10,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from marlnb.allocations import Allocation as Allocation
+    from marlnb.allocations import allocation as allocation
     from marlnb.analysis.attribution import attribute as attribute
     from marlnb.analysis.attribution_over_time import attribute_over_time as attribute_over_time
     from marlnb.analysis.communication import communication as communication
@@ -89,6 +91,7 @@ _HOME = {
     "Ablate": "marlnb.models.edits",
     "Agents": "marlnb.training.agents",
     "AlgorithmConfig": "marlnb.config",
+    "Allocation": "marlnb.allocations",
     "Benchmark": "marlnb.batch.benchmark.folder",
     "Batch": "marlnb.batch.folder",
     "BlockChannel": "marlnb.models.edits_channel",
@@ -119,6 +122,7 @@ _HOME = {
     "agents_from_sb3": "marlnb.training.foreign.sb3",
     "agents_from_torchrl": "marlnb.training.foreign.torchrl",
     "algorithm": "marlnb.registry",
+    "allocation": "marlnb.allocations",
     "as_torchrl": "marlnb.envs.torchrl.as_torchrl",
     "attribute": "marlnb.analysis.attribution",
     "attribute_over_time": "marlnb.analysis.attribution_over_time",

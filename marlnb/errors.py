@@ -59,6 +59,10 @@ class StoppedError(MarlnbError):
     """
 
 
+class AllocationEndsError(StoppedError):
+    """A training within a batch job that saved and stopped because the job's time is nearly over: run it again."""
+
+
 def nearest(asked: str, valid: Iterable[str], *, most: int = 3) -> list[str]:
     """The valid names that look most like `asked`, best first."""
     names = sorted(set(valid))

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 from marlnb.config import Experiment
-from marlnb.errors import ConfigError, RunError, StoppedError
+from marlnb.errors import AllocationEndsError, ConfigError, RunError, StoppedError
 from marlnb.training.control import forget, heed
 from marlnb.training.learners import check_device
 from marlnb.training.lock import RunLock
@@ -44,7 +45,7 @@ def train(
     """Trains until the experiment's frames, its target return or a request to stop; returns the run either way.
 
     A file STOP in the run folder, SIGTERM, SIGUSR1 or a first interrupt end the training after the iteration, saved;
-    a second interrupt ends it at once, with the last checkpoint whole.
+    a second interrupt ends it at once, with the last checkpoint whole. It ends, saved, before its SLURM job does too.
 
     Args:
         run: the folder to make; none: `runs/<env>-<algorithm>-<seed>-<n>`.
@@ -58,6 +59,7 @@ def train(
         CheckpointError: a checkpoint cannot be written or read; the earlier ones are whole.
         DivergedError: losses or weights are no longer finite.
         StoppedError: asked to stop, within a batch job: the notebook ends here, and is executed again later.
+        AllocationEndsError: the same, because the job's time is nearly over.
     """
     return drive(open_run(experiment, run, resume=resume), progress, callbacks, watchers)
 
@@ -121,12 +123,20 @@ def drive(
         finally:
             if display is not None:
                 display.close()
-    if trainer.state == "stopped" and os.environ.get(JOB_VARIABLE):
-        raise StoppedError(
-            f"{run.path}: stopped at iteration {trainer.iteration}, {trainer.frames:,} frames, and saved; "
-            "the batch job goes on from there when it is run again"
-        )
+    if trainer.state == "stopped":
+        _tell_of_stop(run, trainer)
     return run
+
+
+def _tell_of_stop(run: Run, trainer: Trainer) -> None:
+    """Ends the notebook of a batch job; tells a person at a notebook what the end of the allocation did."""
+    where = f"{run.path}: stopped at iteration {trainer.iteration}, {trainer.frames:,} frames, and saved"
+    because = f"{where}, since {trainer.stopped_because}" if trainer.allocation_ends else where
+    if os.environ.get(JOB_VARIABLE):
+        kind = AllocationEndsError if trainer.allocation_ends else StoppedError
+        raise kind(f"{because}; the batch job goes on from there when it is run again")
+    if trainer.allocation_ends:
+        print(f"{because}; `marlnb resume {run.path}`, or train(..., resume=True), goes on from there", file=sys.stderr)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from marlnb.errors import CheckpointError, RunError
 from marlnb.models.policy import Policy
 from marlnb.training.agents import weights_sha256
 from marlnb.training.checkpoint import Checkpoint, rotate_checkpoints, save_checkpoint
+from marlnb.training.deadline import Deadline
 from marlnb.training.evaluation import score_policies, summarise
 from marlnb.training.learners import check_device
 from marlnb.training.lock import RunLock
@@ -40,12 +41,14 @@ class Trainer:
     """Trains an experiment in a run folder, from where the folder's last checkpoint is.
 
     Each `next` is one iteration and gives a Report. Iterations end with the experiment's frames, with its target
-    return, or after `ask_to_stop`. Use it in a `with`, or `close` it: that saves what was learnt, frees the
-    environment and gives up the folder's lock.
+    return, after `ask_to_stop`, or in time before the allocation ends. Use it in a `with`, or `close` it: that saves
+    what was learnt, frees the environment and gives up the folder's lock.
 
     Attributes:
         state: "running" until it ends: "complete", "stopped" or "failed".
         iteration, frames: done since the run began.
+        stopped_because: why it was stopped; empty where it was not.
+        allocation_ends: whether that was the end of what it runs on.
 
     Raises:
         RunError: the folder is being trained by someone else, or its environment has changed.
@@ -62,6 +65,10 @@ class Trainer:
         self._seconds = self._rate = 0.0
         self._evaluation_score: float | None = None
         self._stop_reason: str | None = None
+        self.stopped_because = ""
+        self.allocation_ends = False
+        self._iteration_s = 0.0
+        self._deadline = Deadline()
         self._saved_at = 0
         self._status_at = 0.0
         self._closed = False
@@ -131,8 +138,8 @@ class Trainer:
 
     @property
     def stopping(self) -> bool:
-        """Whether it was asked to stop, by a signal or `ask_to_stop`."""
-        return self._stop_reason is not None
+        """Whether it was asked to stop, by a signal or `ask_to_stop`, or its allocation is about to end."""
+        return self._stop_reason is not None or self._deadline.reason_to_stop(self._iteration_s) is not None
 
     def tell(self, state: State) -> None:
         """Says in the run's status that the training, which goes on, is running or paused; a sign of life as well."""
@@ -149,11 +156,12 @@ class Trainer:
         if cannot_be_saved:
             self._loop.begin(self.iteration)
         own = {"seconds": self._seconds, "evaluation_score": self._evaluation_score}
-        folder = self.run.path / "checkpoints"
+        began, folder = time.perf_counter(), self.run.path / "checkpoints"
         state = {**self._loop.state_dict(), **own}
         saved = save_checkpoint(folder, state, iteration=self.iteration, frames=self.frames, score=self.score)
         rotate_checkpoints(folder, self.experiment.keep_checkpoints)
         self._saved_at = self.iteration
+        self._deadline.saved(time.perf_counter() - began)
         return saved
 
     def close(self) -> None:
@@ -189,6 +197,8 @@ class Trainer:
         self._loggers = open_loggers(self.experiment, self.run)
         where = f"from iteration {self.iteration}, {self.frames} frames" if found else "from the start"
         self.run.log_event(f"training {where}")
+        if self._deadline.ignored:
+            self.run.log_event(self._deadline.ignored)
         self._write_status()
 
     def _restore(self, checkpoint: Checkpoint) -> None:
@@ -208,7 +218,8 @@ class Trainer:
         self.frames += self.experiment.iteration_frames
         self._rate = self.experiment.iteration_frames / advance.seconds
         evaluation = self._evaluate(self._seconds + advance.seconds)
-        self._seconds += time.perf_counter() - began
+        self._iteration_s = time.perf_counter() - began
+        self._seconds += self._iteration_s
         report = self._report(advance, evaluation)
         self.run.append_metrics(report.to_json())
         for logger in self._loggers:
@@ -271,9 +282,16 @@ class Trainer:
             self.state = "complete"
             self.run.log_event(f"target return {self.experiment.target_return} reached: {self.score}")
         elif stop.exists() or self._stop_reason is not None:
-            self.run.log_event(f"stopping: {'the file STOP' if stop.exists() else self._stop_reason}")
+            self._stop("the file STOP" if stop.exists() else self._stop_reason or "")
             stop.unlink(missing_ok=True)
-            self.state = "stopped"
+        elif (ends := self._deadline.reason_to_stop(self._iteration_s)) is not None:
+            self.allocation_ends = True
+            self._stop(ends)
+
+    def _stop(self, reason: str) -> None:
+        self.run.log_event(f"stopping: {reason}")
+        self.stopped_because = reason
+        self.state = "stopped"
 
     def _target_reached(self) -> bool:
         target, score = self.experiment.target_return, self.score
@@ -314,5 +332,6 @@ class Trainer:
             frames_total=self.experiment.frames,
             frames_per_second=self._rate,
             eta_s=left / self._rate if self._rate and self.state == "running" else None,
+            **({"reason": self.stopped_because} if self.stopped_because else {}),
             **facts,
         )

@@ -1,0 +1,232 @@
+"""Allocation: what this process was given of the machine it runs on, and until when.
+
+Read from SLURM's variables, control groups and CPU affinity, so that a notebook on a cluster can show its share and a
+training can save before the share is taken away. Elsewhere it tells of the machine, with no end.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from marlnb.cores import usable_cores
+from marlnb.errors import ConfigError
+
+ENDS_AT = "MARLNB_ENDS_AT"  # seconds since 1970: overrides what the scheduler says
+ASK_TIMEOUT_S = 10.0
+CGROUPS = Path("/sys/fs/cgroup")
+OWN_CGROUPS = Path("/proc/self/cgroup")
+UNLIMITED_BYTES = 1 << 60  # version 1 of control groups writes "no limit" as a number about this large
+NO_GPU = ("", "-1", "NoDevFiles")
+
+_ends_known: dict[str, tuple[float | None, str]] = {}  # by job: asked of the scheduler once a process
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """This process's share of its machine.
+
+    Attributes:
+        scheduler: who gave it; none: nobody limits it but the machine.
+        job_id: the scheduler's number of it, empty without one.
+        node: the machine's name.
+        cores: that may be used.
+        gpus: as CUDA is to know them, an index, a UUID or a MIG slice each; None where nothing says which.
+        gpu_percent: the share of a GPU's multiprocessors (CUDA MPS), None where it is whole or a MIG slice.
+        memory_bytes: the limit; None: the machine's.
+        ends_at: when it is taken away, in seconds since 1970; None: never, or not known.
+        end_unknown: why the end is not known; empty where it is, or where there is none.
+    """
+
+    scheduler: Literal["slurm", "none"]
+    job_id: str
+    node: str
+    cores: int
+    gpus: tuple[str, ...] | None
+    gpu_percent: int | None
+    memory_bytes: int | None
+    ends_at: float | None
+    end_unknown: str = ""
+
+    @staticmethod
+    def current(*, ask_again: bool = False) -> Allocation:
+        """The one that this process runs in.
+
+        Args:
+            ask_again: ask the scheduler for the end even if it has said so before, as after a longer time was granted.
+        Raises:
+            ConfigError: MARLNB_ENDS_AT is no number.
+        """
+        job = os.environ.get("SLURM_JOB_ID", "")
+        ends_at, unknown = _end(job, ask_again)
+        return Allocation(
+            scheduler="slurm" if job else "none",
+            job_id=_job_name(job),
+            node=os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
+            cores=_cores(),
+            gpus=_gpus(bool(job)),
+            gpu_percent=_positive(os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")),
+            memory_bytes=_memory_bytes(),
+            ends_at=ends_at,
+            end_unknown=unknown,
+        )
+
+    @property
+    def time_left_s(self) -> float | None:
+        """Seconds until it ends, 0 when it should have; None where there is no end, or none known."""
+        return None if self.ends_at is None else max(0.0, self.ends_at - time.time())
+
+    def describe(self) -> dict[str, str]:
+        """What a person wants to know of it, in words."""
+        rows = {"allocation": f"SLURM job {self.job_id}"} if self.job_id else {"allocation": "none: the machine's own"}
+        rows |= {"node": self.node, "cores": str(self.cores), "GPUs": self._gpus_in_words()}
+        rows["memory"] = "the machine's" if self.memory_bytes is None else f"{self.memory_bytes / 2**30:.3g} GiB"
+        rows["time left"] = self._end_in_words()
+        return rows
+
+    def __repr__(self) -> str:
+        return "Allocation(" + ", ".join(f"{name}: {text}" for name, text in self.describe().items()) + ")"
+
+    def _repr_html_(self) -> str:
+        cells = "".join(
+            f'<tr><th style="text-align: left">{html.escape(name)}</th>'
+            f'<td style="text-align: left">{html.escape(text)}</td></tr>'
+            for name, text in self.describe().items()
+        )
+        return f"<table>{cells}</table>"
+
+    def _gpus_in_words(self) -> str:
+        if self.gpus is None:
+            return "the machine's"
+        if not self.gpus:
+            return "none"
+        share = f", {self.gpu_percent} % of each" if self.gpu_percent else ""
+        slices = " (slices of GPUs)" if all(gpu.startswith("MIG-") for gpu in self.gpus) else ""
+        return f"{len(self.gpus)}: {', '.join(self.gpus)}{slices}{share}"
+
+    def _end_in_words(self) -> str:
+        left = self.time_left_s
+        if left is None or self.ends_at is None:
+            return f"not known: {self.end_unknown}" if self.end_unknown else "no limit"
+        return f"{describe_seconds(left)}, until {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(self.ends_at))}"
+
+
+def allocation() -> Allocation:
+    """What this notebook was given: node, cores, GPUs, memory, and the time left, which is read anew each call."""
+    return Allocation.current(ask_again=True)
+
+
+def describe_seconds(seconds: float) -> str:
+    """`2 h 05 min`, `4 min 30 s`, `58 s`."""
+    whole = int(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
+
+
+def _end(job: str, ask_again: bool) -> tuple[float | None, str]:
+    own, slurms = os.environ.get(ENDS_AT), os.environ.get("SLURM_JOB_END_TIME")
+    if own:
+        try:
+            return float(own), ""
+        except ValueError as error:
+            raise ConfigError(f"{ENDS_AT} is in seconds since 1970, as {time.time():.0f}; got {own!r}") from error
+    if not job:
+        return None, ""
+    said = float(slurms) if slurms and slurms.isdigit() else None  # when the job began: its limit can be changed since
+    if said is not None and not ask_again:
+        return said, ""
+    if ask_again or job not in _ends_known:
+        found = _ask_slurm(job)
+        _ends_known[job] = (said, "") if found[1] and said is not None else found
+    return _ends_known[job]
+
+
+def _ask_slurm(job: str) -> tuple[float | None, str]:
+    """When the job ends, or why that is not known; neither where it has no limit."""
+    seconds = {**os.environ, "SLURM_TIME_FORMAT": "%s"}  # of 1970, whatever the time zones
+    try:
+        asked = subprocess.run(
+            ["squeue", "--noheader", "--jobs", job, "--format", "%e"],
+            env=seconds,
+            capture_output=True,
+            text=True,
+            timeout=ASK_TIMEOUT_S,
+            check=False,
+        )
+    except FileNotFoundError:
+        return None, "squeue is not on this node"
+    except subprocess.TimeoutExpired:
+        return None, f"squeue said nothing for {ASK_TIMEOUT_S:.0f} s"
+    answer = asked.stdout.strip()
+    if answer.isdigit():
+        return float(answer), ""
+    if asked.returncode == 0 and answer in ("N/A", "NONE", "Unknown"):
+        return None, ""
+    return None, f"squeue said {(asked.stderr.strip() or answer or 'nothing')[:200]!r}"
+
+
+def _job_name(job: str) -> str:
+    """An array's job as its user knows it, `17_3`."""
+    array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+    return f"{array}_{task}" if job and array and task else job
+
+
+def _cores() -> int:
+    """By affinity, or the scheduler's count where it does not bind processes to cores."""
+    given = _positive(os.environ.get("SLURM_CPUS_ON_NODE")) if os.environ.get("SLURM_JOB_ID") else None
+    return min(usable_cores(), given) if given else usable_cores()
+
+
+def _gpus(in_slurm: bool) -> tuple[str, ...] | None:
+    for name in ("CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"):
+        value = os.environ.get(name)
+        if value is not None:
+            return () if value.strip() in NO_GPU else tuple(part.strip() for part in value.split(","))
+    return () if in_slurm else None
+
+
+def _memory_bytes() -> int | None:
+    """The least of the limits that SLURM and the control groups name."""
+    limits = [*_cgroup_limits(CGROUPS, _read(OWN_CGROUPS)), *_slurm_limits(os.environ)]
+    return min(limits, default=None)
+
+
+def _slurm_limits(environment: Mapping[str, str]) -> list[int]:
+    node = _positive(environment.get("SLURM_MEM_PER_NODE"))  # in megabytes; 0 is all that the node has
+    core, cores = (_positive(environment.get(name)) for name in ("SLURM_MEM_PER_CPU", "SLURM_CPUS_ON_NODE"))
+    return [*([node << 20] if node else []), *([(core * cores) << 20] if core and cores else [])]
+
+
+def _cgroup_limits(root: Path, memberships: str) -> list[int]:
+    """Limits of this process's control group and of those above it, in bytes; of both versions of control groups."""
+    found = []
+    for line in memberships.splitlines():
+        _, controllers, path = line.split(":", 2)
+        base, name = (root, "memory.max") if not controllers else (root / "memory", "memory.limit_in_bytes")
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        folder = base / path.lstrip("/")
+        places = [folder, *(parent for parent in folder.parents if parent == base or base in parent.parents)]
+        found += [value for place in places if (value := _positive(_read(place / name))) is not None]
+    return [value for value in found if value < UNLIMITED_BYTES]
+
+
+def _positive(text: str | None) -> int | None:
+    match = re.fullmatch(r"\s*(\d+)\s*", text or "")
+    return int(match[1]) or None if match else None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return ""

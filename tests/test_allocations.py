@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from marlnb.allocations import Allocation, _cgroup_limits, allocation, describe_seconds
+from marlnb.errors import ConfigError
+
+SQUEUE = """#!/bin/sh
+echo "$SLURM_TIME_FORMAT $*" >>"$CALLS"
+{answer}
+"""
+
+
+@pytest.fixture(autouse=True)
+def nothing_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No scheduler's variable of whoever runs the tests."""
+    for name in list(os.environ):
+        if name.startswith(("SLURM", "CUDA_")) or name == "MARLNB_ENDS_AT":
+            monkeypatch.delenv(name)
+    monkeypatch.setattr("marlnb.allocations._ends_known", {})
+
+
+@pytest.fixture
+def squeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A scheduler's command that answers as told, and the lines with which it was called."""
+    calls = tmp_path / "calls"
+    calls.touch()
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("CALLS", str(calls))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+
+    def answers(script: str) -> Path:
+        file = tmp_path / "bin" / "squeue"
+        file.write_text(SQUEUE.format(answer=script))
+        file.chmod(0o755)
+        return calls
+
+    return answers
+
+
+def test_without_a_scheduler_it_is_the_machine() -> None:
+    found = Allocation.current()
+    assert (found.scheduler, found.job_id, found.ends_at, found.time_left_s) == ("none", "", None, None)
+    assert found.node == os.uname().nodename
+    assert 1 <= found.cores <= len(os.sched_getaffinity(0))
+    assert found.describe()["time left"] == "no limit" and found.describe()["GPUs"] == "the machine's"
+
+
+def test_the_share_that_slurm_gives(monkeypatch: pytest.MonkeyPatch, squeue) -> None:
+    calls = squeue("echo 4000000000")
+    given = {"SLURM_JOB_ID": "17", "SLURMD_NODENAME": "cn1", "SLURM_CPUS_ON_NODE": "1", "SLURM_MEM_PER_NODE": "100"}
+    given |= {"CUDA_VISIBLE_DEVICES": "MIG-aa, MIG-bb", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "25"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    found = Allocation.current()
+    assert (found.scheduler, found.job_id, found.node, found.cores) == ("slurm", "17", "cn1", 1)
+    assert found.gpus == ("MIG-aa", "MIG-bb") and found.gpu_percent == 25
+    assert found.memory_bytes == 100 * 1024 * 1024
+    assert found.ends_at == 4_000_000_000
+    assert calls.read_text() == "%s --noheader --jobs 17 --format %e\n"
+    shown = found._repr_html_()
+    for part in (
+        "SLURM job 17",
+        "cn1",
+        "2: MIG-aa, MIG-bb (slices of GPUs), 25 % of each",
+        "0.0977 GiB",
+        "until 2096-",
+    ):
+        assert part in shown and part in repr(found)
+
+
+def test_the_scheduler_is_asked_once_and_again_when_told_to(monkeypatch: pytest.MonkeyPatch, squeue) -> None:
+    calls = squeue("echo 4000000000")
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    assert [Allocation.current().ends_at for _ in range(3)] == [4e9] * 3
+    assert calls.read_text().count("\n") == 1
+    squeue("echo 4000000600")  # more time was granted
+    assert Allocation.current().ends_at == 4e9
+    assert allocation().ends_at == 4e9 + 600 == Allocation.current().ends_at
+    assert calls.read_text().count("\n") == 2
+
+
+def test_newer_slurms_say_it_in_a_variable(monkeypatch: pytest.MonkeyPatch, squeue) -> None:
+    calls = squeue("echo 4000000600")
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    monkeypatch.setenv("SLURM_JOB_END_TIME", "4000000000")
+    assert Allocation.current().ends_at == 4e9 and calls.read_text() == ""
+    assert Allocation.current(ask_again=True).ends_at == 4e9 + 600
+    squeue("exit 1")
+    assert Allocation.current(ask_again=True).ends_at == 4e9
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("echo 'Invalid job id specified' >&2; exit 1", "not known: squeue said 'Invalid job id specified'"),
+        ("echo N/A", "no limit"),
+        ("true", "not known: squeue said 'nothing'"),
+        (None, "not known: squeue is not on this node"),
+    ],
+)
+def test_an_end_that_is_not_known_says_why(monkeypatch: pytest.MonkeyPatch, squeue, script, told) -> None:
+    if script is None:
+        monkeypatch.setenv("PATH", "/nonexistent")
+    else:
+        squeue(script)
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    found = Allocation.current()
+    assert found.ends_at is None and found.describe()["time left"] == told
+
+
+def test_the_end_can_be_told_by_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MARLNB_ENDS_AT", str(time.time() + 90))
+    left = Allocation.current().time_left_s
+    assert left is not None and 80 < left <= 90
+    monkeypatch.setenv("MARLNB_ENDS_AT", "soon")
+    with pytest.raises(ConfigError, match=r"MARLNB_ENDS_AT is in seconds since 1970, as .* got 'soon'"):
+        Allocation.current()
+
+
+@pytest.mark.parametrize(
+    ("variables", "gpus"),
+    [
+        ({}, None),
+        ({"SLURM_JOB_ID": "1"}, ()),
+        ({"CUDA_VISIBLE_DEVICES": ""}, ()),
+        ({"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, ()),
+        ({"SLURM_JOB_ID": "1", "SLURM_JOB_GPUS": "2,3"}, ("2", "3")),
+        ({"SLURM_JOB_GPUS": "2,3", "CUDA_VISIBLE_DEVICES": "0,1"}, ("0", "1")),
+    ],
+)
+def test_gpus_by_variable(monkeypatch: pytest.MonkeyPatch, squeue, variables, gpus) -> None:
+    squeue("echo N/A")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert Allocation.current().gpus == gpus
+
+
+def test_memory_limits_of_both_kinds_of_control_groups(tmp_path: Path) -> None:
+    job = tmp_path / "slurm" / "job_1" / "step_0"
+    job.mkdir(parents=True)
+    (job / "memory.max").write_text("max\n")
+    (job.parent / "memory.max").write_text("3000\n")
+    (tmp_path / "slurm" / "memory.max").write_text("5000\n")
+    assert sorted(_cgroup_limits(tmp_path, "0::/slurm/job_1/step_0\n")) == [3000, 5000]
+    old = tmp_path / "memory" / "slurm"
+    old.mkdir(parents=True)
+    (old / "memory.limit_in_bytes").write_text("7000\n")
+    (old.parent / "memory.limit_in_bytes").write_text("9223372036854771712\n")  # how version 1 says "no limit"
+    assert _cgroup_limits(tmp_path, "4:memory:/slurm\n3:cpu,cpuacct:/slurm\n") == [7000]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0 s"), (59.9, "59 s"), (60, "1 min 00 s"), (3599, "59 min 59 s"), (7500, "2 h 05 min")]
+)
+def test_times_in_words(seconds: float, text: str) -> None:
+    assert describe_seconds(seconds) == text
+
+
+def test_it_needs_no_torch() -> None:
+    code = "import sys, marlnb; marlnb.allocation(); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from marlnb.errors import AllocationEndsError
+from marlnb.training.agents import weights_sha256
+from marlnb.training.deadline import Deadline
+from marlnb.training.run import Run
+from marlnb.training.train import train
+from tests.training.toys import count_experiment
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch):
+    """A clock that is set by hand, and an allocation that ends at 10,000 s."""
+    now = [0.0]
+    monkeypatch.setattr("marlnb.training.deadline.time.time", lambda: now[0])
+    monkeypatch.setenv("MARLNB_ENDS_AT", "10000")
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+
+    def set_to(seconds: float) -> None:
+        now[0] = seconds
+
+    return set_to
+
+
+@pytest.mark.parametrize(
+    ("began", "iteration_s", "checkpoint_s", "last_s"),
+    [
+        (0, 0, 0, 9940),  # a minute
+        (0, 0, 100, 9800),  # twice a checkpoint
+        (0, 300, 0, 9640),  # a minute after one more iteration
+        (9900, 0, 0, 9975),  # of 100 s left at the beginning, a quarter
+    ],
+)
+def test_the_margin(clock, began: float, iteration_s: float, checkpoint_s: float, last_s: float) -> None:
+    clock(began)
+    deadline = Deadline()
+    deadline.saved(checkpoint_s)
+    clock(last_s - 1)
+    assert deadline.reason_to_stop(iteration_s) is None
+    clock(last_s + 1)
+    told = deadline.reason_to_stop(iteration_s)
+    assert told is not None and told.startswith("the allocation ends in ")
+
+
+def test_more_time_that_was_granted_is_used(clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    deadline = Deadline()
+    clock(9950)
+    monkeypatch.setenv("MARLNB_ENDS_AT", "20000")
+    assert deadline.reason_to_stop(0) is None
+    clock(19950)
+    assert deadline.reason_to_stop(0) == "the allocation ends in 50 s"
+
+
+def test_an_end_in_the_past_is_not_heeded(clock) -> None:
+    clock(10001)
+    deadline = Deadline()
+    assert deadline.ignored and deadline.reason_to_stop(0) is None
+
+
+def test_a_training_saves_before_its_allocation_ends_and_goes_on_in_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("MARLNB_ENDS_AT", raising=False)
+    monkeypatch.delenv("MARLNB_JOB", raising=False)
+    experiment = count_experiment("frames=400")
+    expected = train(experiment, tmp_path / "whole", progress=False)
+
+    def slow(report: object) -> None:
+        time.sleep(0.25)
+
+    ends_at = time.time() + 2
+    monkeypatch.setenv("MARLNB_ENDS_AT", str(ends_at))
+    run = train(experiment, tmp_path / "run", progress=False, callbacks=[slow])
+    assert time.time() < ends_at, "it outlived its allocation"
+    status = run.status()
+    assert status["state"] == "stopped" and status["reason"].startswith("the allocation ends in ")
+    assert 0 < run.checkpoint().iteration == status["iteration"]
+    assert any("stopping: the allocation ends in " in line for line in run.events())
+    assert "since the allocation ends in" in capsys.readouterr().err
+    monkeypatch.delenv("MARLNB_ENDS_AT")
+    again = train(experiment, tmp_path / "run", resume=True, progress=False)
+    assert again.status()["state"] == "complete" and "reason" not in again.status()
+    assert weights_sha256(again.policies()) == weights_sha256(expected.policies())
+
+
+def test_in_a_batch_job_the_notebook_ends_with_an_error_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MARLNB_JOB", str(tmp_path))
+    monkeypatch.setenv("MARLNB_ENDS_AT", str(time.time() + 1))
+    with pytest.raises(AllocationEndsError, match=r"since the allocation ends in .*goes on from there when it is run"):
+        train(count_experiment("frames=1_000_000"), tmp_path / "run", progress=False)
+    assert Run.open(tmp_path / "run").status()["state"] == "stopped"
