@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
+import secrets
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from marlnb.config import Experiment
 from marlnb.errors import ConfigError, unknown
 from marlnb.training.report import Report
-from marlnb.training.run import Run
+from marlnb.training.run import Run, write_atomically
 
 LOGGERS = ("tensorboard", "wandb")
+WANDB_ID = "run_id"
+_WANDB_FOLDER = re.compile(r"(?:offline-)?run-\d{8}_\d{6}-(.+)")
 
 
 class Logger(Protocol):
@@ -76,17 +81,29 @@ def _tensorboard(run: Run) -> Any:
 def _wandb(run: Run) -> Any:
     from torchrl.record.loggers.wandb import WandbLogger
 
-    offline = os.environ.get("WANDB_MODE") == "offline"
-    config = run.experiment.to_json()
     return WandbLogger(
         exp_name=run.path.name,
         project="marlnb",
-        offline=offline,
+        offline=os.environ.get("WANDB_MODE") in ("offline", "dryrun"),  # torchrl turns the first into the second
         save_dir=str(run.path),
-        config=config,
-        id=None if offline else run.path.name,
+        config=run.experiment.to_json(),
+        id=wandb_id(run.path),
         resume="allow",
     )
+
+
+def wandb_id(run: Path) -> str:
+    """By what Weights & Biases knows a run, kept in `<run>/wandb/run_id`.
+
+    The same in every attempt, online and offline, so that what several attempts wrote becomes one run there; and no
+    other run's, so that two folders of one name stay two runs.
+    """
+    file = run / "wandb" / WANDB_ID
+    if not file.exists():
+        file.parent.mkdir(exist_ok=True)
+        known = [match[1] for entry in sorted(file.parent.iterdir()) if (match := _WANDB_FOLDER.fullmatch(entry.name))]
+        write_atomically(file, (known[0] if known else secrets.token_hex(8)) + "\n")  # known: before there was a file
+    return file.read_text(encoding="utf-8").strip()
 
 
 _LOGGERS = {"tensorboard": _tensorboard, "wandb": _wandb}

@@ -1,0 +1,93 @@
+"""Offline runs of Weights & Biases: written by wandb itself, uploaded by it to a server on this machine.
+
+Weights & Biases' own servers have not been asked.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from marlnb.batch.wandb_sync import find_offline_runs, upload
+from marlnb.cli import main
+from marlnb.errors import BatchError
+from marlnb.training.lock import RunLock
+from marlnb.training.loggers import wandb_id
+from marlnb.training.run import Run
+from marlnb.training.train import resume, train
+from tests.batch.wandb_server import serving
+from tests.training.toys import count_experiment
+
+pytest.importorskip("wandb")
+
+
+@pytest.fixture
+def attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A training in two attempts, both offline, in a batch's folder."""
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    folder = tmp_path / "sweep" / "jobs" / "algorithm=x,seed=0"
+    run = train(count_experiment("loggers=[wandb]", "frames=64"), folder, progress=False)
+    monkeypatch.setenv("WANDB_MODE", "offline")  # as in the job that goes on, a process of its own
+    return resume(run, frames=128, progress=False)
+
+
+def _log_in(monkeypatch: pytest.MonkeyPatch, home: Path, url: str, key: str | None) -> None:
+    home.mkdir(exist_ok=True)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("WANDB_BASE_URL", url)
+    monkeypatch.setenv("WANDB_MODE", "offline")  # a login shell may have it: it must not keep this from uploading
+    monkeypatch.setenv("WANDB_API_KEY", key) if key else monkeypatch.delenv("WANDB_API_KEY", raising=False)
+
+
+def test_two_attempts_become_one_run_with_one_history(
+    attempts: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = find_offline_runs([tmp_path / "sweep", attempts.path])
+    assert [each.run for each in found] == [attempts.path] * 2 and found[0].began < found[1].began
+    assert {each.id for each in found} == {wandb_id(attempts.path)}
+
+    assert main(["sync", str(tmp_path), "--dry-run", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["runs"]
+    assert [row["state"] for row in listed] == ["to upload"] * 2
+
+    with serving() as server:
+        _log_in(monkeypatch, tmp_path / "home", server.url, None)
+        with pytest.raises(BatchError, match="API key.*wandb login"):
+            upload(found)
+        _log_in(monkeypatch, tmp_path / "home", server.url, "a" * 40)
+        assert main(["sync", str(tmp_path), "--json"]) == 0
+        assert [row["state"] for row in json.loads(capsys.readouterr().out)["runs"]] == ["uploaded now"] * 2
+        (history,) = server.history.values()
+        assert main(["sync", str(tmp_path)]) == 0
+        assert "uploaded before" in capsys.readouterr().out
+    entropies = [row["learning/a/entropy"] for row in history if "learning/a/entropy" in row]
+    assert entropies == pytest.approx(attempts.metrics()["learning/a/entropy"].tolist())
+    steps = [row["_step"] for row in history]
+    assert steps == sorted(set(steps))  # the second attempt's follow the first's
+
+
+def test_a_run_that_is_being_trained_waits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "wandb" / "offline-run-20250101_000000-a").mkdir(parents=True)
+    (tmp_path / "wandb" / "offline-run-20250101_000000-a" / "run-a.wandb").touch()
+    with RunLock(tmp_path / "lock"):
+        assert main(["sync", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count("still being written") == 1
+
+
+def test_what_is_not_there_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sync", str(tmp_path / "x")]) == 2
+    assert "no folder" in capsys.readouterr().err
+    assert main(["sync", str(tmp_path)]) == 0
+    assert "no offline runs" in capsys.readouterr().out
+
+
+def test_ids_are_a_runs_own_and_those_of_older_runs_stay(tmp_path: Path) -> None:
+    first, second, older = (tmp_path / name / "same" for name in "abc")
+    for folder in (first, second, older):
+        folder.mkdir(parents=True)
+    assert wandb_id(first) != wandb_id(second)
+    assert wandb_id(first) == wandb_id(first)
+    (older / "wandb" / "run-20250101_000000-same").mkdir(parents=True)
+    assert wandb_id(older) == "same"
