@@ -27,6 +27,7 @@ from marlnb.errors import (
 COMMANDS = (
     *("train", "resume", "evaluate", "record", "attribute", "benchmark"),
     *("repair", "merge", "extract", "backfill", "export"),
+    *("sync",),
     *("info", "list"),
 )
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
