@@ -6,13 +6,15 @@ import hashlib
 import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from marlnb.errors import BatchError
 
-LONGEST_NAME = 80
+LONGEST_NAME = 80  # characters, all of them ASCII
+DIGEST = 12
 _PLAIN = re.compile(r"[A-Za-z0-9_.+-]+")
 
 
@@ -33,7 +35,7 @@ class Sweep:
             if not values:
                 raise BatchError(f"parameter {name!r}: no values to sweep over")
             texts = [json.dumps(value, sort_keys=True) for value in values]
-            twice = sorted({text for text in texts if texts.count(text) > 1})
+            twice = sorted(text for text, count in Counter(texts).items() if count > 1)
             if twice:
                 raise BatchError(f"parameter {name!r}: {', '.join(twice)} given twice")
         both = sorted(set(self.axes) & set(self.fixed))
@@ -71,11 +73,26 @@ def job_name(swept: Mapping[str, Any]) -> str:
     parts, exact = [], True
     for name, value in swept.items():
         text = value if isinstance(value, str) else json.dumps(value)
-        safe = "".join(_PLAIN.findall(text)) or "x"
-        exact = exact and safe == text
-        parts.append(f"{name}={safe}")
+        safe = _harmless(text)
+        exact = exact and safe == text and _harmless(name) == name and not _is_taken_for_another(value)
+        parts.append(f"{_harmless(name)}={safe}")
     joined = ",".join(parts)
     if exact and len(joined) <= LONGEST_NAME:
         return joined
-    digest = hashlib.sha256(json.dumps(dict(swept), sort_keys=True).encode()).hexdigest()[:8]
-    return f"{joined[: LONGEST_NAME - 9]},{digest}"
+    digest = hashlib.sha256(json.dumps(dict(swept), sort_keys=True).encode()).hexdigest()[:DIGEST]
+    return f"{joined[: LONGEST_NAME - DIGEST - 1]},{digest}"
+
+
+def _harmless(text: str) -> str:
+    return "".join(_PLAIN.findall(text)) or "x"
+
+
+def _is_taken_for_another(value: Any) -> bool:
+    """Whether it is a text that a number, true, false or none is written as: "1" and 1 may be in one sweep."""
+    if not isinstance(value, str):
+        return False
+    try:
+        json.loads(value)
+    except (ValueError, RecursionError):
+        return False
+    return True
