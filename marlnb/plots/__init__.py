@@ -40,6 +40,7 @@ from marlnb.plots.learning import learning_curve, return_distribution
 from marlnb.plots.maps import unit_map
 from marlnb.plots.roles import role_map, roles_taken, team_map
 from marlnb.plots.similarity import similarity_map
+from marlnb.plots.sweeps import setting_scores
 from marlnb.plots.tuning import tuning_curves, tuning_map
 
 __all__ = [
@@ -76,6 +77,7 @@ __all__ = [
     "role_map",
     "roles_taken",
     "sample_efficiency",
+    "setting_scores",
     "similarity_map",
     "team_map",
     "tracing_grid",

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from marlnb.errors import AnalysisError
-from marlnb.plots.canvas import DASHES, INK, MARKERS, MUTED, OKABE_ITO, axes, finish
+from marlnb.plots.canvas import DASHES, INK, MARKERS, MUTED, OKABE_ITO, axes, finish, literal
 from marlnb.plots.learning import reference_lines
 
 
@@ -47,6 +47,7 @@ def sample_efficiency(
     *,
     algorithms: Sequence[str] = (),
     references: Mapping[str, float] | None = None,
+    each: Mapping[str, Sequence[tuple[ArrayLike, ArrayLike]]] | None = None,
     x: str = "environment steps",
     y: str = "return per agent and episode (reward)",
     title: str = "Sample efficiency",
@@ -59,16 +60,21 @@ def sample_efficiency(
         curves: by algorithm, frames `[place]` and a curve with its interval at these.
         algorithms: all that are compared, for these ones' colours.
         references: named levels drawn as horizontal lines, as `{"random": -42.9}`.
+        each: by algorithm, frames and values `[place]` of its single runs, drawn thin to their own ends.
         note: what the curve and its band are.
     """
     ax = axes(ax)
     names = list(algorithms) or list(curves)
-    most = max(float(np.max(np.asarray(frames, dtype=float))) for frames, _ in curves.values())
+    single = each or {}
+    every = [frames for frames, _ in curves.values()] + [frames for runs in single.values() for frames, _ in runs]
+    most = max(float(np.max(np.asarray(frames, dtype=float))) for frames in every)
     scale, unit = (1e6, " (million)") if most >= 1e6 else (1e3, " (thousand)") if most >= 1e3 else (1.0, "")
     for name, (frames, band) in curves.items():
         index = names.index(name)
         places = np.asarray(frames, dtype=float) / scale
         colour = algorithm_colour(name, names)
+        for frames_of_run, values in single.get(name, ()):
+            ax.plot(np.asarray(frames_of_run, dtype=float) / scale, values, color=colour, alpha=0.35, linewidth=0.8)
         ax.fill_between(places, band.low, band.high, color=colour, alpha=0.18, linewidth=0)
         ax.plot(
             places,
@@ -79,7 +85,7 @@ def sample_efficiency(
             markersize=4.5,
             markevery=max(1, len(places) // 12),
             linewidth=2,
-            label=name,
+            label=literal(name),
         )
     reference_lines(ax, references or {})
     ax.legend(fontsize=9, loc="best", facecolor="white", edgecolor="none", framealpha=0.85)
@@ -199,12 +205,12 @@ def improvement_map(
     finish(ax, title=title, x="… beats a run of this one", y="a run of this one …", grid="")
     ax.set_xticks(
         range(n),
-        names,
+        [literal(name) for name in names],
         rotation=25 if n > 3 else 0,
         ha="right" if n > 3 else "center",
         rotation_mode="anchor" if n > 3 else "default",
     )
-    ax.set_yticks(range(n), names)
+    ax.set_yticks(range(n), [literal(name) for name in names])
     for side in ("left", "bottom"):
         ax.spines[side].set_visible(False)
     ax.tick_params(length=0)

@@ -51,6 +51,11 @@ def finish(ax: Axes, *, title: str, x: str, y: str, grid: str = "y") -> Axes:
     return ax
 
 
+def literal(text: str) -> str:
+    """A user's own text as it is: a `$` in it begins no formula."""
+    return text.replace("$", r"\$")
+
+
 def alarm(ax: Axes, warnings: Sequence[str]) -> None:
     """Says across the figure, in red, why it must not be trusted."""
     if not warnings:

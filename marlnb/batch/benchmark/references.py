@@ -46,7 +46,7 @@ def _measure(experiment: Experiment) -> dict[str, dict[str, float]]:
     measured: dict[str, dict[str, float]] = {
         name: {RANDOM: value} for name, value in _random_returns(experiment).items()
     }
-    measured[RETURN] |= _known(experiment.env)
+    measured[RETURN] |= known_levels(experiment.env)
     return measured
 
 
@@ -60,7 +60,7 @@ def _random_returns(experiment: Experiment) -> dict[str, Any]:
         return means_of(score_policies(env, policies, episodes=episodes, seed=seed, explore=True).to_json())
 
 
-def _known(env: Any) -> dict[str, float]:
+def known_levels(env: Any) -> dict[str, float]:
     """MPE's table of reference returns, where it holds this environment with these options."""
     from marlnb.envs.mpe.scripted import REFERENCE_RETURNS, references
 
