@@ -21,10 +21,11 @@ STATUS = "status.json"
 LOCK = "lock"
 STOP, PAUSE, SAVE = "STOP", "PAUSE", "SAVE"  # requests to a training, see marlnb.training.control
 KEPT = "kept"  # what cells before a training made once, for every attempt to run the notebook
+TRAINING = "training.json"  # in a batch job's folder: which run its kernel trains
 EVALUATION = "evaluation"  # where simulators of their own find evaluations and recordings
 MAY_PRECEDE = (
     *("notebook.ipynb", "notebook.html", STOP, KEPT),
-    *("job.json", "job_status.json", "job.lock", "attempts.jsonl", "output.log"),  # a batch job's, see marlnb.batch.job
+    *("job.json", "job_status.json", "job.lock", "attempts.jsonl", "output.log", TRAINING),  # see marlnb.batch.job
 )
 
 

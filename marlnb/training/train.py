@@ -19,12 +19,13 @@ from typing import Any
 from marlnb.config import Experiment
 from marlnb.errors import AllocationEndsError, ConfigError, RunError, StoppedError
 from marlnb.training.control import forget, heed
+from marlnb.training.files import EXPERIMENT, LOCK, TRAINING, is_run, write_atomically
 from marlnb.training.learners import check_device
 from marlnb.training.lock import RunLock
 from marlnb.training.loggers import check_loggers
 from marlnb.training.progress import Progress
 from marlnb.training.report import Report
-from marlnb.training.run import EXPERIMENT, LOCK, Run, is_run, write_atomically
+from marlnb.training.run import Run
 from marlnb.training.trainer import Trainer
 from marlnb.training.watchers import TrainingWatcher
 
@@ -110,6 +111,9 @@ def drive(
     status = run.status()
     if status["state"] == "complete" and status.get("frames_total") == run.experiment.frames:
         return run
+    job = os.environ.get(JOB_VARIABLE)
+    if job:
+        write_atomically(Path(job) / TRAINING, json.dumps({"run": str(run.path.absolute())}) + "\n", sync=False)
     with Trainer(run.experiment, run, watchers) as trainer, _heeding_signals(trainer):
         forget(run.path)
         display = Progress(run.experiment, frames=trainer.frames) if progress else None

@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -282,7 +283,7 @@ class Trainer:
             self.state = "complete"
             self.run.log_event(f"target return {self.experiment.target_return} reached: {self.score}")
         elif stop.exists() or self._stop_reason is not None:
-            self._stop("the file STOP" if stop.exists() else self._stop_reason or "")
+            self._stop(self._stop_reason or _told_in(stop) or "the file STOP")
             stop.unlink(missing_ok=True)
         elif (ends := self._deadline.reason_to_stop(self._iteration_s)) is not None:
             self.allocation_ends = True
@@ -335,3 +336,11 @@ class Trainer:
             **({"reason": self.stopped_because} if self.stopped_because else {}),
             **facts,
         )
+
+
+def _told_in(request: Path) -> str:
+    """Why somebody asked, as they wrote it; empty where they did not."""
+    try:
+        return request.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
