@@ -32,13 +32,12 @@ from traitlets.config import Config
 from marlnb.batch.attempt import Attempt
 from marlnb.batch.job import CellError, State
 from marlnb.batch.parameters import checked_parameters
-from marlnb.batch.requests import Interruption, Requests
+from marlnb.batch.requests import OUT_OF_TIME, Interruption, Requests
 from marlnb.errors import BatchError
 from marlnb.training.files import write_atomically
 
 NOTEBOOK = "notebook.ipynb"
 JOB_VARIABLE = "MARLNB_JOB"
-OUT_OF_TIME = "the job's time is nearly over"
 START_TIMEOUT_S = 120
 LONGEST_TRACEBACK = 40  # lines
 IGNORED = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)

@@ -17,6 +17,7 @@ from marlnb.batch.progress import Training, begun_run, find_training
 from marlnb.errors import RunError
 from marlnb.training.files import STATUS, STOP, read_json, write_atomically
 
+OUT_OF_TIME = "the job's time is nearly over"  # as the training itself saw
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
 LOOKS = 2  # in a row at which no training may be there before a request is taken to mean the whole kernel
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from marlnb.batch.attempt import Attempt, scheduler_id
 from marlnb.batch.failures import describe_failure
 from marlnb.batch.job import JOB_LOCK, Job, JobStatus, State
-from marlnb.batch.requests import Interruption, Requests
+from marlnb.batch.requests import OUT_OF_TIME, Interruption, Requests
 from marlnb.errors import BatchError, MarlnbError, RunError
 from marlnb.training.lock import RunLock, read_holder
 
