@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,33 +69,63 @@ class Batch:
         profile: Profile,
         *,
         then: str | os.PathLike[str] | None = None,
+        changed: bool = False,
     ) -> Batch:
         """A new batch, or one of the same notebook that is there and gets this sweep, profile and report.
 
         Jobs that are there stay, those of the sweep that are missing are added.
 
+        Args:
+            changed: jobs that are not complete go on with the notebook as it is now, if it is another by now.
         Raises:
             BatchError: the folder holds something else, or a batch of a notebook that has changed since.
         """
+        batch = Batch.planned(path, notebook, sweep, profile, then=then, changed=changed)
+        batch.write(notebook, then)
+        return batch
+
+    @staticmethod
+    def planned(
+        path: str | os.PathLike[str],
+        notebook: str | os.PathLike[str],
+        sweep: Sweep,
+        profile: Profile,
+        *,
+        then: str | os.PathLike[str] | None = None,
+        changed: bool = False,
+    ) -> Batch:
+        """What `create` would make, checked alike; nothing is written."""
         folder = Path(path).expanduser().absolute()
+        if folder.exists() and not folder.is_dir():
+            raise BatchError(f"{folder} is a file; give the name of a folder")
         found = sorted(os.listdir(folder)) if folder.is_dir() else []
         if found and BATCH not in found:
             raise BatchError(f"{folder} is there already and holds {', '.join(found[:5])}, but no batch")
-        if found and _digest(folder / SOURCE) != _digest(Path(notebook)):
+        if found and not changed and digest(folder / SOURCE) != digest(Path(notebook)):
             raise BatchError(
-                f"{folder} is a batch of another notebook than {notebook} is now; give --out another folder, "
-                f"or remove this one"
+                f"{folder} is a batch of another notebook than {notebook} is now; give --out another folder, remove "
+                f"this one, or say --changed: jobs that are not complete then go on with the notebook as it is now"
             )
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for given, name in ((notebook, SOURCE), (then, THEN)):
-            if given is not None:
-                shutil.copyfile(given, folder / name)
+        cwd = Batch.open(folder).cwd if found else Path.cwd()
         report = None if then is None else Path(then).name
-        batch = Batch(folder, Path(notebook).name, sweep, profile, Path.cwd(), report)
-        batch._write()
-        for job in batch.jobs():
-            job.write()
-        return batch
+        return Batch(folder, Path(notebook).name, sweep, profile, cwd, report)
+
+    def write(self, notebook: str | os.PathLike[str], then: str | os.PathLike[str] | None) -> None:
+        """Makes the folder, or completes it: the notebooks, the jobs, and `batch.json` last.
+
+        Raises:
+            BatchError: it cannot be made, or a job's folder holds another job.
+        """
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for given, name in ((notebook, SOURCE), (then, THEN)):
+                if given is not None and digest(self.path / name) != digest(Path(given)):
+                    write_atomically(self.path / name, Path(given).read_text(encoding="utf-8"))
+            for job in self.jobs():
+                job.write(sync=False)
+        except OSError as error:
+            raise BatchError(f"{self.path} cannot be written: {error.strerror or error}") from error
+        self._write()
 
     @staticmethod
     def open(path: str | os.PathLike[str]) -> Batch:
@@ -109,20 +139,23 @@ class Batch:
 
     def jobs(self) -> list[Job]:
         """One job a combination of values, in the sweep's order."""
-        environment = job_environment(self.profile)
-        return [
-            Job(self.path / JOBS / name, self.path / SOURCE, parameters, self.cwd, environment)
+        return list(self._jobs.values())
+
+    @cached_property
+    def _jobs(self) -> dict[str, Job]:
+        environment, folder, source = job_environment(self.profile), self.path / JOBS, self.path / SOURCE
+        return {
+            name: Job(folder / name, source, parameters, self.cwd, environment)
             for name, parameters in self.sweep.jobs()
-        ]
+        }
 
     def job(self, name: str) -> Job:
         """Raises BatchError, with the names there are, for a job that the batch does not have."""
-        found = {job.name: job for job in self.jobs()}
         if name == REPORT and self.then is not None:
             return self.report_job()
-        if name not in found:
-            raise BatchError(unknown(f"job of {self.path}", name, found))
-        return found[name]
+        if name not in self._jobs:
+            raise BatchError(unknown(f"job of {self.path}", name, self._jobs))
+        return self._jobs[name]
 
     def report_job(self) -> Job:
         """The job of `then.ipynb`, whose parameter `batch` is this folder."""
@@ -201,5 +234,6 @@ class Batch:
         write_atomically(self.path / BATCH, json.dumps(data, indent=2, allow_nan=False) + "\n")
 
 
-def _digest(path: Path) -> str:
+def digest(path: Path) -> str:
+    """A hash of a file; empty where there is none."""
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""

@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from marlnb.errors import BatchError
-from marlnb.training.lock import is_locked
+from marlnb.errors import BatchError, RunError
 from marlnb.training.files import read_json, read_lines, write_atomically
+from marlnb.training.lock import is_locked
 
 JOB = "job.json"
 JOB_STATUS = "job_status.json"
@@ -117,9 +117,11 @@ class Job:
         """Whether a living process executes it now."""
         return is_locked(self.folder / JOB_LOCK)
 
-    def write(self) -> None:
-        """Makes the folder, readable by its owner alone, and `job.json` in it.
+    def write(self, *, sync: bool = True) -> None:
+        """Makes the folder, readable by its owner alone, and `job.json` in it; a complete job stays as it is.
 
+        Args:
+            sync: whether the file outlives a power cut from now on; a batch of many jobs does without.
         Raises:
             BatchError: it cannot be made, or holds another job.
         """
@@ -127,8 +129,6 @@ class Job:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise BatchError(f"{self.folder} cannot be made: {error.strerror or error}") from error
-        if (self.folder / JOB).exists() and Job.open(self.folder).parameters != dict(self.parameters):
-            raise BatchError(f"{self.folder} holds another job already: see {self.folder / JOB}")
         data = {
             "format": 1,
             "notebook": os.path.relpath(self.notebook, self.folder),
@@ -136,7 +136,20 @@ class Job:
             "cwd": str(self.cwd),
             "environment": dict(self.environment),
         }
-        write_atomically(self.folder / JOB, json.dumps(data, indent=2, allow_nan=False) + "\n")
+        there = self._written()
+        if there == data or (there is not None and self.status().state == "complete"):
+            return
+        write_atomically(self.folder / JOB, json.dumps(data, indent=2, allow_nan=False) + "\n", sync=sync)
+
+    def _written(self) -> dict[str, Any] | None:
+        """What `job.json` holds already; None where there is none, or a power cut left a part of it."""
+        try:
+            there = read_json(self.folder / JOB)
+        except RunError:
+            return None
+        if there.get("parameters") != dict(self.parameters):
+            raise BatchError(f"{self.folder} holds another job already: see {self.folder / JOB}")
+        return there
 
     @staticmethod
     def open(folder: str | os.PathLike[str]) -> Job:
