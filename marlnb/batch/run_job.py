@@ -1,5 +1,7 @@
 """Executes one job: `python -m marlnb.batch.run_job FOLDER`. Every executor runs jobs by this command.
 
+An array's task knows its job by number: `python -m marlnb.batch.run_job --submission FOLDER --index N`.
+
 Exit codes: 0 complete; 1 a cell failed; 2 a bad request, nothing was executed; 75 interrupted by a signal or a kill,
 to be run again; 130 stopped on request. Run again, the same command goes on with what was interrupted.
 """
@@ -19,6 +21,7 @@ from marlnb.batch.failures import describe_failure
 from marlnb.batch.job import JOB_LOCK, Job, JobStatus, State
 from marlnb.batch.requests import OUT_OF_TIME, Interruption, Requests
 from marlnb.errors import BatchError, MarlnbError, RunError
+from marlnb.training.files import read_json
 from marlnb.training.lock import RunLock, read_holder
 
 EXIT_CODES: Mapping[State, int] = {
@@ -117,17 +120,31 @@ def _holding(job: Job) -> Iterator[None]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; everything that is printed, by the kernel as well, goes to the job's log."""
     parser = argparse.ArgumentParser(prog="python -m marlnb.batch.run_job", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    parser.add_argument("folder", help="a job's folder, which holds job.json")
+    parser.add_argument("folder", nargs="?", help="a job's folder, which holds job.json")
+    parser.add_argument("--submission", metavar="FOLDER", help="instead: a submission's folder, which holds jobs.json")
+    parser.add_argument("--index", type=int, metavar="N", help="which of the submission's jobs, counted from 0")
     asked = parser.parse_args(arguments)
+    if (asked.folder is None) == (asked.submission is None) or (asked.submission is None) != (asked.index is None):
+        parser.error("a job's folder is needed, or --submission with --index")
     os.umask(0o077)  # what the notebook writes is its user's own too
     try:
-        job = Job.open(asked.folder)
+        job = Job.open(asked.folder or _indexed(Path(asked.submission), asked.index))
         _print_to(job.log)
         status = execute_job(job)
     except MarlnbError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
         return BAD_REQUEST
     return EXIT_CODES[status.state]
+
+
+def _indexed(submission: Path, index: int) -> Path:
+    """The folder of a submission's job: so a scheduler's task is told a number, and no name passes through a shell."""
+    from marlnb.batch.folder import JOBS
+
+    names = read_json(submission / "jobs.json")["jobs"]
+    if not 0 <= index < len(names):
+        raise BatchError(f"{submission / 'jobs.json'} has no job {index}; it has {len(names)}, counted from 0")
+    return submission.parent.parent / JOBS / names[index]
 
 
 def _print_to(log: Path) -> None:
