@@ -28,6 +28,7 @@ COMMANDS = (
     *("train", "resume", "evaluate", "record", "attribute", "benchmark"),
     *("repair", "merge", "extract", "backfill", "export"),
     *("sync",),
+    *("hub",),
     *("info", "list"),
 )
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
