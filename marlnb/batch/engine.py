@@ -81,7 +81,9 @@ def run_notebook(attempt: Attempt, requests: Requests, *, bar: bool = False) -> 
     )
     keeper.notebook_start()
     try:
-        with _short_runtime_folder():
+        with _short_runtime_folder() as sockets:
+            # without it the sockets are called kernel-ipc-1 in the working folder, which several jobs share
+            client.config.KernelManager.connection_file = f"{sockets}/kernel.json"
             client.execute_as_job(job.cwd, {**os.environ, **job.environment, JOB_VARIABLE: str(job.folder)})
     except Interruption as interruption:
         return Outcome("stopped" if requests.stopped else "interrupted", str(interruption))
@@ -234,13 +236,13 @@ def _title(cells: list[NotebookNode]) -> str:
 
 
 @contextmanager
-def _short_runtime_folder() -> Iterator[None]:
+def _short_runtime_folder() -> Iterator[str]:
     """A private folder for the kernel's sockets, whose paths may not be longer than about 100 characters."""
     before = os.environ.get("JUPYTER_RUNTIME_DIR")
     with tempfile.TemporaryDirectory(prefix="marlnb-", ignore_cleanup_errors=True) as folder:
         os.environ["JUPYTER_RUNTIME_DIR"] = folder
         try:
-            yield
+            yield folder
         finally:
             del os.environ["JUPYTER_RUNTIME_DIR"]
             if before is not None:
