@@ -118,14 +118,14 @@ def known(have: Mapping[str, Parameter], name: str, notebook: Path) -> Parameter
     raise ConfigError(unknown(f"parameter of {notebook.name}", name, have) + hint)
 
 
-def parse_parameters(texts: Sequence[str]) -> dict[str, Any]:
+def parse_parameters(texts: Sequence[str], *, option: str = "-p") -> dict[str, Any]:
     """`["seed=1", "name=abc"]` -> `{"seed": 1, "name": "abc"}`: JSON where it is JSON, text otherwise.
 
     Raises:
         ConfigError: one has no `=`, or a name is given twice.
     """
     found: dict[str, Any] = {}
-    for name, value in named(texts):
+    for name, value in named(texts, option):
         try:
             found[name] = json.loads(value)
         except (ValueError, RecursionError):
@@ -133,15 +133,16 @@ def parse_parameters(texts: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def named(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+def named(texts: Sequence[str], option: str = "-p") -> Iterator[tuple[str, str]]:
     """Name and value of each `name=value`; raises as `parse_parameters`."""
     seen = set()
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise ConfigError(f"-p takes key=value; got {shortened(repr(text))}")
+            raise ConfigError(f"{option} takes key=value; got {shortened(repr(text))}")
         if name in seen:
-            raise ConfigError(f"-p {name}= is given twice; several values are written {name}=1,2")
+            several = f"; several values are written {name}=1,2" if option == "-p" else ""
+            raise ConfigError(f"{option} {name}= is given twice{several}")
         seen.add(name)
         yield name, value
 
