@@ -7,7 +7,9 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from importlib import metadata
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -222,6 +224,11 @@ class Batch:
         with open(self.path / EVENTS, "a", encoding="utf-8") as file:
             file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}\n")
 
+    def made_with(self) -> dict[str, str]:
+        """Versions of Python, marlnb and torch when the batch was made; empty where it does not say."""
+        found = read_json(self.path / BATCH) if (self.path / BATCH).is_file() else {}
+        return dict(found.get("made_with", {}))
+
     def _write(self) -> None:
         data: dict[str, Any] = {
             "format": 1,
@@ -230,6 +237,7 @@ class Batch:
             "profile": self.profile.to_json(),
             "cwd": str(self.cwd),
             "then": self.then,
+            "made_with": self.made_with() or installed_versions(),
         }
         write_atomically(self.path / BATCH, json.dumps(data, indent=2, allow_nan=False) + "\n")
 
