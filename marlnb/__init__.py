@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from marlnb.batch.benchmark.folder import Benchmark as Benchmark
     from marlnb.batch.benchmark.verb import benchmark as benchmark
     from marlnb.batch.folder import Batch as Batch
+    from marlnb.batch.submit import submit as submit
     from marlnb.config import AlgorithmConfig as AlgorithmConfig
     from marlnb.config import EnvConfig as EnvConfig
     from marlnb.config import Experiment as Experiment
@@ -156,6 +157,7 @@ _HOME = {
     "save_edits": "marlnb.training.saved_edits",
     "similarity": "marlnb.analysis.similarity",
     "similarity_matrix": "marlnb.analysis.similarity",
+    "submit": "marlnb.batch.submit",
     "start": "marlnb.training.background",
     "trace": "marlnb.analysis.tracing",
     "train": "marlnb.training.train",

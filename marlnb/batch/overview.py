@@ -88,10 +88,11 @@ def summary(found: Iterable[Row]) -> str:
 
 
 def find_batches(folder: Path) -> list[Batch]:
-    """Batches in a folder and below it, by name; one that cannot be read is left to whoever opens it.
+    """Batches in a folder and below it, by name.
 
     Raises:
         BatchError: no such folder.
+        RunError: one cannot be read.
     """
     if not folder.is_dir():
         raise BatchError(f"no folder {folder}: give a batch, or a folder that batches lie below")

@@ -27,7 +27,7 @@ from marlnb.errors import (
 COMMANDS = (
     *("train", "resume", "evaluate", "record", "attribute", "benchmark"),
     *("repair", "merge", "extract", "backfill", "export"),
-    *("sync",),
+    *("batch", "jobs", "cancel", "stop", "sync"),
     *("hub",),
     *("info", "list"),
 )
@@ -42,6 +42,7 @@ examples:
   marlnb record runs/spread --sites '*/actor/*' --episodes 200
   marlnb attribute runs/spread/recordings/recording.h5 --group agent
   marlnb benchmark notebooks/benchmark.yaml --out runs/benchmark --jobs 2
+  marlnb batch notebooks/quickstart.ipynb -p algorithm=mappo,ippo -p seed=0..4
 
 exit codes: 0 done; 1 it failed; 2 bad usage or bad input, nothing was started; 130 interrupted
 """

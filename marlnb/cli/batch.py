@@ -20,7 +20,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from marlnb.cli.output import print_json, print_table, say
 from marlnb.errors import ConfigError
@@ -144,9 +144,7 @@ def _leave(batch: Batch, plan: Plan, as_json: bool) -> int:
         print_json({"batch": str(batch.path), "begun": begun})
         return 0
     print(batch.path)
-    say(
-        f"{len(begun)} jobs submitted; `marlnb jobs {batch.path}` shows them, `marlnb watch {batch.path}` waits for them"
-    )
+    say(f"{len(begun)} jobs submitted; `marlnb jobs {batch.path}` shows them, `marlnb watch {batch.path}` waits")
     return 0
 
 
