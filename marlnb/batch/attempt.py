@@ -8,12 +8,13 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 
 from marlnb.batch.job import ATTEMPTS, JOB_STATUS, CellError, Job, JobStatus, State
 from marlnb.batch.progress import describe_progress
 from marlnb.errors import RunError
-from marlnb.training.files import read_json
+from marlnb.training.files import may_precede, read_json
 
 STATUS_EVERY_S = 1.0
 LOG_EVERY_S = 30.0
@@ -31,6 +32,7 @@ class Attempt:
     def __init__(self, job: Job) -> None:
         self.job = job
         self._log = os.open(job.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        _remove_left_overs(job.folder)
         before = _status_before(job)
         self.number = before.attempt + 1
         self._seconds_before = before.seconds
@@ -136,6 +138,13 @@ def _status_before(job: Job) -> JobStatus:
     if raw.state == "running":
         _append(job, replace(raw, state="interrupted", reason="it ended without a word", ended=raw.updated))
     return raw
+
+
+def _remove_left_overs(folder: Path) -> None:
+    """What writers that were killed left: nobody else writes while this process holds the job's lock."""
+    for name in os.listdir(folder):
+        if name.startswith(".") and may_precede(name):
+            (folder / name).unlink(missing_ok=True)
 
 
 def _append(job: Job, status: JobStatus) -> None:

@@ -60,7 +60,8 @@ def _execute(attempt: Attempt, requests: Requests, bar: bool) -> JobStatus:
     )  # papermill takes a while to import: say first that it goes on
 
     outcome = run_notebook(attempt, requests, bar=bar)
-    _finish(attempt, attempt.job.folder / NOTEBOOK)
+    if requests.signal in ("", "SIGINT"):  # after the others a scheduler kills within seconds
+        _finish(attempt, attempt.job.folder / NOTEBOOK)
     status = attempt.end(*outcome)
     if status.state == "failed":
         attempt.print(describe_failure(attempt.job, status) + "\n")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,15 @@ MAY_PRECEDE = (
     *("notebook.ipynb", "notebook.html", STOP, KEPT),
     *("job.json", "job_status.json", "job.lock", "attempts.jsonl", "output.log", TRAINING),  # see marlnb.batch.job
 )
+
+
+_LEFT_OVER = re.compile(r"\.(.+)\.(?:\d+|part)")
+
+
+def may_precede(name: str) -> bool:
+    """Whether a file of this name, or what a killed writer left of it, may lie in a folder before a run begins."""
+    left = _LEFT_OVER.fullmatch(name)
+    return (left.group(1) if left else name) in MAY_PRECEDE
 
 
 def is_run(path: str | os.PathLike[str]) -> bool:

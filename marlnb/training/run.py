@@ -30,6 +30,7 @@ from marlnb.training.files import (  # noqa: F401  (the rest is known from here 
     STATUS,
     STOP,
     is_run,
+    may_precede,
     read_json,
     read_lines,
     write_atomically,
@@ -81,7 +82,7 @@ class Run:
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
-            found = [name for name in sorted(os.listdir(folder)) if name not in MAY_PRECEDE]
+            found = [name for name in sorted(os.listdir(folder)) if not may_precede(name)]
         except OSError as error:
             raise RunError(f"{folder} cannot be made: {error.strerror or error}") from error
         if found:

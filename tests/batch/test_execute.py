@@ -14,8 +14,10 @@ import nbformat
 import pytest
 from papermill.exceptions import PapermillExecutionError
 
-from marlnb.batch.execute import describe_progress, execute, main
+from marlnb.batch.execute import execute, main
+from marlnb.batch.job import Job
 from marlnb.batch.parameters import parse_parameters
+from marlnb.batch.progress import describe_progress
 from marlnb.errors import ConfigError, RunError
 
 
@@ -41,7 +43,9 @@ def test_the_executed_copy_and_its_html_lie_in_the_folder(tmp_path: Path) -> Non
     assert text == f"transport ipc\n{folder} 42\n"
     html = (folder / "notebook.html").read_text(encoding="utf-8")
     assert "transport ipc" in html and "<html" in html
-    assert sorted(path.name for path in folder.iterdir()) == ["notebook.html", "notebook.ipynb"]
+    own = ["attempts.jsonl", "job.json", "job.lock", "job_status.json", "output.log"]
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*own, "notebook.html", "notebook.ipynb"])
+    assert Job.open(folder).status().state == "complete"
 
 
 def test_a_cell_that_fails_is_kept_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,7 +112,9 @@ def test_an_interrupt_lets_the_training_save(tmp_path: Path) -> None:
         _, errors = started.communicate(timeout=120)
     finally:
         started.kill()
-    assert started.returncode == 1 and b"asked the training to stop and save" in errors
+    assert started.returncode == 130 and b"the same command goes on" in errors
+    assert "asked the training to save and stop" in (folder / "output.log").read_text()
+    assert (Job.open(folder).status().state, Job.open(folder).status().reason) == ("interrupted", "SIGINT")
     status = json.loads((folder / "status.json").read_text())
     assert status["state"] == "stopped"
     assert (folder / "checkpoints" / str(status["iteration"])).is_dir()

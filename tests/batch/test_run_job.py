@@ -1,0 +1,183 @@
+"""A job executed by one process: what its files and its exit code say."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from marlnb.batch.failures import command_again, describe_failure
+from marlnb.batch.job import JOB_LOCK, Job
+from marlnb.batch.run_job import main, requeue
+from marlnb.training.lock import RunLock
+from tests.batch.jobs import make, start, texts, wait_for
+
+HOSTILE = {"n": 'a\'; touch pwned; echo "$(touch pwned)" `touch pwned`\n\\n é 漢 \x00 \'\'\'""" {0} %s #', "frames": 2}
+
+
+def run(job: Job, **environment: str) -> int:
+    process = start(job, environment)
+    try:
+        return process.wait(timeout=120)
+    finally:
+        process.kill()
+
+
+def test_a_job_tells_everything_in_its_folder(tmp_path: Path) -> None:
+    cells = ("import os\nprint(os.environ['MARLNB_JOB'], os.environ['ANSWER'], os.getcwd())", "print(run)\nn")
+    plain = make(tmp_path / "job", *cells, n=21)
+    job = Job(plain.folder, plain.notebook, plain.parameters, tmp_path, {"ANSWER": "42"})
+    job.write()
+    began = time.time()
+    assert run(job, SLURM_ARRAY_JOB_ID="17", SLURM_ARRAY_TASK_ID="3") == 0
+    status = job.status()
+    assert (status.state, status.attempt, status.cell, status.n_cells) == ("complete", 1, 4, 4)
+    assert began <= status.began <= status.ended <= time.time()
+    assert status.seconds == pytest.approx(status.ended - status.began)
+    assert status.scheduler_id == "17_3" and status.host == os.uname().nodename
+    assert texts(job)[2:] == [f"{job.folder} 42 {tmp_path}\n", f"{job.folder}\n"]
+    (attempt,) = job.attempts()
+    assert attempt["state"] == "complete" and attempt["attempt"] == 1
+    log = job.log.read_text()
+    assert f"{job.folder} 42 {tmp_path}\n" in log and "cell 3 of 4" in log and "21\n" in log
+    assert "<html" in (job.folder / "notebook.html").read_text()
+
+
+def test_everything_in_a_jobs_folder_is_its_users_own(tmp_path: Path) -> None:
+    job = make(tmp_path / "job", "open(run + '/mine.txt', 'w').close()\nimport os; os.mkdir(run + '/sub')")
+    assert run(job) == 0
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in [job.folder, *job.folder.rglob("*")]}
+    assert modes["job"] == modes["sub"] == 0o700
+    shared = {name: oct(mode) for name, mode in modes.items() if mode & 0o077 and name != "job.json"}
+    assert not shared  # job.json was written by whoever submitted, in a folder that nobody else can enter
+
+
+def test_hostile_values_arrive_unchanged_and_are_not_executed(tmp_path: Path) -> None:
+    job = make(tmp_path / "it's a $(touch pwned) folder", "import json; print(json.dumps([n, frames, run]))", **HOSTILE)
+    assert run(job) == 0
+    assert json.loads(texts(job)[-1]) == [*HOSTILE.values(), str(job.folder)]
+    assert not list(tmp_path.rglob("pwned")) and not Path("pwned").exists()
+
+
+def test_a_failure_tells_job_values_cell_error_log_and_command(tmp_path: Path) -> None:
+    job = make(tmp_path / "jobs" / "n=0", "print('before')", "x = 1\n1 / n", "print('never')", n=0)
+    (tmp_path / "batch.json").touch()
+    assert run(job) == 1
+    status = job.status()
+    assert status.state == "failed" and status.reason == "cell 4: ZeroDivisionError: division by zero"
+    assert status.error is not None and status.error.cell == 4 and status.error.source == "x = 1\n1 / n"
+    assert status.error.name == "ZeroDivisionError" and "\x1b" not in status.error.traceback
+    told = describe_failure(job)
+    for part in ("n=0", '{"n": 0}', "cell 4 of 5", "1 / n", "division by zero", "before"):
+        assert part in told
+    assert told.endswith(f"marlnb batch {tmp_path} --only n=0")
+    assert told.splitlines()[0] in job.log.read_text()
+    assert texts(job)[-1] == "" and "Exception" in nbformat.read(job.folder / "notebook.ipynb", 4).cells[0].source
+    assert run(job) == 1 and job.status().attempt == 2  # the same again, and the notebook has one marker still
+    assert len(nbformat.read(job.folder / "notebook.ipynb", 4).cells) == 7
+
+
+def test_the_command_that_runs_again_is_one_that_a_shell_reads_as_meant(tmp_path: Path) -> None:
+    job = make(tmp_path / "my run", n="it's; $(x)")
+    words = subprocess.run(["bash", "-c", f"printf '%s\\0' {command_again(job)}"], capture_output=True, text=True)
+    assert words.stdout.split("\0")[3:-1] == [
+        *(str(job.notebook), "--out", str(job.folder)),
+        *("-p", "n=" + json.dumps("it's; $(x)")),
+    ]
+
+
+def test_bad_requests_execute_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path)]) == 2
+    assert "is no job" in capfd.readouterr().err
+    job = make(tmp_path / "job", "print(1)", m=1)
+    assert run(job) == 2
+    assert job.status().state == "failed" and "no parameter of job.ipynb 'm'" in job.log.read_text()
+    with RunLock(job.folder / JOB_LOCK):
+        assert run(job) == 2
+    assert f"is being executed already, by process {os.getpid()}" in job.log.read_text()
+    assert job.status().attempt == 1
+    assert not (job.folder / "notebook.ipynb").exists()
+
+
+def test_a_file_stop_ends_a_cell_that_does_not_train(tmp_path: Path) -> None:
+    job = make(tmp_path / "job", "print('begun')\nimport time; time.sleep(600)")
+    (job.folder / "STOP").touch()  # of before: it is not meant for this attempt
+    process = start(job)
+    try:
+        wait_for(lambda: job.log.exists() and "begun" in job.log.read_text(), process)
+        assert not (job.folder / "STOP").exists() and job.status().state == "running"
+        (job.folder / "STOP").touch()
+        assert process.wait(timeout=30) == 130
+    finally:
+        process.kill()
+    assert (job.status().state, job.status().reason) == ("stopped", "the file STOP")
+    assert not (job.folder / "STOP").exists()
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1", "SIGINT"])
+def test_a_signal_ends_a_cell_that_does_not_train_and_it_runs_again(tmp_path: Path, name: str) -> None:
+    wait = "import os, pathlib, time\nprint(os.getpid(), flush=True)\nonce = pathlib.Path(run, 'once')\n"
+    job = make(tmp_path / "job", f"{wait}if not once.exists():\n    once.touch()\n    time.sleep(600)")
+    process = start(job)
+    try:
+        wait_for(lambda: (job.folder / "once").exists(), process)
+        began = time.monotonic()
+        os.killpg(process.pid, signal.Signals[name])
+        assert process.wait(timeout=30) == os.EX_TEMPFAIL
+    finally:
+        process.kill()
+    assert time.monotonic() - began < 5
+    assert (job.status().state, job.status().reason) == ("interrupted", name)
+    kernel = int(next(line for line in job.log.read_text().splitlines() if line.isdigit()))
+    wait_for(lambda: not Path(f"/proc/{kernel}").exists(), within_s=5)
+    assert run(job) == 0
+    assert [attempt["state"] for attempt in job.attempts()] == ["interrupted", "complete"]
+
+
+def test_progress_is_told_about_once_a_second(tmp_path: Path) -> None:
+    job = make(tmp_path / "job", "import time\nfor _ in range(600):\n    time.sleep(0.1)")
+    process = start(job)
+    try:
+        wait_for(lambda: job.status().cell == 3, process)
+        times = set()
+        deadline = time.monotonic() + 4
+        while time.monotonic() < deadline:
+            times.add(job.status().updated)
+            time.sleep(0.05)
+        assert 2 <= len(times) <= 6
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert job.status().state == "interrupted" and "killed" in job.status().reason
+    assert json.loads((job.folder / "job_status.json").read_text())["state"] == "running"
+
+
+@pytest.mark.parametrize(("code", "said"), [(0, "SLURM will run 17_3 again"), (1, "would not run 17_3 again: no such")])
+def test_slurm_is_asked_to_run_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, said: str) -> None:
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/asked\necho no such job >&2\nexit {code}\n')
+    scontrol.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert requeue() == ""
+    assert not (tmp_path / "asked").exists()
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "17")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
+    assert said in requeue()
+    assert (tmp_path / "asked").read_text() == "requeue 17_3\n"
+
+
+def test_it_starts_without_torch() -> None:
+    code = "import sys; import marlnb.batch.run_job; print([n for n in sys.modules if n in ('torch', 'papermill')])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    code = "import sys; import marlnb.batch.engine; print('torch' in sys.modules, 'pandas' in sys.modules)"
+    found: Any = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "False False\n"
