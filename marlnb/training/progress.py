@@ -27,9 +27,9 @@ class Display(Protocol):
 class StatusLine:
     """One text, rewritten where it stands, seldom enough to cost nothing.
 
-    In a terminal one line is rewritten. In a notebook one text is replaced in place, so that a notebook executed by
-    papermill or nbconvert keeps the last state only. Anywhere else, as in a batch job's log, a line is added every
-    half minute.
+    In a terminal its line is rewritten, or its lines, as many as fit. In a notebook one text is replaced in place, so
+    that a notebook executed by papermill or nbconvert keeps the last state only. Anywhere else, as in a batch job's
+    log, a line is added every half minute.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -41,6 +41,7 @@ class StatusLine:
         )
         self._written_at = -float("inf")
         self._handle: object | None = None
+        self._rows = 1
 
     @property
     def live(self) -> bool:
@@ -58,14 +59,18 @@ class StatusLine:
         if self._notebook:
             self._write_in_notebook(text)
         elif self._terminal:
-            self._stream.write(f"\r\x1b[2K{text[: _columns(self._stream) - 1]}")
+            columns, rows = _size(self._stream)
+            lines = [line[: columns - 1] for line in text.split("\n")[: max(1, rows - 1)]]
+            self._stream.write(self._erase() + "\n".join(lines))
+            self._rows = len(lines)
         else:
             self._stream.write(text + "\n")
         self._stream.flush()
 
     def say(self, text: str) -> None:
         """A line that stays, above the one that is rewritten."""
-        self._stream.write(f"\r\x1b[2K{text}\n" if self._terminal else f"{text}\n")
+        self._stream.write(f"{self._erase()}{text}\n" if self._terminal else f"{text}\n")
+        self._rows = 1
         self._stream.flush()
 
     def end(self) -> None:
@@ -73,6 +78,10 @@ class StatusLine:
         if self._terminal and self._written_at > -float("inf"):
             self._stream.write("\n")
             self._stream.flush()
+
+    def _erase(self) -> str:
+        """Takes the text away and leaves the cursor where it began."""
+        return "\r\x1b[2K" + "\x1b[A\x1b[2K" * (self._rows - 1)
 
     def _write_in_notebook(self, text: str) -> None:
         from IPython.display import display
@@ -163,8 +172,10 @@ def _in_notebook() -> bool:
     return type(shell).__name__ == "ZMQInteractiveShell"
 
 
-def _columns(stream: TextIO) -> int:
+def _size(stream: TextIO) -> tuple[int, int]:
+    """Columns and rows of a terminal."""
     try:
-        return os.get_terminal_size(stream.fileno()).columns or 80
+        size = os.get_terminal_size(stream.fileno())
     except OSError:
-        return 80
+        return 80, 24
+    return size.columns or 80, size.lines or 24
