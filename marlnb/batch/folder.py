@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from importlib import metadata
 from functools import cached_property
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -245,3 +246,12 @@ class Batch:
 def digest(path: Path) -> str:
     """A hash of a file; empty where there is none."""
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def installed_versions() -> dict[str, str]:
+    """Of this Python and of the packages on which results depend; one that is not installed is left out."""
+    found = {"python": platform.python_version()}
+    for name in ("marlnb", "torch"):
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
