@@ -26,12 +26,14 @@ class Known:
         reason: in the executor's words: why it waits, or how it ended (`NODE_FAIL`, `OUT_OF_MEMORY`, `exit code 1`).
         id: what the executor calls it, as `17_3`, or a process.
         node: where it runs.
+        cancelled: somebody ended it on purpose, by marlnb or past it (`scancel`): it is not to be begun again.
     """
 
     state: Whereabouts
     reason: str = ""
     id: str = ""
     node: str = ""
+    cancelled: bool = False
 
 
 class Executor(ABC):
