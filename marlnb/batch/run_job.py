@@ -140,12 +140,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _indexed(submission: Path, index: int) -> Path:
     """The folder of a submission's job: so a scheduler's task is told a number, and no name passes through a shell."""
-    from marlnb.batch.folder import JOBS
+    from marlnb.batch.folder import JOBS, REPORT
 
     names = read_json(submission / "jobs.json")["jobs"]
     if not 0 <= index < len(names):
         raise BatchError(f"{submission / 'jobs.json'} has no job {index}; it has {len(names)}, counted from 0")
-    return submission.parent.parent / JOBS / names[index]
+    batch = submission.parent.parent
+    return batch / REPORT if names[index] == REPORT else batch / JOBS / names[index]
 
 
 def _print_to(log: Path) -> None:
