@@ -88,15 +88,12 @@ class SlurmExecutor(Executor):
                 record = self._submit_report(batch, submission, record, waits_for, before)
         except BatchError as error:
             _take_back(submission)
-            batch.log_event(f"SLURM refused {len(jobs)} job(s): {error}")
+            batch.log_event(f"SLURM refused {len(jobs)} jobs: {error}")
             raise
         ids = ", ".join(str(array.id) for array in record.arrays)
-        batch.log_event(f"submitted {len(jobs)} job(s) as SLURM array {ids}{f': {reason}' if reason else ''}")
-        if record.report is not None:
-            batch.log_event(f"submitted the report as SLURM job {record.report}, after the others")
-        elif then:
+        if then and record.report is None:
             batch.log_event("the report was not submitted: some jobs are neither complete nor submitted")
-        return ids or str(record.report)
+        return f"slurm {ids}" + (f", the report {record.report}" if record.report is not None else "")
 
     def known(self, batch: Batch) -> Mapping[str, Known]:
         named = {job.name: job for job in batch.jobs()} | ({REPORT: batch.report_job()} if batch.then else {})
@@ -117,31 +114,27 @@ class SlurmExecutor(Executor):
         return found
 
     def cancel(self, batch: Batch, jobs: Sequence[Job]) -> None:
-        """Running jobs are asked to save and end; asked a second time, they are ended at once. The others never begin.
+        """Jobs that run are asked to save and end; asked a second time, SLURM ends them. The others never begin.
+
+        A file asks them, which a job heeds within seconds: after `scancel` it would have KillWait, 30 s or so, to save.
 
         Raises:
             BatchError: SLURM does not answer.
         """
-        given = tasks(batch)
-        telling: list[Task] = []
-        ending: list[Task] = []
+        given, ending = tasks(batch), []
         for job in jobs:
             status = job.status()
-            if job.name not in given or _settled(status, given[job.name]):
+            if job.name in given and _settled(status, given[job.name]):
                 continue
-            asked_before = (job.folder / STOP).exists()
-            (job.folder / STOP).write_text("cancelled\n", encoding="utf-8")
-            (telling if job.is_held and not asked_before else ending).append(given[job.name])
+            if job.is_held and not (job.folder / STOP).exists():
+                (job.folder / STOP).write_text("cancelled\n", encoding="utf-8")
+                continue
             if not job.is_held:
-                job.write_status(
-                    replace(status, state="stopped", reason="cancelled before it began", ended=time.time())
-                )
-        for found, signal in ((ending, ""), (telling, "TERM")):
-            for cluster in sorted({task.record.cluster for task in found}):
-                ids = [task.id for task in found if task.record.cluster == cluster]
-                cancel_tasks(cluster, ids, signal=signal)
-        if telling or ending:
-            batch.log_event(f"cancelled {len(telling) + len(ending)} job(s), {len(telling)} of them running")
+                job.write_status(replace(status, state="stopped", reason="cancelled"))
+            if job.name in given:
+                ending.append(given[job.name])
+        for cluster in sorted({task.record.cluster for task in ending}):
+            cancel_tasks(cluster, [task.id for task in ending if task.record.cluster == cluster])
 
     def _ask(self, wanted: Sequence[Task]) -> dict[str, Known]:
         record = wanted[0].record

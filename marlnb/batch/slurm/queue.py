@@ -62,10 +62,9 @@ def ask_accounting(cluster: str, arrays: Sequence[int]) -> dict[str, Known]:
     return read_sacct(call("sacct", *_of(cluster), *words))
 
 
-def cancel_tasks(cluster: str, ids: Sequence[str], *, signal: str = "") -> None:
-    """Ends tasks in one call; with a signal, tells the script's process and nothing more. Ended ones are no error."""
-    words = [f"--signal={signal}", "--batch"] if signal else []
-    call("scancel", "--quiet", *_of(cluster), *words, *ids)
+def cancel_tasks(cluster: str, ids: Sequence[str]) -> None:
+    """Ends tasks in one call; those that have ended already are no error."""
+    call("scancel", "--quiet", *_of(cluster), *ids)
 
 
 def read_squeue(text: str) -> dict[str, Known]:
@@ -111,7 +110,8 @@ def _known(id: str, told: str, node: str, reason: str, code: str = "") -> Known:
         words = "" if state == "RUNNING" else state
     else:
         words = _ending(told, reason if reason in _TELLING else "", code)
-    return Known(whereabouts, words, id, node)
+    # SLURM itself cancels what waits for a job that failed; everything else that is cancelled was by a person
+    return Known(whereabouts, words, id, node, cancelled=state == "CANCELLED" and reason != "DependencyNeverSatisfied")
 
 
 def _ending(told: str, reason: str, code: str) -> str:
