@@ -1,0 +1,58 @@
+"""The look that all widgets share: JupyterLab's own colours, so that dark themes and high contrast work."""
+
+from __future__ import annotations
+
+import html
+
+import ipywidgets as w
+
+LABEL_WIDTH = "11em"
+
+CSS = """
+.marlnb-help { color: var(--jp-ui-font-color2, #666); font-size: 90%; line-height: 1.25; }
+.marlnb-problem { color: var(--jp-error-color1, #b00020); margin: 0 0 4px 11em; line-height: 1.3;
+  white-space: pre-wrap; }
+.marlnb-note { color: var(--jp-ui-font-color1, #222); line-height: 1.35; }
+.marlnb-code pre { background: var(--jp-layout-color2, #f2f2f2); color: var(--jp-ui-font-color1, #222);
+  padding: 6px 8px; overflow-x: auto; line-height: 1.35; white-space: pre; }
+.marlnb-log pre { background: var(--jp-layout-color2, #f2f2f2); color: var(--jp-ui-font-color1, #222);
+  padding: 6px 8px; max-height: 14em; overflow: auto; line-height: 1.35; white-space: pre-wrap; }
+.marlnb-table table { border-collapse: collapse; color: var(--jp-ui-font-color1, #222); }
+.marlnb-table th, .marlnb-table td { padding: 2px 10px 2px 0; text-align: left; vertical-align: top; }
+.marlnb-table th { font-weight: 600; border-bottom: 1px solid var(--jp-border-color1, #bbb); }
+.marlnb-panel { border: 1px solid var(--jp-border-color2, #ddd); padding: 8px; max-width: 72em; }
+"""
+
+
+def styled(*children: w.Widget) -> w.VBox:
+    """A panel that brings the shared style with it."""
+    box = w.VBox([w.HTML(f"<style>{CSS}</style>"), *children])
+    box.add_class("marlnb-panel")
+    return box
+
+
+def problem_html(text: str) -> str:
+    """An error for people, announced by screen readers."""
+    return f'<div class="marlnb-problem" role="alert">{html.escape(text)}</div>'
+
+
+def note_html(text: str) -> str:
+    """A line of status, announced politely."""
+    return f'<div class="marlnb-note" role="status">{html.escape(text)}</div>'
+
+
+def code_html(text: str) -> str:
+    return f'<div class="marlnb-code"><pre tabindex="0">{html.escape(text)}</pre></div>'
+
+
+def log_html(text: str) -> str:
+    return f'<div class="marlnb-log"><pre tabindex="0">{html.escape(text)}</pre></div>'
+
+
+def table_html(header: list[str], rows: list[list[object]]) -> str:
+    head = "".join(f'<th scope="col">{html.escape(str(name))}</th>' for name in header)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape('' if cell is None else str(cell))}</td>" for cell in row) + "</tr>"
+        for row in rows
+    )
+    return f'<div class="marlnb-table"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

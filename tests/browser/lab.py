@@ -1,0 +1,143 @@
+"""A real JupyterLab in a real Chromium, for tests that do what a person does."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+from playwright.sync_api import Locator, Page
+
+CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
+ARGUMENTS = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
+)
+SLOW_MS = 120_000
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A JupyterLab that serves one folder.
+
+    Attributes:
+        url: with its port. token: of this server alone. folder: what it serves.
+    """
+
+    url: str
+    token: str
+    folder: Path
+
+    def write(self, name: str, *cells: str) -> str:
+        """A notebook of code cells; returns its name."""
+        made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+        made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        nbformat.write(made, self.folder / name)
+        return name
+
+    def open(self, page: Page, name: str) -> Notebook:
+        """A notebook in a fresh workspace, its kernel connected."""
+        page.goto(f"{self.url}/lab/workspaces/{secrets.token_hex(4)}/tree/{name}?token={self.token}")
+        return Notebook(page).connected()
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """A notebook open in a page."""
+
+    page: Page
+
+    def connected(self) -> Notebook:
+        self.page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=SLOW_MS)
+        # the indicator says idle before it has connected: the kernel's name is there only afterwards
+        self.page.wait_for_selector(".jp-KernelName:has-text('Python 3')", timeout=SLOW_MS)
+        self.page.wait_for_selector(
+            ".jp-Notebook-ExecutionIndicator[data-status=idle]", timeout=SLOW_MS, state="attached"
+        )
+        return self
+
+    def cell(self, index: int) -> Locator:
+        return self.page.locator(".jp-Notebook .jp-CodeCell").nth(index)
+
+    def run(self, index: int) -> Locator:
+        """Runs one cell, as Shift+Enter does, and returns its output area without waiting for the end."""
+        self.cell(index).locator(".cm-content").click()
+        self.page.keyboard.press("Control+Enter")
+        return self.output(index)
+
+    def output(self, index: int) -> Locator:
+        return self.cell(index).locator(".jp-Cell-outputWrapper")
+
+    def menu(self, *path: str) -> None:
+        """Chooses from the menu bar, as `menu("Run", "Run All Cells")`."""
+        self.page.locator(f".lm-MenuBar-item:has-text('{path[0]}')").first.click()
+        for word in path[1:]:
+            self.page.locator(f".lm-Menu-item:has-text('{word}')").first.click()
+
+
+@contextmanager
+def lab_on(folder: Path, *, options: Sequence[str] = ()) -> Iterator[Lab]:
+    """A JupyterLab with nothing of this user's settings, ended with its kernels afterwards."""
+    home = folder / ".home"
+    home.mkdir(parents=True)
+    port, token = _free_port(), secrets.token_hex(16)
+    settings = home / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
+    settings.mkdir(parents=True)
+    (settings / "notification.jupyterlab-settings").write_text(json.dumps({"fetchNews": "false"}))
+    environment = {
+        **{key: value for key, value in os.environ.items() if not key.startswith("JUPYTER")},
+        "JUPYTER_CONFIG_DIR": str(home),
+        "JUPYTER_DATA_DIR": str(home / "data"),
+        "IPYTHONDIR": str(home / "ipython"),
+        "JUPYTER_PLATFORM_DIRS": "1",
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "OMP_NUM_THREADS": "1",
+    }
+    words = [
+        *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}", "--port-retries=0"),
+        *(f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}"),
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+        *options,
+    ]
+    with open(home / "server.log", "wb") as log:
+        server = subprocess.Popen(words, env=environment, cwd=folder, stdout=log, stderr=log)
+    try:
+        lab = Lab(f"http://127.0.0.1:{port}", token, folder)
+        _wait(lab, server, home / "server.log")
+        yield lab
+    finally:
+        server.terminate()  # jupyter ends its kernels on SIGTERM
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+
+def _wait(lab: Lab, server: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + SLOW_MS / 1000
+    while time.monotonic() < deadline:
+        assert server.poll() is None, log.read_text()
+        try:
+            urllib.request.urlopen(f"{lab.url}/api?token={lab.token}", timeout=5).close()
+            return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+    raise TimeoutError(log.read_text())
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
