@@ -25,7 +25,7 @@ class Step:
 
     Attributes:
         begins: whether it is submitted now.
-        what: in words: "is new", "has failed, runs again", "is complete", ...
+        what: in words: "new", "failed before, run again: ...", "complete", ...
     """
 
     job: Job
@@ -135,21 +135,21 @@ def make_plan(
 
 def _step(job: Job, status: JobStatus, known: Known | None, asked: bool, retry_failed: bool) -> Step:
     if status.state == "complete":
-        return Step(job, status, False, "is complete")
+        return Step(job, status, False, "complete")
     if job.is_held or (known is not None and known.state == "running"):
-        return Step(job, status, False, f"runs already: {status.progress}" if status.progress else "runs already")
+        return Step(job, status, False, f"running already: {status.progress}".rstrip(": "))
     if known is not None and known.state == "queued":
-        return Step(job, status, False, f"is queued already: {known.reason or known.id}".rstrip(": "))
+        return Step(job, status, False, f"queued already: {known.reason or known.id}".rstrip(": "))
     if not asked:
-        return Step(job, status, False, "is not asked for")
+        return Step(job, status, False, "not asked for")
     if status.state == "failed":
         why = f": {status.error.name} in cell {status.error.cell}" if status.error else f": {status.reason}"
-        told = "has failed, runs again" if retry_failed else "has failed, is left"
+        told = "failed before, run again" if retry_failed else "failed before, left"
         return Step(job, status, retry_failed, told + why.rstrip(": "))
     if status.state == "waiting" and not status.attempt:
-        return Step(job, status, True, "is new")
-    word = {"stopped": "was stopped", "interrupted": "was interrupted"}.get(status.state, "has begun before")
-    return Step(job, status, True, f"{word}, goes on")
+        return Step(job, status, True, "new")
+    word = {"stopped": "stopped", "interrupted": "interrupted"}.get(status.state, "begun")
+    return Step(job, status, True, f"{word} before, goes on")
 
 
 def _report(batch: Batch, then: Path, steps: Sequence[Step], known: Known | None, only: Sequence[str]) -> Step:
