@@ -110,8 +110,7 @@ def _known(id: str, told: str, node: str, reason: str, code: str = "") -> Known:
         words = "" if state == "RUNNING" else state
     else:
         words = _ending(told, reason if reason in _TELLING else "", code)
-    # SLURM itself cancels what waits for a job that failed; everything else that is cancelled was by a person
-    return Known(whereabouts, words, id, node, cancelled=state == "CANCELLED" and reason != "DependencyNeverSatisfied")
+    return Known(whereabouts, words, id, node)
 
 
 def _ending(told: str, reason: str, code: str) -> str:
