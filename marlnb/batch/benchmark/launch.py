@@ -6,19 +6,17 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import IO, Literal
 
 from marlnb.batch.benchmark.board import Board
 from marlnb.batch.benchmark.plan import PlannedRun
 from marlnb.batch.benchmark.results import evaluate_at_length, is_complete
+from marlnb.batch.interrupt import signals_interrupt
 from marlnb.cores import usable_cores
 from marlnb.errors import MarlnbError
 from marlnb.training.run import Run, is_run
@@ -64,7 +62,7 @@ def check_runs(folder: Path, runs: Sequence[PlannedRun]) -> None:
 def run_in_turn(folder: Path, runs: Sequence[PlannedRun], board: Board) -> list[Outcome]:
     """One run after the other in this process; a stop ends the whole, a failure one run."""
     outcomes: list[Outcome] = []
-    with _signals_interrupt():
+    with signals_interrupt():
         for planned in runs:
             board.begin(planned)
             try:
@@ -89,7 +87,7 @@ def run_side_by_side(folder: Path, runs: Sequence[PlannedRun], board: Board, job
     waiting, slots = deque(runs), deque(range(jobs))
     running: list[_Job] = []
     outcomes: list[Outcome] = []
-    with _signals_interrupt():
+    with signals_interrupt():
         try:
             while waiting or running:
                 while waiting and slots:
@@ -168,21 +166,3 @@ def _stop(running: list[_Job], slots: deque[int], board: Board) -> list[Outcome]
 def _opened(folder: Path, planned: PlannedRun) -> Run:
     path = folder / planned.folder
     return Run.open(path) if is_run(path) else Run.create(path, planned.experiment)
-
-
-@contextmanager
-def _signals_interrupt() -> Iterator[None]:
-    """In the main thread, SIGTERM and SIGUSR1 are interrupts too, so that a batch system's stop is heeded."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def heed(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, heed) for number in (signal.SIGTERM, signal.SIGUSR1)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler if handler is not None else signal.SIG_DFL)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marlnb.batch.executor import Executor, Known
+from marlnb.batch.folder import REPORT, Batch
 from marlnb.batch.local.machine import gpu_names
 from marlnb.batch.local.process import OF_JOB
 from marlnb.batch.local.record import LOCK, LOG, ask_to_cancel, is_local, is_supervised, read_entries
@@ -27,7 +28,6 @@ from marlnb.training.files import STOP, read_json
 from marlnb.training.lock import read_holder
 
 if TYPE_CHECKING:
-    from marlnb.batch.folder import Batch
     from marlnb.batch.job import Job
 
 
@@ -111,12 +111,15 @@ def _known_of(folder: Path) -> dict[str, Known]:
     node = str(holder.get("host", ""))
     alive = is_supervised(folder)
     entries = read_entries(folder)
-    names = read_json(folder / "jobs.json")["jobs"]
+    asked = read_json(folder / "jobs.json")
+    names = [*asked["jobs"], *([REPORT] if asked["then"] and alive else [])]
     found = {}
     for name in dict.fromkeys([*names, *entries]):
         entry = entries.get(name)
         if entry is None:
-            state = Known("queued", "its supervisor begins") if alive else Known("ended", _ended(folder))
+            state = (
+                Known("queued", "" if entries else "its supervisor begins") if alive else Known("ended", _ended(folder))
+            )
         elif entry.state != "ended" and not alive:
             state = Known("ended", _ended(folder), str(entry.pid or ""), node)
         else:

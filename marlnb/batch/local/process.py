@@ -14,7 +14,6 @@ from pathlib import Path
 
 from marlnb.batch.job import Job
 from marlnb.batch.local.machine import VISIBLE
-from marlnb.batch.offline import job_environment
 from marlnb.batch.profile import Profile
 from marlnb.batch.progress import begun_run
 from marlnb.training.files import STATUS, STOP, read_json
@@ -149,7 +148,7 @@ def environment(inherited: Mapping[str, str], job: Job, profile: Profile, gpus: 
     own[OF_JOB] = str(job.folder)
     if profile.gpus:
         own[VISIBLE] = ",".join(gpus)
-    return {**own, **job_environment(profile), **job.environment}
+    return {**own, **job.environment}
 
 
 def processes_of(folder: Path) -> list[int]:

@@ -156,7 +156,9 @@ class Supervisor:
         self.then = left == 0
         if left:
             return self.say(f"no report: {left} jobs of the batch are not complete")
-        self.queue.append(self.batch.report_job())
+        report = self.batch.report_job()
+        report.write()
+        self.queue.append(report)
         self.change(self.queue[0], Entry())
 
     def end(self, job: Job, reason: str, state: State | None = None) -> None:

@@ -1,0 +1,78 @@
+"""Watch a batch until it has ended, and begin again what was killed or lost.
+
+Progress of every job is read from its files, so it shows from any machine that sees the folder. A job that a
+scheduler dropped, a node lost or somebody killed is submitted again with its reason in events.log, up to the profile's
+`resubmits`. Ctrl-C ends the watching alone: the jobs go on.
+
+  marlnb watch runs/sweep                     in tmux or screen on the login node
+  marlnb watch runs/sweep --once              one look: for cron or scrontab, as */10 * * * *
+  marlnb watch runs/sweep --no-resubmit       only look on
+
+Exit codes: 0 all jobs are complete; 1 some failed, or are gone with --no-resubmit; 130 some were stopped, or nobody
+watches any more. With --once also 0 while jobs go on.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from marlnb.cli.output import print_json, quiet_stdout
+from marlnb.errors import BatchError
+
+if TYPE_CHECKING:
+    from marlnb.batch.folder import Batch
+
+FAILED, STOPPED = 1, 130
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("batch", metavar="BATCH", help="the batch's folder")
+    parser.add_argument("--no-resubmit", action="store_true", help="begin nothing again")
+    parser.add_argument("--once", action="store_true", help="begin again what has to be, and return")
+    parser.add_argument(
+        "--poll", type=float, default=2.0, metavar="S", help="seconds between two looks at the files (default 2)"
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--json", action="store_true", help="print one JSON object at the end and nothing else")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from marlnb.batch.folder import Batch
+    from marlnb.batch.watch import watch
+
+    if not arguments.poll > 0:
+        raise BatchError(f"--poll takes seconds above 0; got {arguments.poll:g}")
+    batch = Batch.open(arguments.batch)
+    with quiet_stdout():
+        try:
+            batch = watch(
+                batch,
+                progress=not arguments.quiet,
+                poll_s=arguments.poll,
+                resubmit=not arguments.no_resubmit,
+                once=arguments.once,
+            )
+        except KeyboardInterrupt:
+            return STOPPED
+    return _end(batch, once=arguments.once, as_json=arguments.json)
+
+
+def _end(batch: Batch, *, once: bool, as_json: bool) -> int:
+    from marlnb.batch.folder import REPORT
+
+    states = {name: status.state for name, status in batch.statuses().items()}
+    if batch.then is not None:
+        states[REPORT] = batch.report_job().status().state
+    counts = Counter(state for name, state in states.items() if name != REPORT)
+    if as_json:
+        print_json({"folder": str(batch.path), "counts": dict(counts), "jobs": states})
+    else:
+        print(f"{batch.path}: " + ", ".join(f"{count} {state}" for state, count in counts.most_common()))
+    found = {state for name, state in states.items() if name != REPORT or counts["complete"] == len(states) - 1}
+    if "failed" in found:
+        return FAILED
+    if once or found == {"complete"}:
+        return 0
+    return STOPPED if "stopped" in found else FAILED
