@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
@@ -17,6 +17,7 @@ class Report:
         seconds: of training since the run began, earlier sessions included, pauses not.
         episodes: that ended in this iteration.
         returns: by group, the mean over those episodes of the return of one agent; None where none ended.
+        agent_returns: the same by agent, of the groups that have several agents (and at most 32).
         recent_return: the mean return per agent averaged over the groups, of the newest iterations that make up 100
             episodes; None before any ended.
         length: mean steps of those episodes.
@@ -39,6 +40,7 @@ class Report:
     stepping_s: float
     acting_s: float
     learning_s: float
+    agent_returns: dict[str, float | None] = field(default_factory=dict)
 
     @property
     def score(self) -> float | None:

@@ -13,6 +13,7 @@ from tensordict import TensorDictBase
 from marlnb.specs import EnvSpec
 
 ENOUGH_EPISODES = 100
+MOST_AGENTS = 32  # of a group whose agents' own returns are reported
 
 
 @dataclass(frozen=True)
@@ -20,12 +21,25 @@ class Ended:
     """The episodes that ended in one rollout.
 
     Attributes:
-        returns: by group, `[episode]`: each agent's undiscounted sum of rewards, averaged over the group's agents.
+        returns: by group, `[episode, agent]`: each agent's undiscounted sum of rewards.
         lengths: `[episode]` steps.
     """
 
     returns: dict[str, np.ndarray]
     lengths: np.ndarray
+
+    def group_means(self) -> dict[str, float | None]:
+        """By group, the mean return of one agent in one episode; None where no episode ended."""
+        return {name: float(values.mean()) if len(self) else None for name, values in self.returns.items()}
+
+    def agent_means(self, spec: EnvSpec) -> dict[str, float | None]:
+        """By agent, its mean return in one episode: of the groups that have several agents, and not too many."""
+        return {
+            agent: float(self.returns[group.name][:, index].mean()) if len(self) else None
+            for group in spec.groups
+            if 1 < group.n_agents <= MOST_AGENTS
+            for index, agent in enumerate(group.agents)
+        }
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -36,7 +50,7 @@ class ScoreKeeper:
 
     def __init__(self, spec: EnvSpec, n_envs: int) -> None:
         self._groups = spec.group_names
-        self._sums = {name: np.zeros(n_envs) for name in self._groups}
+        self._sums = {group.name: np.zeros((n_envs, group.n_agents)) for group in spec.groups}
         self._steps = np.zeros(n_envs, dtype=np.int64)
         self._recent: deque[tuple[int, dict[str, float]]] = deque()
 
@@ -46,8 +60,8 @@ class ScoreKeeper:
         copies, times = np.nonzero(done)
         returns = {}
         for name in self._groups:
-            rewards = rollout["next", name, "reward"][..., 0].double().mean(-1).cpu().numpy()
-            sums = np.cumsum(rewards, axis=1) + self._sums[name][:, None]
+            rewards = rollout["next", name, "reward"][..., 0].double().cpu().numpy()
+            sums = np.cumsum(rewards, axis=1) + self._sums[name][:, None]  # [env, time, agent]
             returns[name], self._sums[name] = _split(sums, copies, times)
         steps = np.arange(1, done.shape[1] + 1) + self._steps[:, None]
         lengths, self._steps = _split(steps, copies, times)
@@ -84,20 +98,22 @@ class ScoreKeeper:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._sums = {name: np.array(state["sums"][name], dtype=np.float64) for name in self._groups}
+        for name, sums in self._sums.items():
+            kept = np.array(state["sums"][name], dtype=np.float64)
+            sums[:] = kept if kept.ndim == 2 else kept[:, None]  # a checkpoint of 0.1 has the mean over agents
         self._steps = np.array(state["steps"], dtype=np.int64)
         self._recent = deque(state["recent"])
 
     def _remember(self, ended: Ended) -> None:
         if not len(ended):
             return
-        self._recent.append((len(ended), {name: float(values.sum()) for name, values in ended.returns.items()}))
+        self._recent.append((len(ended), {name: float(values.mean(1).sum()) for name, values in ended.returns.items()}))
         while self.recent_episodes - self._recent[0][0] >= ENOUGH_EPISODES:
             self._recent.popleft()
 
 
 def _split(running: np.ndarray, copies: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Running sums `[env, time]` cut at the ends: each episode's own sum, and what is left over for each copy."""
+    """Running sums `[env, time, ...]` cut at the ends: each episode's own sum, and what is left over for each copy."""
     totals = running[copies, times]
     earlier = np.zeros_like(totals)
     same_copy = copies[1:] == copies[:-1]
