@@ -23,8 +23,8 @@ class Known:
 
     Attributes:
         state: queued (it will begin), running, ended (it will not run again by itself), unknown (never heard of).
-        reason: in the executor's words: why it waits, or how it ended (`NODE_FAIL`, `OUT_OF_MEMORY`, `exit code 1`); what begins
-            with `CANCELLED` was ended on purpose, and is not begun again.
+        reason: in the executor's words: why it waits, or how it ended (`NODE_FAIL`, `OUT_OF_MEMORY`, `exit code 1`);
+            what begins with `CANCELLED` was ended on purpose, and is not begun again.
         id: what the executor calls it, as `17_3`, or a process.
         node: where it runs.
     """

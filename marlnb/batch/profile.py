@@ -73,6 +73,8 @@ class Profile:
         for key in data:
             if key not in known:
                 raise BatchError(f"{where}: {unknown('key of a profile', str(key), known)}")
+        if isinstance(data.get("time_limit"), int):  # 20:00:00 without quotes is the number 72000 in YAML
+            raise BatchError(f'{where}: time_limit needs quotes in YAML, as "20:00:00"; got {data["time_limit"]}')
         return Profile(**data)
 
 

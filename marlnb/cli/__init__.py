@@ -27,7 +27,7 @@ from marlnb.errors import (
 COMMANDS = (
     *("train", "resume", "evaluate", "record", "attribute", "benchmark"),
     *("repair", "merge", "extract", "backfill", "export"),
-    *("batch", "jobs", "watch", "cancel", "stop", "sync", "doctor"),
+    *("batch", "jobs", "watch", "cancel", "stop", "profiles", "sync", "doctor"),
     *("hub",),
     *("info", "list"),
 )

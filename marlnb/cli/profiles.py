@@ -1,0 +1,92 @@
+"""List profiles, which say what a batch's jobs need and where they run; or show one, to copy and change.
+
+  marlnb profiles
+  marlnb profiles jean-zay
+  marlnb profiles slurm-gpu > ~/.config/marlnb/profiles/mine.yaml
+
+Yours are YAML files in ~/.config/marlnb/profiles and in $MARLNB_PROFILES; one hides marlnb's of the same name.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from marlnb.cli.output import print_json, print_table, say
+from marlnb.errors import MarlnbError
+
+if TYPE_CHECKING:
+    from marlnb.batch.profile import Profile
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="show this one as YAML, each key with its help")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from marlnb.batch.profile import find_profile, profiles
+
+    if arguments.name is None:
+        return _list(profiles(), arguments.json)
+    profile = find_profile(arguments.name)
+    if arguments.json:
+        print_json({"name": arguments.name, "profile": profile.to_json()})
+        return 0
+    path = profiles().get(arguments.name, Path(arguments.name))
+    print(as_yaml(profile, _comment(path)), end="")
+    return 0
+
+
+def as_yaml(profile: Profile, comment: str = "") -> str:
+    """A profile file that makes this profile: every key with its help, those at their default commented out."""
+    data, told = profile.to_json(), type(profile)().to_json()
+    blocks = [comment] if comment else []
+    for field in fields(profile):
+        unit = f" [{field.metadata['unit']}]" if field.metadata["unit"] else ""
+        mark = "# " if data[field.name] == told[field.name] and field.name != "executor" else ""
+        blocks.append(f"# {field.metadata['help']}{unit}\n{mark}{field.name}: {_value(data[field.name])}\n")
+    return "\n".join(blocks)
+
+
+def _list(found: dict[str, Path], as_json: bool) -> int:
+    from marlnb.batch.profile import BUILT_IN, find_profile
+
+    rows: list[dict[str, Any]] = []
+    for name, path in sorted(found.items()):
+        where = "marlnb" if path.parent == BUILT_IN else str(path)
+        try:
+            executor = find_profile(name).executor
+            what = _comment(path).partition("\n")[0].lstrip("# ")
+        except MarlnbError as error:
+            executor, what = "?", f"cannot be used: {error}"
+        rows.append({"profile": name, "executor": executor, "from": where, "what it is": what})
+    if as_json:
+        print_json({"profiles": rows})
+        return 0
+    print_table(list(rows[0]), [list(row.values()) for row in rows])
+    say("\nYours go to ~/.config/marlnb/profiles/<name>.yaml; `marlnb profiles NAME` shows one to begin from.")
+    return 0
+
+
+def _comment(path: Path) -> str:
+    """The comment at the head of a profile's file."""
+    lines = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            break
+        lines.append(line + "\n")
+    return "".join(lines)
+
+
+def _value(value: Any) -> str:
+    """YAML on one line."""
+    import yaml
+
+    return (
+        str(yaml.safe_dump(value, default_flow_style=True, width=1000, allow_unicode=True))
+        .removesuffix("...\n")
+        .strip()
+    )
