@@ -24,6 +24,7 @@ SEED = "seed"
 ALL = "all runs"
 LAST_SHARE = 0.1  # of a training's episodes, whose mean return is its score where it was never evaluated
 LONGEST_LABEL = 40
+_WORD = re.compile(r"[^\W_][\w ./:+-]*|[./][\w./:+-]+")
 Measure = Literal["evaluation", "training"]
 MEASURES = ("evaluation", "training")
 
@@ -161,10 +162,18 @@ def key_of(values: Iterable[Any]) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value as a person reads it; what is not a plain word is quoted, what is long is cut."""
-    plain = isinstance(value, str) and re.fullmatch(r"[\w./-][\w ./:+-]*", value) and not value.startswith("_")
+    """A value as a person reads it; text that is no plain word, or reads as a number, is quoted, long text is cut."""
+    plain = isinstance(value, str) and _WORD.fullmatch(value) and not _is_json(value)
     text = str(value) if plain else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 1] + "…"
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def swept_of(batch: Batch) -> list[tuple[str, dict[str, Any]]]:
