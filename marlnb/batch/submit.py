@@ -58,7 +58,8 @@ def submit(
         retry_failed: False leaves jobs that failed.
         changed: jobs that are not complete go on with the notebook as it is now, though it is another by now.
         force: begins though the disk seems too small.
-        wait: returns when all have ended, and begins killed ones again meanwhile; None: yes for local jobs.
+        wait: returns when all have ended, and begins killed ones again meanwhile; None: yes for local jobs. An
+            interrupt then ends local jobs, each saved; those of a cluster go on.
         progress: whether what happens is shown while it waits.
     Raises:
         ConfigError: no such notebook, profile or parameter, or a value that a parameter does not take.
@@ -80,7 +81,7 @@ def submit(
     if wait if wait is not None else batch.profile.executor == "local":
         from marlnb.batch.watch import watch
 
-        return watch(batch, progress=progress)
+        return watch(batch, progress=progress, owns=batch.profile.executor == "local")
     return batch
 
 

@@ -52,7 +52,7 @@ def watch(
             if owns:
                 _end(watcher, board, poll_s)
             else:
-                board.say(f"no longer watched; the jobs go on: `marlnb watch {watcher.batch.path}` watches again")
+                board.say("no longer watched; the jobs go on")
             raise
         finally:
             watcher.release()
@@ -71,7 +71,7 @@ def _end(watcher: Watcher, board: Board, poll_s: float) -> None:
     watcher.executor.cancel(watcher.batch, jobs)
     while any(job.is_held or _is_coming(watcher, job) for job in jobs):
         time.sleep(poll_s)
-    board.say(f"stopped; the same command, or `marlnb batch {watcher.batch.path}`, goes on")
+    board.say(f"{len(jobs)} jobs stopped")
 
 
 def _is_coming(watcher: Watcher, job: Job) -> bool:

@@ -153,8 +153,11 @@ def _wait(batch: Batch, arguments: argparse.Namespace) -> int:
     from marlnb.cli.jobs import end_of_batch
 
     try:
-        watch(batch, progress=not (arguments.quiet or arguments.json))
+        watch(batch, progress=not (arguments.quiet or arguments.json), owns=batch.profile.executor == "local")
     except KeyboardInterrupt:
-        say(f"the jobs go on: `marlnb watch {batch.path}` shows them, `marlnb cancel {batch.path}` ends them")
+        if batch.profile.executor == "local":
+            say(f"stopped, and saved; `marlnb batch {batch.path}` goes on")
+        else:
+            say(f"the jobs go on: `marlnb watch {batch.path}` shows them, `marlnb cancel {batch.path}` ends them")
         return 130
     return end_of_batch(batch, as_json=arguments.json)

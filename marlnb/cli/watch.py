@@ -18,7 +18,7 @@ import argparse
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from marlnb.cli.output import print_json, quiet_stdout
+from marlnb.cli.output import print_json, quiet_stdout, say
 from marlnb.errors import BatchError
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
                 once=arguments.once,
             )
         except KeyboardInterrupt:
+            say(f"`marlnb watch {batch.path}` watches again, `marlnb cancel {batch.path}` ends the jobs")
             return STOPPED
     return _end(batch, once=arguments.once, as_json=arguments.json)
 
