@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.cluster.processes import end, pid_in, run, until
+from tests.cluster.processes import detached, end, pid_in, run, until
 from tests.cluster.settings import Settings
 
 _GRANT = (
@@ -57,25 +57,17 @@ def _begin_database(settings: Settings) -> None:
     if not (data / "mysql").is_dir():
         data.mkdir(exist_ok=True)
         run("chown", "mysql", data)
-        words = ("--user=mysql", f"--datadir={data}", "--skip-test-db", "--auth-root-authentication-method=socket")
-        run("mariadb-install-db", *words)
-    with open(log / "mariadbd.log", "ab") as out:
-        process = subprocess.Popen(
-            [
-                *("mariadbd", "--no-defaults", "--user=mysql", f"--datadir={data}", f"--socket={_socket(settings)}"),
-                *(f"--pid-file={data}/mariadbd.pid", "--skip-networking", "--innodb-buffer-pool-size=64M"),
-                "--innodb-lock-wait-timeout=900",
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-        )
+        how = ("--user=mysql", f"--datadir={data}", "--skip-test-db", "--auth-root-authentication-method=socket")
+        run("mariadb-install-db", *how)
+    words = [
+        *("mariadbd", "--no-defaults", "--user=mysql", f"--datadir={data}", f"--socket={_socket(settings)}"),
+        *(f"--pid-file={data}/mariadbd.pid", "--skip-networking", "--innodb-buffer-pool-size=64M"),
+        "--innodb-lock-wait-timeout=900",
+    ]
+    detached(words, log / "mariadbd.log", log / "mariadbd.log")
     client = ["mariadb", f"--socket={_socket(settings)}", "-e"]
 
     def answers() -> bool:
-        if process.poll() is not None:
-            raise RuntimeError(f"mariadbd ended with {process.returncode}; see {log}/mariadbd.log")
         return subprocess.run([*client, "select 1"], capture_output=True).returncode == 0
 
     until("the database answers", answers, timeout_s=60)

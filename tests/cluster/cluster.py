@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from dataclasses import replace
 
 from tests.cluster import accounting, network, packages
 from tests.cluster.calls import Calls, write_counted
-from tests.cluster.processes import bearing, described, end, inhabitants, naming, pid_in, run, until
+from tests.cluster.processes import TERM_THEN_KILL, bearing, described, end, inhabitants, naming, pid_in, run, until
 from tests.cluster.settings import Settings, check_machine, write
 
 READY = ("idle", "mixed", "allocated", "completing")
@@ -78,6 +79,7 @@ class Cluster:
         try:
             write(settings)
             write_counted(settings.folder("bin"), settings.folder("log") / "calls.txt")
+            settings.folder("work").mkdir(exist_ok=True)
             network.make_namespace(settings)
             network.begin_listening(settings)
             cluster._begin_munge()
@@ -109,36 +111,25 @@ class Cluster:
         run("unshare", "-m", "sh", "-c", f"mount --bind {hosts} /etc/hosts; exec slurmctld", env=self._conf)
         until("slurmctld answers", lambda: "is UP" in run("scontrol", "ping", check=False, env=self._conf))
 
-    def end_controller(self) -> None:
-        self._end("slurmctld")
-
     def begin_node(self) -> None:
         """slurmd in the namespace, with its own host name and name server; waits until the scheduler counts on it."""
         files = ("hosts", "resolv.conf", "nsswitch.conf")
         binds = "; ".join(f"mount --bind {self.settings.folder(name)} /etc/{name}" for name in files)
         inside = f"hostname {self.node}; {binds}; exec slurmd -N {self.node}"
         # not `ip netns exec`, which hides /sys/fs/cgroup, without which slurmd ends
-        run(
-            "nsenter",
-            f"--net=/run/netns/{self.namespace}",
-            "unshare",
-            "--uts",
-            "-m",
-            "sh",
-            "-c",
-            inside,
-            env=self._conf,
-        )
+        words = ("nsenter", f"--net=/run/netns/{self.namespace}", "unshare", "--uts", "-m", "sh", "-c", inside)
+        run(*words, env={"SLURM_CONF": str(self.settings.conf), "PATH": self.environment["PATH"]})
         until(f"{self.node} is ready", lambda: self.node_state().rstrip("*") in READY, timeout_s=90)
 
-    def end_node(self) -> None:
+    def end_node(self, *, kill: bool = False) -> None:
         """slurmd alone: its jobs run on."""
-        self._end(f"slurmd-{self.node}")
+        pid = pid_in(self.settings.folder(f"slurmd-{self.node}.pid"))
+        end([pid] if pid else [], signals=(signal.SIGKILL,) if kill else TERM_THEN_KILL)
 
     def lose_node(self) -> None:
         """As when the power goes: slurmd, its shepherds and every job at once, with no word to anybody."""
         listener = pid_in(self.settings.folder("tcpdump.pid"))
-        end([pid for pid in inhabitants(self.namespace) if pid != listener], patience_s=0)
+        end([pid for pid in inhabitants(self.namespace) if pid != listener], signals=(signal.SIGKILL,))
         until("the node is dark", lambda: [pid for pid in inhabitants(self.namespace) if pid != listener] == [])
 
     def node_state(self) -> str:
@@ -171,10 +162,6 @@ class Cluster:
         files = {"key-file": "munge/key", "socket": "sock/munge.socket", "seed-file": "munge/seed"}
         files |= {"pid-file": "munged.pid", "log-file": "log/munged.log"}
         run("munged", *(f"--{option}={state}/{name}" for option, name in files.items()), "--num-threads=2")
-
-    def _end(self, name: str) -> None:
-        pid = pid_in(self.settings.folder(f"{name}.pid"))
-        end([pid] if pid else [])
 
 
 def take_down(settings: Settings) -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.settings import Settings
 
 if not os.environ.get("MARLNB_CLUSTER_TESTS"):
     collect_ignore_glob = ["*"]

@@ -7,11 +7,10 @@ tcpdump writes down every attempt. The name server is in the black hole too.
 
 from __future__ import annotations
 
-import subprocess
 from collections import Counter
 from pathlib import Path
 
-from tests.cluster.processes import end, pid_in, run, until
+from tests.cluster.processes import detached, end, pid_in, run, until
 from tests.cluster.settings import Settings
 
 _GATEWAY, _GATEWAY6, _HARDWARE = "198.51.100.1", "fd77:7777::1", "02:00:00:00:77:01"
@@ -55,15 +54,10 @@ def begin_listening(settings: Settings) -> None:
     slurm = f"host {settings.login_address} and tcp and (port {settings.port} or port {settings.port + 1})"
     noise = "arp or (ip6 and dst net ff00::/8)"  # what the kernel says by itself when a link comes up
     words = ["-i", "any", "-Q", "out", "-nn", "-l", "-Z", "root", f"not ({slurm}) and not ({noise})"]
-    with open(settings.folder("log") / "packets.txt", "ab") as packets, open(_errors(settings), "wb") as errors:
-        process = subprocess.Popen(
-            ["ip", "netns", "exec", settings.namespace, "tcpdump", *words],
-            stdin=subprocess.DEVNULL,
-            stdout=packets,
-            stderr=errors,
-            start_new_session=True,
-        )
-    settings.folder("tcpdump.pid").write_text(str(process.pid))
+    _errors(settings).unlink(missing_ok=True)
+    tcpdump = ["ip", "netns", "exec", settings.namespace, "tcpdump", *words]
+    pid = detached(tcpdump, settings.folder("log") / "packets.txt", _errors(settings))
+    settings.folder("tcpdump.pid").write_text(str(pid))
     until("tcpdump listens", lambda: b"listening on" in _errors(settings).read_bytes(), timeout_s=15)
 
 

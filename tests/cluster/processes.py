@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
+TERM_THEN_KILL = (signal.SIGTERM, signal.SIGKILL)
 _DAEMONS = (b"munged", b"slurmctld", b"slurmd", b"slurmstepd", b"slurmdbd", b"mariadbd", b"tcpdump")
 
 
@@ -45,6 +47,12 @@ def run(*words: str | os.PathLike[str], check: bool = True, env: Mapping[str, st
     return done.stdout
 
 
+def detached(words: list[str], out: Path, errors: Path) -> int:
+    """Begins a process that outlives this one and its terminal, and returns its id."""
+    begin = f'setsid "$@" >>{shlex.quote(str(out))} 2>>{shlex.quote(str(errors))} </dev/null & echo $!'
+    return int(run("sh", "-c", begin, "sh", *words))
+
+
 def pid_in(file: Path) -> int | None:
     """The process that a pid file names, None when it is gone."""
     try:
@@ -62,9 +70,9 @@ def is_zombie(pid: int) -> bool:
         return True
 
 
-def end(pids: list[int], *, patience_s: float = 10.0) -> None:
-    """TERM, then KILL to those that do not go."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
+def end(pids: list[int], *, patience_s: float = 10.0, signals: tuple[int, ...] = TERM_THEN_KILL) -> None:
+    """Sends each signal to those that are still there, and waits in between."""
+    for number in signals:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
@@ -88,6 +96,14 @@ def bearing(mark: str) -> list[int]:
     needle = mark.encode()
     own = {os.getpid(), *_ancestors(os.getpid())}
     return [pid for pid in _pids() if pid not in own and not is_zombie(pid) and needle in _bytes(pid, "environ")]
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process began, oldest first."""
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
 
 
 def naming(state: Path) -> list[int]:

@@ -1,0 +1,58 @@
+"""The small notebooks that the scenarios send, each with one `parameters` cell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+
+TRAINING = (
+    'run = "runs/x"\nseed = 0\niterations = 100\npace_s = 0.0  # sleep after each iteration',
+    "import time\n\nimport marlnb as mnb\n\nprint('cell before, seed', seed)",
+    "experiment = mnb.Experiment.compose(\n"
+    "    'env=mpe/simple_speaker_listener', 'algorithm=mappo', 'algorithm.epochs=2', 'n_envs=4', 'rollout_steps=25',\n"
+    "    'threads=1', 'checkpoint_every=20', f'frames={100 * iterations}', f'seed={seed}',\n"
+    ")\n"
+    "trained = mnb.train(\n"
+    "    experiment, run, resume=True, progress=False, callbacks=[lambda report: time.sleep(pace_s)]\n"
+    ")",
+    "metrics = trained.metrics()\nprint(len(metrics), 'iterations;', metrics['recent_return'].iloc[-1])",
+)
+QUICK = (
+    'run = "runs/x"\nseed = 0\nseconds = 1.0\ntext = ""',
+    "import time\nfrom pathlib import Path\n\ntime.sleep(seconds)\nprint(repr(text))",
+    "Path(run, 'ran').write_text(text, encoding='utf-8')",
+)
+FAILING = (
+    'run = "runs/x"\nseed = 0',
+    "from pathlib import Path\n\nmended = Path(run).parents[2] / 'mended'",
+    "if seed == 1 and not mended.exists():\n    raise ValueError('the second seed does not work')",
+)
+REPORT = (
+    'batch = "runs/sweep"\nrun = "runs/x"',
+    "import marlnb as mnb\n\ntable = mnb.Batch.open(batch).table()\nprint(sorted(set(table['state'])), len(table))",
+)
+
+
+def write(path: Path, cells: tuple[str, ...]) -> Path:
+    """A notebook whose first cell is the `parameters` cell."""
+    made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    made.cells[0].metadata["tags"] = ["parameters"]
+    made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(made, path)
+    return path
+
+
+def told(path: Path) -> list[tuple[str, str, int | None]]:
+    """Of each cell but those of the parameters: its code, what it printed, and its number; errors are told as text."""
+    cells = [
+        cell for cell in nbformat.read(path, 4).cells if "parameters" not in " ".join(cell.metadata.get("tags", []))
+    ]
+    return [(cell.source, "".join(_text(output) for output in cell.outputs), cell.execution_count) for cell in cells]
+
+
+def _text(output: nbformat.NotebookNode) -> str:
+    if output.output_type == "error":
+        return f"{output.ename}: {output.evalue}"
+    return str(output.get("text", output.get("data", {}).get("text/plain", "")))

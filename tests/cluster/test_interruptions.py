@@ -1,0 +1,159 @@
+"""Whatever ends a job in the middle of its training: it goes on, and nobody can tell afterwards.
+
+Each scenario interrupts one job of a real SLURM, lets it be finished, and compares weights, curve and notebook with
+those of the same notebook executed on this machine with no interruption at all.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import notebooks
+from tests.cluster.cluster import Cluster
+from tests.cluster.evidence import evidence
+from tests.cluster.processes import inhabitants, until
+from tests.cluster.sending import Sent, kill_group, marlnb
+
+ITERATIONS, HALFWAY = 60, 25
+PACE = ("-p", f"iterations={ITERATIONS}", "-p", "pace_s=0.2")
+Send = Callable[..., Sent]
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def source(cluster: Cluster) -> Path:
+    return notebooks.write(cluster.settings.folder("work") / "training.ipynb", notebooks.TRAINING)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(cluster: Cluster, source: Path) -> Path:
+    """A run with nothing of SLURM's, and no pauses."""
+    folder = cluster.settings.folder("work") / "undisturbed"
+    words = ["marlnb.batch.execute", str(source), "--out", str(folder), "-p", f"iterations={ITERATIONS}"]
+    subprocess.run([sys.executable, "-m", *words], check=True, capture_output=True, timeout=300)
+    return folder
+
+
+@pytest.fixture
+def send(cluster: Cluster, source: Path, request: pytest.FixtureRequest) -> Send:
+    """Sends the training, paced so that it can be hit, as one job under a profile with these lines."""
+    name = re.sub(r"\W+", "_", request.node.name)
+
+    def send(**profile: object) -> Sent:
+        file = cluster.settings.folder("work") / f"{name}.yaml"
+        lines = {"executor": "slurm", "time_limit": "'00:10:00'", **profile}
+        file.write_text("".join(f"{key}: {value}\n" for key, value in lines.items()))
+        return Sent.by(cluster, source, cluster.settings.folder("work") / name, *PACE, profile=str(file))
+
+    return send
+
+
+def assert_as_undisturbed(sent: Sent, undisturbed: Path) -> None:
+    expected, found = evidence(undisturbed), evidence(sent.run())
+    assert found.iteration == expected.iteration == ITERATIONS
+    assert found.curve == expected.curve
+    assert found.tensors == expected.tensors
+    told = notebooks.told(sent.run() / "notebook.ipynb")
+    assert told == notebooks.told(undisturbed / "notebook.ipynb")
+    assert [number for *_, number in told] == [2 + k for k in range(len(told))]  # 1 is what papermill puts in
+    assert "<html" in (sent.run() / "notebook.html").read_text()
+
+
+def reasons(sent: Sent) -> list[tuple[str, str]]:
+    from marlnb.batch.job import Job
+
+    return [(attempt["state"], attempt["reason"]) for attempt in Job.open(sent.run()).attempts()]
+
+
+def urgent(cluster: Cluster) -> str:
+    """A job of the partition that comes first, which needs the whole node; its id."""
+    asked = ("-p", "urgent", "-c", str(cluster.settings.cpus), "-J", "urgent", "-o", "/dev/null", "--wrap", "sleep 3")
+    return cluster.command("sbatch", "--parsable", *asked).strip()
+
+
+def test_usr1_saves_and_asks_for_another_turn(cluster: Cluster, send: Send, undisturbed: Path) -> None:
+    sent = send()
+    sent.await_iterations(HALFWAY)
+    cluster.command("scancel", "--signal=USR1", "--batch", sent.running_id())
+    sent.await_complete()
+    assert [state for state, _ in reasons(sent)] == ["interrupted", "complete"]
+    assert "SIGUSR1" in reasons(sent)[0][1]
+    assert_as_undisturbed(sent, undisturbed)
+
+
+@pytest.mark.parametrize("warns", [True, False])
+def test_preemption_with_and_without_a_warning(cluster: Cluster, send: Send, undisturbed: Path, warns: bool) -> None:
+    cluster.change(warns=warns)
+    sent = send()
+    sent.await_iterations(HALFWAY)
+    other = urgent(cluster)
+    sent.await_complete()
+    done = cluster.command("scontrol", "show", "job", other)
+    assert "JobState=COMPLETED" in done
+    assert [state for state, _ in reasons(sent)] == ["interrupted", "complete"], sent.story()
+    assert ("SIGUSR1" if warns else "SIGTERM") in reasons(sent)[0][1]
+    assert_as_undisturbed(sent, undisturbed)
+
+
+def test_scancel_saves_and_the_same_command_completes_it(cluster: Cluster, send: Send, undisturbed: Path) -> None:
+    sent = send()
+    sent.await_iterations(HALFWAY)
+    cluster.command("scancel", sent.running_id())
+    sent.await_states("interrupted")
+    saved = max(int(path.name) for path in (sent.run() / "checkpoints").iterdir() if path.name.isdigit())
+    assert saved >= HALFWAY and saved % 20, f"saved when TERM came, not at a multiple of 20: {saved}"
+    assert [job for job in inhabitants(cluster.namespace) if job == sent.status().pid] == []
+    sent.again()
+    sent.await_complete()
+    assert_as_undisturbed(sent, undisturbed)
+
+
+def test_a_killed_job_is_begun_again_by_the_watcher(cluster: Cluster, send: Send, undisturbed: Path) -> None:
+    sent = send()
+    sent.await_iterations(HALFWAY)
+    kill_group(sent.status().pid)
+    assert marlnb(cluster, "watch", str(sent.folder)).returncode == 0
+    assert sent.states() == {"only": "complete"}
+    assert len(sent.events().splitlines()) >= 2
+    assert reasons(sent)[0][0] == "interrupted"
+    assert_as_undisturbed(sent, undisturbed)
+
+
+def test_slurmd_killed_and_restarted_does_not_matter(cluster: Cluster, send: Send, undisturbed: Path) -> None:
+    sent = send()
+    sent.await_iterations(HALFWAY)
+    cluster.end_node(kill=True)
+    cluster.begin_node()
+    sent.await_complete()
+    assert [state for state, _ in reasons(sent)] == ["complete"]
+    assert_as_undisturbed(sent, undisturbed)
+
+
+def test_a_lost_node_comes_back_and_the_scheduler_runs_it_again(
+    cluster: Cluster, send: Send, undisturbed: Path
+) -> None:
+    sent = send()
+    sent.await_iterations(HALFWAY)
+    cluster.lose_node()
+    assert sent.states() == {"only": "interrupted"}  # nobody could write it down
+    cluster.begin_node()
+    sent.await_complete()
+    assert_as_undisturbed(sent, undisturbed)
+
+
+def test_a_lost_node_with_requeue_disabled_is_the_watchers(cluster: Cluster, send: Send, undisturbed: Path) -> None:
+    sent = send(options="[--no-requeue]")
+    sent.await_iterations(HALFWAY)
+    cluster.lose_node()
+    cluster.begin_node()
+    until("the scheduler gave it up", lambda: [state for _, state in sent.ids()] == ["NODE_FAIL"], timeout_s=90)
+    assert marlnb(cluster, "watch", str(sent.folder)).returncode == 0
+    assert "NODE_FAIL" in sent.events()
+    assert_as_undisturbed(sent, undisturbed)
