@@ -9,15 +9,15 @@ from typing import Any
 import nbformat
 from nbformat.sign import NotebookNotary, SQLiteSignatureStore
 
+from marlnb.batch.page import make_page
+
 BUSY_S = 10.0  # other jobs of the same user write signatures too
 
 
 def write_html(notebook: Path) -> Path:
     """An HTML copy beside a notebook, figures included."""
-    from nbconvert import HTMLExporter  # takes a while to import, and only the end of a job needs it
-
     target = notebook.with_suffix(".html")
-    body, _ = HTMLExporter().from_filename(str(notebook))
+    body = make_page(notebook)
     part = target.with_name(f".{target.name}.part")
     part.write_text(body, encoding="utf-8")
     part.replace(target)

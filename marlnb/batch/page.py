@@ -1,0 +1,62 @@
+"""Page: a notebook as one HTML file that opens without internet.
+
+nbconvert's own page asks a server for three scripts before it shows anything. Here a script is in the page only if the
+notebook has something for it, and none keeps the page from opening: without internet, formulas stay TeX, and widgets,
+diagrams and old interactive figures stay empty; text, tables and figures are in the file.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+_MATH = re.compile(r"\$[^$]+\$|\\\(|\\\[|\\begin\{")
+_REQUIRE = re.compile(r"\brequire(?:js)?\s*[.(\[]")
+_TEMPLATE = """\
+{%- extends 'lab/index.html.j2' -%}
+{%- block html_head_js_requirejs -%}{%- if resources.page_has.require -%}{{ super() }}{%- endif -%}{%- endblock -%}
+{%- block html_head_js_mathjax -%}{%- if resources.page_has.math -%}{{ super() }}{%- endif -%}{%- endblock -%}
+{%- block html_head_js_mermaidjs -%}{%- if resources.page_has.mermaid -%}{{ super() }}{%- endif -%}{%- endblock -%}
+"""
+
+
+def make_page(notebook: Path) -> str:
+    """The HTML of a notebook, figures included."""
+    from jinja2 import DictLoader
+    from nbconvert import HTMLExporter  # takes a while to import, and only the end of a job needs it
+
+    content = nbformat.read(notebook, as_version=4)
+    exporter = HTMLExporter(
+        extra_loaders=[DictLoader({"offline.html.j2": _TEMPLATE})],
+        template_file="offline.html.j2",
+        embed_images=True,
+    )
+    resources: dict[str, Any] = {
+        "metadata": {"name": notebook.stem, "path": str(notebook.parent)},
+        "page_has": page_has(content),
+    }
+    body, _ = exporter.from_notebook_node(content, resources)
+    # asked for while the page is shown already: a server that never answers must not keep it blank
+    page = re.sub(r'<script src="(https?://[^"]*mathjax[^"]*)">', r'<script async src="\1">', body)
+    if not resources["page_has"]["calls_require"]:  # only widgets want it, and they wait until all is there
+        page = re.sub(r'<script src="(https?://[^"]*require[^"]*)">', r'<script defer src="\1">', page)
+    return str(page)
+
+
+def page_has(content: Any) -> dict[str, bool]:
+    """For which scripts the notebook has something."""
+    texts = [cell.source for cell in content.cells if cell.cell_type == "markdown"]
+    shown = [output.get("data", {}) for cell in content.cells for output in cell.get("outputs", [])]
+    html = ["".join(data.get("text/html", "")) for data in shown]
+    scripts = [*html, *("".join(str(data.get("application/javascript", ""))) for data in shown)]
+    is_math = any(_MATH.search(text) for text in (*texts, *html)) or any("text/latex" in data for data in shown)
+    calls_require = any(_REQUIRE.search(text) for text in scripts)
+    return {
+        "math": is_math,
+        "require": "widgets" in content.metadata or calls_require,
+        "calls_require": calls_require,
+        "mermaid": any("```mermaid" in text for text in texts) or any("text/vnd.mermaid" in data for data in shown),
+    }
