@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -103,10 +103,11 @@ class SlurmExecutor(Executor):
         answers: dict[str, Known] = {}
         for cluster in sorted({task.record.cluster for task in open_.values()}):
             answers |= self._ask([task for task in open_.values() if task.record.cluster == cluster])
+        arrays = {id.partition("_")[0] for id in answers}
         found = dict.fromkeys(named, Known("unknown"))
         for name, task in given.items():
             if name in open_:
-                found[name] = _told(task, answers.get(task.id), statuses[name])
+                found[name] = _told(task, answers, arrays, statuses[name])
             else:
                 found[name] = Known(
                     "ended", "" if statuses[name].state == "complete" else statuses[name].state, task.id
@@ -209,11 +210,18 @@ def _settled(status: JobStatus, task: Task) -> bool:
     return status.state == "complete" or (status.state in ("failed", "stopped") and status.updated >= task.when)
 
 
-def _told(task: Task, answer: Known | None, status: JobStatus) -> Known:
-    """What SLURM says of a task; where it says nothing, it has forgotten it, or has not heard of it yet."""
+def _told(task: Task, answers: Mapping[str, Known], arrays: Collection[str], status: JobStatus) -> Known:
+    """What SLURM says of a task; where it says nothing, it has forgotten it, or has not heard of it yet.
+
+    Args:
+        arrays: those of which it says anything.
+    """
+    answer = answers.get(task.id)
+    if answer is None and str(task.array) in arrays and status.updated < task.when and not task.log.exists():
+        return Known("ended", "CANCELLED before it began", task.id)  # which leaves no trace in squeue and sacct
+    if answer is None and task.record.accounting and time.time() - task.when < NEWS_S:
+        return Known("queued", "just submitted", task.id)
     if answer is None:
-        if task.record.accounting and time.time() - task.when < NEWS_S:
-            return Known("queued", "just submitted", task.id)
         return Known("ended", "SLURM has forgotten it", task.id)
     if answer.state == "ended" and answer.reason and status.updated < task.when and task.log.exists():
         return replace(answer, reason=f"{answer.reason}; see {task.log}")  # it ended before its own log began

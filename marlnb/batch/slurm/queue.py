@@ -109,6 +109,8 @@ def _known(id: str, told: str, node: str, reason: str, code: str = "") -> Known:
     elif whereabouts == "running":
         words = "" if state == "RUNNING" else state
     else:
+        if told == "CANCELLED" and reason == "Dependency":  # by SLURM, and sacct's word for it
+            reason = "DependencyNeverSatisfied"
         words = _ending(told, reason if reason in _TELLING else "", code)
     return Known(whereabouts, words, id, node)
 

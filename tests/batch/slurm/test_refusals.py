@@ -1,0 +1,42 @@
+"""Keys that SLURM could not take are refused before it is asked, and the message says what is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from marlnb.batch.profile import Profile, find_profile, profiles
+from marlnb.batch.slurm.refusals import check_profile
+from marlnb.errors import BatchError
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"partition": "gpu; rm"}, "partition: 'gpu; rm' holds what sbatch cannot take"),
+        ({"account": "a\n#SBATCH --wrap"}, "account"),
+        ({"constraint": 'a"b'}, "constraint"),
+        ({"qos": ""}, "qos"),
+        ({"time_limit": "00:01:00"}, "time_limit: 00:01:00 is no longer than warn_s, 120 s"),
+        ({"options": ("exclusive",)}, "'exclusive' is no option of sbatch"),
+        ({"options": ("--exclusive\n--wrap=ls",)}, "is no option of sbatch"),
+        ({"options": ("--partition=gpu",)}, "the key `partition` states that"),
+        ({"options": ("-t 10",)}, "the key `time_limit` states that"),
+        ({"options": ("--array=0-3",)}, "marlnb states --array itself"),
+        ({"environment": {"A B": "c"}}, "'A B' is no name of a variable"),
+        ({"environment": {"A": "\0"}}, "A holds a zero byte"),
+        ({"modules": ("a\nb",)}, "is no name of a module"),
+    ],
+)
+def test_each_is_told(keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(BatchError, match=message.replace("`", ".").replace("(", ".")):
+        check_profile(Profile(executor="slurm", **keys))
+
+
+def test_profiles_of_marlnb_pass() -> None:
+    found = [name for name in profiles() if find_profile(name).executor == "slurm"]
+    assert {"slurm", "slurm-gpu", "jean-zay"} <= set(found)
+    for name in found:
+        check_profile(find_profile(name))
+    check_profile(Profile(constraint="(a100|h100)&nvlink*2", options=("--exclusive", "--export=ALL")))
