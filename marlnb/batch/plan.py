@@ -164,7 +164,7 @@ def _report(batch: Batch, then: Path, steps: Sequence[Step], known: Known | None
     if only and REPORT not in only:
         return Step(job, status, False, "is not asked for")
     if status.state == "complete" and REPORT not in only and digest(batch.path / THEN) == digest(then):
-        return Step(job, status, False, "is complete")
+        return Step(job, status, False, "complete")
     return Step(job, status, True, "begins: all jobs are complete")
 
 

@@ -11,8 +11,9 @@ begins. Run again, the same line completes only what is missing; so does `marlnb
 Values: seed=0..4 (the last included), seed=0..8..2, a list of values name=a,b; JSON for one value that is a list,
 'hidden=[64,64]', or a text with a comma, 'name="a,b"'. --parameters-file takes the rest without a shell's quoting.
 
+Ctrl-C while it waits ends local jobs, each saved, so that the same line goes on with them; jobs of a cluster go on.
 Exit codes: 0 every job is complete, or was submitted; 1 one failed or was stopped; 2 nothing was begun; 130 interrupted
-while waiting (the jobs go on).
+while waiting.
 """
 
 from __future__ import annotations
@@ -152,12 +153,13 @@ def _wait(batch: Batch, arguments: argparse.Namespace) -> int:
     from marlnb.batch.watch import watch
     from marlnb.cli.jobs import end_of_batch
 
+    silent = arguments.quiet or arguments.json
     try:
-        watch(batch, progress=not (arguments.quiet or arguments.json), owns=batch.profile.executor == "local")
+        batch = watch(batch, progress=not silent, owns=batch.profile.executor == "local")
     except KeyboardInterrupt:
         if batch.profile.executor == "local":
             say(f"stopped, and saved; `marlnb batch {batch.path}` goes on")
         else:
             say(f"the jobs go on: `marlnb watch {batch.path}` shows them, `marlnb cancel {batch.path}` ends them")
         return 130
-    return end_of_batch(batch, as_json=arguments.json)
+    return end_of_batch(batch, as_json=arguments.json, tell_failures=silent)

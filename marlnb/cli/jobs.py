@@ -68,7 +68,7 @@ def show(batch: Batch, *, as_json: bool) -> int:
     return exit_code(found)
 
 
-def end_of_batch(batch: Batch, *, as_json: bool) -> int:
+def end_of_batch(batch: Batch, *, as_json: bool, tell_failures: bool) -> int:
     """What is printed when a batch has been waited for: where it is, what failed, the report."""
     from marlnb.batch.overview import rows, summary
 
@@ -80,6 +80,7 @@ def end_of_batch(batch: Batch, *, as_json: bool) -> int:
         html = batch.report_job().folder / "notebook.html"
         if batch.then is not None and found[-1].state == "complete":
             print(html)
+    if tell_failures:
         _tell_failures(found)
     return 0 if exit_code(found) == 0 else FAILED
 
