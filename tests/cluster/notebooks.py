@@ -7,11 +7,11 @@ from pathlib import Path
 import nbformat
 
 TRAINING = (
-    'run = "runs/x"\nseed = 0\niterations = 100\npace_s = 0.0  # sleep after each iteration',
+    'run = "runs/x"\nseed = 0\niterations = 100\npace_s = 0.0  # sleep after each iteration\nloggers = ""',
     "import time\n\nimport marlnb as mnb\n\nprint('cell before, seed', seed)",
     "experiment = mnb.Experiment.compose(\n"
     "    'env=mpe/simple_speaker_listener', 'algorithm=mappo', 'algorithm.epochs=2', 'n_envs=4', 'rollout_steps=25',\n"
-    "    'threads=1', 'checkpoint_every=20', f'frames={100 * iterations}', f'seed={seed}',\n"
+    "    'threads=1', 'checkpoint_every=20', f'frames={100 * iterations}', f'seed={seed}', f'loggers=[{loggers}]',\n"
     ")\n"
     "trained = mnb.train(\n"
     "    experiment, run, resume=True, progress=False, callbacks=[lambda report: time.sleep(pace_s)]\n"
@@ -27,6 +27,21 @@ FAILING = (
     'run = "runs/x"\nseed = 0',
     "from pathlib import Path\n\nmended = Path(run).parents[2] / 'mended'",
     "if seed == 1 and not mended.exists():\n    raise ValueError('the second seed does not work')",
+)
+STATES = (
+    'run = "runs/x"\nwhat = "ok"',
+    "import time\n\nif what in ('long', 'slow'):\n    time.sleep(1000)\n"
+    "if what == 'bad':\n    raise RuntimeError('bad')",
+)
+REACHING = (
+    'run = "runs/x"',
+    "import socket\n\n"
+    "for reach in (\n"
+    "    lambda: socket.create_connection(('203.0.113.7', 80), 1),\n"
+    "    lambda: socket.getaddrinfo('example.org', 443),\n"
+    "):\n"
+    "    try:\n        reach()\n        raise AssertionError('there is a way out')\n"
+    "    except OSError as error:\n        print(error)",
 )
 REPORT = (
     'batch = "runs/sweep"\nrun = "runs/x"',

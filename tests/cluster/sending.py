@@ -46,6 +46,9 @@ class Sent:
     def states(self) -> dict[str, str]:
         return {name: status.state for name, status in Batch.open(self.folder).statuses().items()}
 
+    def report_state(self) -> str:
+        return Batch.open(self.folder).report_job().status().state
+
     def run(self, job: str = "only") -> Path:
         return self.folder / "jobs" / job
 
@@ -59,7 +62,7 @@ class Sent:
         until(f"{job} is executed", lambda: self.status(job).state == "running" and self.status(job).scheduler_id)
         return self.status(job).scheduler_id
 
-    def await_iterations(self, number: int, job: str = "only", *, timeout_s: float = 120) -> None:
+    def await_iterations(self, number: int, job: str = "only", *, timeout_s: float = 240) -> None:
         until(
             f"{job} has {number} iterations",
             lambda: iterations(self.run(job)) >= number or self._dead(job),
@@ -106,7 +109,7 @@ def marlnb(cluster: Cluster, *words: str, check: bool = True) -> subprocess.Comp
         cwd=cluster.settings.state,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=420,
         stdin=subprocess.DEVNULL,
     )
     assert not check or done.returncode == 0, f"marlnb {' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}"

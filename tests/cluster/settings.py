@@ -10,9 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 
+def _asked(name: str, default: str) -> str:
+    return os.environ.get(f"MARLNB_CLUSTER_{name}", default)
+
+
 @dataclass(frozen=True)
 class Settings:
     """One cluster: a login node, which is this host, and a compute node in a network namespace of its own.
+
+    MARLNB_CLUSTER_STATE, _PORT, _NODE and _NETWORK in the environment change the defaults.
 
     Attributes:
         state: the folder with everything of it: configuration, logs, sockets, the scheduler's memory. Munge wants it,
@@ -25,18 +31,20 @@ class Settings:
         warns: whether a job that is preempted gets the signal that it asked for (`preempt_send_user_signal`).
         grace_s: between a preemption's warning and its end. kill_wait_s: between TERM and KILL.
         lost_after_s: silence after which a node counts as lost.
+        forgets_after_s: how long the controller remembers jobs that have ended.
     """
 
-    state: Path = field(default_factory=lambda: Path(os.environ.get("SLURM_SANDBOX", "/run/marlnb-cluster")))
-    port: int = 16917
-    node: str = "cn1"
-    network: str = "10.77.0"
+    state: Path = field(default_factory=lambda: Path(_asked("STATE", "/run/marlnb-cluster")))
+    port: int = field(default_factory=lambda: int(_asked("PORT", "16917")))
+    node: str = field(default_factory=lambda: _asked("NODE", "cn1"))
+    network: str = field(default_factory=lambda: _asked("NETWORK", "10.77.0"))
     cpus: int = 8
     accounting: bool = False
     warns: bool = True
     grace_s: int = 60
     kill_wait_s: int = 15
     lost_after_s: int = 20
+    forgets_after_s: int = 600
 
     @property
     def namespace(self) -> str:
@@ -133,15 +141,15 @@ AccountingStorageType={storage}
 ReturnToService=2
 SlurmdTimeout={settings.lost_after_s}
 KillWait={settings.kill_wait_s}
-MinJobAge=600
+MinJobAge={settings.forgets_after_s}
 GresTypes=gpu
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 {controller}NodeName={node} NodeHostname={node} NodeAddr={settings.node_address} CPUs={settings.cpus} \
 RealMemory={memory} Gres=gpu:fake:2
-PartitionName=debug Nodes={node} Default=YES MaxTime=60 DefaultTime=10 PriorityTier=1 PreemptMode=REQUEUE \
+PartitionName=debug Nodes={node} Default=YES MaxTime=1-0 DefaultTime=10 PriorityTier=1 PreemptMode=REQUEUE \
 GraceTime={settings.grace_s}
-PartitionName=urgent Nodes={node} MaxTime=60 DefaultTime=10 PriorityTier=10 PreemptMode=OFF
+PartitionName=urgent Nodes={node} MaxTime=1-0 DefaultTime=10 PriorityTier=10 PreemptMode=OFF
 """
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,9 @@ from tests.cluster import notebooks
 from tests.cluster.cluster import Cluster
 from tests.cluster.evidence import evidence
 from tests.cluster.processes import inhabitants, until
-from tests.cluster.sending import Sent, kill_group, marlnb
+from tests.cluster.sending import MARLNB, Sent, kill_group, marlnb
 
 ITERATIONS, HALFWAY = 60, 25
-PACE = ("-p", f"iterations={ITERATIONS}", "-p", "pace_s=0.2")
 Send = Callable[..., Sent]
 
 pytestmark = pytest.mark.timeout(600)
@@ -46,11 +46,13 @@ def send(cluster: Cluster, source: Path, request: pytest.FixtureRequest) -> Send
     """Sends the training, paced so that it can be hit, as one job under a profile with these lines."""
     name = re.sub(r"\W+", "_", request.node.name)
 
-    def send(**profile: object) -> Sent:
-        file = cluster.settings.folder("work") / f"{name}.yaml"
+    def send(pace_s: float = 0.2, **profile: object) -> Sent:
+        number = len(list(cluster.settings.folder("work").glob(f"{name}-*.yaml")))
+        file = cluster.settings.folder("work") / f"{name}-{number}.yaml"
         lines = {"executor": "slurm", "time_limit": "'00:10:00'", **profile}
         file.write_text("".join(f"{key}: {value}\n" for key, value in lines.items()))
-        return Sent.by(cluster, source, cluster.settings.folder("work") / name, *PACE, profile=str(file))
+        words = ("-p", f"iterations={ITERATIONS}", "-p", f"pace_s={pace_s}")
+        return Sent.by(cluster, source, file.with_suffix(""), *words, profile=str(file))
 
     return send
 
@@ -76,6 +78,20 @@ def urgent(cluster: Cluster) -> str:
     """A job of the partition that comes first, which needs the whole node; its id."""
     asked = ("-p", "urgent", "-c", str(cluster.settings.cpus), "-J", "urgent", "-o", "/dev/null", "--wrap", "sleep 3")
     return cluster.command("sbatch", "--parsable", *asked).strip()
+
+
+@contextmanager
+def watching(cluster: Cluster, sent: Sent) -> Iterator[None]:
+    """`marlnb watch` meanwhile, which then ends by itself."""
+    words = [str(MARLNB), "watch", str(sent.folder)]
+    with open(sent.folder / "watch.txt", "wb") as out:
+        process = subprocess.Popen(words, env=cluster.environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+    try:
+        yield
+        process.wait(timeout=90)
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_usr1_saves_and_asks_for_another_turn(cluster: Cluster, send: Send, undisturbed: Path) -> None:
@@ -157,3 +173,31 @@ def test_a_lost_node_with_requeue_disabled_is_the_watchers(cluster: Cluster, sen
     assert marlnb(cluster, "watch", str(sent.folder)).returncode == 0
     assert "NODE_FAIL" in sent.events()
     assert_as_undisturbed(sent, undisturbed)
+
+
+def test_time_limits_with_and_without_a_warning(cluster: Cluster, send: Send, undisturbed: Path) -> None:
+    """Both at once, since they take minutes: SLURM counts limits in minutes and warns up to one too early."""
+    warned = send(pace_s=1.2, time_limit="'00:02:00'", warn_s=60)
+    unwarned = send(pace_s=1.2, time_limit="'00:01:00'", warn_s=0)
+    with watching(cluster, warned), watching(cluster, unwarned):
+        warned.await_complete(timeout_s=480)
+        unwarned.await_complete(timeout_s=480)
+    assert "SIGUSR1" in reasons(warned)[0][1]
+    assert "begun again" not in warned.events()  # the scheduler was asked for another turn, by the job itself
+    assert "SIGTERM" in reasons(unwarned)[0][1]
+    assert "TIMEOUT" in unwarned.events()
+    assert_as_undisturbed(warned, undisturbed)
+    assert_as_undisturbed(unwarned, undisturbed)
+
+
+def test_a_job_that_is_killed_each_time_is_given_up_with_the_reason(cluster: Cluster, send: Send) -> None:
+    sent = send(resubmits=1)
+    with watching(cluster, sent):
+        for attempt in (1, 2):
+            until(f"attempt {attempt}", lambda n=attempt: sent.status().attempt == n, timeout_s=240)  # type: ignore[misc]
+            sent.running_id()
+            kill_group(sent.status().pid)
+        sent.await_states("failed", timeout_s=240)
+    assert "begun again 1 times" in sent.status().reason
+    assert "given up" in sent.events()
+    assert marlnb(cluster, "jobs", str(sent.folder), check=False).returncode == 1
