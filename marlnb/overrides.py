@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
@@ -26,10 +25,10 @@ def overrides_of(experiment: Experiment) -> list[str]:
     for part in PARTS:
         config = getattr(experiment, part)
         if config is not None:
-            words += _part(part, config, named=part == "env" or config.name != DEFAULTS.get(part))
+            words += part_overrides(part, config, named=part == "env" or config.name != DEFAULTS.get(part))
     for several in PARTS_OF_EACH:
         for name, config in getattr(experiment, several).items():
-            words += _part(f"{several}.{name}", config, named=True)
+            words += part_overrides(f"{several}.{name}", config)
     defaults = defaults_json(Experiment)
     for item in fields(Experiment):
         if item.name not in (*PARTS, *PARTS_OF_EACH):
@@ -58,13 +57,12 @@ def as_command(experiment: Experiment, run: str | None = None) -> str:
     return " \\\n  ".join(_filled(words))
 
 
-def _part(path: str, config: Any, *, named: bool) -> Iterator[str]:
+def part_overrides(path: str, config: Any, *, named: bool = True) -> list[str]:
+    """A part at `path`, as "algorithm" or "models.agent": its name (if `named`), and what is not default."""
     options, defaults = to_json(config), defaults_json(type(config))
-    if named:
-        yield f"{path}={options['name']}"
-    for name, value in options.items():
-        if name != "name" and (name not in defaults or value != defaults[name]):
-            yield write_override(f"{path}.{name}", value)
+    name = [f"{path}={options.pop('name')}"]
+    changed = {key: value for key, value in options.items() if key not in defaults or value != defaults[key]}
+    return (name if named else []) + [write_override(f"{path}.{key}", value) for key, value in changed.items()]
 
 
 def _literal(text: str) -> str:

@@ -30,11 +30,20 @@ def build_env(experiment: Experiment, n_envs: int, *, device: str = "cpu", env: 
     Raises:
         ConfigError: groups that the environment's agents cannot form.
     """
-    built = (env or experiment.env).build(n_envs, device)
-    if not experiment.groups:
+    return build_grouped(env or experiment.env, experiment.groups, n_envs, device=device)
+
+
+def build_grouped(env: EnvConfig, groups: Groups | None, n_envs: int, *, device: str = "cpu") -> VectorEnv:
+    """Copies of an environment, its agents grouped as `groups` says; without any, as the environment groups them.
+
+    Raises:
+        ConfigError: groups that the environment's agents cannot form.
+    """
+    built = env.build(n_envs, device)
+    if not groups:
         return built
     try:
-        return Regrouped(built, experiment.groups)
+        return Regrouped(built, groups)
     except BaseException:
         built.close()
         raise

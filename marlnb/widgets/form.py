@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -12,7 +13,7 @@ from marlnb.errors import ConfigError, MarlnbError
 from marlnb.registry import Registry
 from marlnb.widgets.field import OptionField
 from marlnb.widgets.style import note_html, problem_html
-from marlnb.wording import summary
+from marlnb.wording import summary, write_override
 
 ALL_FAMILIES = "(all)"
 
@@ -57,6 +58,10 @@ class ConfigForm:
         """Options that differ from their defaults."""
         return sum(not field.is_default for field in self.fields.values())
 
+    def as_overrides(self) -> list[str]:
+        """Options that differ from their defaults, as `Experiment.compose` takes those of an experiment itself."""
+        return [write_override(name, field.value) for name, field in self.fields.items() if not field.is_default]
+
     def set(self, config: Any) -> None:
         """Shows the options of a dataclass, or those of a mapping."""
         for name, field in self.fields.items():
@@ -86,6 +91,7 @@ class PartForm:
         self.registry = registry
         self.refused: dict[str, str] = {}
         self._on_change = on_change
+        self._quiet = False
         self._forms: dict[str, ConfigForm] = {}
         names = registry.names()
         families = sorted({found.split("/")[0] for found in names})
@@ -139,30 +145,39 @@ class PartForm:
     def refuse(self, reasons: Mapping[str, str]) -> None:
         """Takes names away that cannot be chosen, and says why below; the chosen one stays, with its reason."""
         self.refused = dict(reasons)
-        kept = [name for name in self.registry.names() if name not in reasons or name == self._name.value]
-        if list(self._name.options) != kept:
-            self._name.options = kept
-        shown = "".join(f"<li><b>{name}</b>: {reason}</li>" for name, reason in sorted(reasons.items()))
+        self._offer([name for name in self.registry.names() if name not in reasons or name == self._name.value])
+        told = sorted((html.escape(name), html.escape(reason)) for name, reason in reasons.items())
+        shown = "".join(f"<li><b>{name}</b>: {reason}</li>" for name, reason in told)
         body = f"<details><summary>{len(reasons)} cannot be chosen here</summary><ul>{shown}</ul></details>"
         self._refusals.value = body if reasons else ""
         self._show()
 
     def _narrow(self, change: Any) -> None:
         wanted, family = self._search.value.strip().lower(), self._family.value
-        chosen = self._name.value
         found = [
             name
             for name in self.registry.names()
             if wanted in name.lower() and (family == ALL_FAMILIES or name.split("/")[0] == family)
         ]
-        self._name.options = found
-        if chosen in found:
-            self._name.value = chosen
+        self._offer(found)
         if not found:
             self._about.value = problem_html(f"no {self.registry.kind} has {self._search.value!r} in its name")
 
+    def _offer(self, names: list[str]) -> None:
+        """Names to choose from; the chosen one stays chosen where it is among them, and is not chosen anew."""
+        chosen = self._name.value
+        if list(self._name.options) == names:
+            return
+        self._quiet = chosen in names
+        try:
+            self._name.options = names
+            if chosen in names:
+                self._name.value = chosen
+        finally:
+            self._quiet = False
+
     def _chosen(self, change: Any) -> None:
-        if change["new"] is not None:
+        if change["new"] is not None and not self._quiet:
             self._show()
             self._on_change()
 

@@ -1,0 +1,54 @@
+"""Newest: runs the newest request in a thread; the answers of older ones are dropped."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+
+class Newest:
+    """Answers requests that take time, so that the page stays alive; only the newest one's answer is given.
+
+    Args:
+        wait_s: how long a request waits for a newer one, so that typing does not start one for each letter.
+    """
+
+    def __init__(self, *, wait_s: float = 0.3) -> None:
+        self._wait_s = wait_s
+        self._number = 0
+        self._guard = threading.Lock()
+        self._working = threading.Lock()
+
+    def ask(
+        self, work: Callable[[], Any], answer: Callable[[Any], None], fail: Callable[[Exception], None]
+    ) -> threading.Thread:
+        """Calls `work` in a thread, then `answer` with its result or `fail` with what it raised."""
+        with self._guard:
+            self._number += 1
+            number = self._number
+        thread = threading.Thread(target=self._run, args=(number, work, answer, fail), daemon=True)
+        thread.start()
+        return thread
+
+    def forget(self) -> None:
+        """What is being worked on will not be answered."""
+        with self._guard:
+            self._number += 1
+
+    def _run(
+        self, number: int, work: Callable[[], Any], answer: Callable[[Any], None], fail: Callable[[Exception], None]
+    ) -> None:
+        if self._wait_s:
+            threading.Event().wait(self._wait_s)
+        with self._working:  # one at a time: an environment may not like to be built twice at once
+            if number != self._number:
+                return
+            try:
+                found = work()
+            except Exception as error:  # an environment may raise anything
+                if number == self._number:
+                    fail(error)
+                return
+        if number == self._number:
+            answer(found)
