@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,12 +58,13 @@ class Cluster:
     @staticmethod
     @contextmanager
     def up(settings: Settings | None = None) -> Iterator[Cluster]:
-        """A cluster while the block runs; down afterwards, however it ends, and its state folder removed."""
-        cluster = Cluster.start(settings or Settings())
-        try:
-            yield cluster
-        finally:
-            cluster.down()
+        """A cluster while the block runs; down afterwards, also after Ctrl-C and TERM, and its state folder removed."""
+        with _ending_on_term():
+            cluster = Cluster.start(settings or Settings())
+            try:
+                yield cluster
+            finally:
+                cluster.down()
 
     @staticmethod
     def start(settings: Settings) -> Cluster:
@@ -186,6 +188,19 @@ def left_over(settings: Settings) -> str:
     link = f"link {settings.link}\n" if f" {settings.link}@" in names else ""
     space = f"namespace {settings.namespace}\n" if os.path.exists(f"/run/netns/{settings.namespace}") else ""
     return found + link + space
+
+
+@contextmanager
+def _ending_on_term() -> Iterator[None]:
+    """TERM ends Python at once, with what it began still there; here it ends it as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _ends_of_logs(settings: Settings) -> str:

@@ -78,6 +78,8 @@ def write(settings: Settings) -> None:
     """Makes the folders, the key, the pretend GPUs and every configuration file."""
     for name in ("munge", "sock", "state", "log", "bin", f"spool-{settings.node}"):
         settings.folder(name).mkdir(parents=True, exist_ok=True)
+    for folder in (settings.state, settings.folder("sock")):
+        folder.chmod(0o755)  # whatever root's umask is: other users submit too
     settings.folder("munge").chmod(0o700)
     key = settings.folder("munge") / "key"
     if not key.exists():
@@ -98,6 +100,7 @@ def write(settings: Settings) -> None:
     settings.folder("resolv.conf").write_text("nameserver 192.0.2.53\noptions timeout:1 attempts:1\n")
     settings.folder("nsswitch.conf").write_text("passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n")
     settings.conf.write_text(slurm_conf(settings, host))
+    settings.conf.chmod(0o644)
 
 
 def slurm_conf(settings: Settings, host: str) -> str:
