@@ -2,115 +2,181 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-import nbformat
 import pytest
 
-from marlnb.batch.folder import Batch
 from marlnb.batch.local.process import processes_of
 from marlnb.batch.local.record import read_entries
+from marlnb.batch.local.room import check_room
 from marlnb.batch.profile import Profile
-from marlnb.batch.sweep import Sweep
+from marlnb.cores import usable_cores
 from marlnb.errors import BatchError
-from marlnb.training.lock import process_alive, read_holder
+from tests.batch.batches import Maker, finish, has_printed, kill, output, submit, supervisor, wait_until
 
-Make = Callable[..., Batch]
-COUNT_ATTEMPTS = (
-    "import os, signal, time, pathlib\n"
-    "attempts = pathlib.Path(run) / 'kept'; attempts.mkdir(exist_ok=True)\n"
-    "begun = len(list(attempts.iterdir())); (attempts / str(begun)).touch()"
-)
-KILL_JOB = "os.kill(os.getppid(), signal.SIGKILL); time.sleep(60)"
-KILL_KERNEL = "os.kill(os.getpid(), signal.SIGKILL)"
-LONG = "import time\nprint('sleeping', flush=True)\ntime.sleep(100)"
-
-
-def notebook(path: Path, *cells: str) -> Path:
-    parameters = nbformat.v4.new_code_cell('run = ""\nn = 0\nbatch = ""', metadata={"tags": ["parameters"]})
-    made = nbformat.v4.new_notebook(cells=[parameters, *(nbformat.v4.new_code_cell(cell) for cell in cells)])
-    made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(made, path)
-    return path
+FATES = """
+import os, pathlib, signal, time
+attempts = pathlib.Path(run, "kept"); attempts.mkdir(exist_ok=True)
+first = not any(attempts.iterdir()); (attempts / str(time.time())).touch()
+if n == 1:
+    1 / 0
+if (n == 2 and first) or n == 4:
+    os.kill(os.getppid(), signal.SIGKILL); time.sleep(100)
+if n == 3 and first:
+    os.kill(os.getpid(), signal.SIGKILL)
+print(sorted(os.sched_getaffinity(0)), os.environ["OMP_NUM_THREADS"])
+"""
+SLEEP = "import time\nprint('sleeping', flush=True)\ntime.sleep(100)"
+two_cores = pytest.mark.skipif(usable_cores() < 2, reason="needs two cores")
 
 
-@pytest.fixture
-def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    """Makes batches whose supervisors are ended after the test; core locks are the test's own."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    made: list[Batch] = []
-
-    def batch(*cells: str, n: tuple[int, ...] = (0,), then: str | None = None, **profile: Any) -> Batch:
-        name = f"batch{len(made)}"
-        report = None if then is None else notebook(tmp_path / f"{name}-then.ipynb", then)
-        source = notebook(tmp_path / f"{name}.ipynb", *cells)
-        made.append(Batch.create(tmp_path / name, source, Sweep({"n": n}, {}), Profile(**profile), then=report))
-        return made[-1]
-
-    yield batch
-    for each in made:
-        for folder in each.submissions():
-            pid = read_holder(folder / "supervisor.lock").get("pid")
-            if isinstance(pid, int) and process_alive(pid):
-                os.kill(pid, signal.SIGKILL)
-        for job in each.jobs():
-            for process in processes_of(job.folder):
-                os.kill(process, signal.SIGKILL)
-
-
-def submit(batch: Batch, *, then: bool = False) -> None:
-    batch.executor().check()
-    batch.executor().submit(batch, batch.jobs(), then=then)
-
-
-def wait_until(reached: Callable[[], object], timeout_s: float = 120.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not reached():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.05)
-
-
-def finish(batch: Batch, *names: str) -> dict[str, tuple[str, str]]:
-    """State and reason of each job when the supervisor has ended."""
-    known = batch.executor().known
-    wait_until(lambda: all(heard.state == "ended" for heard in known(batch).values()))
-    wait_until(lambda: not process_alive(supervisor(batch)))
-    return {name: (status.state, status.reason) for name, status in batch.statuses().items()}
-
-
-def supervisor(batch: Batch) -> int:
-    pid = read_holder(batch.submissions()[-1] / "supervisor.lock")["pid"]
-    assert isinstance(pid, int)
-    return pid
-
-
-def output(batch: Batch, name: str, cell: int = -1) -> str:
-    cells = nbformat.read(batch.job(name).folder / "notebook.ipynb", 4).cells
-    return "".join(output.get("text", "") for output in cells[cell].outputs)
-
-
-def is_sleeping(batch: Batch, name: str) -> bool:
-    log = batch.job(name).log
-    return log.exists() and "sleeping\n" in log.read_text(encoding="utf-8")
-
-
-def test_one_fails_among_good_ones_and_the_report_waits_for_all(make: Make) -> None:
-    cell = "import os\nprint(sorted(os.sched_getaffinity(0)), os.environ['OMP_NUM_THREADS'])\n1 / (n - 1)"
-    batch = make(cell, n=(0, 1), then="print(batch)")
+def test_killed_jobs_are_begun_again_up_to_a_cap_failed_ones_are_not_and_the_others_go_on(make: Maker) -> None:
+    batch = make(FATES, n=range(5), then="print(batch)", resubmits=1)
     submit(batch, then=True)
     found = finish(batch)
-    assert found["n=0"] == ("complete", "")
-    assert found["n=1"][0] == "failed" and "ZeroDivisionError" in found["n=1"][1]
-    assert batch.job("n=1").status().attempt == 1  # a cell that raised would raise again
-    assert not batch.report_job().folder.exists()
-    cores, threads = output(batch, "n=0").rsplit(maxsplit=1)
-    assert len(eval(cores)) == 1 and threads == "1"
-    assert "n=1: failed" in (batch.submissions()[0] / "supervisor.log").read_text(encoding="utf-8")
+    attempts = {name: status.attempt for name, status in batch.statuses().items()}
+    assert {name: state for name, (state, _) in found.items()} == {
+        "n=0": "complete",
+        "n=1": "failed",
+        "n=2": "complete",
+        "n=3": "complete",
+        "n=4": "failed",
+    }
+    assert attempts == {"n=0": 1, "n=1": 1, "n=2": 2, "n=3": 2, "n=4": 2}
+    assert "ZeroDivisionError" in found["n=1"][1]
+    assert "killed by SIGKILL" in found["n=4"][1] and "given up" in found["n=4"][1]
+    events = (batch.path / "events.log").read_text(encoding="utf-8")
+    assert "n=2: begun again: killed by SIGKILL" in events and "n=3: begun again: interrupted (the kernel" in events
+    cores, threads = output(batch.job("n=0").folder).rsplit(maxsplit=1)
+    assert len(ast.literal_eval(cores)) == 1 and threads == "1"
+    assert not batch.report_job().folder.exists()  # not all are complete
+    assert not [pid for job in batch.jobs() for pid in processes_of(job.folder)]
+
+
+def test_a_supervisor_outlives_its_caller_and_runs_the_report_last(make: Maker) -> None:
+    batch = make(
+        "print(n)", n=(3,), then="import pathlib\nprint(sorted(p.name for p in pathlib.Path(batch, 'jobs').iterdir()))"
+    )
+    program = (
+        "import sys; from marlnb.batch.folder import Batch; batch = Batch.open(sys.argv[1]);"
+        "print(batch.executor().submit(batch, batch.jobs(), then=True))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, batch.path], capture_output=True, text=True, check=True)
+    assert done.stdout == "local 1\n"
+    pid = supervisor(batch)
+    assert os.getsid(pid) == pid  # a terminal that is closed, or a notebook's kernel that ends, does not reach it
+    assert {name: heard.state for name, heard in batch.executor().known(batch).items()}["report"] == "queued"
+    assert finish(batch) == {"n=3": ("complete", "")}
+    assert output(batch.job("n=3").folder) == "3\n"
+    assert batch.report_job().status().state == "complete"
+    assert output(batch.report_job().folder) == "['n=3']\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_supervisor_that_is_ended_leaves_saved_jobs_and_nothing_that_runs(make: Maker, number: int) -> None:
+    batch = make(SLEEP, n=(0, 1), at_once=1)
+    submit(batch)
+    wait_until(lambda: has_printed(batch, "n=0", "sleeping"))
+    known = batch.executor().known(batch)
+    assert (known["n=0"].state, known["n=1"].state) == ("running", "queued")
+    os.kill(supervisor(batch), number)
+    wait_until(lambda: not processes_of(batch.job("n=0").folder))
+    assert finish(batch) == {
+        "n=0": ("interrupted", batch.executor().known(batch)["n=0"].reason),
+        "n=1": ("waiting", batch.executor().known(batch)["n=1"].reason),
+    }
+    assert batch.job("n=0").status().reason == "SIGTERM"  # it was told, and could write
+
+
+def test_cancelled_jobs_are_stopped_whether_they_run_or_wait(make: Maker) -> None:
+    batch = make(SLEEP, n=(0, 1, 2), at_once=1)
+    submit(batch)
+    wait_until(lambda: has_printed(batch, "n=0", "sleeping"))
+    batch.executor().cancel(batch, [batch.job("n=0"), batch.job("n=2")])
+    wait_until(lambda: has_printed(batch, "n=1", "sleeping"))  # the one in between goes on
+    found = {name: status.state for name, status in batch.statuses().items()}
+    assert found == {"n=0": "stopped", "n=1": "running", "n=2": "stopped"}
+    kill(supervisor(batch))
+    wait_until(lambda: not processes_of(batch.job("n=1").folder))
+    batch.executor().cancel(batch, [batch.job("n=1")])  # nobody supervises it any more
+    assert finish(batch)["n=1"][0] == "stopped"
+
+
+def test_a_time_limit_warns_and_a_training_that_went_on_is_begun_again_without_being_counted(make: Maker) -> None:
+    warned = (
+        'echo run >> attempts; n=$(wc -l < attempts); trap \'echo "{\\"frames\\": $n}" > status.json; exit 75\' USR1\n'
+        '[ $n = 3 ] && { echo \'{"state": "complete"}\' > job_status.json; exit 0; }\nwhile true; do sleep 0.05; done'
+    )
+    batch = make("", python=make.script(warned), time_limit="00:00:02", warn_s=1, resubmits=0)
+    submit(batch)
+    assert finish(batch)["n=0"][0] == "complete"
+    assert (batch.job("n=0").folder / "attempts").read_text() == "run\n" * 3
+    assert batch.submissions()[0].joinpath("supervisor.log").read_text().count("sent SIGUSR1") == 2
+
+
+def test_a_time_limit_without_headway_is_counted(make: Maker) -> None:
+    batch = make("", python=make.script("echo run >> attempts; sleep 60"), time_limit="00:00:02", warn_s=1, resubmits=1)
+    submit(batch)
+    state, reason = finish(batch)["n=0"]
+    assert state == "failed" and reason.startswith("time limit: killed by SIGUSR1; it was begun again 1 times")
+    assert (batch.job("n=0").folder / "attempts").read_text() == "run\n" * 2
+
+
+@two_cores
+def test_two_batches_on_a_machine_take_different_cores(make: Maker) -> None:
+    batches = [make("", python=make.script("sleep 60")) for _ in range(2)]
+    for batch in batches:
+        submit(batch)
+    pids = []
+    for batch in batches:
+        wait_until(lambda batch=batch: batch.executor().known(batch)["n=0"].id)
+        pids.append(int(batch.executor().known(batch)["n=0"].id))
+    first, second = (os.sched_getaffinity(pid) for pid in pids)
+    assert len(first) == len(second) == 1 and first != second
+
+
+@two_cores
+def test_gpus_are_dealt_out_from_those_that_are_visible(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-a,GPU-b")
+    show = "echo $CUDA_VISIBLE_DEVICES > gpu; [ $(cat ../*/gpu | wc -l) = 3 ] || sleep 1; exit 1"
+    batch = make("", n=(0, 1, 2), python=make.script(show), gpus=1)
+    submit(batch)
+    finish(batch)
+    taken = [(job.folder / "gpu").read_text().strip() for job in batch.jobs()]
+    assert set(taken[:2]) == {"MIG-a", "GPU-b"} and taken[2] in taken[:2]
+
+
+def test_a_process_that_cannot_be_begun_is_a_failed_job(make: Maker) -> None:
+    batch = make("", n=(0, 1), python="/nowhere/python")
+    submit(batch)
+    found = finish(batch)
+    assert all(state == "failed" and "/nowhere/python" in reason for state, reason in found.values())
+    assert all(entry.state == "ended" for entry in read_entries(batch.submissions()[0]).values())
+
+
+def test_what_this_machine_cannot_do_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a")
+    refused = {
+        f"1000 cores; this machine has {usable_cores()}": Profile(cores=1000),
+        r"2 GPUs; this machine has 1 \(GPU-a\)": Profile(gpus=2),
+        "90000 GB of memory": Profile(memory_gb=90_000),
+        "time_limit 00:01:00 is not longer than the 120 s": Profile(time_limit="00:01:00"),
+        "nothing for partition, modules": Profile(partition="gpu", modules=("cuda",)),
+    }
+    for message, profile in refused.items():
+        with pytest.raises(BatchError, match=message):
+            check_room(profile)
+
+
+def test_a_preview_tells_the_processes_and_begins_nothing(make: Maker, tmp_path: Path) -> None:
+    batch = make("", n=(0, 1, 2), then="", at_once=2, python="/opt/python")
+    told = batch.executor().preview(batch, batch.jobs(), then=True).splitlines()
+    assert told[0] == f"# 3 processes, 2 side by side, each with 1 of {usable_cores()} cores"
+    assert told[1] == f"/opt/python -m marlnb.batch.run_job {batch.path}/jobs/n=0"
+    assert told[-2:] == ["# when all are complete", f"/opt/python -m marlnb.batch.run_job {batch.path}/report"]
+    assert not batch.submissions()
