@@ -22,7 +22,13 @@ from nbclient.exceptions import DeadKernelError
 from nbformat import NotebookNode
 from papermill.clientwrap import PapermillNotebookClient
 from papermill.engines import NotebookExecutionManager
-from papermill.execute import prepare_notebook_metadata, remove_error_markers
+from papermill.execute import (
+    ERROR_ANCHOR_MSG,
+    ERROR_MARKER_TAG,
+    ERROR_MESSAGE_TEMPLATE,
+    prepare_notebook_metadata,
+    remove_error_markers,
+)
 from papermill.iorw import load_notebook_node
 from papermill.log import logger
 from papermill.parameterize import parameterize_notebook
@@ -34,10 +40,9 @@ from marlnb.batch.job import CellError, State
 from marlnb.batch.parameters import checked_parameters
 from marlnb.batch.requests import OUT_OF_TIME, Interruption, Requests
 from marlnb.errors import BatchError
-from marlnb.training.files import write_atomically
+from marlnb.training.files import JOB_VARIABLE, write_atomically
 
 NOTEBOOK = "notebook.ipynb"
-JOB_VARIABLE = "MARLNB_JOB"
 START_TIMEOUT_S = 120
 LONGEST_TRACEBACK = 40  # lines
 IGNORED = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
@@ -88,7 +93,7 @@ def run_notebook(attempt: Attempt, requests: Requests, *, bar: bool = False) -> 
     except Interruption as interruption:
         return Outcome("stopped" if requests.stopped else "interrupted", str(interruption))
     except DeadKernelError:
-        return _died(client.exit_code, notebook, attempt.status.cell)
+        return _died(client.exit_code, notebook, attempt.status.cell, requests)
     except RuntimeError as error:  # as nbclient says that a kernel died before it was ready
         if requests.pending:
             return Outcome("stopped" if requests.stopped else "interrupted", requests.reason)
@@ -97,7 +102,11 @@ def run_notebook(attempt: Attempt, requests: Requests, *, bar: bool = False) -> 
         requests.armed = False
         keeper.cleanup_pbar()
         keeper.notebook_complete()
-    return _outcome(notebook, requests)
+    outcome = _outcome(notebook, requests)
+    if outcome.error is not None:
+        _mark(notebook, outcome.error)
+        keeper.save()
+    return outcome
 
 
 class _Keeper(NotebookExecutionManager):
@@ -215,8 +224,19 @@ def _cell_error(notebook: NotebookNode) -> CellError | None:
     return None
 
 
-def _died(exit_code: int | None, notebook: NotebookNode, cell: int) -> Outcome:
+def _mark(notebook: NotebookNode, error: CellError) -> None:
+    """What papermill puts at the top and before the cell that failed, so that a reader finds it."""
+    at = error.cell - 1
+    anchor = nbformat.v4.new_markdown_cell(ERROR_ANCHOR_MSG, metadata={"tags": [ERROR_MARKER_TAG]})
+    text = ERROR_MESSAGE_TEMPLATE % notebook.cells[at].execution_count
+    notebook.cells.insert(at, anchor)
+    notebook.cells.insert(0, nbformat.v4.new_markdown_cell(text, metadata={"tags": [ERROR_MARKER_TAG]}))
+
+
+def _died(exit_code: int | None, notebook: NotebookNode, cell: int, requests: Requests) -> Outcome:
     """A kernel that was killed may do better the next time; one that crashed or left will do so again."""
+    if requests.pending:
+        return Outcome("stopped" if requests.stopped else "interrupted", requests.reason)
     if exit_code is None or -exit_code in KILLS:
         return Outcome("interrupted", "the kernel died (killed, or out of memory)")
     how = f"by {signal.Signals(-exit_code).name}" if exit_code < 0 else f"with exit code {exit_code}"

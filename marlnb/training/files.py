@@ -30,6 +30,7 @@ MAY_PRECEDE = (
 )
 
 
+JOB_VARIABLE = "MARLNB_JOB"  # set where a batch job executes a notebook: the job's folder
 _LEFT_OVER = re.compile(r"\.(.+)\.(?:\d+|part)")
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import Protocol, TextIO
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TextIO
 
 from marlnb.config import Experiment
 from marlnb.training.report import Report
@@ -108,6 +109,14 @@ class Progress:
         self._newest = report
         if self._line.due:
             self._draw()
+
+    def recall(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Shows how a training ended earlier, from its metrics."""
+        if rows:
+            report = Report(**rows[-1])
+            rate = report.frames / report.seconds if report.seconds else report.frames_per_second
+            self._line.write(describe(report, self._experiment.frames, rate, bar=self._line.live))
+        self._line.end()
 
     def close(self) -> None:
         """Shows the newest report, and ends the line."""

@@ -19,7 +19,16 @@ from typing import Any
 from marlnb.config import Experiment
 from marlnb.errors import AllocationEndsError, ConfigError, RunError, StoppedError
 from marlnb.training.control import forget, heed
-from marlnb.training.files import EXPERIMENT, LOCK, TRAINING, is_run, write_atomically
+from marlnb.training.files import (
+    EXPERIMENT,
+    JOB_VARIABLE,
+    LOCK,
+    METRICS,
+    TRAINING,
+    is_run,
+    read_lines,
+    write_atomically,
+)
 from marlnb.training.learners import check_device
 from marlnb.training.lock import RunLock
 from marlnb.training.loggers import check_loggers
@@ -30,7 +39,6 @@ from marlnb.training.trainer import Trainer
 from marlnb.training.watchers import TrainingWatcher
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
-JOB_VARIABLE = "MARLNB_JOB"  # set where a batch job executes a notebook: the job's folder
 RunLike = Run | str | os.PathLike[str]
 
 
@@ -109,9 +117,11 @@ def drive(
 ) -> Run:
     """A Trainer of the run, driven to its end; requests to save and pause are heeded between iterations."""
     status = run.status()
-    if status["state"] == "complete" and status.get("frames_total") == run.experiment.frames:
-        return run
     job = os.environ.get(JOB_VARIABLE)
+    if status["state"] == "complete" and status.get("frames_total") == run.experiment.frames:
+        if job and progress:  # the notebook reads as if this attempt at it had trained
+            Progress(run.experiment).recall(read_lines(run.path / METRICS))
+        return run
     if job:
         write_atomically(Path(job) / TRAINING, json.dumps({"run": str(run.path.absolute())}) + "\n", sync=False)
     with Trainer(run.experiment, run, watchers) as trainer, _heeding_signals(trainer):

@@ -7,6 +7,8 @@ as well.
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +26,7 @@ from marlnb.training.agents import weights_sha256
 from marlnb.training.checkpoint import Checkpoint, rotate_checkpoints, save_checkpoint
 from marlnb.training.deadline import Deadline
 from marlnb.training.evaluation import score_policies, summarise
+from marlnb.training.files import JOB_VARIABLE
 from marlnb.training.learners import check_device
 from marlnb.training.lock import RunLock
 from marlnb.training.loggers import Logger, check_loggers, open_loggers
@@ -36,6 +39,7 @@ from marlnb.training.threads import torch_threads
 from marlnb.training.watchers import TrainingWatcher
 
 STATUS_INTERVAL_S = 1.0
+DONE_AGAIN_S = 600.0  # of training that a stopped batch job does again, rather than go on otherwise than undisturbed
 
 
 class Trainer:
@@ -70,7 +74,10 @@ class Trainer:
         self.allocation_ends = False
         self._iteration_s = 0.0
         self._deadline = Deadline()
-        self._saved_at = 0
+        self._saved_at, self._seconds_saved = 0, 0.0
+        self._left_unsaved: int | None = None
+        self._in_job = bool(os.environ.get(JOB_VARIABLE))
+        self._stopgap: int | None = None
         self._status_at = 0.0
         self._closed = False
         self._lock = RunLock(run.path / LOCK)
@@ -170,7 +177,7 @@ class Trainer:
         if self._closed:
             return
         try:
-            if self._saved_at != self.iteration:
+            if self._saved_at != self.iteration and self._is_to_be_saved(ending=True):
                 self.save()
         except BaseException as error:
             self._fail(error)
@@ -209,6 +216,8 @@ class Trainer:
             self.frames, self._seconds = checkpoint.frames, state["seconds"]
             self._evaluation_score = state["evaluation_score"]
             self._loop.load_state_dict(state, checkpoint.iteration)
+            self._seconds_saved = self._seconds
+            self._stopgap = self.iteration if self._in_job and not self._is_scheduled else None
         except KeyError as error:
             raise CheckpointError(f"{checkpoint.path} lacks {error}; it is no checkpoint of a training") from error
 
@@ -226,7 +235,7 @@ class Trainer:
         for logger in self._loggers:
             logger.log(report)
         self._look_for_end()
-        if self.iteration % self.experiment.checkpoint_every == 0 or self.state != "running":
+        if self._is_to_be_saved(ending=self.state != "running"):
             self.save()
         if self.state != "running" or time.monotonic() - self._status_at >= STATUS_INTERVAL_S:
             self._lock.touch()
@@ -234,6 +243,40 @@ class Trainer:
         for watcher in self._watchers:
             watcher.after_iteration(self)
         return report
+
+    @property
+    def _is_scheduled(self) -> bool:
+        """Whether a training that nobody stops has a checkpoint here as well."""
+        return self.iteration % self.experiment.checkpoint_every == 0 or self.state == "complete"
+
+    def _is_to_be_saved(self, *, ending: bool) -> bool:
+        """Whether a checkpoint is due: at its time, and when a training ends.
+
+        A checkpoint resets an environment that cannot be saved, and so changes what follows. A batch job ends in the
+        same bits however often it is stopped, so there a few minutes' work is left unsaved at a stop, to be done again.
+        """
+        if self._is_scheduled or not ending or not self._in_job or self._loop.env.state_dict() is not None:
+            return self._is_scheduled or ending
+        if self._seconds - self._seconds_saved < DONE_AGAIN_S:
+            told = f"what was done since iteration {self._saved_at} is done again"
+        else:
+            told = f"it is reset at iteration {self.iteration}, which changes what follows"
+        if self._left_unsaved != self.iteration:
+            self.run.log_event(f"the environment cannot be saved: {told}")
+        self._left_unsaved = self.iteration
+        return self._seconds - self._seconds_saved >= DONE_AGAIN_S
+
+    def _rotate(self, folder: Path) -> None:
+        """Drops old checkpoints; in a batch job one made at a stop as soon as the next scheduled one is there."""
+        if self._in_job and not self._is_scheduled:
+            stopgap: int | None = self.iteration
+        else:
+            stopgap = None
+        if self._stopgap not in (None, self.iteration):
+            shutil.rmtree(folder / str(self._stopgap), ignore_errors=True)
+        self._stopgap = stopgap
+        if stopgap is None:
+            rotate_checkpoints(folder, self.experiment.keep_checkpoints)
 
     def _report(self, advance: Advance, evaluation: dict[str, float]) -> Report:
         ended = advance.ended

@@ -14,7 +14,7 @@ import nbformat
 
 from marlnb.batch.job import Job
 
-PARAMETERS = 'run = "runs/x"\nn = 1\nframes = 20_000'
+PARAMETERS = 'run = "runs/x"\nn = 1\ntext = ""\nframes = 20_000'
 TRAINING = """
 import marlnb as mnb
 experiment = mnb.Experiment.compose(
