@@ -293,3 +293,9 @@ def test_status_as_json(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["kernels"]["marlnb"]["problems"] == [
         f"{data / 'kernels' / 'marlnb' / 'kernel.json'} is missing"
     ]
+
+
+def test_it_takes_seconds_since_torch_is_not_loaded(data: Path) -> None:
+    code = "import sys; from marlnb.cli import main; main(['hub', 'install']); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert (data / "kernels" / "marlnb" / "kernel.json").is_file()

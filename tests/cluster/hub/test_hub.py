@@ -9,7 +9,6 @@ import json
 import os
 import stat
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import pytest
 from marlnb.training.run import Run, is_run
 from tests.cluster.hub.person import Person
 from tests.cluster.hub.server import Hub
+from tests.cluster.hub.trespass import trespass
 from tests.cluster.processes import until
 
 pytestmark = pytest.mark.timeout(900)
@@ -32,36 +32,10 @@ run = mnb.train(experiment, "{run}", resume=True)
 run"""
 TOLD = "print(run.status()['state'], os.environ['WHO'])"
 
-# as another Unix user: what of these can be read, entered, or connected to
-TRESPASS = """
-import json, os, socket, sys
-os.setgroups([]); os.setgid(65534); os.setuid(65534)
-done = []
-for path in json.load(sys.stdin):
-    try:
-        if path.startswith("connect "):
-            socket.socket(socket.AF_UNIX).connect(path[8:])
-        elif os.path.isdir(path):
-            os.listdir(path)
-        else:
-            open(path, "rb").close()
-        done.append(path)
-    except PermissionError:
-        pass
-print(json.dumps(done))
-"""
-
 
 def rows(run: Path) -> int:
     file = run / "metrics.jsonl"
     return file.read_text().count("\n") if file.exists() else 0
-
-
-def trespass(*paths: str) -> list[str]:
-    asked = subprocess.run(
-        [sys.executable, "-c", TRESPASS], input=json.dumps(paths), capture_output=True, text=True, check=True
-    )
-    return list(json.loads(asked.stdout))
 
 
 def test_a_kernel_is_installed_without_rights_in_seconds(hub: Hub) -> None:
@@ -120,9 +94,9 @@ def test_nobody_else_reads_a_run_or_reaches_a_kernel(hub: Hub, person: Person) -
     inside = [str(path) for path in run.rglob("*")]
     assert len(inside) > 8
     launcher = str(hub.data / "kernels" / "marlnb" / "launch.sh")
-    assert trespass(str(run), *inside, *(f"connect {path}" for path in sockets), launcher) == []
+    assert trespass([str(run), *inside, *(f"connect {path}" for path in sockets), launcher]) == []
     # the folders above are open, so that it is the run's own permissions that were seen at work
-    assert trespass(str(hub.work), str(hub.work / "runs")) == [str(hub.work), str(hub.work / "runs")]
+    assert trespass([str(hub.work), str(hub.work / "runs")]) == [str(hub.work), str(hub.work / "runs")]
 
 
 def test_a_training_is_saved_before_its_allocation_ends_and_goes_on_in_the_next(hub: Hub, person: Person) -> None:
