@@ -120,8 +120,13 @@ def _free_bytes(path: Path) -> int:
 
 
 def _hours(seconds: float) -> str:
+    """`42 s`, `5 minutes`, `3.2 hours`, `1,200 hours`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} minutes"
     hours = seconds / 3600
-    return f"{hours:,.0f} hours" if hours >= 10 else f"{hours:.1f} hours" if hours >= 0.1 else f"{seconds:.0f} s"
+    return f"{hours:.1f} hours" if hours < 10 else f"{hours:,.0f} hours"
 
 
 def _size(size: float) -> str:

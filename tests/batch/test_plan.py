@@ -75,7 +75,7 @@ def test_costs_are_those_of_finished_jobs(tmp_path: Path, mixed: Batch) -> None:
     assert plan.cost.size_bytes is not None and 1_000_000 <= plan.cost.size_bytes < 1_100_000
     told = plan.describe()
     assert "begin    5: 1 complete; 1 failed before, run again; 2 interrupted before, goes on" in told
-    assert "about 300 s of jobs, 600 s of cores (1:00 each, as 1 finished job of this batch took)" in told
+    assert "about 5 minutes of jobs, 10 minutes of cores (1:00 each, as 1 finished job of this batch took)" in told
     assert "at most 5.0 hours (1:00:00 an attempt, each with 2 cores)" in told
     assert "about 5.1 MB (1.0 MB each" in told or "about 5.0 MB (1.0 MB each" in told
 

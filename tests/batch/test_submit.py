@@ -1,0 +1,189 @@
+"""Submitting: begins what is missing and nothing else; then a batch with a job that fails, for real, to its report.
+
+The last test takes about 40 s alone on an idle core: it starts seven kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import nbformat
+import pytest
+
+import marlnb as mnb
+from marlnb.batch.cost import Cost
+from marlnb.batch.executor import Executor, Known
+from marlnb.batch.folder import Batch
+from marlnb.batch.job import Job, JobStatus
+from marlnb.batch.submit import LOCK, begin, plan_submission, submit
+from marlnb.errors import BatchError, ConfigError, UnknownNameError
+from marlnb.registry import EXECUTORS
+from marlnb.training.lock import RunLock
+from tests.batch.jobs import notebook
+
+N = {"n": range(3)}
+
+
+class Noting(Executor):
+    """Runs nothing: notes what it is given."""
+
+    told: ClassVar[list[tuple[list[str], bool]]] = []
+    answers: ClassVar[dict[str, Known]] = {}
+
+    def check(self) -> None:
+        if self.profile.cores > 4:
+            raise BatchError("no node has that many cores")
+
+    def preview(self, batch: Batch, jobs: Sequence[Job], *, then: bool) -> str:
+        return "".join(f"{job.name}\n" for job in jobs)
+
+    def submit(self, batch: Batch, jobs: Sequence[Job], *, then: bool, reason: str = "") -> str:
+        batch.begin_submission(jobs, then=then, reason=reason)
+        self.told.append(([job.name for job in jobs], then))
+        assert all((job.folder / "job.json").is_file() for job in jobs)
+        assert all(job.status().state in ("waiting", "complete") for job in jobs)
+        return "noted"
+
+    def known(self, batch: Batch) -> Mapping[str, Known]:
+        return self.answers
+
+    def cancel(self, batch: Batch, jobs: Sequence[Job]) -> None:
+        self.told.append((["cancel", *(job.name for job in jobs)], False))
+
+
+@pytest.fixture
+def noting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[list[str], bool]]]:
+    """An executor `noting`, a profile of that name, a notebook `a.ipynb`; the working folder is the test's own."""
+    EXECUTORS.names()
+    monkeypatch.setitem(EXECUTORS._members, "noting", Noting)
+    (tmp_path / "noting.yaml").write_text("executor: noting\ncores: 2\n", encoding="utf-8")
+    monkeypatch.setenv("MARLNB_PROFILES", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    notebook(tmp_path / "a.ipynb", "print(n)")
+    Noting.told.clear()
+    Noting.answers.clear()
+    yield Noting.told
+
+
+def test_the_same_call_completes_only_what_is_missing(noting: list[tuple[list[str], bool]], tmp_path: Path) -> None:
+    batch = submit("a.ipynb", N, on="noting")
+    assert batch.path == tmp_path / "runs" / "a-batch" and batch.profile.cores == 2
+    assert noting.pop() == (["n=0", "n=1", "n=2"], False)
+    Noting.answers.update({"n=0": Known("ended"), "n=1": Known("queued", "Priority"), "n=2": Known("running")})
+    batch.job("n=0").write_status(JobStatus("failed", reason="a cell failed", attempt=2, seconds=7.0))
+    submit("a.ipynb", N)  # the profile is the batch's own
+    assert noting.pop() == (["n=0"], False)
+    again = batch.job("n=0").status()
+    assert (again.state, again.attempt, again.seconds, again.error) == ("waiting", 2, 7.0, None)
+    assert again.reason == "failed before, run again: a cell failed"
+    Noting.answers.clear()
+    for job in batch.jobs():
+        job.write_status(JobStatus("complete"))
+    submit("a.ipynb", N)
+    assert noting == []
+    submit("a.ipynb", {"n": range(5)})
+    assert noting.pop() == (["n=3", "n=4"], False)
+    assert batch.job("n=0").status().state == "complete"
+    assert (tmp_path / "runs" / "a-batch" / "events.log").read_text().count("submitted") == 3
+
+
+def test_a_batch_is_completed_by_its_folder(noting: list[tuple[list[str], bool]], tmp_path: Path) -> None:
+    notebook(tmp_path / "r.ipynb", "1")
+    cells = nbformat.read(tmp_path / "r.ipynb", 4)
+    cells.cells[0].source = 'batch = ""'
+    nbformat.write(cells, tmp_path / "r.ipynb")
+    first = submit("a.ipynb", N, on="noting", out="there", then="r.ipynb")
+    assert noting.pop() == (["n=0", "n=1", "n=2"], True)
+    (first.job("n=1").folder / "STOP").touch()
+    batch = submit(first.path, only=["n=1"], changes={"cores": 3})
+    assert noting.pop() == (["n=1"], True)
+    assert not (first.job("n=1").folder / "STOP").exists()
+    assert Batch.open(first.path).profile == replace(batch.profile, cores=3) and batch.then == "r.ipynb"
+    for job in batch.jobs():
+        job.write_status(JobStatus("complete"))
+    submit(first.path)
+    assert noting.pop() == (["report"], False)
+    with pytest.raises(ConfigError, match="is a batch: its notebook, parameters and place are known"):
+        submit(first.path, {"n": 1})
+
+
+def test_a_notebook_that_was_mended_is_gone_on_with_when_asked(noting: list[tuple[list[str], bool]]) -> None:
+    batch = submit("a.ipynb", N, on="noting")
+    batch.job("n=0").write_status(JobStatus("complete"))
+    notebook(Path("a.ipynb"), "print(n, 'mended')")
+    with pytest.raises(BatchError, match="--changed"):
+        submit("a.ipynb", N)
+    submit("a.ipynb", N, changed=True)
+    assert noting[-1] == (["n=1", "n=2"], False)
+    assert "mended" in (batch.path / "source.ipynb").read_text()
+
+
+def test_requests_that_cannot_be_met_begin_nothing(noting: list[tuple[list[str], bool]]) -> None:
+    for arguments, choices, error, message in [
+        (("b.ipynb", N), {}, ConfigError, "no notebook at b.ipynb"),
+        (("a.ipynb", {"m": 1}), {}, ConfigError, "no parameter of a.ipynb 'm'"),
+        (("a.ipynb", {"n": ["x"]}), {}, ConfigError, "parameter 'n' must be a whole number; got 'x'"),
+        (("a.ipynb", N), {"on": "notng"}, BatchError, "did you mean 'noting'"),
+        (("a.ipynb", N), {"changes": {"cors": 1}}, BatchError, "did you mean 'cores'"),
+        (("a.ipynb", N), {"changes": {"executor": "nothing"}}, UnknownNameError, "no executor 'nothing'"),
+        (("a.ipynb", N), {"changes": {"cores": 5}}, BatchError, "no node has that many cores"),
+        (("a.ipynb", N), {"then": "a.ipynb"}, ConfigError, "no parameter of a.ipynb 'batch'"),
+        (("a.ipynb", N), {"only": ["n=7"]}, BatchError, "no job of"),
+    ]:
+        with pytest.raises(error) as caught:
+            submit(*arguments, **{"on": "noting", **choices})  # type: ignore[arg-type]
+        assert message in str(caught.value)
+    assert noting == [] and not Path("runs").exists()
+
+
+def test_a_full_disk_and_another_submitter_are_told(noting: list[tuple[list[str], bool]]) -> None:
+    plan = plan_submission("a.ipynb", {}, on="noting")
+    full = replace(plan, cost=Cost(1, 1, 0, None, None, 2e9, "as told", 10**9))
+    with pytest.raises(BatchError, match=r"no room for that: storage  about 2.0 GB .* --force begins anyway"):
+        begin(full)
+    assert not Path("runs").exists()
+    batch = begin(full, force=True)
+    assert noting.pop() == (["only"], False)
+    with pytest.raises(BatchError, match="was submitted by another process meanwhile"):
+        begin(plan)
+    with RunLock(batch.path / LOCK), pytest.raises(BatchError, match="at this moment"):
+        begin(plan)
+    assert noting == []
+
+
+def real(path: Path, parameters: str, *cells: str) -> Path:
+    first = nbformat.v4.new_code_cell(parameters, metadata={"tags": ["parameters"]})
+    made = nbformat.v4.new_notebook(cells=[first, *(nbformat.v4.new_code_cell(cell) for cell in cells)])
+    made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(made, path)
+    return path
+
+
+def test_a_failing_job_is_mended_and_the_report_follows(tmp_path: Path) -> None:
+    """The local executor for real: three jobs, one fails; run again, only that one runs, and then the report."""
+    cell = "import pathlib\nassert n != 1 or pathlib.Path(mended).exists(), 'not mended'"
+    ran = "with open(f'{run}/ran', 'a') as file: file.write('x')"
+    source = real(tmp_path / "a.ipynb", 'run = ""\nn = 0\nmended = ""', cell, ran)
+    report = "import json, marlnb as mnb\nstates = [s.state for s in mnb.Batch.open(batch).statuses().values()]"
+    then = real(
+        tmp_path / "r.ipynb", 'batch = ""\nrun = ""', f"{report}\njson.dump(states, open(f'{{run}}/states.json', 'w'))"
+    )
+    asked = {"n": range(3), "mended": str(tmp_path / "mended")}
+    batch = mnb.submit(source, asked, out=tmp_path / "batch", then=then, progress=False)
+    statuses = batch.statuses()
+    assert [status.state for status in statuses.values()] == ["complete", "failed", "complete"]
+    error = statuses["n=1"].error
+    assert error is not None and (error.name, error.message) == ("AssertionError", "not mended")
+    assert batch.report_job().status().state == "waiting"
+    (tmp_path / "mended").touch()
+    batch = mnb.submit(source, asked, out=tmp_path / "batch", then=then, progress=False)
+    assert [(status.state, status.attempt) for status in batch.statuses().values()] == [
+        ("complete", 1),
+        ("complete", 2),
+        ("complete", 1),
+    ]
+    assert [(job.folder / "ran").read_text() for job in batch.jobs()] == ["x", "x", "x"]
+    assert (batch.path / "report" / "states.json").read_text() == '["complete", "complete", "complete"]'
