@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from marlnb.batch.job import Job, JobStatus
 from marlnb.batch.profile import Profile, with_changes
 from marlnb.batch.slurm.commands import call
 from marlnb.batch.slurm.queue import Site, ask_accounting, ask_queue, ask_site, cancel_tasks
-from marlnb.batch.slurm.record import Array, Record, Task, tasks
+from marlnb.batch.slurm.record import RECORD, Array, Record, Task, tasks
 from marlnb.batch.slurm.refusals import check_path, check_profile
 from marlnb.batch.slurm.script import REPORT_SCRIPT, array_script, parts, report_script
 from marlnb.errors import BatchError
@@ -28,6 +30,7 @@ SBATCH_DEFAULTS = {
     "constraint": "SBATCH_CONSTRAINT",
     "time_limit": "SBATCH_TIMELIMIT",
 }
+REFUSED = "refused"
 NEWS_S = 300.0
 """How long after a submission a database may not have heard of it."""
 USUAL_SITE = Site(largest_array=1001, accounting=False)  # SLURM's own defaults
@@ -87,9 +90,9 @@ class SlurmExecutor(Executor):
             if then and waits_for is not None:
                 record = self._submit_report(batch, submission, record, waits_for, before)
         except BatchError as error:
-            _take_back(submission)
+            refused = _take_back(submission)
             batch.log_event(f"SLURM refused {len(jobs)} jobs: {error}")
-            raise
+            raise BatchError(f"{error}\nwhat was refused is kept in {refused}") from error
         ids = ", ".join(str(array.id) for array in record.arrays)
         if then and record.report is None:
             batch.log_event("the report was not submitted: some jobs are neither complete nor submitted")
@@ -190,13 +193,19 @@ def _sbatch(submission: Path, name: str, script: str) -> tuple[int, str]:
     return int(id), cluster
 
 
-def _take_back(submission: Path) -> None:
-    """Ends what a submission that failed halfway has begun."""
-    try:
+def _take_back(submission: Path) -> Path:
+    """Ends what a submission that was refused halfway has begun, and sets its folder aside: it does not count as one.
+
+    Returns the folder `submissions/refused`, where the last refused script can be read.
+    """
+    if (submission / RECORD).exists():
         record = Record.read(submission)
-        cancel_tasks(record.cluster, [str(array.id) for array in record.arrays])
-    except (OSError, BatchError):
-        return
+        with suppress(BatchError):  # the first error is the one to tell
+            cancel_tasks(record.cluster, [str(array.id) for array in record.arrays])
+    refused = submission.with_name(REFUSED)
+    shutil.rmtree(refused, ignore_errors=True)
+    submission.rename(refused)
+    return refused
 
 
 def _clear_stops(jobs: Sequence[Job]) -> None:

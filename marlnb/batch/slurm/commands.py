@@ -111,4 +111,4 @@ def _valid(asking: Sequence[str]) -> str:
     except (OSError, subprocess.SubprocessError):
         return "(cannot be told here)"
     found = dict.fromkeys(line.strip() for line in done.stdout.decode(errors="replace").splitlines())
-    return ", ".join(line for line in found if line) or "(none)"
+    return ", ".join(line for line in found if line not in ("", "(null)")) or "(none)"

@@ -17,7 +17,13 @@ QUEUED = ("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD",
 RUNNING = ("RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT")
 # what squeue tells of an ended job beside its state; other words are left over from when it waited
 _TELLING = ("JobLaunchFailure", "BadConstraints", "DependencyNeverSatisfied", "InvalidAccount", "InvalidQOS")
-_PLAIN_WORDS = {"NonZeroExitCode": "", "JobHeldUser": "held: `scontrol release` lets it go on (JobHeldUser)"}
+# what waits for these never begins by itself
+_PLAIN_WORDS = {
+    "JobHeldUser": "held: `scontrol release` lets it go on (JobHeldUser)",
+    "JobHeldAdmin": "held by an administrator (JobHeldAdmin)",
+    "PartitionTimeLimit": "the partition allows less time than time_limit (PartitionTimeLimit)",
+    "PartitionConfig": "no node of the partition has what it asks for (PartitionConfig)",
+}
 _IDS = re.compile(r"(\d+)_\[([\d,\-:]+)(?:%\d+)?\]")
 
 

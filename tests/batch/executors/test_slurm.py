@@ -32,16 +32,17 @@ class Scheduler:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._told = 0
         self._log = folder / "calls"
         self._log.touch()
         for name in COMMANDS:
             script = folder / name
-            said = shlex.quote(str(folder / name))
+            said, log = shlex.quote(str(folder / name)), shlex.quote(str(self._log))
             script.write_text(
-                f'#!/bin/bash\nprintf "%s\\n" "{name} $*" >> {shlex.quote(str(self._log))}\n'
-                f"env | grep -E '^(SLURM|SBATCH|SQUEUE)' > {said}.env\n"
+                f'#!/bin/bash\nprintf "%s\\n" "{name} $*" >> {log}\n'
+                f"env | grep -E '^(SLURM|SBATCH|SQUEUE)' | sort > {said}.env\n"
                 f"[ -e {said}.refuses ] && {{ cat {said}.refuses >&2; exit 1; }}\n"
-                f"[ {name} = sbatch ] && {{ n=$(grep -c ^sbatch {shlex.quote(str(self._log))}); echo $((40 + n)); exit; }}\n"
+                f"[ {name} = sbatch ] && {{ n=$(grep -c ^sbatch {log}); echo $((40 + n)); exit; }}\n"
                 f"[ -e {said}.says ] && cat {said}.says; true\n"
             )
             script.chmod(0o700)
@@ -59,9 +60,232 @@ class Scheduler:
     def calls(self) -> list[str]:
         """Since the last time that this was asked."""
         found = self._log.read_text().splitlines()
-        self._log.write_text("".join(f"{line}\n" for line in found if line.startswith("sbatch")))
-        told = [line for line in found if line not in self._told]
-        self._told = [line for line in found if line.startswith("sbatch")]
+        told, self._told = found[self._told :], len(found)
         return told
 
-    _told: list[str] = []
+
+@pytest.fixture
+def scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scheduler:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return Scheduler(folder)
+
+
+Make = Callable[..., tuple[Batch, Executor]]
+
+
+@pytest.fixture
+def make(tmp_path: Path, scheduler: Scheduler) -> Make:
+    def made(count: int = 3, *, then: bool = False, **keys: object) -> tuple[Batch, Executor]:
+        source = tmp_path / "a.ipynb"
+        nbformat.write(nbformat.v4.new_notebook(), source)
+        profile = Profile(executor="slurm", **keys)  # type: ignore[arg-type]
+        sweep = Sweep({"seed": tuple(range(count))}, {})
+        batch = Batch.create(tmp_path / "it's a $(batch) %j", source, sweep, profile, then=source if then else None)
+        return batch, batch.executor()
+
+    return made
+
+
+def test_a_submission_is_one_script_one_call_and_one_record(make: Make, scheduler: Scheduler) -> None:
+    batch, executor = make(3, then=True)
+    assert executor.submit(batch, batch.jobs(), then=True) == "slurm 41, the report 42"
+    assert scheduler.calls() == [
+        "scontrol show config",
+        "sbatch --parsable script.sbatch",
+        "sbatch --parsable report.sbatch",
+    ]
+    submission = batch.path / "submissions" / "1"
+    record = json.loads((submission / "slurm.json").read_text())
+    assert record == {
+        "accounting": False,
+        "cluster": "",
+        "arrays": [{"id": 41, "part": {"number": 1, "first": 0, "count": 3}}],
+        "report": 42,
+    }
+    assert (
+        "#SBATCH --dependency=afterok:41\n#SBATCH --kill-on-invalid-dep=yes\n"
+        in (submission / "report.sbatch").read_text()
+    )
+    assert [_indexed(submission, k) for k in range(3)] == [job.folder for job in batch.jobs()]
+    assert Job.open(batch.report_job().folder).parameters == {"batch": str(batch.path)}
+    with pytest.raises(BatchError, match="has no job 3; it has 3"):
+        _indexed(submission, 3)
+
+
+def test_a_preview_is_what_is_submitted_and_writes_nothing(make: Make, scheduler: Scheduler) -> None:
+    batch, executor = make(2, then=True)
+    told = executor.preview(batch, batch.jobs(), then=True)
+    assert not batch.submissions()
+    executor.submit(batch, batch.jobs(), then=True)
+    assert (batch.submissions()[0] / "script.sbatch").read_text() in told
+    scheduler.refuses("scontrol", "slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)")
+    assert "--array=0-1" in executor.preview(batch, batch.jobs(), then=False)
+
+
+def test_without_slurm_that_is_said(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    batch, executor = make()
+    executor.check()
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(BatchError, match="no sbatch on this machine: SLURM's commands are on a cluster's login nodes"):
+        executor.check()
+    assert "#SBATCH --array=0-2\n" in executor.preview(batch, batch.jobs(), then=False)
+
+
+def test_a_sweep_longer_than_arrays_may_be(make: Make, scheduler: Scheduler) -> None:
+    batch, executor = make(5, then=True, at_once=1)
+    scheduler.configure(largest=2)
+    assert executor.submit(batch, batch.jobs(), then=True) == "slurm 41, 42, 43, the report 44"
+    submission = batch.submissions()[0]
+    assert "--dependency=afterany:42" in (submission / "script-3.sbatch").read_text()
+    assert "--dependency=afterok:41:42:43" in (submission / "report.sbatch").read_text()
+    scheduler.says("squeue", "43_0|PENDING||Dependency\n")
+    assert executor.known(batch)["seed=4"] == Known("queued", "Dependency", "43_0")
+
+
+def test_what_slurm_refuses_is_told_and_counts_for_nothing(make: Make, scheduler: Scheduler) -> None:
+    batch, executor = make()
+    scheduler.says("sinfo", "debug\nurgent\n")
+    words = "sbatch: error: Batch job submission failed: Invalid partition name specified"
+    scheduler.refuses("sbatch", words)
+    with pytest.raises(BatchError) as caught:
+        executor.submit(batch, batch.jobs(), then=False, reason="NODE_FAIL")
+    told = str(caught.value)
+    assert words in told and "see the profile's key `partition`; partitions here are: debug, urgent" in told
+    assert batch.submissions() == [] and (batch.path / "submissions" / "refused" / "script.sbatch").is_file()
+    assert {known.state for known in executor.known(batch).values()} == {"unknown"}
+    assert words in (batch.path / "events.log").read_text()
+
+
+def test_what_was_begun_before_a_refusal_is_ended(make: Make, scheduler: Scheduler) -> None:
+    batch, executor = make(3)
+    scheduler.configure(largest=1)
+    (scheduler.folder / "sbatch").write_text(
+        (scheduler.folder / "sbatch")
+        .read_text()
+        .replace("echo $((40 + n)); exit", "[ $n = 3 ] && exit 1; echo 4$n; exit")
+    )
+    with pytest.raises(BatchError, match="exit code 1"):
+        executor.submit(batch, batch.jobs(), then=False)
+    assert scheduler.calls()[-1] == "scancel --quiet 41 42"
+    assert batch.submissions() == []
+
+
+def test_one_call_tells_of_all(make: Make, scheduler: Scheduler) -> None:
+    batch, executor = make(4, then=True)
+    executor.submit(batch, batch.jobs(), then=True)
+    scheduler.calls()
+    scheduler.says("squeue", "41_0|RUNNING|n1|None\n41_2|FAILED|n2|NonZeroExitCode\n7_0|RUNNING|n9|None\n")
+    (batch.submissions()[0] / "2.log").write_text("module: not found\n")
+    known = executor.known(batch)
+    assert len(scheduler.calls()) == 1
+    assert known["seed=0"] == Known("running", "", "41_0", "n1")
+    assert known["seed=2"].reason == f"FAILED; see {batch.submissions()[0] / '2.log'}"
+    assert known["seed=1"] == Known("ended", "CANCELLED before it began", "41_1")
+    assert known[REPORT] == Known("ended", "SLURM has forgotten it", "42_0")
+
+
+def test_accounting_is_asked_where_there_is_one(make: Make, scheduler: Scheduler) -> None:
+    batch, executor = make(2)
+    scheduler.configure(storage="slurmdbd")
+    executor.submit(batch, batch.jobs(), then=False)
+    scheduler.calls()
+    assert executor.known(batch)["seed=0"] == Known("queued", "just submitted", "41_0")
+    scheduler.says("sacct", "41_0|RUNNING|n1|None|0:0\n41_[1]|PENDING|None assigned|Priority|0:0\n")
+    known = SlurmExecutor(batch.profile).known(batch)
+    assert [one.state for one in known.values()] == ["running", "queued"]
+    calls = scheduler.calls()
+    assert len(calls) == 2 and calls[0].startswith("sacct ") and calls[0].endswith("--jobs=41")
+    SlurmExecutor(replace(batch.profile, accounting=False)).known(batch)
+    assert scheduler.calls()[0].startswith("squeue ")
+
+
+def test_jobs_whose_files_say_that_they_have_ended_need_no_call(make: Make, scheduler: Scheduler) -> None:
+    batch, executor = make(2)
+    executor.submit(batch, batch.jobs(), then=False)
+    scheduler.calls()
+    for job, state in zip(batch.jobs(), ("complete", "failed")):
+        job.write_status(replace(job.status(), state=state))  # type: ignore[arg-type]
+    assert [(known.state, known.reason) for known in executor.known(batch).values()] == [
+        ("ended", ""),
+        ("ended", "failed"),
+    ]
+    assert scheduler.calls() == []
+
+
+def test_a_later_submission_hides_an_earlier_one(make: Make, scheduler: Scheduler) -> None:
+    batch, executor = make(3, then=True)
+    executor.submit(batch, batch.jobs(), then=True)
+    first, second, third = batch.jobs()
+    first.write_status(replace(first.status(), state="complete"))
+    scheduler.says("squeue", "41_1|RUNNING|n1|None\n41_2|NODE_FAIL|n2|None\n42_0|PENDING||Dependency\n")
+    scheduler.calls()
+    time.sleep(0.01)
+    assert executor.submit(batch, [third], then=True, reason="NODE_FAIL") == "slurm 43, the report 44"
+    assert "scancel --quiet 42_0" in scheduler.calls()
+    report = (batch.submissions()[1] / "report.sbatch").read_text()
+    assert "#SBATCH --dependency=afterok:43:41_1\n" in report
+    scheduler.says("squeue", "41_1|RUNNING|n1|None\n41_2|NODE_FAIL|n2|None\n43_0|PENDING||Priority\n")
+    known = executor.known(batch)
+    assert known[third.name] == Known("queued", "Priority", "43_0")
+    assert known[second.name].id == "41_1"
+
+
+def test_no_report_is_submitted_that_could_not_run(make: Make, scheduler: Scheduler) -> None:
+    batch, executor = make(2, then=True)
+    assert executor.submit(batch, batch.jobs()[:1], then=True) == "slurm 41"
+    assert "the report was not submitted" in (batch.path / "events.log").read_text()
+
+
+def test_the_report_alone_is_a_job_like_others(make: Make, scheduler: Scheduler) -> None:
+    batch, executor = make(1, then=True)
+    batch.report_job().write()
+    executor.submit(batch, [batch.report_job()], then=False)
+    assert _indexed(batch.submissions()[0], 0) == batch.path / REPORT
+    scheduler.says("squeue", "41_0|RUNNING|n1|None\n")
+    assert executor.known(batch)[REPORT] == Known("running", "", "41_0", "n1")
+
+
+def test_cancelling_asks_those_that_run_and_takes_back_those_that_wait(make: Make, scheduler: Scheduler) -> None:
+    batch, executor = make(4)
+    executor.submit(batch, batch.jobs(), then=False)
+    scheduler.calls()
+    running, waiting, complete, other = batch.jobs()
+    complete.write_status(replace(complete.status(), state="complete"))
+    with RunLock(running.folder / JOB_LOCK):
+        executor.cancel(batch, [running, waiting, complete])
+        assert scheduler.calls() == ["scancel --quiet 41_1"]
+        assert (running.folder / STOP).read_text() == "cancelled\n"
+        assert waiting.status().state == "stopped" and complete.status().state == "complete"
+        executor.cancel(batch, [running])  # it did not heed the file
+        assert scheduler.calls() == ["scancel --quiet 41_0"]
+    assert other.status().state == "waiting"
+    executor.submit(batch, [running], then=False)
+    assert not (running.folder / STOP).exists()
+
+
+def test_the_shell_that_submits_bends_nothing(
+    make: Make, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {"SLURM_JOB_ID": "9", "SLURM_MEM_PER_NODE": "1", "SBATCH_ARRAY_INX": "0-99", "SQUEUE_PARTITION": "x"}
+    for name, value in {**names, "SLURM_CONF": "/etc/x", "SBATCH_ACCOUNT": "ada", "SBATCH_QOS": "slow"}.items():
+        monkeypatch.setenv(name, value)
+    batch, executor = make(2, qos="fast")
+    executor.submit(batch, batch.jobs(), then=False)
+    executor.known(batch)
+    kept = ["SLURM_BITSTR_LEN=0", "SLURM_CONF=/etc/x"]
+    for command in ("sbatch", "squeue"):
+        assert (scheduler.folder / f"{command}.env").read_text().split() == kept
+    script = (batch.submissions()[0] / "script.sbatch").read_text()
+    assert "#SBATCH --account=ada\n" in script and "#SBATCH --qos=fast\n" in script
+
+
+def test_a_thousand_jobs_are_submitted_and_asked_for_in_a_moment(make: Make, scheduler: Scheduler) -> None:
+    batch, executor = make(1000)
+    jobs = batch.jobs()
+    began = time.perf_counter()
+    executor.submit(batch, jobs, then=False)
+    executor.known(batch)
+    assert time.perf_counter() - began < 10  # 0.1 s alone
+    assert [call.split()[0] for call in scheduler.calls()] == ["scontrol", "sbatch", "squeue"]
