@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from marlnb.analysis.kernel_shap import kernel_shap
 from marlnb.errors import AnalysisError, unknown
+from marlnb.training.seeds import GLOBAL_GENERATORS
 
 Method = Literal[
     "integrated_gradients",
@@ -205,7 +206,7 @@ def _shapley(
     groups: Tensor | None,
     generator: torch.Generator | None,
 ) -> Tensor:
-    with torch.random.fork_rng(devices=[]):  # captum draws permutations from torch's global stream
+    with GLOBAL_GENERATORS, torch.random.fork_rng(devices=[]):  # captum draws permutations from torch's global stream
         torch.manual_seed(int(torch.randint(2**31, (), generator=generator)))
         values = ShapleyValueSampling(score).attribute(
             x,

@@ -13,7 +13,7 @@ from marlnb.config import Experiment
 from marlnb.errors import CheckpointError, ConfigError, unknown
 from marlnb.models.by_agent import by_agent
 from marlnb.specs import EnvSpec, GroupSpec
-from marlnb.training.seeds import derive_seed
+from marlnb.training.seeds import GLOBAL_GENERATORS, derive_seed
 
 
 def build_learners(experiment: Experiment, spec: EnvSpec, device: str | None = None) -> dict[str, Learner]:
@@ -43,7 +43,7 @@ def build_learner(experiment: Experiment, spec: EnvSpec, group: GroupSpec, devic
         from marlnb.training.frozen import frozen_policy  # reads runs, which build learners
 
         return Unlearnt(frozen_policy(algorithm, group, spec, device))
-    with torch.random.fork_rng(_cuda_devices(device)):
+    with GLOBAL_GENERATORS, torch.random.fork_rng(_cuda_devices(device)):
         torch.manual_seed(derive_seed(experiment.seed, "learner", group.name))
         return algorithm.build(
             group,

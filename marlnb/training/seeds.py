@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,8 @@ import numpy as np
 import torch
 
 SEED_SPAN = 2**31
+GLOBAL_GENERATORS = threading.RLock()
+"""Held by whoever swaps the states of torch's, numpy's and Python's global generators: threads take turns."""
 
 
 def derive_seed(seed: int, *names: str | int) -> int:
@@ -49,11 +52,12 @@ class RandomStreams:
 
     @contextmanager
     def _outer_kept(self) -> Iterator[None]:
-        outer = self._current()
-        try:
-            yield
-        finally:
-            self._install(outer)
+        with GLOBAL_GENERATORS:
+            outer = self._current()
+            try:
+                yield
+            finally:
+                self._install(outer)
 
     def _current(self) -> dict[str, Any]:
         kind, keys, position, has_gauss, gauss = np.random.get_state()
