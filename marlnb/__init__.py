@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from marlnb.training.foreign.modules import agents_from_module as agents_from_module
     from marlnb.training.foreign.sb3 import agents_from_sb3 as agents_from_sb3
     from marlnb.training.foreign.torchrl import agents_from_torchrl as agents_from_torchrl
+    from marlnb.training.kept import keep as keep
     from marlnb.training.run import Run as Run
     from marlnb.training.saved_edits import list_edits as list_edits
     from marlnb.training.saved_edits import load_edits as load_edits
@@ -142,6 +143,7 @@ _HOME = {
     "extract": "marlnb.recording.extract",
     "influence": "marlnb.analysis.influence",
     "intervene": "marlnb.analysis.intervention",
+    "keep": "marlnb.training.kept",
     "list_edits": "marlnb.training.saved_edits",
     "load_edits": "marlnb.training.saved_edits",
     "merge": "marlnb.recording.merge",
