@@ -22,7 +22,7 @@ from marlnb.batch.profile import Profile
 from marlnb.batch.sweep import Sweep
 from marlnb.errors import BatchError, unknown
 from marlnb.registry import EXECUTORS
-from marlnb.training.run import read_json, write_atomically
+from marlnb.training.files import read_json, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
