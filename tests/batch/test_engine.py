@@ -1,0 +1,107 @@
+"""The kernel of a job: what it is deaf to, with whom it dies, and what its death is taken for."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.sign import NotebookNotary
+
+from marlnb.batch.job import Job
+from marlnb.batch.progress import find_training
+from marlnb.training.files import read_lines
+from tests.batch.jobs import TRAINING, make, start, texts, wait_for
+
+SLEEP = "import os, time\nprint('kernel', os.getpid(), flush=True)\ntime.sleep(600)"
+
+
+def kernel_of(job: Job) -> int:
+    lines = job.log.read_text().splitlines() if job.log.exists() else []
+    return next((int(line.split()[1]) for line in lines if line.startswith("kernel ")), 0)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def run(job: Job, **environment: str) -> int:
+    process = start(job, environment)
+    try:
+        return process.wait(timeout=120)
+    finally:
+        process.kill()
+
+
+def test_the_kernel_is_deaf_to_a_schedulers_signals_and_dies_with_its_job(tmp_path: Path) -> None:
+    job = make(tmp_path / "job", SLEEP)
+    process = start(job)
+    try:
+        kernel = wait_for(lambda: kernel_of(job), process)
+        ignored = int(
+            next(li for li in Path(f"/proc/{kernel}/status").open() if li.startswith("SigIgn")).split()[1], 16
+        )
+        for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM):
+            assert ignored >> (number - 1) & 1
+            os.kill(kernel, number)
+        assert is_alive(kernel)
+    finally:
+        process.kill()
+        process.wait()
+    wait_for(lambda: not is_alive(kernel), within_s=10)
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code", "state", "reason"),
+    [
+        ("os.kill(os.getpid(), 9)", os.EX_TEMPFAIL, "interrupted", "the kernel died (killed, or out of memory)"),
+        ("os.kill(os.getpid(), 11)", 1, "failed", "cell 3: the kernel ended by SIGSEGV"),
+        ("os._exit(7)", 1, "failed", "cell 3: the kernel ended with exit code 7"),
+    ],
+)
+def test_a_kernel_that_dies(tmp_path: Path, code: str, exit_code: int, state: str, reason: str) -> None:
+    job = make(tmp_path / "job", f"import os\nprint('before', flush=True)\n{code}", "print('never')", n=2)
+    assert run(job) == exit_code
+    assert (job.status().state, job.status().reason) == (state, reason)
+
+
+def test_sys_exit_ends_a_notebook_that_has_done_its_work(tmp_path: Path) -> None:
+    job = make(tmp_path / "job", "import sys\nprint('done')\nsys.exit()", "print('never')")
+    assert run(job) == 0
+    assert texts(job)[-2:] == ["done\n", ""]
+
+
+def test_widgets_are_kept_and_the_notebook_is_trusted(tmp_path: Path) -> None:
+    job = make(tmp_path / "job", "import ipywidgets\nipywidgets.IntSlider(value=41, description='of the test')")
+    assert run(job, JUPYTER_DATA_DIR=str(tmp_path / "jupyter")) == 0
+    executed = nbformat.read(job.folder / "notebook.ipynb", as_version=4)
+    states = executed.metadata.widgets["application/vnd.jupyter.widget-state+json"]["state"].values()
+    assert any(state["state"].get("value") == 41 for state in states)
+    assert "of the test" in (job.folder / "notebook.html").read_text()
+    notary = NotebookNotary(data_dir=str(tmp_path / "jupyter"), parent=None)
+    assert notary.check_signature(executed)
+    executed.cells[-1].source = "changed"
+    assert not notary.check_signature(executed)
+    notary.store.close()
+
+
+def test_a_training_elsewhere_is_stopped_and_gone_on_with_as_well(tmp_path: Path) -> None:
+    inner = TRAINING.replace("run=run", "run=run + '/kept/inner'")
+    job = make(tmp_path / "job", "import os; os.makedirs(run + '/kept', exist_ok=True)", inner, frames=100_000_000)
+    process = start(job)
+    run_folder = job.folder / "kept" / "inner"
+    try:
+        wait_for(lambda: find_training(job.folder) and len(read_lines(run_folder / "metrics.jsonl")) > 3, process)
+        assert "training" in wait_for(lambda: job.status().progress, process)
+        (job.folder / "STOP").touch()
+        assert process.wait(timeout=60) == 130
+    finally:
+        process.kill()
+    assert (job.status().state, job.status().reason) == ("stopped", "the file STOP")
+    assert not (run_folder / "STOP").exists() and not (job.folder / "STOP").exists()
+    assert list((run_folder / "checkpoints").iterdir())
