@@ -27,7 +27,7 @@ def job_table(batch: Batch, comparison: BatchComparison) -> pd.DataFrame:
     """One row a job: name, swept values, state, frames and score of its trainings so far, minutes, attempts, reason.
 
     A job of several trainings has the sum of their frames and no score. A swept parameter whose name is that of
-    another column is shown as `<name> (parameter)`.
+    another column is shown as `parameter <name>`.
     """
     import pandas as pd
 
@@ -46,7 +46,7 @@ def job_table(batch: Batch, comparison: BatchComparison) -> pd.DataFrame:
             "progress": status.progress,
             "reason": status.reason,
         }
-        shown = {f"{axis} (parameter)" if axis in ("job", *told) else axis: value for axis, value in swept.items()}
+        shown = {f"parameter {axis}" if axis in ("job", *told) else axis: value for axis, value in swept.items()}
         rows.append({"job": name, **shown, **told})
     return pd.DataFrame(rows)
 

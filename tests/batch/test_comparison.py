@@ -195,7 +195,7 @@ def test_any_value_has_a_label_of_its_own_and_any_name_a_column(tmp_path: Path) 
     assert list(labels({"lr": [0.1], "algorithm": ["mappo"]}).values()) == ["lr=0.1, algorithm=mappo"]
     batch = batch_of(tmp_path, {"state": ["<b>x</b>", "two"]})
     table = job_table(batch, compare_batch(batch))
-    assert list(table["state"]) == ["waiting"] * 2 and list(table["state (parameter)"]) == ["<b>x</b>", "two"]
+    assert list(table["state"]) == ["waiting"] * 2 and list(table["parameter state"]) == ["<b>x</b>", "two"]
     assert "<b>" not in linked(table, batch, tmp_path)
 
 
