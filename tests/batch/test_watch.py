@@ -1,0 +1,139 @@
+"""Watching: the batch's text, what is begun again, and what ends the watching."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from marlnb.batch.again import times_begun_again
+from marlnb.batch.board import overall
+from marlnb.batch.folder import Batch
+from marlnb.batch.job import JobStatus
+from marlnb.batch.local.process import processes_of
+from marlnb.batch.watch import watch
+from marlnb.batch.watcher import LOCK
+from marlnb.training.lock import RunLock
+from tests.batch.batches import Maker, finish, kill, submit, supervisor, wait_until
+
+COMPLETE = 'echo \'{"state": "complete", "attempt": 1}\' > job_status.json; exit 0'
+ONCE = f"echo run >> attempts; [ $(wc -l < attempts) = 1 ] && exec sleep 100; {COMPLETE}"
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    maker = Maker(tmp_path)
+    yield maker
+    maker.end()
+
+
+def told(batch: Batch, **options: bool) -> str:
+    stream = io.StringIO()
+    watch(batch, poll_s=0.1, stream=stream, **options)
+    return stream.getvalue()
+
+
+def events(batch: Batch) -> str:
+    file = batch.path / "events.log"
+    return file.read_text(encoding="utf-8") if file.exists() else ""
+
+
+def lose(batch: Batch) -> None:
+    """Submits a batch, and kills its supervisor and its job while that runs."""
+    submit(batch)
+    wait_until(lambda: (batch.job("n=0").folder / "attempts").exists())
+    kill(supervisor(batch))
+    wait_until(lambda: not processes_of(batch.job("n=0").folder))
+
+
+def test_what_was_never_begun_is_begun_and_the_report_follows(make: Maker) -> None:
+    batch = make("", n=(0, 1), then="", python=make.script(COMPLETE))
+    text = told(batch)
+    assert "[2/2]" in text and "report: complete" in text
+    assert "n=0: begun as local 1: it was never begun" in events(batch)
+    assert "report: begun as local 2: all jobs are complete" in events(batch)
+    assert len(batch.submissions()) == 2
+
+
+def test_a_job_whose_supervisor_was_killed_is_begun_again_with_the_reason(make: Maker) -> None:
+    batch = make("", python=make.script(ONCE))
+    lose(batch)
+    text = told(batch)
+    assert batch.job("n=0").status().state == "complete"
+    reason = f"its supervisor was killed (see {batch.path}/submissions/1/supervisor.log)"
+    assert reason in text and reason in events(batch)
+    assert times_begun_again(batch) == {"n=0": 1}
+
+
+def test_the_cap_is_kept_by_whoever_watches_next_and_a_person_begins_it_anew(make: Maker) -> None:
+    batch = make("", python=make.script("echo run >> attempts; exec sleep 100"), resubmits=1)
+    lose(batch)
+    submit(batch, reason="as a watcher before this one did")
+    assert times_begun_again(batch) == {"n=0": 1}
+    kill(supervisor(batch))
+    text = told(batch)
+    assert "given up" in text and "given up" in batch.job("n=0").status().reason
+    assert batch.job("n=0").status().state == "failed" and len(batch.submissions()) == 2
+    submit(batch)
+    assert times_begun_again(batch)["n=0"] == 0
+
+
+def test_failed_and_stopped_jobs_are_left_and_told(make: Maker) -> None:
+    batch = make("", n=(0, 1), python=make.script("exit 1"))
+    batch.job("n=1").write_status(JobStatus("stopped", reason="the file STOP"))
+    batch.executor().submit(batch, [batch.job("n=0")], then=False)
+    text = told(batch)
+    assert "[2/2] n=0: failed" in text and "marlnb batch" in text  # how to run just that again
+    assert {name: status.state for name, status in batch.statuses().items()} == {"n=0": "failed", "n=1": "stopped"}
+    assert len(batch.submissions()) == 1
+
+
+def test_one_watcher_at_a_time_begins_again_and_one_that_only_looks_never_does(make: Maker) -> None:
+    batch = make("", python=make.script(ONCE))
+    lose(batch)
+    assert "begun" not in told(batch, resubmit=False)
+    with RunLock(batch.path / LOCK):
+        assert f"process {os.getpid()} on" in told(batch, once=True)
+    assert len(batch.submissions()) == 1
+    told(batch, once=True)
+    assert len(batch.submissions()) == 2
+    assert finish(batch)["n=0"][0] == "complete"
+
+
+@pytest.mark.parametrize("owns", [False, True])
+def test_an_interrupt_ends_the_jobs_of_a_foreground_batch_and_nothing_else(make: Maker, owns: bool) -> None:
+    saves = "echo run > attempts; until [ -e STOP ]; do sleep 0.05; done; exit 130"
+    batch = make("", n=(0, 1), at_once=1, python=make.script(saves))
+    submit(batch)
+    program = (
+        "import sys; from marlnb.batch.folder import Batch; from marlnb.batch.watch import watch;"
+        f"watch(Batch.open(sys.argv[1]), poll_s=0.1, owns={owns})"
+    )
+    watching = subprocess.Popen([sys.executable, "-c", program, batch.path], stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: (batch.job("n=0").folder / "attempts").exists() and (batch.path / "submissions/1").exists())
+    time.sleep(0.5 if watching.poll() is None else 0)
+    assert watching.stderr is not None
+    assert watching.stderr.readline().startswith("0/2 complete")
+    watching.send_signal(signal.SIGINT)
+    _, text = watching.communicate(timeout=100)
+    assert "KeyboardInterrupt" in text
+    states = {name: status.state for name, status in batch.statuses().items()}
+    if owns:
+        assert "stopping: each job is saved first" in text and states == {"n=0": "stopped", "n=1": "stopped"}
+    else:
+        assert "the jobs go on" in text and batch.executor().known(batch)["n=0"].state == "running"
+
+
+def test_the_line_over_all_counts_shares_and_estimates() -> None:
+    states = ["complete"] * 6 + ["running"] * 2 + ["waiting"] + ["failed"]
+    statuses = {str(n): JobStatus(state) for n, state in enumerate(states)}  # type: ignore[arg-type]
+    line = overall(statuses, 7.0, 1 / 1800)  # half of two jobs; one job in half an hour; 10 - 7 - 1 failed are left
+    assert line == "6/10 complete, 2 running, 1 waiting, 1 failed   70%  2 jobs/h  1:00:00 left"
