@@ -133,10 +133,6 @@ def test_jobs_as_json_log_and_list(batch: Batch, capsys: pytest.CaptureFixture[s
     assert code == 0 and " ".join(out.splitlines()[1].split()) == (
         "runs/a-batch a.ipynb 3 1 complete, 1 waiting, 1 failed"
     )
-        "runs/a-batch",
-        "a.ipynb",
-        *"3 1 complete, 1 waiting, 1 failed".split(),
-    ]
     code, _, err = marlnb(capsys, "jobs", "runs/a-batch/jobs/n=1")
     assert code == 2 and "is no batch" in err
     code, _, err = marlnb(capsys, "jobs", "runs/a-batch", "--log", "n=7")
