@@ -109,12 +109,12 @@ class Attempt:
 
     def _tick(self) -> None:
         while not self._ended.wait(STATUS_EVERY_S):
-            for look in self.looks:
-                look()
-            progress = describe_progress(self.job.folder) or self._shown
-            seconds = self._seconds_before + time.time() - self._began
-            now = replace(self.status, progress=progress, seconds=seconds)
             try:
+                for look in self.looks:
+                    look()
+                progress = describe_progress(self.job.folder) or self._shown
+                seconds = self._seconds_before + time.time() - self._began
+                now = replace(self.status, progress=progress, seconds=seconds)
                 self.job.write_status(now)
                 if time.monotonic() - self._told_at >= LOG_EVERY_S and now.cell:
                     self._told_at = time.monotonic()

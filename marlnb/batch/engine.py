@@ -12,6 +12,7 @@ import re
 import signal
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -129,6 +130,10 @@ class _Keeper(NotebookExecutionManager):
         super().cell_start(cell, cell_index, **kwargs)
 
 
+class _CellsDoneError(Exception):
+    """Nothing more is wanted of the kernel."""
+
+
 class _Client(PapermillNotebookClient):
     """papermill's client, whose kernel ends with it, and which passes on what cells print."""
 
@@ -138,7 +143,11 @@ class _Client(PapermillNotebookClient):
     def execute_as_job(self, cwd: Path, environment: dict[str, str]) -> None:
         """Executes all cells; whatever happens, the kernel is gone afterwards."""
         try:
-            self.execute(cwd=str(cwd), env=environment, preexec_fn=_prepare_kernel_process)
+            with warnings.catch_warnings():  # Python 3.12 warns of a fork beside threads; what follows it takes no lock
+                warnings.filterwarnings("ignore", message=".*fork", category=DeprecationWarning)
+                self.execute(cwd=str(cwd), env=environment, preexec_fn=_prepare_kernel_process)
+        except _CellsDoneError:
+            return
         finally:
             if self.km is not None:
                 self._kill()
@@ -153,8 +162,9 @@ class _Client(PapermillNotebookClient):
             self.exit_code = self._process.poll()
             self._kill()
             raise
-        if self.nb_man.requests.pending:  # a few seconds are all that is left
+        if self.nb_man.requests.pending:  # a few seconds are all that is left: no farewell to the kernel
             self._kill()
+            raise _CellsDoneError
 
     def process_message(self, msg: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         if msg["msg_type"] in ("display_data", "update_display_data"):

@@ -45,12 +45,17 @@ def execute_job(job: Job, *, bar: bool = False) -> JobStatus:
     with _holding(job), Attempt(job) as attempt, Requests(job.folder, attempt.say) as requests:
         attempt.looks.append(requests.look)
         try:
-            return _execute(attempt, requests, bar)
+            status = _execute(attempt, requests, bar)
         except Interruption as interruption:
-            return attempt.end("stopped" if requests.stopped else "interrupted", str(interruption))
+            status = attempt.end("stopped" if requests.stopped else "interrupted", str(interruption))
         except MarlnbError as error:
             attempt.end("failed", f"{type(error).__name__}: {error}")
             raise
+        if status.state == "interrupted" and status.reason in ("SIGUSR1", OUT_OF_TIME):
+            answer = requeue()
+            if answer:
+                attempt.say(answer)
+        return status
 
 
 def _execute(attempt: Attempt, requests: Requests, bar: bool) -> JobStatus:
@@ -65,10 +70,6 @@ def _execute(attempt: Attempt, requests: Requests, bar: bool) -> JobStatus:
     status = attempt.end(*outcome)
     if status.state == "failed":
         attempt.print(describe_failure(attempt.job, status) + "\n")
-    if status.state == "interrupted" and status.reason in ("SIGUSR1", OUT_OF_TIME):
-        complaint = requeue()
-        if complaint:
-            attempt.say(complaint)
     return status
 
 

@@ -17,6 +17,7 @@ import sys
 import threading
 from typing import Any
 
+IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)  # meant for the training, which saves first
 RESET, STEP = 1, 2
 WAKE, RENDER = b"w", b"r"  # to a worker; an object follows RENDER
 DONE, VALUE, FAILURE = b"d", b"v", b"f"  # from a worker; an object follows the last two
@@ -26,7 +27,8 @@ LENGTH = struct.Struct("<Q")
 
 def main(command: int, result: int, memory: int, slot: int, dies_with_thread: bool) -> None:
     """Runs a worker on descriptors that it inherited."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_IGN)
     _end_with_parent(command, dies_with_thread)
     try:
         _serve(command, result, memory, slot)
