@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
 import shutil
 import stat
@@ -43,11 +44,11 @@ def _folder(subject: Subject) -> Iterator[Answer]:
 
 @check("space")
 def _space(subject: Subject) -> Iterator[Answer]:
-    parent, n_jobs = nearest_folder(subject.folder), len(subject.sweep)
+    parent, n_jobs, each = nearest_folder(subject.folder), len(subject.sweep), _job_bytes(subject)
     found = os.statvfs(parent)
     free, total = found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
-    told = f"{parent}: {free / 1e9:,.0f} GB free, about {n_jobs * JOB_BYTES / 1e9:,.1f} GB needed"
-    if free < n_jobs * JOB_BYTES:
+    told = f"{parent}: {free / 1e9:,.0f} GB free, about {n_jobs * each / 1e9:,.1f} GB needed"
+    if free < n_jobs * each:
         yield "fail", told, "free some, or give --out a folder on another file system"
     elif free < LOW_SHARE * total:
         yield "warn", f"{told}; it is nearly full ({free / total:.1%} left)", "free some: others fill it too"
@@ -70,6 +71,14 @@ def _place(subject: Subject) -> Iterator[Answer]:
     if n_files > MANY_FILES:
         text = f"the environment {prefix} is {n_files:,}{more} files: quotas of clusters often count them"
         yield "ok", text, ""
+
+
+def _job_bytes(subject: Subject) -> float:
+    """What a job takes, as the notebook says of itself (`"marlnb": {"megabytes": 30}` in its metadata), or a guess."""
+    if subject.notebook is None:
+        return JOB_BYTES
+    told = json.loads(subject.notebook.read_text(encoding="utf-8"))["metadata"].get("marlnb", {})
+    return float(told.get("megabytes", JOB_BYTES / 1e6)) * 1e6
 
 
 def _shared(subject: Subject, path: Path, what: str) -> Iterator[Answer]:
