@@ -23,7 +23,7 @@ from tests.cluster.evidence import evidence, iterations
 from tests.cluster.processes import children, until
 
 KILLS = int(os.environ.get("MARLNB_KILLS", "50"))
-ITERATIONS = 1500
+ITERATIONS = 2500
 WAYS = ("USR1 job", "TERM job", "KILL job", "KILL kernel")
 
 

@@ -125,7 +125,8 @@ def test_scancel_saves_and_the_same_command_completes_it(cluster: Cluster, send:
     sent.await_states("interrupted")
     saved = max(int(path.name) for path in (sent.run() / "checkpoints").iterdir() if path.name.isdigit())
     assert saved >= HALFWAY and saved % 20, f"saved when TERM came, not at a multiple of 20: {saved}"
-    assert [job for job in inhabitants(cluster.namespace) if job == sent.status().pid] == []
+    until("the scheduler says so too", lambda: [state for _, state in sent.ids()] == ["CANCELLED"])
+    assert sent.status().pid not in inhabitants(cluster.namespace)
     sent.again()
     sent.await_complete()
     assert_as_undisturbed(sent, undisturbed)
