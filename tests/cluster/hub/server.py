@@ -64,6 +64,12 @@ class Hub:
         """Ids of the servers that SLURM runs now."""
         return self.cluster.command("squeue", "-h", "-n", "jupyter", "-t", "running", "-o", "%i").split()
 
+    def leave(self, job: str, *, minutes: int) -> None:
+        """Has SLURM end a server about so much later, whatever it was given at first."""
+        parts = self.cluster.command("squeue", "-h", "-j", job, "-o", "%M").strip().split(":")
+        spent = sum(int(part) * 60**power for power, part in enumerate(reversed(parts))) // 60
+        self.cluster.command("scontrol", "update", f"JobId={job}", f"TimeLimit={spent + minutes}")
+
     def story(self) -> str:
         """The ends of the logs, for a scenario that failed."""
         files = [self.state / "hub.log", *sorted(self.state.glob("server_*.log"))]

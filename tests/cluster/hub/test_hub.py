@@ -88,9 +88,10 @@ def test_a_training_is_saved_before_its_allocation_ends_and_goes_on_in_the_next(
     cell = TRAINING.format(run="runs/long", frames=100_000_000)
     hub.write("long.ipynb", ALLOCATION, cell)
     person.end_server()
-    first = person.begin_server(3)
+    first = person.begin_server(20)
     notebook = person.open(hub.work / "long.ipynb")
     notebook.run(0).locator("table").wait_for(timeout=120_000)
+    hub.leave(first, minutes=3)  # now, so that it does not depend on how long the start took
     notebook.run(1)
     path = hub.work / "runs" / "long"
     until("it trains", lambda: rows(path) > 20, timeout_s=120)
