@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from marlnb.batch.folder import Batch
+from marlnb.batch.local.process import THREADS
 from marlnb.batch.offline import OFFLINE_VARIABLES, job_environment
 from marlnb.batch.profile import Profile
 from marlnb.batch.slurm.refusals import check_path
@@ -24,7 +25,6 @@ SCRIPT = "script.sbatch"
 REPORT_SCRIPT = "report.sbatch"
 REPORT_LOG = "report.log"
 RUN_JOB = "marlnb.batch.run_job"
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 LONGEST_LABEL = 40
 
 
@@ -56,7 +56,9 @@ def parts(count: int, largest: int) -> list[Part]:
 
 def array_script(batch: Batch, profile: Profile, submission: Path, part: Part, of: int, after: str = "") -> str:
     """The script of one part of `of`; with `after`, the id of an array, it begins when that has ended."""
-    tasks = f"jobs {part.first} to {part.first + part.count - 1}" if of > 1 else f"{part.count} job(s)"
+    tasks = f"{part.count} jobs" if part.count > 1 else "1 job"
+    if of > 1:
+        tasks = f"Jobs {part.first} to {part.first + part.count - 1}"
     told = [
         f"{tasks} of the batch {shlex.quote(str(batch.path))},",
         f"one task each: task k executes the job of index {f'{part.first} + k' if part.first else 'k'} in jobs.json,",

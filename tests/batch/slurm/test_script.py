@@ -125,7 +125,7 @@ def test_a_sweep_too_long_for_one_array_is_cut() -> None:
     batch = batch_of("/work/sweep", Profile(executor="slurm", at_once=5), 2500)
     text = array_script(batch, batch.profile, Path("/work/sweep/submissions/1"), parts(2500, 1000)[2], 3, after="4712")
     assert "#SBATCH --array=0-499%5\n" in text and "#SBATCH --dependency=afterany:4712\n" in text
-    assert '--index "$((2000 + SLURM_ARRAY_TASK_ID))"' in text and "jobs 2000 to 2499" in text
+    assert '--index "$((2000 + SLURM_ARRAY_TASK_ID))"' in text and "Jobs 2000 to 2499" in text
 
 
 def test_only_marlnbs_own_variables_and_pythons_path_come_from_the_shell() -> None:
