@@ -1,0 +1,65 @@
+"""`marlnb watch`: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from marlnb.batch.job import JobStatus
+from marlnb.cli import main
+from tests.batch.batches import Maker, submit, wait_until
+
+COMPLETE = 'echo \'{"state": "complete", "attempt": 1}\' > job_status.json; exit 0'
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    maker = Maker(tmp_path)
+    yield maker
+    maker.end()
+
+
+def test_the_exit_code_tells_how_the_batch_ended(make: Maker, capfd: pytest.CaptureFixture[str]) -> None:
+    batch = make("", n=(0, 1), python=make.script(COMPLETE))
+    for states, code in (("complete complete", 0), ("complete failed", 1), ("complete stopped", 130)):
+        for job, state in zip(batch.jobs(), states.split()):
+            job.write_status(JobStatus(state))  # type: ignore[arg-type]
+        assert main(["watch", str(batch.path), "--json", "--quiet"]) == code
+        told = json.loads(capfd.readouterr().out)
+        assert list(told["jobs"].values()) == states.split()
+    batch.job("n=1").write_status(JobStatus("interrupted"))
+    assert main(["watch", str(batch.path), "--poll", "0.1", "--no-resubmit"]) == 1  # nobody will run it
+    assert not batch.submissions()
+    assert main(["watch", str(batch.path), "--poll", "0.1", "--once"]) == 0
+    assert len(batch.submissions()) == 1
+    assert main(["watch", str(batch.path), "--poll", "0.1"]) == 0
+    assert capfd.readouterr().out.splitlines()[-1] == f"{batch.path}: 2 complete"
+
+
+def test_an_interrupt_ends_the_watching_alone(make: Maker) -> None:
+    batch = make("", python=make.script("touch ready; exec sleep 100"))
+    submit(batch)
+    words = [sys.executable, "-c", "import sys; from marlnb.cli import main; sys.exit(main())"]
+    watching = subprocess.Popen([*words, "watch", batch.path], stderr=subprocess.PIPE, text=True)
+    wait_until((batch.job("n=0").folder / "ready").exists)
+    assert watching.stderr is not None
+    assert watching.stderr.readline().startswith("0/1 complete")
+    watching.send_signal(signal.SIGTERM)
+    _, told = watching.communicate(timeout=100)
+    assert watching.returncode == 130
+    assert f"`marlnb watch {batch.path}` watches again" in told and "Traceback" not in told
+    assert batch.executor().known(batch)["n=0"].state == "running"
+
+
+def test_what_is_no_batch_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], make: Maker) -> None:
+    assert main(["watch", str(tmp_path / "none")]) == 2
+    assert "is no batch" in capsys.readouterr().err
+    assert main(["watch", str(make("").path), "--poll", "0"]) == 2
+    assert "--poll takes seconds above 0; got 0" in capsys.readouterr().err
