@@ -89,7 +89,7 @@ class AlgorithmPanel:
         line = w.HBox([self._own, self._add, self._remove], layout=w.Layout(flex_flow="row wrap"))
         self.widget = styled(self._tabs, line, self._status, self._table)
         self.widget.add_class("marlnb-algorithm")
-        self.set(experiment)
+        self.set(experiment, spec)
 
     @property
     def parts(self) -> dict[str, Any]:
@@ -100,13 +100,16 @@ class AlgorithmPanel:
         """
         every = self.choices[ALL]
         assert every.algorithm is not None
+        algorithm, model = every.algorithm.config, every.model.config
         own = {name: choice for name, choice in self.choices.items() if name != ALL}
+        algorithms = {name: one.algorithm.config for name, one in own.items() if one.algorithm is not None}
+        models = {name: one.model.config for name, one in own.items()}
         return {
-            "algorithm": every.algorithm.config,
-            "model": every.model.config,
+            "algorithm": algorithm,
+            "model": model,
             "critic": every.critic_config,
-            "algorithms": {name: one.algorithm.config for name, one in own.items() if one.algorithm is not None},
-            "models": {name: one.model.config for name, one in own.items()},
+            "algorithms": {name: config for name, config in algorithms.items() if config != algorithm},
+            "models": {name: config for name, config in models.items() if config != model},
             "critics": {name: one.critic.config for name, one in own.items() if not one.same_critic.value},
         }
 
@@ -114,9 +117,9 @@ class AlgorithmPanel:
         """Calls `listener` after each change."""
         self._listeners.append(listener)
 
-    def set(self, experiment: Experiment) -> None:
-        """Shows the algorithms and networks of an experiment."""
-        self._experiment, self._quiet = experiment, True
+    def set(self, experiment: Experiment, spec: EnvSpec | None = None) -> None:
+        """Shows the algorithms and networks of an experiment, whose environment has this spec, where that is known."""
+        self._experiment, self._spec, self._quiet = experiment, spec, True
         try:
             self.choices = {ALL: self.choices[ALL]}
             self.choices[ALL].set(experiment.algorithm, experiment.model, experiment.critic)
@@ -144,9 +147,14 @@ class AlgorithmPanel:
 
     def _choice_of(self, name: str) -> Choice:
         if name not in self.choices:
-            groups = self._spec.group_names if self._spec is not None else tuple(self._experiment.algorithms)
-            self.choices[name] = Choice(self._changed, networks_only=name not in groups)
+            self.choices[name] = Choice(self._changed, networks_only=not self._is_group(name))
         return self.choices[name]
+
+    def _is_group(self, name: str) -> bool:
+        """Whether a name is a group's; by how agents are named, `<group>_<index>`, where the spec is not yet known."""
+        if self._spec is not None:
+            return name in self._spec.group_names
+        return name in self._experiment.algorithms or not name.rpartition("_")[2].isdigit()
 
     def _give(self, name: str | None) -> None:
         if name is None:

@@ -7,6 +7,7 @@ nothing, and `attach` shows the same panel from another notebook.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -58,6 +59,7 @@ class RunPanel:
         self._events: list[str] = []
         self._status = run.status()
         self._request: Request | None = None
+        self._stop_at: float | None = None
         self._make(dict(references or {}))
         self._show_status()
         self._poller = Poller(self._look, self._trouble)
@@ -86,13 +88,16 @@ class RunPanel:
         """Looks no more; a training goes on."""
         self._poller.end()
 
-    def start(self) -> Training:
+    def start(self, *, stop_after_s: float | None = None) -> Training:
         """Trains in a thread of this process, or goes on; an alive training of this panel is returned as it is.
 
+        Args:
+            stop_after_s: seconds after which it is asked to stop, saved; None: never.
         Raises:
             RunError: somebody else trains it. As `marlnb.start`.
         """
         if self.training is None or not self.training.is_alive:
+            self._stop_at = None if stop_after_s is None else time.monotonic() + stop_after_s
             self.training = start(self.run.experiment, self.run.path, resume=True)
             self._poller = self._poller if self._poller.is_alive else Poller(self._look, self._trouble)
             self._poller.now()
@@ -140,6 +145,9 @@ class RunPanel:
             self.returns.clear()
         self.returns.add(_points(news))
         self._draw_new(news.rows)
+        if self._stop_at is not None and time.monotonic() >= self._stop_at and news.status["state"] in ALIVE:
+            self._stop_at = None
+            ask(self.run.path, "stop", "the time that was set is over")
         if self._request is not None and not is_asked(self.run.path, self._request):
             self._request = None
         self._show_status()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 
 import ipywidgets as w
 
@@ -49,7 +50,7 @@ def log_html(text: str) -> str:
     return f'<div class="marlnb-log"><pre tabindex="0">{html.escape(text)}</pre></div>'
 
 
-def table_html(header: list[str], rows: list[list[object]]) -> str:
+def table_html(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     head = "".join(f'<th scope="col">{html.escape(str(name))}</th>' for name in header)
     body = "".join(
         "<tr>" + "".join(f"<td>{html.escape('' if cell is None else str(cell))}</td>" for cell in row) + "</tr>"
