@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
@@ -115,7 +116,18 @@ def notebook(tmp_path: Path) -> Path:
 def test_texts_arrive_unchanged(notebook: Path, tmp_path: Path) -> None:
     trap = tmp_path / "trap"
     texts = hostile(trap)
-    values = [*texts, {text: [text] for text in texts[:50]}, None, True, 0.1, 1e300, 5e-324, 10**30, -0.0, []]
+    values: list[Any] = [
+        *texts,
+        {text: [text] for text in texts[:50]},
+        None,
+        True,
+        0.1,
+        1e300,
+        5e-324,
+        10**30,
+        -0.0,
+        [],
+    ]
     folder = tmp_path / "out" / f"-r $({trap.name}) `x` 'q' \"d\" ;\nü 🎉 {{a}}"
     execute(notebook, folder, {"values": values, "text": texts[8], "number": 3}, progress=False)
     arrived = json.loads((folder / "arrived.json").read_text(encoding="utf-8"))

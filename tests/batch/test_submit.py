@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import nbformat
 import pytest
@@ -122,7 +122,7 @@ def test_a_notebook_that_was_mended_is_gone_on_with_when_asked(noting: list[tupl
 
 
 def test_requests_that_cannot_be_met_begin_nothing(noting: list[tuple[list[str], bool]]) -> None:
-    for arguments, choices, error, message in [
+    requests: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
         (("b.ipynb", N), {}, ConfigError, "no notebook at b.ipynb"),
         (("a.ipynb", {"m": 1}), {}, ConfigError, "no parameter of a.ipynb 'm'"),
         (("a.ipynb", {"n": ["x"]}), {}, ConfigError, "parameter 'n' must be a whole number; got 'x'"),
@@ -132,9 +132,10 @@ def test_requests_that_cannot_be_met_begin_nothing(noting: list[tuple[list[str],
         (("a.ipynb", N), {"changes": {"cores": 5}}, BatchError, "no node has that many cores"),
         (("a.ipynb", N), {"then": "a.ipynb"}, ConfigError, "no parameter of a.ipynb 'batch'"),
         (("a.ipynb", N), {"only": ["n=7"]}, BatchError, "no job of"),
-    ]:
+    ]
+    for arguments, choices, error, message in requests:
         with pytest.raises(error) as caught:
-            submit(*arguments, **{"on": "noting", **choices})  # type: ignore[arg-type]
+            submit(*arguments, **{"on": "noting", **choices})
         assert message in str(caught.value)
     assert noting == [] and not Path("runs").exists()
 
