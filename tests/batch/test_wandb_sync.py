@@ -54,7 +54,7 @@ def test_two_attempts_become_one_run_with_one_history(
 
     with serving() as server:
         _log_in(monkeypatch, tmp_path / "home", server.url, None)
-        with pytest.raises(BatchError, match="API key.*wandb login"):
+        with pytest.raises(BatchError, match=r"API key.*wandb login"):
             upload(found)
         _log_in(monkeypatch, tmp_path / "home", server.url, "a" * 40)
         assert main(["sync", str(tmp_path), "--json"]) == 0
