@@ -25,7 +25,7 @@ QUICK = (
 )
 FAILING = (
     'run = "runs/x"\nseed = 0',
-    "from pathlib import Path\n\nmended = Path(run).parents[2] / 'mended'",
+    "from pathlib import Path\n\nmended = Path(run).parents[1] / 'mended'",
     "if seed == 1 and not mended.exists():\n    raise ValueError('the second seed does not work')",
 )
 STATES = (
