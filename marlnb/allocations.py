@@ -21,7 +21,7 @@ from marlnb.cores import usable_cores
 from marlnb.errors import ConfigError
 
 ENDS_AT = "MARLNB_ENDS_AT"  # seconds since 1970: overrides what the scheduler says
-ASK_TIMEOUT_S = 10.0
+ASK_TIMEOUT_S = 5.0
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUPS = Path("/proc/self/cgroup")
 UNLIMITED_BYTES = 1 << 60  # version 1 of control groups writes "no limit" as a number about this large
@@ -142,11 +142,14 @@ def _end(job: str, ask_again: bool) -> tuple[float | None, str]:
     if not job:
         return None, ""
     said = float(slurms) if slurms and slurms.isdigit() else None  # when the job began: its limit can be changed since
-    if said is not None and not ask_again:
+    if said is not None and not ask_again and job not in _ends_known:
         return said, ""
     if ask_again or job not in _ends_known:
         found = _ask_slurm(job)
-        _ends_known[job] = (said, "") if found[1] and said is not None else found
+        if not found[1]:
+            _ends_known[job] = found
+        else:  # what was said before still holds, as far as anybody knows
+            _ends_known.setdefault(job, found if said is None else (said, ""))
     return _ends_known[job]
 
 

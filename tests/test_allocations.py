@@ -86,14 +86,23 @@ def test_the_scheduler_is_asked_once_and_again_when_told_to(monkeypatch: pytest.
     assert calls.read_text().count("\n") == 2
 
 
+def test_a_scheduler_that_does_not_answer_again_is_believed_as_before(monkeypatch: pytest.MonkeyPatch, squeue) -> None:
+    squeue("echo 4000000000")
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    assert Allocation.current().ends_at == 4e9
+    squeue("echo 'Unable to contact slurm controller' >&2; exit 1")
+    assert allocation().ends_at == 4e9 == Allocation.current().ends_at
+
+
 def test_newer_slurms_say_it_in_a_variable(monkeypatch: pytest.MonkeyPatch, squeue) -> None:
     calls = squeue("echo 4000000600")
     monkeypatch.setenv("SLURM_JOB_ID", "17")
     monkeypatch.setenv("SLURM_JOB_END_TIME", "4000000000")
     assert Allocation.current().ends_at == 4e9 and calls.read_text() == ""
-    assert Allocation.current(ask_again=True).ends_at == 4e9 + 600
     squeue("exit 1")
     assert Allocation.current(ask_again=True).ends_at == 4e9
+    squeue("echo 4000000600")  # more time was granted
+    assert Allocation.current(ask_again=True).ends_at == 4e9 + 600 == Allocation.current().ends_at
 
 
 @pytest.mark.parametrize(
