@@ -23,7 +23,7 @@ from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, RunError
 from marlnb.models.policy import Policy
 from marlnb.training.agents import weights_sha256
-from marlnb.training.checkpoint import Checkpoint, rotate_checkpoints, save_checkpoint
+from marlnb.training.checkpoint import Checkpoint, list_checkpoints, rotate_checkpoints, save_checkpoint
 from marlnb.training.deadline import Deadline
 from marlnb.training.evaluation import score_policies, summarise
 from marlnb.training.files import JOB_VARIABLE
@@ -77,7 +77,6 @@ class Trainer:
         self._saved_at, self._seconds_saved = 0, 0.0
         self._left_unsaved: int | None = None
         self._in_job = bool(os.environ.get(JOB_VARIABLE))
-        self._stopgap: int | None = None
         self._status_at = 0.0
         self._closed = False
         self._lock = RunLock(run.path / LOCK)
@@ -167,8 +166,8 @@ class Trainer:
         began, folder = time.perf_counter(), self.run.path / "checkpoints"
         state = {**self._loop.state_dict(), **own}
         saved = save_checkpoint(folder, state, iteration=self.iteration, frames=self.frames, score=self.score)
-        rotate_checkpoints(folder, self.experiment.keep_checkpoints)
-        self._saved_at = self.iteration
+        self._rotate(folder)
+        self._saved_at, self._seconds_saved = self.iteration, self._seconds
         self._deadline.saved(time.perf_counter() - began)
         return saved
 
@@ -217,7 +216,6 @@ class Trainer:
             self._evaluation_score = state["evaluation_score"]
             self._loop.load_state_dict(state, checkpoint.iteration)
             self._seconds_saved = self._seconds
-            self._stopgap = self.iteration if self._in_job and not self._is_scheduled else None
         except KeyError as error:
             raise CheckpointError(f"{checkpoint.path} lacks {error}; it is no checkpoint of a training") from error
 
@@ -267,15 +265,13 @@ class Trainer:
         return self._seconds - self._seconds_saved >= DONE_AGAIN_S
 
     def _rotate(self, folder: Path) -> None:
-        """Drops old checkpoints; in a batch job one made at a stop as soon as the next scheduled one is there."""
-        if self._in_job and not self._is_scheduled:
-            stopgap: int | None = self.iteration
-        else:
-            stopgap = None
-        if self._stopgap not in (None, self.iteration):
-            shutil.rmtree(folder / str(self._stopgap), ignore_errors=True)
-        self._stopgap = stopgap
-        if stopgap is None:
+        """Drops old checkpoints; in a batch job those made at stops as soon as the next scheduled one is there."""
+        if not self._in_job:
+            rotate_checkpoints(folder, self.experiment.keep_checkpoints)
+        elif self._is_scheduled:
+            for checkpoint in list_checkpoints(folder):
+                if checkpoint.iteration < self.iteration and checkpoint.iteration % self.experiment.checkpoint_every:
+                    shutil.rmtree(checkpoint.path)
             rotate_checkpoints(folder, self.experiment.keep_checkpoints)
 
     def _report(self, advance: Advance, evaluation: dict[str, float]) -> Report:

@@ -1,6 +1,7 @@
 """Killed and signalled at random moments, a job ends with the weights, the curve and the notebook of one left alone.
 
-About 25 s on an idle core.
+Each job starts a kernel that imports torch, about 20 in all: this takes more than half a minute, and is limited
+generously, since the machine may be doing other things.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ assert recording.complete
 print(trained.checkpoint().sha256, [c.iteration for c in trained.checkpoints], list(trained.recordings))
 print(float(recording.steps("listener", "reward").to_numpy().sum()))
 """
+pytestmark = pytest.mark.timeout(900)
 TIMINGS = ("seconds", "frames_per_second", "stepping_s", "acting_s", "learning_s")
-FRAMES = 10_000
+FRAMES = 8_000
 
 
 def metrics(job: Job) -> list[dict[str, Any]]:
@@ -72,14 +74,14 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Job:
     return job
 
 
-@pytest.mark.parametrize(("name", "times"), [("SIGKILL", 4), ("SIGUSR1", 2), ("SIGTERM", 1)])
+@pytest.mark.parametrize(("name", "times"), [("SIGKILL", 3), ("SIGUSR1", 2), ("SIGTERM", 1)])
 def test_a_job_ends_as_if_it_had_been_left_alone(tmp_path: Path, undisturbed: Job, name: str, times: int) -> None:
     job = make(tmp_path / "job", TRAINING, AFTER, frames=FRAMES)
     number, draw = signal.Signals[name], random.Random(f"{name} {tmp_path}")
     for disturbance in range(times):
         process = start(job)
         try:
-            at = draw.uniform(0.1, 0.9) * FRAMES / 100
+            at = (disturbance + draw.random()) / (times + 1) * FRAMES / 100  # each later than the one before
             wait_for(lambda a=disturbance + 1: job.status().attempt == a and find_training(job.folder), process)
             wait_for(lambda at=at: len(read_lines(job.folder / "metrics.jsonl")) >= at, process)
             time.sleep(draw.uniform(0, 0.1))
@@ -89,7 +91,7 @@ def test_a_job_ends_as_if_it_had_been_left_alone(tmp_path: Path, undisturbed: Jo
         finally:
             process.kill()
         assert code in (-signal.SIGKILL, os.EX_TEMPFAIL), f"disturbance {disturbance}: {job.log.read_text()}"
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 20
         assert job.status().state == "interrupted"
     execute(job)
     assert job.status().attempt == times + 1
