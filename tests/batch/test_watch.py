@@ -87,12 +87,14 @@ def test_the_cap_is_kept_by_whoever_watches_next_and_a_person_begins_it_anew(mak
 
 
 def test_failed_and_stopped_jobs_are_left_and_told(make: Maker) -> None:
-    batch = make("", n=(0, 1), python=make.script("exit 1"))
+    goes_on = f"[ ${{PWD##*=}} = 2 ] || exit 1; sleep 5; {COMPLETE}"  # long enough to find the others gone
+    batch = make("", n=(0, 1, 2), python=make.script(goes_on), at_once=2)
     batch.job("n=1").write_status(JobStatus("stopped", reason="the file STOP"))
-    batch.executor().submit(batch, [batch.job("n=0")], then=False)
+    batch.executor().submit(batch, [batch.job("n=0"), batch.job("n=2")], then=False)
     text = told(batch)
-    assert "[2/2] n=0: failed" in text and "marlnb batch" in text  # how to run just that again
-    assert {name: status.state for name, status in batch.statuses().items()} == {"n=0": "failed", "n=1": "stopped"}
+    assert "[2/3] n=0: failed" in text and "marlnb batch" in text  # how to run just that again
+    states = {name: status.state for name, status in batch.statuses().items()}
+    assert states == {"n=0": "failed", "n=1": "stopped", "n=2": "complete"}
     assert len(batch.submissions()) == 1
 
 

@@ -68,7 +68,6 @@ def test_one_that_heeds_nothing_is_killed_with_all_that_it_started(
         sent.append(process.advance())
         time.sleep(0.02)
     assert [number for number in sent if number] == [signal.SIGTERM, signal.SIGKILL]
-    process.end_leftovers()
     wait_until(lambda: not processes_of(process.job.folder))
     assert process.outcome() == "killed by SIGKILL" and not process.is_limited
 
