@@ -214,6 +214,16 @@ def test_jobs_whose_files_say_that_they_have_ended_need_no_call(make: Make, sche
     assert scheduler.calls() == []
 
 
+def test_a_job_that_failed_before_it_was_submitted_again_is_asked_for(make: Make, scheduler: Scheduler) -> None:
+    batch, executor = make(1)
+    job = batch.jobs()[0]
+    job.write_status(replace(job.status(), state="failed"))
+    time.sleep(0.01)
+    executor.submit(batch, [job], then=False)
+    scheduler.says("squeue", "41_0|PENDING||Priority\n")
+    assert executor.known(batch)[job.name] == Known("queued", "Priority", "41_0")
+
+
 def test_a_later_submission_hides_an_earlier_one(make: Make, scheduler: Scheduler) -> None:
     batch, executor = make(3, then=True)
     executor.submit(batch, batch.jobs(), then=True)
