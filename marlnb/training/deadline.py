@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from marlnb.allocations import Allocation, describe_seconds
@@ -19,7 +20,8 @@ class Deadline:
 
     def __init__(self) -> None:
         """Raises ConfigError when MARLNB_ENDS_AT is no number."""
-        self._ends_at = Allocation.current().ends_at
+        # a limit can have been shortened since it was shown; a thousand jobs that begin at once do not ask for that
+        self._ends_at = Allocation.current(ask_again="MARLNB_JOB" not in os.environ).ends_at
         left = self._ends_at - time.time() if self._ends_at is not None else 0.0
         self._margin_s = min(MARGIN_S, SHARE * left)
         self._checkpoint_s = 0.0

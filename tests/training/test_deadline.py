@@ -56,6 +56,19 @@ def test_more_time_that_was_granted_is_used(clock, monkeypatch: pytest.MonkeyPat
     assert deadline.reason_to_stop(0) == "the allocation ends in 50 s"
 
 
+def test_a_limit_that_was_shortened_since_it_was_shown_is_heeded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "squeue").write_text(f"#!/bin/sh\necho {int(time.time()) + 1000}\n")
+    (tmp_path / "squeue").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    for name in ("MARLNB_ENDS_AT", "MARLNB_JOB", "SLURM_JOB_END_TIME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("marlnb.allocations._ends_known", {"17": (time.time() + 10_000, "")})
+    assert Deadline().reason_to_stop(950) is not None
+
+
 def test_an_end_in_the_past_is_not_heeded(clock) -> None:
     clock(10001)
     deadline = Deadline()
