@@ -184,6 +184,7 @@ class AlgorithmPanel:
         self._tabs.titles = list(self.choices)
         left = [] if self._spec is None else [*self._spec.group_names, *self._spec.agents]
         self._own.options = [name for name in left if name not in self.choices]
+        self._own.value = next(iter(self._own.options), None)
         self._add.disabled = not self._own.options
         self._remove.disabled = len(self.choices) == 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import html
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -111,6 +111,8 @@ def parse(text: str, annotation: Any) -> Any:
     stripped = text.strip()
     if _takes_none(annotation) and stripped.lower() in ("", "none", NONE):
         return None
+    if _is_mapping(annotation) and not stripped:
+        return {}
     if annotation is str or set(get_args(annotation)) == {str, type(None)}:
         return text
     if stripped.lower() in ("true", "false"):
@@ -137,7 +139,8 @@ def _control(annotation: Any, item: Field[Any]) -> Any:
         return w.Dropdown(options=[*([NONE] if _takes_none(annotation) else []), *choices])
     if annotation is bool:
         return w.Checkbox(indent=False)
-    return w.Text(continuous_update=True, placeholder="none" if _takes_none(annotation) else "")
+    optional = _takes_none(annotation) or _is_mapping(annotation)
+    return w.Text(continuous_update=True, placeholder="none" if optional else "")
 
 
 def _shown(control: Any, value: Any) -> Any:
@@ -145,7 +148,7 @@ def _shown(control: Any, value: Any) -> Any:
         return NONE if value is None else value
     if isinstance(control, w.Checkbox):
         return bool(value)
-    if value is None:
+    if value is None or value == {}:
         return ""
     if isinstance(value, tuple | list) and all(isinstance(item, int | float | str) for item in value):
         return ", ".join(map(str, value))
@@ -158,6 +161,11 @@ def _shown(control: Any, value: Any) -> Any:
 
 def _takes_none(annotation: Any) -> bool:
     return get_origin(annotation) in _UNIONS and type(None) in get_args(annotation)
+
+
+def _is_mapping(annotation: Any) -> bool:
+    origin = get_origin(annotation) or annotation
+    return isinstance(origin, type) and issubclass(origin, Mapping)
 
 
 def _read(kind: type[Any], data: Any, path: str) -> Any:

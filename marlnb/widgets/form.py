@@ -100,7 +100,7 @@ class PartForm:
         self._name = (w.Select if searched else w.Dropdown)(options=names, value=name, description=registry.kind)
         for control in (self._search, self._family, self._name):
             control.style.description_width = "11em"
-            control.layout.width = "26em"
+            control.layout.width = "34em" if searched else "26em"
         if searched:
             self._name.rows = 7
         self._about, self._refusals = w.HTML(), w.HTML()

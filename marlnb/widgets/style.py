@@ -19,7 +19,8 @@ CSS = """
 .marlnb-log pre { background: var(--jp-layout-color2, #f2f2f2); color: var(--jp-ui-font-color1, #222);
   padding: 6px 8px; max-height: 14em; overflow: auto; line-height: 1.35; white-space: pre-wrap; }
 .marlnb-table table { border-collapse: collapse; color: var(--jp-ui-font-color1, #222); }
-.marlnb-table th, .marlnb-table td { padding: 2px 10px 2px 0; text-align: left; vertical-align: top; }
+.marlnb-table th, .marlnb-table td { padding: 3px 12px 3px 0; text-align: left; vertical-align: top; line-height: 1.35;
+  white-space: normal; }
 .marlnb-table th { font-weight: 600; border-bottom: 1px solid var(--jp-border-color1, #bbb); }
 .marlnb-panel { border: 1px solid var(--jp-border-color2, #ddd); padding: 8px; max-width: 72em; }
 """

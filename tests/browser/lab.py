@@ -65,6 +65,8 @@ class Notebook:
         self.page.wait_for_selector(
             ".jp-Notebook-ExecutionIndicator[data-status=idle]", timeout=SLOW_MS, state="attached"
         )
+        dialog = self.page.locator(".jp-Dialog button.jp-mod-accept")  # a loaded machine: it says that it reconnects
+        self.page.add_locator_handler(dialog, lambda button: button.first.click())
         return self
 
     def cell(self, index: int) -> Locator:
