@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PAGE = "notebook.html"  # of a job: its executed notebook
+NUMBERS = ("frames", "score", "minutes", "attempts")
 
 
 def job_table(batch: Batch, comparison: BatchComparison) -> pd.DataFrame:
@@ -144,6 +145,8 @@ def linked(table: pd.DataFrame, batch: Batch, place: str | os.PathLike[str]) -> 
         text = escape(name)
         return f'<a href="{escape(quote(os.path.relpath(page, here)))}">{text}</a>' if page.is_file() else text
 
-    shown = table.map(lambda value: value if isinstance(value, (int, float)) else escape(str(value)))
+    shown = table.copy()
+    for column in table.columns.difference(NUMBERS):  # a value that was swept is shown as it is, not rounded
+        shown[column] = [escape(str(value)) for value in table[column]]
     shown["job"] = table["job"].map(link)
     return str(shown.style.format(precision=2, thousands=",", na_rep="–").hide(axis="index").to_html())

@@ -105,14 +105,15 @@ def test_every_job_is_in_the_table_and_is_linked_to_its_page(batch: Batch, tmp_p
 
 
 def test_a_single_run_has_no_interval_and_a_sweep_need_not_repeat(tmp_path: Path) -> None:
-    batch = batch_of(tmp_path, {"lr": [0.1, 0.2]})
+    batch = batch_of(tmp_path, {"lr": [1e-4, 0.2]})
     train(batch.jobs()[0].folder, [5.0] * 4)
     end(batch.jobs()[0])
     found = compare_batch(batch)
     assert (found.axes, found.repeats) == (("lr",), None)
     groups = found.by("lr", "mpe/simple_spread")
-    assert list(groups) == ["0.1"] and math.isnan(estimates(groups, lambda r: r.score)["0.1"].low)
-    assert np.isnan(bands(groups)["0.1"][1].low).all()
+    assert list(groups) == ["0.0001"] and math.isnan(estimates(groups, lambda r: r.score)["0.0001"].low)
+    assert np.isnan(bands(groups)["0.0001"][1].low).all()
+    assert ">0.0001</td>" in linked(job_table(batch, found), batch, tmp_path)  # not rounded
     assert found.left_out == {"lr=0.2": "waiting, and it has trained nothing"}
 
 
