@@ -46,6 +46,14 @@ cluster-up: $(READY) ## root, Debian: start a SLURM to try things on; ARGS=--acc
 cluster-down: $(READY) ## stop it, and remove what it left
 	$(BIN)/python -m tests.cluster down $(ARGS)
 
+browser-test: $(READY) ## drive the widgets in a real JupyterLab and Chromium (Debian's, installed as root if it lacks)
+	@test -x "$${CHROMIUM:-/usr/bin/chromium}" || { echo "installing Debian's chromium"; \
+	  apt-get update -qq && apt-get install -y --no-install-recommends chromium fonts-dejavu-core; }
+	@$(BIN)/python -c 'import playwright' 2>/dev/null || { \
+	  if test -x $(BIN)/uv; then $(BIN)/uv pip install --python $(BIN)/python --editable '.[browser]'; \
+	  else $(BIN)/python -m pip install --disable-pip-version-check --editable '.[browser]'; fi; }
+	MARLNB_BROWSER_TESTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/browser $(ARGS)
+
 lab: $(READY) ## open JupyterLab on the notebooks
 	$(BIN)/jupyter lab --notebook-dir notebooks
 
