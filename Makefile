@@ -12,7 +12,7 @@ export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test cluster-test cluster-up cluster-down lab check format bench bench-peers-setup verify groundtruth wheel clean
+.PHONY: help setup demo test browser-test cluster-test cluster-up cluster-down lab check format bench bench-peers-setup verify groundtruth wheel clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
