@@ -104,18 +104,31 @@ def test_usr1_saves_and_asks_for_another_turn(cluster: Cluster, send: Send, undi
     assert_as_undisturbed(sent, undisturbed)
 
 
-@pytest.mark.parametrize("warns", [True, False])
-def test_preemption_with_and_without_a_warning(cluster: Cluster, send: Send, undisturbed: Path, warns: bool) -> None:
-    """Unwarned it hears nothing before its time of grace is over: SLURM tells steps then, and not the batch script."""
-    cluster.change(warns=warns, grace_s=60 if warns else 2)
+def test_preemption_with_a_warning(cluster: Cluster, send: Send, undisturbed: Path) -> None:
     sent = send()
     sent.await_iterations(HALFWAY)
     other = urgent(cluster)
     sent.await_complete()
-    done = cluster.command("scontrol", "show", "job", other)
-    assert "JobState=COMPLETED" in done
+    assert "JobState=COMPLETED" in cluster.command("scontrol", "show", "job", other)
     assert [state for state, _ in reasons(sent)] == ["interrupted", "complete"], sent.story()
-    assert ("SIGUSR1" if warns else "SIGTERM") in reasons(sent)[0][1]
+    assert "SIGUSR1" in reasons(sent)[0][1]
+    assert_as_undisturbed(sent, undisturbed)
+
+
+def test_preemption_without_a_warning(cluster: Cluster, send: Send, undisturbed: Path) -> None:
+    """SLURM then shortens the job's time to that of grace, ends it with TERM, calls that TIMEOUT, and forgets it."""
+    cluster.change(warns=False, grace_s=2)
+    try:
+        sent = send(pace_s=2)
+        sent.await_iterations(HALFWAY)
+        other = urgent(cluster)
+        with watching(cluster, sent):
+            sent.await_complete(timeout_s=480)
+    finally:
+        cluster.change(warns=True, grace_s=60)
+    assert "JobState=COMPLETED" in cluster.command("scontrol", "show", "job", other)
+    assert "SIGTERM" in reasons(sent)[0][1]
+    assert "TIMEOUT" in sent.events()
     assert_as_undisturbed(sent, undisturbed)
 
 
