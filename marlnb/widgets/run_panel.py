@@ -60,6 +60,7 @@ class RunPanel:
         self._status = run.status()
         self._request: Request | None = None
         self._stop_at: float | None = None
+        self._agents: list[str] = []
         self._make(dict(references or {}))
         self._show_status()
         self._poller = Poller(self._look, self._trouble)
@@ -143,6 +144,7 @@ class RunPanel:
         self._status = news.status
         if news.again:
             self.returns.clear()
+        self._hide_agents(news)
         self.returns.add(_points(news))
         self._draw_new(news.rows)
         if self._stop_at is not None and time.monotonic() >= self._stop_at and news.status["state"] in ALIVE:
@@ -158,6 +160,14 @@ class RunPanel:
         if not alive and (news.rows or self.returns.lines != self.returns.get_state("lines")["lines"]):
             self.returns.settle()
         return LIVE_S if alive else IDLE_S
+
+    def _hide_agents(self, news: News) -> None:
+        """Lines of single agents are there to be switched on, and off at first: the groups' are what one looks at."""
+        agents = [agent for row in news.rows[-1:] for agent in row.get("agent_returns", {})]
+        new = [agent for agent in agents if agent not in self._agents]
+        if new:
+            self._agents += new
+            self.returns.hidden = [*self.returns.hidden, *new]
 
     def _trouble(self, error: Exception) -> None:
         self._error.value = problem_html(f"the run cannot be read any more: {error}. Show the panel again to go on.")
@@ -234,12 +244,12 @@ def describe_status(status: Mapping[str, Any]) -> str:
 
 
 def _points(news: News) -> dict[str, tuple[list[float], list[float]]]:
-    """By line: training returns of each group, and evaluations."""
+    """By line: training returns of each group and agent, and evaluations."""
     found: dict[str, tuple[list[float], list[float]]] = {}
     for row in news.rows:
-        for group, value in row["returns"].items():
+        for name, value in {**row["returns"], **row.get("agent_returns", {})}.items():
             if value is not None:
-                _put(found, group, row["frames"], value)
+                _put(found, name, row["frames"], value)
         for group, value in row.get("evaluation", {}).items():
             _put(found, f"{group}, evaluated", row["frames"], value)
     return found
