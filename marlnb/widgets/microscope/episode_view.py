@@ -1,0 +1,220 @@
+"""EpisodeView: everything that a recording holds of one episode, as arrays; only that episode's rows are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from marlnb.errors import RecordingError
+from marlnb.recording.makers import origin_at
+from marlnb.recording.reader import Recording
+from marlnb.specs import ActionSpec, GroupSpec
+
+ChoiceKind = Literal["probability", "score", "value", "none"]
+SAME = 1e-3  # between the recorded log-probability of an action and what the logits say of it
+
+
+@dataclass(frozen=True, eq=False)
+class GroupView:
+    """What one group's recorded agents saw, did and got. Axes are `[time, agent, ...]`.
+
+    Attributes:
+        observation: flat, `[time, agent, feature]` float32. features: names, one each.
+        action: as recorded. choices: `[time, agent, choice]` float32, what is drawn of the action's alternatives.
+        kind: of `choices`: probability; score (logits that are no probabilities, as Q-values); value (the components
+            of a continuous action itself); none.
+        value: what the critic estimated; None where that was not recorded.
+    """
+
+    name: str
+    agents: tuple[str, ...]
+    spec: GroupSpec
+    features: tuple[str, ...]
+    observation: np.ndarray
+    action: np.ndarray
+    choices: np.ndarray
+    kind: ChoiceKind
+    reward: np.ndarray
+    value: np.ndarray | None
+    acting: np.ndarray
+
+    @property
+    def choice_names(self) -> tuple[str, ...]:
+        return choice_names(self.spec.action)
+
+
+@dataclass(frozen=True, eq=False)
+class LabelView:
+    """A label over the episode: `[time]`, or `[time, agent]` of `agents`."""
+
+    name: str
+    values: np.ndarray
+    agents: tuple[str, ...]
+    classes: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class EpisodeView:
+    """One episode of a recording.
+
+    Attributes:
+        rows: where its steps lie in the file; t: `[time]`, steps since it began.
+        checkpoint: the iteration of the one that played it. returns: by recorded agent.
+    """
+
+    recording: Recording
+    episode: int
+    seed: int
+    checkpoint: int
+    rows: np.ndarray
+    t: np.ndarray
+    returns: dict[str, float]
+    groups: tuple[GroupView, ...]
+    labels: tuple[LabelView, ...]
+    _units: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return tuple(agent for group in self.groups for agent in group.agents)
+
+    @property
+    def sites(self) -> list[str]:
+        return self.recording.sites
+
+    @property
+    def layers(self) -> list[str]:
+        """What sites are called within a group, as `actor/hidden_1`."""
+        return list(dict.fromkeys(site.split("/", 1)[1] for site in self.sites))
+
+    def group_of(self, agent: str) -> GroupView:
+        for group in self.groups:
+            if agent in group.agents:
+                return group
+        raise RecordingError(f"{self.recording.path.name} has no agent {agent!r}; it has {', '.join(self.agents)}")
+
+    def site_of(self, agent: str, layer: str) -> str | None:
+        """The agent's site of this layer; None where it has none."""
+        site = f"{self.group_of(agent).name}/{layer}"
+        return site if site in self.sites and agent in self.recording[site].labels["agent"] else None
+
+    def units(self, site: str) -> np.ndarray:
+        """`[time, agent of the site, unit]` float32, read once."""
+        if site not in self._units:
+            self._units[site] = self.recording[site].sel(episode=self.episode).to_numpy()
+        return self._units[site]
+
+    def units_of(self, agent: str, site: str) -> np.ndarray:
+        """`[time, unit]` of one agent."""
+        return self.units(site)[:, list(self.recording[site].labels["agent"]).index(agent)]
+
+    def place(self, t: int) -> int:
+        """The row whose step is `t`, or the last one before it."""
+        return int(max(0, np.searchsorted(self.t, t, side="right") - 1))
+
+
+def view_episode(recording: Recording, episode: int = 0) -> EpisodeView:
+    """Reads one episode, but for its units, which are read site by site when they are asked for.
+
+    Raises:
+        RecordingError: there is no such episode.
+    """
+    table = recording.episodes
+    if episode not in table.index:
+        have = f"{table.index.min()} to {table.index.max()}" if len(table) else "none"
+        raise RecordingError(f"{recording.path.name} has no episode {episode}; it has {have}")
+    entry = table.loc[episode]
+    start = int(entry["start"])
+    rows = np.arange(start, start + int(entry["length"]))
+    return EpisodeView(
+        recording=recording,
+        episode=episode,
+        seed=int(entry["seed"]),
+        checkpoint=origin_at(recording, start).iteration,
+        rows=rows,
+        t=np.asarray(recording.file["steps/t"][start : start + len(rows)]),
+        returns={agent: float(entry[agent]) for agent in recording.agents},
+        groups=tuple(_group(recording, name, episode) for name in recording.groups),
+        labels=tuple(_label(recording, name, episode) for name in recording.labels),
+    )
+
+
+def choice_names(action: ActionSpec) -> tuple[str, ...]:
+    """A name for every alternative of an action, or every component of a continuous one."""
+    if action.kind == "continuous":
+        return action.names or tuple(f"component {k}" for k in range(action.n_components))
+    if len(action.names) == action.n_logits:
+        return action.names
+    if action.kind == "discrete":
+        return tuple(f"action {k}" for k in range(action.n_logits))
+    return tuple(f"{part}: {k}" for part, n in enumerate(action.n) for k in range(n))
+
+
+def _group(recording: Recording, name: str, episode: int) -> GroupView:
+    spec, fields = recording.spec.group(name), recording.fields(name)
+
+    def read(what: str) -> np.ndarray:
+        return recording.steps(name, what).sel(episode=episode).to_numpy()
+
+    observation = read("observation")
+    observation = observation.reshape(*observation.shape[:2], -1).astype(np.float32)
+    action = read("action")
+    logits = read("logits") if "logits" in fields else None
+    log_prob = read("log_prob") if "log_prob" in fields else None
+    mask = read("action_mask") if "action_mask" in fields else None
+    choices, kind = _choices(spec.action, action, logits, log_prob, mask)
+    return GroupView(
+        name=name,
+        agents=tuple(recording.group_agents(name)),
+        spec=spec,
+        features=tuple(recording.feature_names(name)) or tuple(f"feature {k}" for k in range(observation.shape[2])),
+        observation=observation,
+        action=action,
+        choices=choices,
+        kind=kind,
+        reward=read("reward").astype(np.float32),
+        value=read("value").astype(np.float32) if "value" in fields else None,
+        acting=read("acting").astype(bool),
+    )
+
+
+def _choices(
+    spec: ActionSpec,
+    action: np.ndarray,
+    logits: np.ndarray | None,
+    log_prob: np.ndarray | None,
+    mask: np.ndarray | None,
+) -> tuple[np.ndarray, ChoiceKind]:
+    """What is drawn of an action. Logits are called probabilities only if the recorded log-probabilities say so."""
+    if spec.kind == "continuous":
+        return action.astype(np.float32), "value"
+    if logits is None or logits.shape[-1] != spec.n_logits:
+        return np.zeros((*action.shape[:2], 0), np.float32), "none"
+    allowed = np.ones(logits.shape, bool) if mask is None else mask.reshape(logits.shape).astype(bool)
+    logs = _log_softmax(np.where(allowed, logits.astype(np.float64), -np.inf), spec.n)
+    taken = action[..., None] if spec.kind == "discrete" else action
+    places = taken + np.concatenate([[0], np.cumsum(spec.n)[:-1]])
+    said = np.take_along_axis(logs, places, axis=-1).sum(-1)
+    if log_prob is not None and np.allclose(said, log_prob.reshape(said.shape), atol=SAME, equal_nan=True):
+        return np.exp(logs).astype(np.float32), "probability"
+    return logits.astype(np.float32), "score"
+
+
+def _log_softmax(logits: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
+    """Along the last axis, for each component by itself."""
+    parts = []
+    for part in np.split(logits, np.cumsum(sizes)[:-1], axis=-1):
+        top = part.max(axis=-1, keepdims=True)
+        shifted = part - np.where(np.isfinite(top), top, 0.0)
+        with np.errstate(divide="ignore"):
+            parts.append(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
+    return np.concatenate(parts, axis=-1)
+
+
+def _label(recording: Recording, name: str, episode: int) -> LabelView:
+    array = recording.label(name)
+    values = array.sel(episode=episode).to_numpy()
+    agents = tuple(array.labels.get("agent", ())) if values.ndim > 1 else ()
+    return LabelView(name, values, agents, tuple(recording.classes(name)))

@@ -1,0 +1,89 @@
+"""An episode's arrays are the recording's own; orders and top episodes are what a plain look finds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import marlnb as mnb
+from marlnb.errors import RecordingError
+from marlnb.widgets.microscope.episode_view import view_episode
+from marlnb.widgets.microscope.top_episodes import top_episodes
+from marlnb.widgets.microscope.unit_orders import unit_orders
+
+
+def test_arrays_are_the_files_rows(listener: mnb.Recording) -> None:
+    view = view_episode(listener, 7)
+    file, rows = listener.file, slice(7 * 25, 8 * 25)  # episodes of this environment are 25 steps, in order here
+    assert (file["steps/episode"][rows] == 7).all()
+    speaker, hearer = view.groups
+    np.testing.assert_array_equal(hearer.observation, file["steps/listener/observation"][rows])
+    np.testing.assert_array_equal(hearer.reward, file["steps/listener/reward"][rows])
+    assert hearer.value is not None
+    np.testing.assert_array_equal(hearer.value, file["steps/listener/value"][rows])
+    site = "listener/actor/hidden_2"
+    np.testing.assert_array_equal(view.units(site), file[f"activations/{site}"][rows])
+    np.testing.assert_array_equal(view.t, np.arange(25))
+    assert view.checkpoint == 130 and view.seed == 2007
+    assert view.returns["listener_0"] == pytest.approx(hearer.reward.sum(), abs=1e-4)
+    goal = next(label for label in view.labels if label.name == "goal")
+    np.testing.assert_array_equal(goal.values, file["labels/goal"][rows])
+    assert goal.classes == ("red", "green", "blue")
+
+
+def test_only_the_episodes_rows_are_read(listener: mnb.Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+    from marlnb.recording.array import LabelledArray
+
+    read: list[int] = []
+    whole = LabelledArray._read
+    monkeypatch.setattr(
+        LabelledArray, "_read", lambda self, rows, **o: (read.append(len(rows)), whole(self, rows, **o))[1]
+    )
+    view_episode(listener, 3).units("listener/actor/hidden_1")
+    assert read and max(read) == 25
+
+
+def test_probabilities_are_those_of_the_actions_taken(tag: mnb.Recording) -> None:
+    for group in view_episode(tag, 1).groups:
+        assert group.kind == "probability"
+        np.testing.assert_allclose(group.choices.sum(-1), 1, atol=1e-5)
+        taken = np.take_along_axis(group.choices, group.action[..., None], axis=-1)[..., 0]
+        stored = tag.steps(group.name, "log_prob").sel(episode=1).to_numpy()
+        np.testing.assert_allclose(taken, np.exp(stored), atol=1e-4)
+
+
+def test_an_episode_that_is_not_there_is_told(listener: mnb.Recording) -> None:
+    with pytest.raises(RecordingError, match=r"no episode 99; it has 0 to 11"):
+        view_episode(listener, 99)
+
+
+def test_orders_sort_what_they_say() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 30))
+    orders = unit_orders(x)
+    for order in orders.values():
+        assert sorted(order.tolist()) == list(range(30))
+    peaks = [max(range(40), key=lambda t: x[t, unit]) for unit in orders["peak"]]
+    assert peaks == sorted(peaks)
+    spreads = [float(np.mean((x[:, unit] - x[:, unit].mean()) ** 2)) for unit in orders["variance"]]
+    assert spreads == sorted(spreads, reverse=True)
+
+
+def test_alike_units_lie_together() -> None:
+    rng = np.random.default_rng(1)
+    kinds = rng.permutation(np.repeat(np.arange(3), 8))
+    x = rng.normal(size=(60, 3))[:, kinds] * rng.uniform(0.5, 5, 24) + 0.05 * rng.normal(size=(60, 24))
+    shown = kinds[unit_orders(x)["cluster"]]
+    assert (np.diff(shown) != 0).sum() == 2  # three blocks
+    assert sorted(unit_orders(np.zeros((5, 4)))["cluster"].tolist()) == [0, 1, 2, 3]
+
+
+def test_top_episodes_are_those_of_a_plain_sort(tag: mnb.Recording) -> None:
+    site, agent, unit = "adversary/actor/hidden_1", "adversary_2", 11
+    found = top_episodes(tag, site, agent, unit, n=3)
+    brute = []
+    for episode in range(4):
+        course = tag.file[f"activations/{site}"][:][tag.file["steps/episode"][:] == episode][:, 2, unit]
+        brute.append((float(max(course)), episode, int(np.argmax(course))))
+    brute.sort(reverse=True)
+    assert [(top.value, top.episode, top.t) for top in found] == brute[:3]
