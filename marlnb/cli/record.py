@@ -23,10 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_environment_arguments(parser)
     parser.add_argument(
         "--sites",
-        nargs="+",
+        nargs="*",
         default=["*/actor/*"],
         metavar="GLOB",
-        help="see `marlnb list sites RUN` (default */actor/*)",
+        help="see `marlnb list sites RUN` (default */actor/*); no word after it: no sites",
     )
     parser.add_argument("--agents", nargs="+", metavar="AGENT", help="these only (default: all)")
     parser.add_argument("--episodes", type=int, default=200, metavar="N", help="episodes played (default %(default)s)")
@@ -49,7 +49,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="last, best or an iteration; several, or all: one file for them (default last)",
     )
     parser.add_argument("--explore", action="store_true", help="sample actions instead of taking the most likely")
-    parser.add_argument("--frames", action="store_true", help="rendered frames too")
+    parser.add_argument("--no-values", action="store_true", help="without the critics' estimates")
+    parser.add_argument(
+        "--frames",
+        type=int,
+        nargs="?",
+        const=1,
+        default=0,
+        metavar="K",
+        help="rendered frames too, of every recorded step or of every k-th of them",
+    )
     parser.add_argument("--n-envs", type=int, metavar="N", help="copies of the environment stepped at once")
     parser.add_argument("--plan", action="store_true", help="say what would be recorded and its size; record nothing")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
@@ -86,6 +95,7 @@ def _choices(arguments: argparse.Namespace) -> dict[str, Any]:
         "name": arguments.name,
         "checkpoint": arguments.checkpoint[0] if len(arguments.checkpoint) == 1 else arguments.checkpoint,
         "explore": arguments.explore,
+        "values": not arguments.no_values,
         "frames": arguments.frames,
         "n_envs": arguments.n_envs,
         "env": chosen_environment(arguments),

@@ -2,9 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 
+from marlnb.envs.vector import Step
+from marlnb.training.episodes import Moment, Watcher
 from marlnb.training.progress import StatusLine
+
+
+@dataclass(frozen=True)
+class RecordingProgress:
+    """How far a recording is.
+
+    Attributes:
+        path: its file.
+        episodes: that ended and were handed on, of `total`.
+        rows: of these episodes; the newest of them wait in memory until their block is full.
+    """
+
+    path: Path
+    episodes: int
+    total: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Telling:
+    """A watcher of `play` that calls `tell` before each step, and then another watcher."""
+
+    watcher: Watcher
+    tell: Callable[[], None]
+
+    def before_step(self, moment: Moment) -> None:
+        self.tell()
+        self.watcher.before_step(moment)
+
+    def after_step(self, moment: Moment, step: Step) -> None:
+        self.watcher.after_step(moment, step)
 
 
 class EpisodeProgress:
@@ -13,6 +49,10 @@ class EpisodeProgress:
     def __init__(self, title: str, total: int, *, shown: bool) -> None:
         self._title, self._total, self._done = title, total, 0
         self._line = StatusLine() if shown else None
+
+    @property
+    def done(self) -> int:
+        return self._done
 
     def add(self, episodes: int) -> None:
         self._done += episodes

@@ -19,7 +19,7 @@ from marlnb.recording.frames import FrameStore
 from marlnb.recording.opening import Locking
 from marlnb.recording.plan import RecordingPlan, make_plan, recording_path
 from marlnb.recording.preparation import Prepared, prepare
-from marlnb.recording.progress import EpisodeProgress
+from marlnb.recording.progress import EpisodeProgress, RecordingProgress, Telling
 from marlnb.recording.provenance import root_attributes
 from marlnb.recording.reader import Recording
 from marlnb.recording.request import Fill, Request
@@ -27,7 +27,7 @@ from marlnb.recording.rotation import SegmentedWriter, open_writer
 from marlnb.recording.segments import move_recording, remove_segments
 from marlnb.recording.sources import LabelFn
 from marlnb.recording.writer import RecordingWriter
-from marlnb.training.episodes import play
+from marlnb.training.episodes import Watcher, play
 from marlnb.training.files import JOB_VARIABLE
 from marlnb.training.run import Origin
 from marlnb.training.subject import Subject, as_subject
@@ -55,6 +55,7 @@ def record(
     edits: Sequence[Edit] = (),
     fill: Fill = "recomputed",
     progress: bool = True,
+    on_step: Callable[[RecordingProgress], None] | None = None,
     locking: Locking = None,
     segment_bytes: int | None = None,
 ) -> Recording:
@@ -66,6 +67,9 @@ def record(
 
     Args:
         subject: a run or its folder, or agents from elsewhere (`marlnb.Agents`).
+        episodes: how many are played, of each checkpoint.
+        seed: of the first episode.
+        name: of the file.
         sites: globs over site names, as `"listener/actor/hidden_*"`, of actors and critics; `[]`: none.
         agents: names or globs; None: all.
         every: keeps the steps t = 0, `every`, 2 `every`, ... of each episode.
@@ -84,6 +88,8 @@ def record(
         n_envs: copies played at once; by default as in the training, at most 32. With 1, a kill loses at most a block.
         env: another environment whose groups have the same names, sizes and spaces.
         edits: interventions in the policies' sites, in force while the episodes are played; `settings` tells them.
+        on_step: called before each step of all copies; what it raises ends the recording, and the episodes that had
+            ended stay, marked incomplete.
         locking: HDF5's file locking, as h5py takes it; False for file systems without locks.
         segment_bytes: write segments of about this size into `recordings/<name>.segments/`, joined as
             `recordings/<name>.h5`; None: one file.
@@ -132,6 +138,7 @@ def record(
             plan,
             attributes,
             progress=progress,
+            on_step=on_step,
             locking=locking,
             segment_bytes=segment_bytes,
         )
@@ -145,6 +152,7 @@ def write_recording(
     *,
     first_episode: int = 0,
     progress: bool = False,
+    on_step: Callable[[RecordingProgress], None] | None = None,
     locking: Locking = None,
     segment_bytes: int | None = None,
 ) -> None:
@@ -178,7 +186,7 @@ def write_recording(
                         )
                         writer.describe(_dataset_attributes(prepared))
                     number = first_episode + place * request.episodes
-                    _play(prepared, plan, writer, frames, number, shown.add)
+                    _play(prepared, plan, writer, frames, number, shown, on_step)
             complete = True
         finally:
             if writer is not None:
@@ -191,7 +199,8 @@ def _play(
     writer: RecordingWriter | SegmentedWriter,
     frames: FrameStore | None,
     first_episode: int,
-    on_episodes: Callable[[int], None],
+    shown: EpisodeProgress,
+    on_step: Callable[[RecordingProgress], None] | None,
 ) -> None:
     """Adds the episodes of one checkpoint."""
     request = prepared.request
@@ -203,10 +212,14 @@ def _play(
         every=request.every,
         activations=prepared.activations,
         frames=frames,
-        on_episodes=on_episodes,
+        on_episodes=shown.add,
         first_episode=first_episode,
         fields=plan.fields,
     )
+    watcher: Watcher = recorder
+    if on_step is not None:
+        tell = on_step
+        watcher = Telling(recorder, lambda: tell(RecordingProgress(plan.path, shown.done, plan.episodes, writer.rows)))
     try:
         play(
             prepared.env,
@@ -215,7 +228,7 @@ def _play(
             seed=request.seed,
             explore=request.explore,
             generator=prepared.generator(),
-            watcher=recorder,
+            watcher=watcher,
         )
     finally:
         recorder.settle()  # also what had ended before an interrupt

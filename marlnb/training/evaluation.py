@@ -19,7 +19,7 @@ from marlnb.errors import ConfigError, unknown
 from marlnb.models.policy import Policy
 from marlnb.models.scripted import RandomPolicy
 from marlnb.registry import ENVIRONMENTS
-from marlnb.training.episodes import EpisodeTable, play
+from marlnb.training.episodes import EpisodeTable, Watcher, play
 from marlnb.training.fit import check_fit
 from marlnb.training.run import EVALUATION, Which
 from marlnb.training.seeds import derive_seed
@@ -94,6 +94,7 @@ def evaluate(
     edits: Sequence[Edit] = (),
     checkpoint: Which = "last",
     n_envs: int | None = None,
+    watcher: Watcher | None = None,
 ) -> Evaluation:
     """Plays exactly `episodes` episodes, episode k under `seed + k`, and averages.
 
@@ -105,6 +106,7 @@ def evaluate(
         edits: interventions in the policies' sites, in force during this evaluation only.
         checkpoint: "last", "best" or an iteration.
         n_envs: copies stepped at once.
+        watcher: sees every moment (`marlnb.training.episodes.Watcher`); what it raises ends the evaluation.
     Raises:
         ConfigError: the environment does not fit the run's policies, or an option is out of range.
         CheckpointError: there is no such checkpoint.
@@ -128,7 +130,7 @@ def evaluate(
 
             stack.enter_context(edited(policies, edits))
         began = time.perf_counter()
-        table = score_policies(built, policies, episodes=episodes, seed=seed, explore=explore)
+        table = score_policies(built, policies, episodes=episodes, seed=seed, explore=explore, watcher=watcher)
         seconds = time.perf_counter() - began
     return summarise(
         table,
@@ -143,13 +145,19 @@ def evaluate(
 
 
 def score_policies(
-    env: VectorEnv, policies: Mapping[str, Policy], *, episodes: int, seed: int, explore: bool
+    env: VectorEnv,
+    policies: Mapping[str, Policy],
+    *,
+    episodes: int,
+    seed: int,
+    explore: bool,
+    watcher: Watcher | None = None,
 ) -> EpisodeTable:
     """`play` with a generator of its own, seeded by `seed`, on the policies' device."""
     tensors = (tensor for policy in policies.values() for tensor in (*policy.parameters(), *policy.buffers()))
     device = next((tensor.device for tensor in tensors), env.device)
     generator = torch.Generator(device=device).manual_seed(derive_seed(seed, "actions"))
-    return play(env, policies, episodes=episodes, seed=seed, explore=explore, generator=generator)
+    return play(env, policies, episodes=episodes, seed=seed, explore=explore, generator=generator, watcher=watcher)
 
 
 def summarise(table: EpisodeTable, **facts: Any) -> Evaluation:
