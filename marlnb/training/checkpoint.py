@@ -25,6 +25,7 @@ class Checkpoint:
         frames: frames collected until then.
         score: mean return per agent averaged over the groups as known then, None before any episode ended.
         sha256: the hash of its whole content.
+        at_stop: whether it is there only because a batch job was stopped here, and gives way to the next one.
     """
 
     path: Path
@@ -32,6 +33,7 @@ class Checkpoint:
     frames: int
     score: float | None
     sha256: str
+    at_stop: bool = False
 
     @staticmethod
     def open(path: str | os.PathLike[str]) -> Checkpoint:
@@ -50,6 +52,7 @@ class Checkpoint:
                 frames=int(manifest["frames"]),
                 score=None if score is None else float(score),
                 sha256=str(manifest["sha256"]),
+                at_stop=bool(manifest.get("at_stop", False)),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{folder} is no training checkpoint: {error}") from error
@@ -64,7 +67,13 @@ class Checkpoint:
 
 
 def save_checkpoint(
-    folder: Path, state: Mapping[str, Any], *, iteration: int, frames: int, score: float | None
+    folder: Path,
+    state: Mapping[str, Any],
+    *,
+    iteration: int,
+    frames: int,
+    score: float | None,
+    at_stop: bool = False,
 ) -> Checkpoint:
     """Writes `<folder>/<iteration>` atomically; a full disk or a kill leaves the earlier ones whole.
 
@@ -75,7 +84,7 @@ def save_checkpoint(
     remove_leftovers(folder)
     temporary = folder / f"{TEMPORARY}{iteration}"
     target = folder / str(iteration)
-    header = {"iteration": iteration, "frames": frames, "score": score}
+    header = {"iteration": iteration, "frames": frames, "score": score, **({"at_stop": True} if at_stop else {})}
     try:
         temporary.mkdir(mode=0o700)
         sha256 = write_state(temporary, state, header)
@@ -91,7 +100,7 @@ def save_checkpoint(
         ) from error
     finally:
         remove_leftovers(folder)
-    return Checkpoint(target, iteration, frames, score, sha256)
+    return Checkpoint(target, iteration, frames, score, sha256, at_stop)
 
 
 def list_checkpoints(folder: Path) -> list[Checkpoint]:

@@ -165,7 +165,14 @@ class Trainer:
         own = {"seconds": self._seconds, "evaluation_score": self._evaluation_score}
         began, folder = time.perf_counter(), self.run.path / "checkpoints"
         state = {**self._loop.state_dict(), **own}
-        saved = save_checkpoint(folder, state, iteration=self.iteration, frames=self.frames, score=self.score)
+        saved = save_checkpoint(
+            folder,
+            state,
+            iteration=self.iteration,
+            frames=self.frames,
+            score=self.score,
+            at_stop=self._in_job and self.state == "stopped" and not self._is_scheduled,
+        )
         self._rotate(folder)
         self._saved_at, self._seconds_saved = self.iteration, self._seconds
         self._deadline.saved(time.perf_counter() - began)
@@ -270,7 +277,7 @@ class Trainer:
             rotate_checkpoints(folder, self.experiment.keep_checkpoints)
         elif self._is_scheduled:
             for checkpoint in list_checkpoints(folder):
-                if checkpoint.iteration < self.iteration and checkpoint.iteration % self.experiment.checkpoint_every:
+                if checkpoint.iteration < self.iteration and checkpoint.at_stop:  # others were asked for
                     shutil.rmtree(checkpoint.path)
             rotate_checkpoints(folder, self.experiment.keep_checkpoints)
 

@@ -59,6 +59,21 @@ def test_stops_leave_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
         assert all((own[key] == value).all() for key, value in policy.state_dict().items())
 
 
+def test_checkpoints_that_somebody_asked_for_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MARLNB_JOB", str(tmp_path))
+    path = tmp_path / "run"
+
+    def look(report: Report) -> None:
+        if report.iteration == 5:
+            (path / "SAVE").touch()
+
+    with pytest.raises(StoppedError):
+        train(toy(savable=True), path, resume=True, progress=False, callbacks=[look, stop_at(path, 7)])
+    assert [(c.iteration, c.at_stop) for c in Run.open(path).checkpoints] == [(4, False), (5, False), (7, True)]
+    iterations = [c.iteration for c in train(toy(savable=True), path, resume=True, progress=False).checkpoints]
+    assert 5 in iterations and 7 not in iterations
+
+
 def test_much_work_is_saved_even_where_that_changes_what_follows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
