@@ -128,7 +128,10 @@ def record(
     origins = request.origins(subject)
     with prepare(subject, request.of(origins[0])) as prepared:
         attributes = root_attributes(prepared) | _of_checkpoints(prepared, origins)
+        total = episodes * len(origins)
         if path.exists() and _is_same(path, json.loads(attributes["settings"]), locking):
+            with EpisodeProgress(f"recording {path.stem}", total, shown=progress) as shown:
+                shown.add(total)  # a notebook executed again shows what the first time showed
             return Recording.open(path, locking=locking)
         plan = make_plan(prepared, path, checkpoints=len(origins))
         plan.check()
