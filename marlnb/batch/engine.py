@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import nbformat
+from jupyter_core.utils import run_sync
 from nbclient.exceptions import DeadKernelError
 from nbformat import NotebookNode
 from papermill.clientwrap import PapermillNotebookClient
@@ -48,6 +49,7 @@ START_TIMEOUT_S = 120
 LONGEST_TRACEBACK = 40  # lines
 IGNORED = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
 KILLS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+KILLED = "the kernel died (killed, or out of memory)"
 PR_SET_PDEATHSIG = 1
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
@@ -98,6 +100,8 @@ def run_notebook(attempt: Attempt, requests: Requests, *, bar: bool = False) -> 
     except RuntimeError as error:  # as nbclient says that a kernel died before it was ready
         if requests.pending:
             return Outcome("stopped" if requests.stopped else "interrupted", requests.reason)
+        if client.exit_code is not None and -client.exit_code in KILLS:
+            return Outcome("interrupted", KILLED)
         raise BatchError(f"the kernel {client.kernel_name!r} did not start: {error}") from error
     finally:
         requests.armed = False
@@ -154,8 +158,17 @@ class _Client(PapermillNotebookClient):
                 with suppress(Exception):  # it is dead; what remains of it are sockets
                     self._cleanup_kernel()
 
-    def papermill_execute_cells(self) -> None:
+    async def async_start_new_kernel_client(self) -> Any:
         self._process = self.km.provisioner.process
+        try:
+            return await super().async_start_new_kernel_client()
+        except Exception:
+            self.exit_code = self._process.poll()
+            raise
+
+    start_new_kernel_client = run_sync(async_start_new_kernel_client)  # nbclient binds its own coroutine
+
+    def papermill_execute_cells(self) -> None:
         try:
             super().papermill_execute_cells()
         except BaseException:
@@ -248,7 +261,7 @@ def _died(exit_code: int | None, notebook: NotebookNode, cell: int, requests: Re
     if requests.pending:
         return Outcome("stopped" if requests.stopped else "interrupted", requests.reason)
     if exit_code is None or -exit_code in KILLS:
-        return Outcome("interrupted", "the kernel died (killed, or out of memory)")
+        return Outcome("interrupted", KILLED)
     how = f"by {signal.Signals(-exit_code).name}" if exit_code < 0 else f"with exit code {exit_code}"
     source = notebook.cells[cell - 1].source if cell else ""
     reason = f"the kernel ended {how}"

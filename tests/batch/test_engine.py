@@ -43,9 +43,8 @@ def test_the_kernel_is_deaf_to_a_schedulers_signals_and_dies_with_its_job(tmp_pa
     process = start(job)
     try:
         kernel = wait_for(lambda: kernel_of(job), process)
-        ignored = int(
-            next(li for li in Path(f"/proc/{kernel}/status").open() if li.startswith("SigIgn")).split()[1], 16
-        )
+        lines = Path(f"/proc/{kernel}/status").read_text().splitlines()
+        ignored = int(next(line for line in lines if line.startswith("SigIgn")).split()[1], 16)
         for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM):
             assert ignored >> (number - 1) & 1
             os.kill(kernel, number)
@@ -105,3 +104,13 @@ def test_a_training_elsewhere_is_stopped_and_gone_on_with_as_well(tmp_path: Path
     assert (job.status().state, job.status().reason) == ("stopped", "the file STOP")
     assert not (run_folder / "STOP").exists() and not (job.folder / "STOP").exists()
     assert list((run_folder / "checkpoints").iterdir())
+
+
+def test_a_kernel_that_is_killed_while_it_starts_is_begun_again(tmp_path: Path) -> None:
+    startup = tmp_path / "ipython" / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "00.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    job = make(tmp_path / "job", "pass")
+    process = start(job, {"IPYTHONDIR": str(tmp_path / "ipython")})
+    assert process.wait(120) == os.EX_TEMPFAIL
+    assert job.status().state == "interrupted" and "killed" in job.status().reason
