@@ -6,14 +6,12 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any, Literal
-
-import h5py
 
 from marlnb.config import EnvConfig
 from marlnb.errors import RecordingError
 from marlnb.models.edits import Edit
+from marlnb.recording.broken_off import is_there
 from marlnb.recording.episode_recorder import EpisodeRecorder
 from marlnb.recording.frames import FrameStore
 from marlnb.recording.opening import Locking
@@ -24,11 +22,9 @@ from marlnb.recording.provenance import root_attributes
 from marlnb.recording.reader import Recording
 from marlnb.recording.request import Fill, Request
 from marlnb.recording.rotation import SegmentedWriter, open_writer
-from marlnb.recording.segments import move_recording, remove_segments
 from marlnb.recording.sources import LabelFn
 from marlnb.recording.writer import RecordingWriter
 from marlnb.training.episodes import Watcher, play
-from marlnb.training.files import JOB_VARIABLE
 from marlnb.training.run import Origin
 from marlnb.training.subject import Subject, as_subject
 
@@ -129,7 +125,7 @@ def record(
     with prepare(subject, request.of(origins[0])) as prepared:
         attributes = root_attributes(prepared) | _of_checkpoints(prepared, origins)
         total = episodes * len(origins)
-        if path.exists() and _is_same(path, json.loads(attributes["settings"]), locking):
+        if exist == "open" and is_there(path, json.loads(attributes["settings"]), locking):
             with EpisodeProgress(f"recording {path.stem}", total, shown=progress) as shown:
                 shown.add(total)  # a notebook executed again shows what the first time showed
             return Recording.open(path, locking=locking)
@@ -274,51 +270,3 @@ def _dataset_attributes(prepared: Prepared) -> dict[str, dict[str, Any]]:
     for site in prepared.sites:
         found[f"activations/{site.name}"] = {"filled": "recomputed" if site.name in recomputed else "captured"}
     return found
-
-
-def _is_same(path: Path, settings: Mapping[str, Any], locking: Locking) -> bool:
-    """Whether the recording at `path` is what was asked for; one that broke off is moved out of the way.
-
-    In a batch job, which is killed and run again as a matter of course, one that broke off is removed.
-
-    Raises:
-        RecordingError: it was made from another checkpoint or with other settings.
-    """
-    if _was_hardly_begun(path):
-        _put_aside(path)
-        return False
-    with Recording.open(path, locking=locking) as found:
-        differing = {
-            key: (found.settings.get(key), value) for key, value in settings.items() if found.settings.get(key) != value
-        }
-        complete = found.complete
-    if differing:
-        told = "; ".join(f"{key} {was!r}, now {now!r}" for key, (was, now) in differing.items())
-        raise RecordingError(f"{path} is another recording: {told}. Give another name")
-    if not complete:
-        _put_aside(path)
-    return complete
-
-
-def _was_hardly_begun(path: Path) -> bool:
-    """Whether a writer was killed before its first flush, so that HDF5 finds nothing that it could open."""
-    try:
-        with h5py.File(path, "r", locking=False) as file:
-            return "format" not in file.attrs
-    except OSError as error:
-        return error.errno is None  # else the file system would not let it be read: that may pass
-
-
-def _put_aside(path: Path) -> None:
-    if os.environ.get(JOB_VARIABLE):
-        path.unlink()
-        remove_segments(path)
-    elif _was_hardly_begun(path):
-        path.rename(_free_name(path))
-    else:
-        move_recording(path, _free_name(path))
-
-
-def _free_name(path: Path) -> Path:
-    numbers = (path.with_name(f"{path.stem}.incomplete-{number}.h5") for number in range(1, 10**6))
-    return next(candidate for candidate in numbers if not candidate.exists())

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -129,15 +128,10 @@ def move_recording(path: Path, target: Path) -> None:
     path.unlink()
 
 
-def remove_segments(path: Path) -> None:
-    """Removes the segments of a recording that is no longer."""
-    shutil.rmtree(segments_folder(path), ignore_errors=True)
-
-
 def _lags(file: h5py.File, path: Path) -> bool:
     """Whether segments lie in the folder, not being written, of which the joined file does not hold all rows."""
     found = sorted(segments_folder(path).glob("*.h5"))
-    if not found or not os.access(path.parent, os.W_OK) or any(map(_is_being_written, found[-1:])):
+    if not found or not os.access(path.parent, os.W_OK) or any(map(is_being_written, found[-1:])):
         return False
     rows = dict(zip((str(name) for name in file.attrs["segments"]), file.attrs["segment_rows"]))
     if len(found) != len(rows):
@@ -146,7 +140,8 @@ def _lags(file: h5py.File, path: Path) -> bool:
         return count_rows(last) != rows.get(_relative(found[-1], path))
 
 
-def _is_being_written(path: Path) -> bool:
+def is_being_written(path: Path) -> bool:
+    """Whether a living process writes a recording's file; False where it lies on a file system without locks."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError:
