@@ -100,6 +100,8 @@ def evaluate(
 
     Args:
         subject: a run or its folder, or agents from elsewhere.
+        episodes: how many are played.
+        seed: of the first episode.
         explore: sample actions; otherwise take the most likely.
         env: another environment, by name or configuration, whose groups have the same names, sizes and spaces.
         policy: "run", or "random" for a baseline.

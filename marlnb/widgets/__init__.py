@@ -10,18 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from marlnb.widgets.algorithm_panel import AlgorithmPanel as AlgorithmPanel
+    from marlnb.widgets.checkpoints_panel import CheckpointsPanel as CheckpointsPanel
     from marlnb.widgets.curves import LiveCurves as LiveCurves
     from marlnb.widgets.device_panel import DevicePanel as DevicePanel
     from marlnb.widgets.environment_panel import EnvironmentPanel as EnvironmentPanel
+    from marlnb.widgets.recording_panel import RecordingPanel as RecordingPanel
     from marlnb.widgets.run_panel import RunPanel as RunPanel
     from marlnb.widgets.run_panel import attach as attach
     from marlnb.widgets.training_panel import TrainingPanel as TrainingPanel
 
 _HOME = {
     "AlgorithmPanel": "marlnb.widgets.algorithm_panel",
+    "CheckpointsPanel": "marlnb.widgets.checkpoints_panel",
     "DevicePanel": "marlnb.widgets.device_panel",
     "EnvironmentPanel": "marlnb.widgets.environment_panel",
     "LiveCurves": "marlnb.widgets.curves",
+    "RecordingPanel": "marlnb.widgets.recording_panel",
     "RunPanel": "marlnb.widgets.run_panel",
     "TrainingPanel": "marlnb.widgets.training_panel",
     "attach": "marlnb.widgets.run_panel",

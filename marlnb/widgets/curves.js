@@ -41,6 +41,7 @@ function render({ model, el }) {
   let lines = {};
   let pointer = null; // x in data units, null where none
   let wanted = 0;
+  let asked = false; // for all points, since some did not reach this page
 
   const shown = () => Object.keys(lines).filter((name) => !model.get("hidden").includes(name));
   const look = (name) => {
@@ -164,12 +165,18 @@ function render({ model, el }) {
     }));
   }
 
-  const whole = () => { lines = structuredClone(model.get("lines")); name(); redraw(); };
+  const whole = () => { asked = false; lines = structuredClone(model.get("lines")); name(); redraw(); };
   const message = (content) => {
     for (const [line, [xs, ys]] of Object.entries(content.add || {})) {
-      lines[line] = lines[line] || [[], []];
-      lines[line][0].push(...xs);
-      lines[line][1].push(...ys);
+      const had = lines[line] ? lines[line][0].length : 0;
+      const known = had - content.after[line]; // points of this message that the whole state brought before it
+      if (known < 0 && !asked) {
+        asked = true;
+        model.send({ ask: "lines" });
+      }
+      if (known < 0 || !lines[line]) continue;
+      lines[line][0].push(...xs.slice(known));
+      lines[line][1].push(...ys.slice(known));
     }
     redraw();
   };
@@ -204,6 +211,7 @@ function render({ model, el }) {
   model.on("change:references change:height", redraw);
   model.on("msg:custom", message);
   whole();
+  model.send({ seen: true });
   return () => {
     sized.disconnect();
     themed.disconnect();

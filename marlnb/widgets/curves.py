@@ -35,8 +35,12 @@ class Line:
 class LiveCurves(anywidget.AnyWidget):
     """Lines over a shared x axis, with reference levels, a legend that hides lines, and a reading at the pointer.
 
-    `add` sends the browser the new points only. The whole state is sent to a page that is opened later, and `settle`
-    sends it once more, so that it is saved with the notebook.
+    `add` sends the browser the new points only, and where they belong: a page that lacks earlier ones asks for the
+    whole. That is sent to a page that is opened later too, and `settle` sends it once more, so that it is saved with
+    the notebook.
+
+    Attributes:
+        is_seen: whether a page has drawn it.
     """
 
     _esm = Path(__file__).with_name("curves.js")
@@ -44,6 +48,7 @@ class LiveCurves(anywidget.AnyWidget):
     x_label = traitlets.Unicode().tag(sync=True)
     y_label = traitlets.Unicode().tag(sync=True)
     references = traitlets.Dict().tag(sync=True)
+    markers: traitlets.List[list[Any]] = traitlets.List().tag(sync=True)  # [x, label, strong], upright lines
     lines = traitlets.Dict().tag(sync=True)
     hidden: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
     height = traitlets.Int(260).tag(sync=True)
@@ -59,6 +64,7 @@ class LiveCurves(anywidget.AnyWidget):
     ) -> None:
         self._points: dict[str, Line] = {}
         self._guard = threading.Lock()
+        self.is_seen = False
         super().__init__(
             title=title,
             x_label=x_label,
@@ -66,16 +72,23 @@ class LiveCurves(anywidget.AnyWidget):
             references=dict(references or {}),
             hidden=list(hidden),
         )
+        self.on_msg(self._heard)
 
     def add(self, points: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> None:
         """Points by line's name, `(x, y)`, after those that are there; from any thread."""
         with self._guard:
             known = [name in self._points for name in points]
+            after = {name: len(self._points[name].x) for name in points if name in self._points}
             thinned = [self._points.setdefault(name, Line()).add(list(x), list(y)) for name, (x, y) in points.items()]
         if any(thinned) or not all(known):
             self.settle()
         elif points:
-            self.send({"add": {name: [list(x), list(y)] for name, (x, y) in points.items()}})
+            self.send({"add": {name: [list(x), list(y)] for name, (x, y) in points.items()}, "after": after})
+
+    def mark(self, markers: Mapping[str, float], *, strong: Sequence[str] = ()) -> None:
+        """Upright lines at x by label, in the place of those before; `strong` ones stand out."""
+        ordered = sorted(markers.items(), key=lambda item: item[1])
+        self.markers = [[x, label, label in strong] for label, x in ordered]
 
     def clear(self) -> None:
         with self._guard:
@@ -92,6 +105,11 @@ class LiveCurves(anywidget.AnyWidget):
         if "lines" in state:
             state["lines"] = self._snapshot()
         return state
+
+    def _heard(self, widget: Any, content: dict[str, Any], buffers: Any) -> None:
+        self.is_seen = True
+        if content.get("ask") == "lines":
+            self.send_state("lines")
 
     def _snapshot(self) -> dict[str, Any]:
         with self._guard:

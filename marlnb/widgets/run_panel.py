@@ -7,11 +7,13 @@ nothing, and `attach` shows the same panel from another notebook.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ipywidgets as w
+from matplotlib.figure import Figure
 
 from marlnb.errors import MarlnbError
 from marlnb.training.background import Training, start
@@ -20,9 +22,14 @@ from marlnb.training.follow import News, RunFollower
 from marlnb.training.progress import count, duration
 from marlnb.training.run import METRICS, Run, read_lines
 from marlnb.widgets.curves import LiveCurves
-from marlnb.widgets.picture import figure_of_run, with_picture
+from marlnb.widgets.picture import Still, figure_of_run, with_picture
 from marlnb.widgets.poller import Poller
+from marlnb.widgets.run_lines import lines_of
 from marlnb.widgets.style import log_html, note_html, problem_html, styled
+
+if TYPE_CHECKING:
+    from marlnb.widgets.checkpoints_panel import CheckpointsPanel
+    from marlnb.widgets.recording_panel import RecordingPanel
 
 LIVE_S, IDLE_S = 0.25, 2.0  # between two looks
 ALIVE = ("running", "paused")
@@ -50,6 +57,9 @@ class RunPanel:
         run: what is shown.
         widget: what a notebook displays.
         training: the training that this panel began in this process, None where it began none.
+        stills: pictures that are drawn anew as the run goes on, for pages without widgets.
+        has_looked: set when the run's files were read for the first time.
+        checkpoints, recording: the panels of the tabs with these names; None until the tab was opened.
     """
 
     def __init__(self, run: Run, *, references: Mapping[str, float] | None = None) -> None:
@@ -61,8 +71,12 @@ class RunPanel:
         self._request: Request | None = None
         self._stop_at: float | None = None
         self._agents: list[str] = []
+        self.checkpoints: CheckpointsPanel | None = None
+        self.recording: RecordingPanel | None = None
         self._make(dict(references or {}))
         self._show_status()
+        self.stills = [Still(self.widget, lambda: repr(self), self.figure)]
+        self.has_looked = threading.Event()
         self._poller = Poller(self._look, self._trouble)
 
     def _make(self, references: dict[str, float]) -> None:
@@ -82,12 +96,17 @@ class RunPanel:
         details.set_title(0, "losses and other numbers")
         details.set_title(1, "log")
         controls = w.HBox([*self.buttons.values(), self._bar], layout=w.Layout(flex_flow="row wrap"))
-        self.widget = styled(controls, self._line, self._error, self.returns, details)
+        self._pages = {"Numbers and log": details, "Checkpoints": w.VBox(), "Recordings": w.VBox()}
+        self.tabs = w.Tab(list(self._pages.values()), titles=list(self._pages), selected_index=0)
+        self.tabs.observe(self._open_page, "selected_index")
+        self.widget = styled(controls, self._line, self._error, self.returns, self.tabs)
         self.widget.add_class("marlnb-run")
 
     def close(self) -> None:
         """Looks no more; a training goes on."""
         self._poller.end()
+        if self.checkpoints is not None:
+            self.checkpoints.close()
 
     def start(self, *, stop_after_s: float | None = None) -> Training:
         """Trains in a thread of this process, or goes on; an alive training of this panel is returned as it is.
@@ -104,8 +123,15 @@ class RunPanel:
             self._poller.now()
         return self.training
 
+    def figure(self) -> Figure | None:
+        """The learning curve so far; None before the first episode ended."""
+        return figure_of_run(self.run, self.returns.references)
+
+    def _ipython_display_(self, **options: Any) -> None:
+        self.stills[0].display()
+
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        return with_picture(self.widget, repr(self), lambda: figure_of_run(self.run, self.returns.references))
+        return with_picture(self.widget, repr(self), self.figure)
 
     def __repr__(self) -> str:
         return f"RunPanel({self.run!r})"
@@ -118,6 +144,19 @@ class RunPanel:
         else:
             self._error.value = ""
             self._line.value = note_html("beginning")
+
+    def _open_page(self, change: Any) -> None:
+        """Makes what a tab shows when it is opened for the first time."""
+        if change["new"] == 1 and self.checkpoints is None:
+            from marlnb.widgets.checkpoints_panel import CheckpointsPanel
+
+            self.checkpoints = CheckpointsPanel(self.run, curves=self.returns)
+            self._pages["Checkpoints"].children = (self.checkpoints.widget,)
+        elif change["new"] == 2 and self.recording is None:
+            from marlnb.widgets.recording_panel import RecordingPanel
+
+            self.recording = RecordingPanel(self.run)
+            self._pages["Recordings"].children = (self.recording.widget,)
 
     def _pause(self) -> None:
         if self._status["state"] == "paused" or is_asked(self.run.path, "pause"):
@@ -141,11 +180,11 @@ class RunPanel:
     def _look(self) -> float | None:
         """One look at the run's files; how long until the next."""
         news = self._follower.look()
-        self._status = news.status
+        was_running, self._status = self._status["state"] == "running", news.status
         if news.again:
             self.returns.clear()
         self._hide_agents(news)
-        self.returns.add(_points(news))
+        self.returns.add(lines_of(news.rows))
         self._draw_new(news.rows)
         if self._stop_at is not None and time.monotonic() >= self._stop_at and news.status["state"] in ALIVE:
             self._stop_at = None
@@ -159,6 +198,9 @@ class RunPanel:
         alive = self._status["state"] in ALIVE or (self.training is not None and self.training.is_alive)
         if not alive and (news.rows or self.returns.lines != self.returns.get_state("lines")["lines"]):
             self.returns.settle()
+        for still in self.stills:
+            still.renew(now=was_running and self._status["state"] != "running")
+        self.has_looked.set()
         return LIVE_S if alive else IDLE_S
 
     def _hide_agents(self, news: News) -> None:
@@ -241,24 +283,6 @@ def describe_status(status: Mapping[str, Any]) -> str:
     if status["state"] in ALIVE and status.get("host"):
         parts.append(f"on {status['host']}, process {status.get('pid')}")
     return ", ".join(parts)
-
-
-def _points(news: News) -> dict[str, tuple[list[float], list[float]]]:
-    """By line: training returns of each group and agent, and evaluations."""
-    found: dict[str, tuple[list[float], list[float]]] = {}
-    for row in news.rows:
-        for name, value in {**row["returns"], **row.get("agent_returns", {})}.items():
-            if value is not None:
-                _put(found, name, row["frames"], value)
-        for group, value in row.get("evaluation", {}).items():
-            _put(found, f"{group}, evaluated", row["frames"], value)
-    return found
-
-
-def _put(found: dict[str, tuple[list[float], list[float]]], name: str, x: float, y: float) -> None:
-    xs, ys = found.setdefault(name, ([], []))
-    xs.append(x)
-    ys.append(y)
 
 
 def _numbers(row: Mapping[str, Any]) -> dict[str, float]:

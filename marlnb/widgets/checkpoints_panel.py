@@ -1,0 +1,261 @@
+"""CheckpointsPanel: a run's checkpoints listed, marked on its curve, evaluated, compared, noted, loaded and removed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ipywidgets as w
+
+from marlnb.errors import MarlnbError
+from marlnb.models.policy import Policy
+from marlnb.training.checkpoint import Checkpoint, best_checkpoint
+from marlnb.training.checkpoint_notes import CheckpointNotes
+from marlnb.training.checkpoint_removal import ALIVE, remove_checkpoint, why_not
+from marlnb.training.progress import count
+from marlnb.training.run import METRICS, Run, read_lines
+from marlnb.widgets.checkpoint_code import code_of, command_of
+from marlnb.widgets.checkpoint_evaluation import CheckpointEvaluation, told_score
+from marlnb.widgets.choice_table import ChoiceTable
+from marlnb.widgets.curves import LiveCurves
+from marlnb.widgets.dependants import recordings_of
+from marlnb.widgets.picture import figure_of_run, with_picture
+from marlnb.widgets.poller import Poller
+from marlnb.widgets.run_lines import lines_of
+from marlnb.widgets.sizes import folder_bytes, told_bytes
+from marlnb.widgets.style import code_html, note_html, problem_html, styled
+from marlnb.widgets.worker import Newest
+
+HEADER = ("iteration", "frames", "score", "saved", "size", "evaluated", "note")
+LIVE_S, IDLE_S = 1.0, 5.0  # between two looks at the folder
+
+
+class CheckpointsPanel:
+    """The checkpoints of a run.
+
+    Attributes:
+        widget: what a notebook displays.
+        checkpoints: those that are there, oldest first.
+        notes: what is kept of them, with the run.
+        policies: by group, of the checkpoint that was loaded last; None before.
+    """
+
+    def __init__(self, run: str | os.PathLike[str] | Run, *, curves: LiveCurves | None = None) -> None:
+        """
+        Args:
+            curves: a learning curve shown elsewhere, in which checkpoints are marked; None: one of its own.
+        Raises:
+            RunError: the folder holds no run.
+        """
+        self.run = run if isinstance(run, Run) else Run.open(run)
+        self.notes = CheckpointNotes(self.run)
+        self.checkpoints: list[Checkpoint] = []
+        self.policies: dict[str, Policy] | None = None
+        self._sizes: dict[str, int] = {}
+        self._seen: object = None
+        self._loading = Newest(wait_s=0)
+        self._own_curves = curves is None
+        self.curves = curves or LiveCurves(title=f"{self.run.experiment.env.name}: returns")
+        self._make()
+        self.refresh()
+        self._poller = Poller(self._look, self._trouble)
+
+    def _make(self) -> None:
+        self.table = ChoiceTable(HEADER, label="checkpoints")
+        self.evaluation = CheckpointEvaluation(self.notes, self._changed)
+        self._heading, self._line, self._code, self._command = w.HTML(), w.HTML(), w.HTML(), w.HTML()
+        self._note = w.Text(description="note", placeholder="what is it good for?", layout=w.Layout(width="40em"))
+        self._note.style.description_width = "11em"
+        keep = _button("Keep note", "pencil", "kept with the run", self.save_note)
+        self.buttons = {
+            "load": _button("Load", "folder-open", "its policies, as panel.policies", self.load),
+            "delete": _button("Delete", "trash", "asks first", self.ask_to_delete),
+        }
+        self._question = w.HTML()
+        self._yes = _button("Delete it", "trash", "for good", self.delete)
+        self._yes.button_style = "danger"
+        self._no = _button("Keep it", "undo", "nothing is deleted", self._forget_question)
+        self._asking = w.VBox([self._question, w.HBox([self._yes, self._no])], layout=w.Layout(display="none"))
+        self._asking.add_class("marlnb-question")
+        said = w.Accordion([self._code, self._command], titles=["as code", "as a command"], selected_index=None)
+        noted = w.HBox([self._note, keep], layout=w.Layout(flex_flow="row wrap"))
+        actions = w.HBox(list(self.buttons.values()))
+        about = [self._heading, noted, actions, self._line, self._asking, self.evaluation.box, said]
+        self._about = w.VBox(about, layout=w.Layout(display="none"))
+        own = [self.curves] if self._own_curves else []
+        self.widget = styled(*own, self.table, self._about)
+        self.widget.add_class("marlnb-checkpoints")
+        self.table.observe(lambda _: self._chosen_changed(), "chosen")
+
+    @property
+    def chosen(self) -> Checkpoint | None:
+        """The checkpoint that is looked at."""
+        found = [one for one in self.checkpoints if str(one.iteration) == self.table.chosen]
+        return found[0] if found else None
+
+    def choose(self, iteration: int) -> None:
+        """Looks at a checkpoint. Raises CheckpointError: there is none of this iteration."""
+        self.run.checkpoint(iteration)
+        self.refresh()
+        self.table.chosen = str(iteration)
+
+    def close(self) -> None:
+        """Looks no more."""
+        self._poller.end()
+
+    def refresh(self) -> None:
+        """Reads the folder anew."""
+        self.checkpoints = self.run.checkpoints
+        for one in self.checkpoints:
+            if one.sha256 not in self._sizes:
+                self._sizes[one.sha256] = folder_bytes(one.path)
+        if self._own_curves:
+            self.curves.clear()
+            self.curves.add(lines_of(read_lines(self.run.path / METRICS), agents=False))
+            self.curves.settle()
+        self._show()
+
+    def save_note(self, text: str | None = None) -> None:
+        """Keeps what stands in the field, or `text`, as the note of the chosen checkpoint."""
+        if self.chosen is None:
+            return
+        self._note.value = self._note.value if text is None else text
+        try:
+            self.notes.write(self.chosen, self._note.value)
+        except (MarlnbError, OSError) as error:
+            self._line.value = problem_html(str(error))
+        else:
+            self._line.value = note_html("noted")
+        self._show()
+
+    def load(self) -> None:
+        """Reads the policies of the chosen checkpoint in a thread, as `policies`."""
+        if self.chosen is None:
+            return
+        iteration = self.chosen.iteration
+        self._line.value = note_html(f"loading checkpoint {iteration}")
+
+        def loaded(policies: dict[str, Policy]) -> None:
+            self.policies = policies
+            self._line.value = note_html(
+                f"loaded checkpoint {iteration}, as .policies of this panel: {', '.join(policies)}"
+            )
+
+        self._loading.ask(lambda: self.run.policies(iteration), loaded, self._failed)
+
+    def ask_to_delete(self) -> None:
+        """Shows the question, with what depends on the chosen checkpoint; nothing is deleted yet."""
+        chosen = self.chosen
+        if chosen is None:
+            return
+        refused = why_not(self.run, chosen)
+        if refused:
+            self._line.value = problem_html(refused)
+            return
+        self._question.value = note_html(f"Delete checkpoint {chosen.iteration} for good? {self._consequences(chosen)}")
+        self._asking.layout.display = ""
+
+    def delete(self) -> None:
+        """Deletes the chosen checkpoint, if that was asked for before."""
+        chosen = self.chosen
+        if chosen is None or self._asking.layout.display == "none":
+            return
+        self._forget_question()
+        try:
+            remove_checkpoint(self.run, chosen.iteration)
+        except MarlnbError as error:
+            self._line.value = problem_html(str(error))
+            return
+        self.refresh()
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        return with_picture(self.widget, repr(self), lambda: figure_of_run(self.run))
+
+    def __repr__(self) -> str:
+        return "\n".join([f"CheckpointsPanel({str(self.run.path)!r})", *map("  ".join, self._rows().values())])
+
+    def _consequences(self, chosen: Checkpoint) -> str:
+        told = []
+        names = recordings_of(self.run, chosen)
+        if names:
+            told.append(
+                f"Made with it: {', '.join(names)}. These stay readable, but no more activations can be computed for "
+                f"them, and no interventions made."
+            )
+        if len(self.checkpoints) == 1:
+            told.append("It is the only one: the run can then be neither resumed nor evaluated.")
+        elif chosen == self.checkpoints[-1] and self.run.status()["state"] != "complete":
+            told.append(f"It is the newest: the run then goes on from {self.checkpoints[-2].iteration}.")
+        return " ".join(told) or "No recording of this run was made with it."
+
+    def _forget_question(self) -> None:
+        self._asking.layout.display = "none"
+
+    def _look(self) -> float:
+        """Looks for checkpoints that came or went."""
+        folder = self.run.path / "checkpoints"
+        seen = folder.stat().st_mtime_ns if folder.is_dir() else None
+        if seen != self._seen:
+            self._seen = seen
+            self.refresh()
+        return LIVE_S if self.run.status()["state"] in ALIVE else IDLE_S
+
+    def _trouble(self, error: Exception) -> None:
+        self._line.value = problem_html(f"the checkpoints cannot be read any more: {error}")
+
+    def _failed(self, error: Exception) -> None:
+        self._line.value = problem_html(str(error))
+
+    def _rows(self) -> dict[str, Sequence[str]]:
+        best = best_checkpoint(self.checkpoints)
+        return {str(one.iteration): self._cells(one, one == best) for one in self.checkpoints}
+
+    def _cells(self, one: Checkpoint, is_best: bool) -> list[str]:
+        evaluated = self.notes.evaluations(one)
+        return [
+            str(one.iteration),
+            count(one.frames),
+            "" if one.score is None else f"{one.score:.2f}{', best' if is_best else ''}",
+            time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.path.stat().st_mtime)),
+            told_bytes(self._sizes[one.sha256]),
+            told_score(evaluated[-1]) if evaluated else "",
+            self.notes.note(one),
+        ]
+
+    def _show(self) -> None:
+        self.table.show(self._rows())
+        self._changed()
+
+    def _chosen_changed(self) -> None:
+        self._forget_question()
+        self._line.value = ""
+        if self.chosen is not None:
+            self._note.value = self.notes.note(self.chosen)
+        self._changed()
+
+    def _changed(self) -> None:
+        """What follows from what is chosen: marks, evaluations, code."""
+        chosen = self.chosen
+        self._about.layout.display = "none" if chosen is None else ""
+        if chosen is not None:
+            self.evaluation.look_at(chosen, self.checkpoints)
+            self._heading.value = f"<b>Checkpoint {chosen.iteration}</b>"
+            self._say(chosen)
+        strong = [] if chosen is None else [str(chosen.iteration), str(self.evaluation.other)]
+        self.curves.mark({str(one.iteration): one.frames for one in self.checkpoints}, strong=strong)
+
+    def _say(self, chosen: Checkpoint) -> None:
+        """As code and as a command; nothing while an option cannot be used."""
+        self._code.value = self._command.value = ""
+        if not self.evaluation.form.problems:
+            options, other = self.evaluation.form.values, self.evaluation.other
+            self._code.value = code_html(code_of(self.run, chosen, options, self.notes.note(chosen), other))
+            self._command.value = code_html(command_of(self.run, chosen, options, other))
+
+
+def _button(name: str, icon: str, tooltip: str, act: Callable[[], None]) -> w.Button:
+    button = w.Button(description=name, icon=icon, tooltip=tooltip, layout=w.Layout(width="9em"))
+    button.on_click(lambda _: act())
+    return button
