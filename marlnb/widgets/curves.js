@@ -110,6 +110,7 @@ function render({ model, el }) {
         c.fillText(`${name} ${short(y)}`, width - right + 5, at, right - 6);
       }
     }
+    mark(c, px, { x0, x1, height, ink, muted });
     for (const name of shown()) {
       const [xs, ys] = lines[name];
       const { colour, dash } = look(name);
@@ -123,8 +124,35 @@ function render({ model, el }) {
       c.beginPath(); c.moveTo(px(pointer), EDGE.top); c.lineTo(px(pointer), height - EDGE.bottom); c.stroke();
     }
     canvas.dataset.points = String(Math.max(0, ...Object.values(lines).map(([xs]) => xs.length)));
-    canvas.setAttribute("aria-label", `${model.get("title")}: ${newest()}`);
+    canvas.setAttribute("aria-label", `${model.get("title")}: ${newest()}${marked()}`);
   }
+
+  // upright lines with labels at the top: strong ones first, others only where there is room for their label
+  function mark(c, px, { x0, x1, height, ink, muted }) {
+    const taken = [];
+    const inside = model.get("markers").filter(([x]) => x >= x0 && x <= x1);
+    for (const [x, label, strong] of [...inside].sort((a, b) => b[2] - a[2])) {
+      c.strokeStyle = strong ? ink : muted;
+      c.lineWidth = strong ? 1.5 : 1;
+      c.globalAlpha = strong ? 1 : 0.45;
+      c.setLineDash(strong ? [] : [1, 3]);
+      c.beginPath(); c.moveTo(px(x), EDGE.top + 12); c.lineTo(px(x), height - EDGE.bottom); c.stroke();
+      c.setLineDash([]);
+      c.globalAlpha = 1;
+      const half = c.measureText(label).width / 2 + 3;
+      const at = Math.min(Math.max(EDGE.left + half, px(x)), px(x1) + 12 - half);
+      if (taken.some(([low, high]) => at + half > low && at - half < high)) continue;
+      taken.push([at - half, at + half]);
+      c.fillStyle = strong ? ink : muted; c.textAlign = "center"; c.textBaseline = "top";
+      c.fillText(label, at, EDGE.top - 2);
+    }
+  }
+
+  const marked = () => {
+    const all = model.get("markers");
+    const told = all.filter(([, , strong]) => strong).map(([x, label]) => `, ${label} at ${short(x)}`).join("");
+    return all.length ? `; ${all.length} marked${told}` : "";
+  };
 
   const newest = () => shown().filter((n) => lines[n][0].length).map((n) => {
     const [xs, ys] = lines[n];
@@ -208,7 +236,7 @@ function render({ model, el }) {
   const hidden = () => { name(); redraw(); };
   model.on("change:lines", whole);
   model.on("change:hidden change:title", hidden);
-  model.on("change:references change:height", redraw);
+  model.on("change:references change:height change:markers", redraw);
   model.on("msg:custom", message);
   whole();
   model.send({ seen: true });
@@ -218,7 +246,7 @@ function render({ model, el }) {
     cancelAnimationFrame(wanted);
     model.off("change:lines", whole);
     model.off("change:hidden change:title", hidden);
-    model.off("change:references change:height", redraw);
+    model.off("change:references change:height change:markers", redraw);
     model.off("msg:custom", message);
   };
 }
