@@ -114,6 +114,13 @@ def list_checkpoints(folder: Path) -> list[Checkpoint]:
     return found
 
 
+def drop_stop_checkpoints(folder: Path, before: int) -> None:
+    """Removes those made because a training was stopped, of iterations before this one; others were asked for."""
+    for checkpoint in list_checkpoints(folder):
+        if checkpoint.iteration < before and checkpoint.at_stop:
+            shutil.rmtree(checkpoint.path)
+
+
 def rotate_checkpoints(folder: Path, keep: int) -> None:
     """Removes all but the newest `keep` and the best; `keep` 0 removes none."""
     found = list_checkpoints(folder)

@@ -8,7 +8,6 @@ as well.
 from __future__ import annotations
 
 import os
-import shutil
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,9 +22,9 @@ from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, RunError
 from marlnb.models.policy import Policy
 from marlnb.training.agents import weights_sha256
-from marlnb.training.checkpoint import Checkpoint, list_checkpoints, rotate_checkpoints, save_checkpoint
+from marlnb.training.checkpoint import Checkpoint, drop_stop_checkpoints, rotate_checkpoints, save_checkpoint
 from marlnb.training.deadline import Deadline
-from marlnb.training.evaluation import score_policies, summarise
+from marlnb.training.evaluator import Evaluator
 from marlnb.training.files import JOB_VARIABLE
 from marlnb.training.learners import check_device
 from marlnb.training.lock import RunLock
@@ -34,7 +33,6 @@ from marlnb.training.loop import Advance, Loop
 from marlnb.training.report import Report
 from marlnb.training.run import EVALUATION, LOCK, STOP, Origin, Run, State
 from marlnb.training.scores import ENOUGH_EPISODES
-from marlnb.training.seeds import derive_seed
 from marlnb.training.threads import torch_threads
 from marlnb.training.watchers import TrainingWatcher
 
@@ -81,7 +79,7 @@ class Trainer:
         self._closed = False
         self._lock = RunLock(run.path / LOCK)
         self._env: VectorEnv | None = None
-        self._evaluation_env: VectorEnv | None = None
+        self._evaluator = Evaluator(experiment, run.path / EVALUATION)
         self._loggers: list[Logger] = []
         self._watchers: list[TrainingWatcher] = []
         try:
@@ -276,9 +274,7 @@ class Trainer:
         if not self._in_job:
             rotate_checkpoints(folder, self.experiment.keep_checkpoints)
         elif self._is_scheduled:
-            for checkpoint in list_checkpoints(folder):
-                if checkpoint.iteration < self.iteration and checkpoint.at_stop:  # others were asked for
-                    shutil.rmtree(checkpoint.path)
+            drop_stop_checkpoints(folder, self.iteration)
             rotate_checkpoints(folder, self.experiment.keep_checkpoints)
 
     def _report(self, advance: Advance, evaluation: dict[str, float]) -> Report:
@@ -305,15 +301,7 @@ class Trainer:
         last = self.frames >= experiment.frames
         if not experiment.evaluate_every or (self.iteration % experiment.evaluate_every and not last):
             return {}
-        episodes, seed = experiment.evaluation_episodes, derive_seed(experiment.seed, "evaluation")
-        if self._evaluation_env is None:
-            copies = min(experiment.n_envs, episodes)
-            self._evaluation_env = build_env(experiment, copies, device=experiment.device)
-            self._evaluation_env.announce(self.run.path / EVALUATION)
-        table = score_policies(self._evaluation_env, self.policies, episodes=episodes, seed=seed, explore=False)
-        found = summarise(
-            table, env=table.spec.name, policy="run", checkpoint=None, seed=seed, explore=False, seconds=0.0
-        )
+        table, found = self._evaluator.evaluate(self.policies)
         self._evaluation_score = found.score
         self.run.append_evaluation(
             {"iteration": self.iteration, "frames": self.frames, "seconds": seconds, "returns": table.to_json()}
@@ -364,7 +352,7 @@ class Trainer:
         try:
             for watcher in self._watchers:
                 watcher.end(self)
-            for resource in (*self._loggers, self._env, self._evaluation_env):
+            for resource in (*self._loggers, self._env, self._evaluator):
                 if resource is not None:
                     resource.close()
         finally:
