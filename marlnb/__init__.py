@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from marlnb.training.train import resume as resume
     from marlnb.training.train import train as train
     from marlnb.training.trainer import Trainer as Trainer
+    from marlnb.widgets.microscope.microscope import microscope as microscope
 
 _HOME = {
     "ALGORITHMS": "marlnb.registry",
@@ -147,6 +148,7 @@ _HOME = {
     "list_edits": "marlnb.training.saved_edits",
     "load_edits": "marlnb.training.saved_edits",
     "merge": "marlnb.recording.merge",
+    "microscope": "marlnb.widgets.microscope.microscope",
     "model": "marlnb.registry",
     "option": "marlnb.config",
     "plan_recording": "marlnb.recording.plan",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from marlnb.widgets.device_panel import DevicePanel as DevicePanel
     from marlnb.widgets.environment_panel import EnvironmentPanel as EnvironmentPanel
     from marlnb.widgets.recording_panel import RecordingPanel as RecordingPanel
+    from marlnb.widgets.microscope.microscope import Microscope as Microscope
     from marlnb.widgets.run_panel import RunPanel as RunPanel
     from marlnb.widgets.run_panel import attach as attach
     from marlnb.widgets.training_panel import TrainingPanel as TrainingPanel
@@ -26,6 +27,7 @@ _HOME = {
     "EnvironmentPanel": "marlnb.widgets.environment_panel",
     "LiveCurves": "marlnb.widgets.curves",
     "RecordingPanel": "marlnb.widgets.recording_panel",
+    "Microscope": "marlnb.widgets.microscope.microscope",
     "RunPanel": "marlnb.widgets.run_panel",
     "TrainingPanel": "marlnb.widgets.training_panel",
     "attach": "marlnb.widgets.run_panel",

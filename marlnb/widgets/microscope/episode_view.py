@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -125,7 +125,7 @@ def view_episode(recording: Recording, episode: int = 0) -> EpisodeView:
     if episode not in table.index:
         have = f"{table.index.min()} to {table.index.max()}" if len(table) else "none"
         raise RecordingError(f"{recording.path.name} has no episode {episode}; it has {have}")
-    entry = table.loc[episode]
+    entry: Any = table.loc[episode]
     start = int(entry["start"])
     rows = np.arange(start, start + int(entry["length"]))
     return EpisodeView(

@@ -1,0 +1,51 @@
+// Colours, and how arrays come out of the bytes that Python sends.
+const STOPS = [
+  [0, 34, 78], [18, 53, 112], [59, 73, 108], [87, 93, 109], [112, 113, 115],
+  [138, 134, 120], [165, 156, 116], [195, 179, 105], [225, 204, 85], [254, 232, 56],
+]; // cividis: told apart with any colour vision, and in greyscale
+const LUT = new Uint32Array(256).map((_, v) => {
+  const at = (v / 255) * (STOPS.length - 1);
+  const low = Math.min(STOPS.length - 2, Math.floor(at));
+  const [r, g, b] = STOPS[low].map((c, k) => Math.round(c + (STOPS[low + 1][k] - c) * (at - low)));
+  return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
+});
+const ABSENT = ((255 << 24) | (150 << 16) | (150 << 8) | 150) >>> 0;
+
+// a DataView of any alignment; a copy makes it aligned
+const bytesOf = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
+const floatsOf = (view) => new Float32Array(bytesOf(view).slice().buffer);
+const intsOf = (view) => new Int32Array(bytesOf(view).slice().buffer);
+
+const brief = (v) => {
+  if (!Number.isFinite(v)) return "–";
+  const a = Math.abs(v);
+  return a >= 1000 ? v.toFixed(0) : a >= 10 ? v.toFixed(1) : v.toFixed(2);
+};
+const theme = (el, name, otherwise) => getComputedStyle(el).getPropertyValue(name).trim() || otherwise;
+
+function make(tag, className, text) {
+  const el = document.createElement(tag);
+  if (className) el.className = className;
+  if (text !== undefined) el.textContent = text;
+  return el;
+}
+
+// a bar between -1 and 1 of its track, or between 0 and 1
+function makeBar(name, colour, signed) {
+  const row = make("div", "ms-bar");
+  const label = make("span", "ms-bar-name", name);
+  label.title = name;
+  const track = make("span", signed ? "ms-track ms-signed" : "ms-track");
+  const fill = make("span", "ms-fill");
+  fill.style.background = colour;
+  track.append(fill);
+  const number = make("span", "ms-number");
+  row.append(label, track, number);
+  return {
+    row,
+    set(value, share) {
+      fill.style.transform = signed ? `scaleX(${share / 2})` : `scaleX(${Math.max(0, share)})`;
+      number.textContent = brief(value);
+    },
+  };
+}

@@ -1,0 +1,87 @@
+// One agent's units over time. Painted once into a small canvas that CSS stretches; scrubbing moves a line over it.
+function makeHeatmap({ steps, onPick, onHover }) {
+  const box = make("div", "ms-heatmap");
+  const canvas = make("canvas");
+  const head = make("div", "ms-playhead");
+  const row = make("div", "ms-unit-row");
+  row.hidden = true;
+  box.append(canvas, row, head);
+  let units = null; // {n, quantised, low, high, order}
+  let acting = null;
+  let common = false;
+
+  function paint() {
+    if (!units) return;
+    canvas.width = steps;
+    canvas.height = units.n;
+    box.style.height = `${Math.min(190, Math.max(36, units.n * 3))}px`;
+    const context = canvas.getContext("2d");
+    const image = context.createImageData(steps, units.n);
+    const pixels = new Uint32Array(image.data.buffer);
+    let [low, high] = [Infinity, -Infinity];
+    for (let u = 0; u < units.n; u++) { low = Math.min(low, units.low[u]); high = Math.max(high, units.high[u]); }
+    const span = high - low || 1;
+    for (let y = 0; y < units.n; y++) {
+      const u = units.order[y];
+      const scale = common ? (units.high[u] - units.low[u]) / span : 1;
+      const shift = common ? ((units.low[u] - low) / span) * 255 : 0;
+      const from = u * steps;
+      for (let t = 0; t < steps; t++) {
+        pixels[y * steps + t] = acting[t] ? LUT[Math.min(255, Math.round(units.quantised[from + t] * scale + shift))] : ABSENT;
+      }
+    }
+    context.putImageData(image, 0, 0);
+    canvas.dataset.painted = String(Number(canvas.dataset.painted || 0) + 1);
+  }
+
+  const where = (event) => {
+    const area = canvas.getBoundingClientRect();
+    const t = Math.floor(((event.clientX - area.left) / area.width) * steps);
+    const y = Math.floor(((event.clientY - area.top) / area.height) * units.n);
+    return { t: Math.min(steps - 1, Math.max(0, t)), unit: units.order[Math.min(units.n - 1, Math.max(0, y))] };
+  };
+  const about = (unit, t) => units.low[unit] + (units.quantised[unit * steps + t] / 255) * (units.high[unit] - units.low[unit]);
+  box.addEventListener("click", (event) => { if (units) onPick(where(event)); });
+  box.addEventListener("mousemove", (event) => {
+    if (!units) return;
+    const at = where(event);
+    onHover(`unit ${at.unit} at step ${at.t}: about ${brief(about(at.unit, at.t))}`);
+  });
+  box.addEventListener("mouseleave", () => onHover(""));
+
+  return {
+    box,
+    canvas,
+    give(found, order, alive, oneScale) {
+      acting = alive;
+      common = oneScale;
+      units = found && {
+        n: found.n,
+        quantised: bytesOf(found.quantised),
+        low: floatsOf(found.low),
+        high: floatsOf(found.high),
+        order: intsOf(found.orders[order] || found.orders.raw),
+      };
+      box.hidden = !units;
+      paint();
+    },
+    at(t) {
+      head.style.left = `${(t / steps) * 100}%`;
+      head.style.width = `max(2px, ${100 / steps}%)`;
+    },
+    mark(unit) {
+      const place = units && unit !== null ? units.order.indexOf(unit) : -1;
+      row.hidden = place < 0;
+      if (place >= 0) {
+        row.style.top = `${(place / units.n) * 100}%`;
+        row.style.height = `max(2px, ${100 / units.n}%)`;
+      }
+    },
+    beside(unit, by) { // the unit drawn above or below
+      if (!units) return null;
+      const place = Math.min(units.n - 1, Math.max(0, units.order.indexOf(unit) + by));
+      return units.order[place];
+    },
+    about: (unit, t) => (units ? about(unit, t) : NaN),
+  };
+}

@@ -1,0 +1,359 @@
+"""Microscope: a recorded episode scrubbed through, with frame, units, attribution, actions and concepts in step."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from marlnb.analysis.decoding import decode
+from marlnb.analysis.decoding_result import Decoding
+from marlnb.analysis.methods import Method
+from marlnb.config import EnvConfig
+from marlnb.errors import AnalysisError, MarlnbError, RecordingError, unknown
+from marlnb.models.edit import Edit
+from marlnb.recording.makers import maker_of
+from marlnb.recording.reader import Recording
+from marlnb.training.subject import Subject
+from marlnb.widgets.microscope.bookmarks import Bookmark, bookmarks_path, read_bookmarks, write_bookmarks
+from marlnb.widgets.microscope.controls import Controls
+from marlnb.widgets.microscope.episode_view import EpisodeView, view_episode
+from marlnb.widgets.microscope.explanation import To
+from marlnb.widgets.microscope.loading import Loading, Shown
+from marlnb.widgets.microscope.readings import concepts_of
+from marlnb.widgets.microscope.rollouts import Rollouts
+from marlnb.widgets.microscope.scope import Scope
+from marlnb.widgets.microscope.sides import concepts_data, side_of, units_of_layer
+from marlnb.widgets.microscope.still import still
+from marlnb.widgets.microscope.unit_orders import ORDERS
+from marlnb.widgets.microscope.unit_panel import Unit
+from marlnb.widgets.picture import with_picture
+
+MOST_BYTES = 6_000_000  # of units that are sent before anybody asks for their layer
+SubjectLike = Subject | str | os.PathLike[str] | None
+
+
+class Microscope:
+    """One episode, or two side by side, drawn in the notebook; every control is a method as well.
+
+    Attributes:
+        widget: what a notebook displays. scope: the part that draws.
+        recording, view: what is looked at. sides: what is shown; one, or two.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        episode: int = 0,
+        *,
+        t: int = 0,
+        layer: str | None = None,
+        order: str = "raw",
+        agents: Sequence[str] = (),
+        concepts: Sequence[Decoding] = (),
+        subject: SubjectLike = None,
+        env: EnvConfig | None = None,
+    ) -> None:
+        """Use `mnb.microscope`."""
+        self.recording, self.env = recording, env
+        self.decodings = list(concepts)
+        self._subject, self._unknown = _maker(recording, subject)
+        self._rollouts = Rollouts()
+        self.view = view_episode(recording, episode)
+        self.sides: list[Shown] = [self._own(self.view)]
+        layers = self.view.layers
+        chosen = layer or next((one for one in layers if one.endswith("hidden_1")), layers[0] if layers else "")
+        if layers and chosen not in layers:
+            raise RecordingError(unknown("layer", chosen, layers))
+        if order not in ORDERS:
+            raise RecordingError(unknown("order of units", order, ORDERS))
+        for agent in agents:
+            self.view.group_of(agent)
+        self.scope = Scope(
+            sides=[self._data(self.sides[0], chosen)], layers=layers, orders=ORDERS, layer=chosen, order=order,
+            agents=list(agents), explained=self.view.agents[0], t=self.view.place(t),
+        )  # fmt: skip
+        self.loading = Loading(self.scope)
+        self.controls = Controls(self)
+        self.widget = self.controls.widget
+        self._read_bookmarks()
+        self.scope.observe(lambda change: self._picked(change["new"]), "picked")
+        self.scope.observe(lambda change: self._send_layer(change["new"]), "layer")
+        self._begin()
+
+    @property
+    def t(self) -> int:
+        """The step that is shown, counted since the episode began."""
+        return int(self.view.t[min(self.scope.t, len(self.view.t) - 1)])
+
+    def go(self, episode: int | None = None, t: int = 0) -> None:
+        """Shows a step, of this episode or another one of the recording.
+
+        Raises:
+            RecordingError: there is no such episode.
+        """
+        if episode is not None and (episode != self.view.episode or len(self.sides) > 1):
+            self.view = view_episode(self.recording, episode)
+            self._show([self._own(self.view)], t)
+        else:
+            self.scope.t = self.view.place(t)
+
+    def alone(self) -> None:
+        """Shows the recorded episode by itself again."""
+        self._show([self._own(self.view)], self.t)
+
+    def show_agents(self, agents: Sequence[str]) -> None:
+        """Only these agents, beside one another; none: all of them."""
+        for agent in agents:
+            self.view.group_of(agent)
+        self.scope.agents = list(agents)
+
+    def pick(self, agent: str, unit: int, layer: str | None = None, t: int | None = None) -> None:
+        """As a click on a unit does: its exact value, its tuning curve and the episodes in which it rises highest.
+
+        Raises:
+            RecordingError: there is no such unit.
+        """
+        layer = layer or self.scope.layer
+        site = self.view.site_of(agent, layer)
+        n = self.view.units(site).shape[2] if site else 0
+        if not 0 <= unit < n:
+            raise RecordingError(f"{agent} has {n} units at {layer!r}; there is no unit {unit}")
+        if t is not None:
+            self.scope.t = self.view.place(t)
+        self.scope.layer = layer
+        self.scope.picked = {"side": 0, "agent": agent, "layer": layer, "unit": unit, "t": self.scope.t}
+
+    def attribute(self, to: To = "action", method: Method = "integrated_gradients") -> None:
+        """Draws which features the actions, or the critic's values, owe most to; in a thread, `wait` waits for it."""
+        self.loading.explain(to, method)
+
+    def decode(self, label: str, site: str, **options: Any) -> Decoding:
+        """Decodes a label from a site over the whole recording (see `mnb.decode`) and shows what is read each step."""
+        several = len(self.recording.checkpoints["iteration"].unique()) > 1
+        given = {"progress": False, **({"checkpoint": self.view.checkpoint} if several else {}), **options}
+        found = decode(self.recording, site=site, label=label, **given)
+        self.show_decoding(found)
+        return found
+
+    def show_decoding(self, decoding: Decoding) -> None:
+        """Shows what a decoding's readings say at each step, with their probabilities.
+
+        Raises:
+            AnalysisError: it was fitted step by step, or to agents or sites that are not recorded here.
+        """
+        if not concepts_of(self.view, decoding):
+            raise AnalysisError(f"nothing of {decoding!r} can be read here: a decoder of all steps (at='all') can")
+        self.decodings.append(decoding)
+        self._tell_concepts()
+
+    def compare(
+        self, recording: Recording | str | os.PathLike[str] | None = None, episode: int | None = None, *,
+        checkpoint: int | None = None, subject: SubjectLike = None, env: EnvConfig | None = None,
+    ) -> None:  # fmt: skip
+        """Another episode beside this one, in step: of another recording, or this seed played by another checkpoint.
+
+        Args:
+            recording: or its path; None: this one. episode: its number; None: the same as here.
+            checkpoint: an iteration of the run: it plays this episode's seed now, deterministically or with the noise
+                of its seed, as the recording was made. subject, env: of the other recording, as for `mnb.microscope`.
+        """
+        if checkpoint is not None:
+            played = self._rollouts.play(self.view, self._known_subject(), checkpoint=checkpoint, env=self.env)
+            title = f"checkpoint {checkpoint}, the same seed"
+            other = Shown(played, title, self._subject, env=self.env)
+        else:
+            given = self.recording if recording is None else recording
+            opened = given if isinstance(given, Recording) else Recording.open(given)
+            maker, unknown_why = (
+                _maker(opened, subject) if opened is not self.recording else (self._subject, self._unknown)
+            )
+            view = view_episode(opened, self.view.episode if episode is None else episode)
+            other = Shown(view, _title(view), maker, unknown_why, env or self.env)
+        self._show([self._own(self.view), other], self.t)
+
+    def play_again(self, edits: Edit | Sequence[Edit]) -> dict[str, float]:
+        """Plays the episode's seed twice, without and with edits, and shows both in step.
+
+        Returns:
+            By agent, the return with the edits minus that without them.
+        Raises:
+            RecordingError: whose agents played is not known. SiteError, ShapeError, ConfigError: as `mnb.evaluate`.
+        """
+        chosen = [edits] if isinstance(edits, Edit) else list(edits)
+        subject = self._known_subject()
+        before = self._rollouts.play(self.view, subject, env=self.env)
+        after = self._rollouts.play(self.view, subject, edits=chosen, env=self.env)
+        told = ", ".join(edit.name for edit in chosen)
+        self._show(
+            [
+                Shown(before, f"episode {self.view.episode}, seed {before.seed}: as it is", subject, env=self.env),
+                Shown(after, f"the same seed, edited: {told}", subject, env=self.env, edited=True),
+            ],
+            self.t,
+        )
+        return {agent: after.returns[agent] - before.returns[agent] for agent in before.agents}
+
+    def bookmark(self, note: str = "") -> Bookmark:
+        """Keeps the step that is shown, beside the recording where that can be written to."""
+        mark = Bookmark(self.view.episode, self.t, note)
+        self._keep([*self.bookmarks, mark])
+        return mark
+
+    def forget(self, bookmark: Bookmark) -> None:
+        self._keep([one for one in self.bookmarks if one != bookmark])
+
+    @property
+    def bookmarks(self) -> list[Bookmark]:
+        return [Bookmark(**one) for one in self.scope.bookmarks]
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Until pictures and attributions are there; False where that takes longer than `timeout_s` seconds."""
+        return self.loading.wait(timeout_s)
+
+    def as_code(self) -> str:
+        """The cell that shows what is shown now."""
+        scope = self.scope
+        options = {"episode": self.view.episode, "t": self.t, "layer": scope.layer, "order": scope.order}
+        told = ", ".join(f"{name}={value!r}" for name, value in options.items())
+        agents = f", agents={scope.agents!r}" if scope.agents else ""
+        lines = [f"recording = mnb.Recording.open({str(self.recording.path)!r})"]
+        lines.append(f"scope = mnb.microscope(recording, {told}{agents})")
+        lines += [f"scope.decode({one.label!r}, site={one.site!r})" for one in self.decodings]
+        return "\n".join(["import marlnb as mnb", *lines, "scope"])
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        return with_picture(self.widget, repr(self), self.figure)
+
+    def __repr__(self) -> str:
+        returns = ", ".join(f"{agent} {value:.3g}" for agent, value in self.view.returns.items())
+        return f"Microscope({self.recording.path.name}, episode {self.view.episode}, step {self.t}; returns: {returns})"
+
+    def figure(self) -> Any:
+        """What is shown now as a still figure."""
+        images = [self.loading.image(number, self.scope.t) for number in range(len(self.sides))]
+        views, titles = [side.view for side in self.sides], [side.title for side in self.sides]
+        return still(views, titles, self.scope.t, self.scope.layer, self.scope.order, self.scope.agents, images)
+
+    def _show(self, sides: list[Shown], t: int) -> None:
+        self.sides = sides
+        layer = self.scope.layer
+        self.scope.show(
+            [self._data(side, layer) for side in sides],
+            t=self.view.place(t),
+            picked={},
+            layers=[one for one in self.view.layers if any(one in side.view.layers for side in sides)],
+        )
+        self.controls.follow()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._tell_concepts()
+        self.loading.begin(self.sides)
+        self.loading.explain(self.controls.to.value, self.controls.method.value)
+
+    def _own(self, view: EpisodeView) -> Shown:
+        return Shown(view, _title(view), self._subject, self._unknown, self.env)
+
+    def _data(self, side: Shown, layer: str) -> dict[str, Any]:
+        """With the units of the layer that is shown, and of the others as far as they are small."""
+        chosen, size = [layer] if layer in side.view.layers else [], 0
+        for other in side.view.layers:
+            sites = [site for site in side.view.sites if site.split("/", 1)[1] == other]
+            size += sum(len(side.view.t) * int(_product(self.recording_shape(side.view, site))) for site in sites)
+            if other != layer and size < MOST_BYTES:
+                chosen.append(other)
+        return side_of(side.view, side.title, chosen)
+
+    @staticmethod
+    def recording_shape(view: EpisodeView, site: str) -> tuple[int, ...]:
+        return view.recording[site].shape[1:]
+
+    def _send_layer(self, layer: str) -> None:
+        """The units of a layer that was too large to be sent along."""
+        if all(
+            layer in data["units"] or layer not in side.view.layers for data, side in zip(self.scope.sides, self.sides)
+        ):
+            return
+        data = [
+            {**data, "units": {**data["units"], layer: units_of_layer(side.view, layer)}}
+            for data, side in zip(self.scope.sides, self.sides)
+        ]
+        self.scope.sides = data
+
+    def _picked(self, picked: dict[str, Any]) -> None:
+        if not picked:
+            return
+        view = self.sides[min(int(picked["side"]), len(self.sides) - 1)].view
+        site = view.site_of(picked["agent"], picked["layer"])
+        if site is None:
+            return
+        step = int(view.t[min(int(picked["t"]), len(view.t) - 1)])
+        self.controls.show_unit(view, Unit(site, picked["agent"], int(picked["unit"]), step))
+
+    def _tell_concepts(self) -> None:
+        self.scope.concepts = [
+            concepts_data([concept for one in self.decodings for concept in concepts_of(side.view, one)])
+            for side in self.sides
+        ]
+        self.controls.offer_directions(self.decodings)
+
+    def _known_subject(self) -> Subject:
+        if self._subject is None:
+            raise RecordingError(self._unknown)
+        return self._subject
+
+    def _read_bookmarks(self) -> None:
+        try:
+            marks = read_bookmarks(self.recording.path)
+        except RecordingError as error:
+            self.controls.bookmarks.show([], problem=str(error))
+            return
+        self.scope.bookmarks = [vars(one) for one in marks]
+        self.controls.bookmarks.show(marks)
+
+    def _keep(self, bookmarks: list[Bookmark]) -> None:
+        marks = sorted(set(bookmarks))
+        self.scope.bookmarks = [vars(one) for one in marks]
+        try:
+            path = write_bookmarks(self.recording.path, marks)
+            self.controls.bookmarks.show(marks, status=f"kept in {path.name}, beside the recording")
+        except OSError as error:
+            told = f"{bookmarks_path(self.recording.path)} cannot be written ({error.strerror or error})"
+            self.controls.bookmarks.show(marks, problem=f"{told}: kept in this notebook only")
+
+
+def microscope(recording: Recording | str | os.PathLike[str], episode: int = 0, **options: Any) -> Microscope:
+    """Looks into one episode of a recording, step by step, in the notebook.
+
+    Args:
+        recording: or its path. episode: its number.
+        options: t (step), layer (as `actor/hidden_1`), order (raw, peak, variance, cluster), agents (names; none: all),
+            concepts (decodings to show), subject (whose agents were recorded, where the file does not lie in their
+            run's folder), env (the environment that was recorded, where it was not the run's own).
+    Raises:
+        RecordingError: no such recording, episode, layer, order or agent.
+    """
+    opened = recording if isinstance(recording, Recording) else Recording.open(recording)
+    return Microscope(opened, episode, **options)
+
+
+def _maker(recording: Recording, subject: SubjectLike) -> tuple[Subject | None, str]:
+    """Whose agents were recorded, or why that is not known."""
+    try:
+        return maker_of(recording, subject), ""
+    except MarlnbError as error:
+        if subject is not None:
+            raise
+        return None, str(error)
+
+
+def _title(view: EpisodeView) -> str:
+    return f"{view.recording.path.stem}: episode {view.episode}, seed {view.seed}"
+
+
+def _product(shape: Sequence[int]) -> int:
+    found = 1
+    for length in shape:
+        found *= length
+    return found

@@ -1,0 +1,96 @@
+"""An episode played once more under its seed: with edits, or by another checkpoint. Its recording lies in a folder
+that lives as long as the microscope."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from marlnb.config import EnvConfig, Experiment
+from marlnb.envs.vector import VectorEnv
+from marlnb.models.edit import Edit
+from marlnb.models.policy import Policy
+from marlnb.recording.recorder import record
+from marlnb.specs import EnvSpec, GroupSpec
+from marlnb.training.run import Origin, Which
+from marlnb.training.subject import Subject
+from marlnb.widgets.microscope.episode_view import EpisodeView, view_episode
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """A subject whose recordings are kept in another folder, so that nothing is written into its own."""
+
+    subject: Subject
+    path: Path
+
+    @property
+    def spec(self) -> EnvSpec:
+        return self.subject.spec
+
+    @property
+    def n_envs(self) -> int:
+        return self.subject.n_envs
+
+    @property
+    def experiment(self) -> Experiment | None:
+        return self.subject.experiment
+
+    def build_env(self, n_envs: int, *, device: str = "cpu", env: EnvConfig | None = None) -> VectorEnv:
+        return self.subject.build_env(n_envs, device=device, env=env)
+
+    def policies(self, checkpoint: Which = "last", *, device: str = "cpu") -> dict[str, Policy]:
+        return self.subject.policies(checkpoint, device=device)
+
+    def origin(self, checkpoint: Which = "last") -> Origin:
+        return self.subject.origin(checkpoint)
+
+    def policy_index(self, group: GroupSpec) -> list[int]:
+        return self.subject.policy_index(group)
+
+
+class Rollouts:
+    """Plays episodes of a recording again and keeps them while it is held."""
+
+    def __init__(self) -> None:
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._numbers = count()
+
+    def play(
+        self,
+        view: EpisodeView,
+        subject: Subject,
+        *,
+        edits: Sequence[Edit] = (),
+        checkpoint: Which | None = None,
+        env: EnvConfig | None = None,
+    ) -> EpisodeView:
+        """The episode under its seed, alone in one copy of the environment.
+
+        Where the recording's actions were sampled, so are these: every call under the same seed draws the same
+        noise, so that rollouts with and without edits differ by the edits alone.
+
+        Raises:
+            SiteError, ShapeError, ConfigError: an edit of what the policies do not have. CheckpointError: no such.
+        """
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="marlnb-microscope-")
+        settings = view.recording.settings
+        played = record(
+            Elsewhere(subject, Path(self._folder.name)),
+            episodes=1,
+            seed=view.seed,
+            sites=view.sites,
+            explore=bool(settings["explore"]),
+            values=bool(settings["values"]),
+            edits=edits,
+            checkpoint=view.checkpoint if checkpoint is None else checkpoint,
+            n_envs=1,
+            env=env,
+            name=f"played-{next(self._numbers)}",
+            progress=False,
+        )
+        return view_episode(played, 0)

@@ -1,0 +1,280 @@
+// The microscope: one episode, or two side by side, in step. Scrubbing asks nobody: all arrays are here.
+const SPEEDS = [2, 5, 10, 25, 60];
+
+function makeSide({ model, number, goTo, pick }) {
+  const side = model.get("sides")[number];
+  const steps = side.steps;
+  const box = make("div", "ms-side");
+  box.dataset.side = String(number);
+  const heading = make("h4", "ms-side-title", side.title);
+  const returns = make("div", "ms-help", `returns: ${side.agents.map((a) => `${a.name} ${brief(a.return)}`).join(", ")}`);
+  const film = makeFilm();
+  const traces = makeTraces({ steps, agents: side.agents, onPick: goTo });
+  const facts = make("div", "ms-facts");
+  const left = make("div", "ms-left");
+  left.append(film.box, traces.box, facts);
+  const cards = make("div", "ms-cards");
+  const body = make("div", "ms-body");
+  body.append(left, cards);
+  box.append(heading, returns, body);
+  const stepNumbers = floatsOf(side.t);
+  let looker = side.agents[0].name;
+  const all = side.agents.map((agent) => makeCard({
+    agent,
+    steps,
+    onPick: ({ t, unit }) => pick(number, agent.name, unit, t),
+    onLook: () => { model.set("explained", agent.name); model.save_changes(); },
+  }));
+  cards.append(...all.map((one) => one.card));
+  const labels = side.labels.map((label) => ({ ...label, values: floatsOf(label.values) }));
+
+  function tellLabels(t) {
+    facts.textContent = labels.map((label) => {
+      const width = label.values.length / steps;
+      const told = [];
+      for (let k = 0; k < width; k++) {
+        const v = label.values[t * width + k];
+        told.push(label.classes.length ? label.classes[v] ?? brief(v) : brief(v));
+      }
+      return `${label.name.replaceAll("_", " ")} ${told.join(" / ")}`;
+    }).join(" · ");
+  }
+
+  return {
+    box, steps, film, traces, cards: all, stepNumbers,
+    units(oneScale) {
+      const layer = model.get("sides")[number].units[model.get("layer")] || {};
+      for (const one of all) one.heatmap.give(layer[one.agent.name], model.get("order"), one.acting, oneScale);
+    },
+    shown() {
+      const chosen = model.get("agents");
+      for (const one of all) one.card.hidden = chosen.length > 0 && !chosen.includes(one.agent.name);
+      if (side.agents.some((agent) => agent.name === model.get("explained"))) looker = model.get("explained");
+      for (const one of all) one.card.classList.toggle("ms-looker", one.agent.name === looker);
+    },
+    attributed() {
+      const found = model.get("attributions")[number];
+      for (const one of all) {
+        one.attributed(found && found.agents[one.agent.name], found && found.refused[one.agent.group], found);
+      }
+    },
+    decoded() {
+      const found = model.get("concepts")[number] || [];
+      for (const one of all) one.decoded(found.filter((concept) => concept.agent === one.agent.name));
+    },
+    at(t) {
+      const here = Math.min(t, steps - 1);
+      for (const one of all) if (!one.card.hidden) one.at(here);
+      traces.at(here);
+      film.at(here, all.find((one) => one.agent.name === looker)?.lookAt(here));
+      film.label(`${side.title} at step ${stepNumbers[here]}; ${all.map((one) => one.card.querySelector(".ms-did").textContent).join(", ")}`);
+      tellLabels(here);
+      box.classList.toggle("ms-over", t >= steps);
+    },
+    mark(picked) {
+      for (const one of all) one.heatmap.mark(picked.side === number && picked.agent === one.agent.name && picked.layer === model.get("layer") ? picked.unit : null);
+    },
+  };
+}
+
+function render({ model, el }) {
+  const root = make("div", "marlnb-scope");
+  root.tabIndex = 0;
+  root.setAttribute("role", "group");
+  root.setAttribute("aria-label", "microscope; arrow keys step, Home and End, space plays, up and down choose a unit");
+  root.setAttribute("data-lm-suppress-shortcuts", "true"); // else JupyterLab takes letters and arrows as commands
+  el.append(root);
+  let sides = [];
+  let t = Math.max(0, model.get("t"));
+  let wanted = 0, saving = 0, playing = 0, oneScale = false, counted = [], last = 0;
+
+  const bar = make("div", "ms-controls");
+  const button = (text, label, action) => {
+    const made = make("button", "ms-button", text);
+    made.type = "button";
+    made.title = label;
+    made.setAttribute("aria-label", label);
+    made.onclick = action;
+    return made;
+  };
+  const play = button("▶", "play", () => (playing ? stop() : start()));
+  play.classList.add("ms-play");
+  const choose = (label, options, value, action) => {
+    const holder = make("label", "ms-choice", `${label} `);
+    const select = make("select");
+    for (const [key, text] of options) { const option = make("option", "", text); option.value = key; select.append(option); }
+    select.value = value;
+    select.onchange = () => action(select.value);
+    select.setAttribute("aria-label", label);
+    holder.append(select);
+    return { holder, select };
+  };
+  const speed = choose("speed", SPEEDS.map((s) => [String(s), `${s} steps a second`]), "10", () => {});
+  const slider = make("input", "ms-slider");
+  slider.type = "range";
+  slider.min = "0";
+  slider.setAttribute("aria-label", "step");
+  slider.oninput = () => goTo(Number(slider.value));
+  const marks = make("div", "ms-marks");
+  const along = make("div", "ms-along");
+  along.append(slider, marks);
+  const reading = make("span", "ms-reading");
+  reading.setAttribute("aria-live", "off");
+  const set = (name) => (value) => { model.set(name, value); model.save_changes(); };
+  const layer = choose("units of", [], "", set("layer"));
+  const order = choose("order", Object.entries(model.get("orders")), model.get("order"), set("order"));
+  const scale = choose("colours", [["own", "each unit's own range"], ["one", "one range for all"]], "own", (v) => { oneScale = v === "one"; units(); });
+  bar.append(
+    button("⏮", "first step (Home)", () => goTo(0)), button("◀", "step back (left arrow)", () => goTo(t - 1)), play,
+    button("▶|", "step on (right arrow)", () => goTo(t + 1)), button("⏭", "last step (End)", () => goTo(length() - 1)),
+    along, reading,
+  );
+  const choices = make("div", "ms-controls");
+  choices.append(layer.holder, order.holder, scale.holder, speed.holder);
+  const stage = make("div", "ms-stage");
+  root.append(bar, choices, stage);
+
+  const length = () => Math.max(...sides.map((side) => side.steps));
+
+  function goTo(place) {
+    t = Math.min(length() - 1, Math.max(0, place));
+    if (!wanted) wanted = requestAnimationFrame(draw);
+    clearTimeout(saving);
+    saving = setTimeout(() => { if (model.get("t") !== t) { model.set("t", t); model.save_changes(); } }, 250);
+  }
+
+  function draw(time) {
+    wanted = 0;
+    slider.value = String(t);
+    const longest = sides.reduce((a, b) => (b.steps > a.steps ? b : a));
+    reading.textContent = `step ${longest.stepNumbers[Math.min(t, longest.steps - 1)]} of ${longest.stepNumbers[longest.steps - 1]}`;
+    slider.setAttribute("aria-valuetext", reading.textContent);
+    for (const side of sides) side.at(t);
+    root.dataset.t = String(t);
+    counted = counted.filter((one) => time - one < 1000);
+    counted.push(time);
+    root.dataset.fps = String(counted.length);
+  }
+
+  function start() {
+    if (t >= length() - 1) goTo(0);
+    last = performance.now();
+    const tick = (time) => {
+      const due = Math.floor(((time - last) / 1000) * Number(speed.select.value));
+      if (due > 0) { last += (due * 1000) / Number(speed.select.value); goTo(t + due); }
+      playing = t >= length() - 1 ? 0 : requestAnimationFrame(tick);
+      if (!playing) stop();
+    };
+    playing = requestAnimationFrame(tick);
+    play.textContent = "⏸";
+    play.setAttribute("aria-label", "pause");
+  }
+  function stop() {
+    cancelAnimationFrame(playing);
+    playing = 0;
+    play.textContent = "▶";
+    play.setAttribute("aria-label", "play");
+  }
+
+  function pick(side, agent, unit, at) {
+    goTo(at);
+    model.set("picked", { side, agent, layer: model.get("layer"), unit, t: at });
+    model.save_changes();
+    root.focus({ preventScroll: true });
+  }
+
+  function key(event) {
+    if (["SELECT", "TEXTAREA"].includes(event.target.tagName) || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === " " && event.target.tagName === "BUTTON") return;
+    const picked = model.get("picked");
+    const by = event.shiftKey ? 10 : 1;
+    const steps = { ArrowLeft: t - by, ArrowRight: t + by, Home: 0, End: length() - 1, PageUp: t - 10, PageDown: t + 10 };
+    if (event.key in steps) goTo(steps[event.key]);
+    else if (event.key === " ") { if (playing) stop(); else start(); }
+    else if ((event.key === "ArrowUp" || event.key === "ArrowDown") && picked.agent) {
+      const card = sides[picked.side]?.cards.find((one) => one.agent.name === picked.agent);
+      const unit = card?.heatmap.beside(picked.unit, event.key === "ArrowUp" ? -1 : 1);
+      if (unit !== null && unit !== undefined) pick(picked.side, picked.agent, unit, t);
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+  root.addEventListener("keydown", key);
+
+  const units = () => { for (const side of sides) side.units(oneScale); mark(); };
+  const mark = () => {
+    const picked = model.get("picked");
+    root.dataset.picked = picked.agent ? `${picked.agent}:${picked.unit}` : "";
+    for (const side of sides) side.mark(picked);
+  };
+  const names = () => {
+    layer.select.replaceChildren(...model.get("layers").map((one) => { const option = make("option", "", one); option.value = one; return option; }));
+    layer.select.value = model.get("layer");
+    order.select.value = model.get("order");
+  };
+  const films = () => sides.forEach((side, k) => { const film = model.get("films")[k]; if (film) side.film.add(film.images, film.places); });
+  const redraw = () => { if (!wanted) wanted = requestAnimationFrame(draw); };
+  const bookmarks = () => {
+    const episode = model.get("sides")[0].episode;
+    const here = model.get("bookmarks").filter((one) => one.episode === episode);
+    marks.replaceChildren(...here.map((one) => {
+      const place = Math.max(0, sides[0].stepNumbers.indexOf(one.t));
+      const mark = button("▾", `bookmark at step ${one.t}: ${one.note}`, () => goTo(place));
+      mark.className = "ms-mark";
+      mark.style.left = `${(place / Math.max(1, length() - 1)) * 100}%`;
+      return mark;
+    }));
+  };
+  const notes = () => sides.forEach((side, k) => side.film.say(model.get("notes")[k] || ""));
+
+  function build() {
+    stop();
+    for (const side of sides) side.film.end();
+    sides = model.get("sides").map((_, number) => makeSide({ model, number, goTo, pick }));
+    stage.replaceChildren(...sides.map((side) => side.box));
+    stage.classList.toggle("ms-two", sides.length > 1);
+    slider.max = String(length() - 1);
+    t = Math.min(Math.max(0, model.get("t")), length() - 1);
+    names(); films(); notes(); bookmarks(); units();
+    for (const side of sides) { side.shown(); side.attributed(); side.decoded(); side.traces.draw(); }
+    draw(performance.now());
+    root.dataset.sides = String(sides.length);
+    root.dataset.opened = String(performance.timeOrigin + performance.now());
+  }
+
+  const handlers = {
+    "change:sides": build,
+    "change:films": () => { films(); redraw(); },
+    "change:attributions": () => { for (const side of sides) side.attributed(); redraw(); },
+    "change:concepts": () => { for (const side of sides) side.decoded(); redraw(); },
+    "change:agents change:explained": () => { for (const side of sides) side.shown(); redraw(); },
+    "change:layers": names,
+    "change:layer change:order": () => { names(); units(); },
+    "change:picked": mark,
+    "change:bookmarks": bookmarks,
+    "change:notes": notes,
+    "change:t": () => { if (model.get("t") !== t) goTo(model.get("t")); },
+    "msg:custom": (content, buffers) => {
+      if (content.film === undefined || !sides[content.film]) return;
+      sides[content.film].film.add(Object.fromEntries(content.at.map((place, k) => [place, buffers[k]])), content.places);
+      redraw();
+    },
+  };
+  for (const [name, handler] of Object.entries(handlers)) model.on(name, handler);
+  const sized = new ResizeObserver(() => { for (const side of sides) side.traces.draw(); });
+  const themed = new MutationObserver(() => { for (const side of sides) side.traces.draw(); });
+  build();
+  sized.observe(root);
+  themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
+  return () => {
+    stop();
+    cancelAnimationFrame(wanted);
+    clearTimeout(saving);
+    sized.disconnect();
+    themed.disconnect();
+    for (const side of sides) side.film.end();
+    for (const [name, handler] of Object.entries(handlers)) model.off(name, handler);
+  };
+}
+
+export default { render };

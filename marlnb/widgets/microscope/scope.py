@@ -1,0 +1,102 @@
+"""Scope: one episode, or two in step, drawn in the browser from arrays that are there; the kernel is not asked."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import traitlets
+
+from marlnb.widgets.microscope.pictures import Picture
+from marlnb.widgets.microscope.sides import Data
+
+SCRIPTS = ("colours.js", "heatmap.js", "film.js", "traces.js", "agent_card.js", "scope.js")
+FOLDER = Path(__file__).parent
+
+
+class Scope(anywidget.AnyWidget):
+    """What is drawn. All lists have an entry a side; a side is an episode.
+
+    Attributes:
+        sides: see `sides.side_of`. films: pictures (bytes) by place, and where objects are in them.
+        attributions, concepts: see `sides`; None while they are not there. notes: a line of text a side.
+        t: the place of the playhead among the steps. layer, order, agents: what is shown of them.
+        picked: what was last clicked: {side, agent, layer, unit, t}.
+        bookmarks: of all episodes: {episode, t, note}.
+    """
+
+    _esm = "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    _css = FOLDER / "scope.css"
+    sides: traitlets.List[Data] = traitlets.List().tag(sync=True)
+    films: traitlets.List[Data] = traitlets.List().tag(sync=True)
+    attributions: traitlets.List[Any] = traitlets.List().tag(sync=True)
+    concepts: traitlets.List[Any] = traitlets.List().tag(sync=True)
+    notes: traitlets.List[str] = traitlets.List().tag(sync=True)
+    layers: traitlets.List[str] = traitlets.List().tag(sync=True)
+    orders = traitlets.Dict().tag(sync=True)
+    t = traitlets.Int(0).tag(sync=True)
+    layer = traitlets.Unicode().tag(sync=True)
+    order = traitlets.Unicode("raw").tag(sync=True)
+    agents: traitlets.List[str] = traitlets.List().tag(sync=True)
+    explained = traitlets.Unicode().tag(sync=True)
+    picked = traitlets.Dict().tag(sync=True)
+    bookmarks: traitlets.List[Data] = traitlets.List().tag(sync=True)
+
+    def __init__(self, **state: Any) -> None:
+        self._guard = threading.Lock()
+        self._films: list[Data] = [{"images": {}, "places": {}} for _ in state["sides"]]
+        super().__init__(
+            films=[{"images": {}, "places": {}} for _ in state["sides"]],
+            attributions=[None for _ in state["sides"]],
+            concepts=[[] for _ in state["sides"]],
+            notes=["" for _ in state["sides"]],
+            **state,
+        )
+
+    def show(self, sides: Sequence[Data], **state: Any) -> None:
+        """Other episodes: everything that was known of the last ones is forgotten."""
+        empty = [{"images": {}, "places": {}} for _ in sides]
+        with self._guard:
+            self._films = [{"images": {}, "places": {}} for _ in sides]
+        blank = {"films": empty, "attributions": [None] * len(sides), "concepts": [[]] * len(sides)}
+        with self.hold_sync():
+            for name, value in {**blank, "notes": [""] * len(sides), "sides": list(sides), **state}.items():
+                setattr(self, name, value)
+
+    def add_pictures(self, side: int, pictures: Sequence[Picture]) -> None:
+        """Sends pictures by themselves; `settle` puts them into the state."""
+        images = {str(one.place): one.image for one in pictures if one.image}
+        places = {str(one.place): one.places for one in pictures if one.places is not None}
+        with self._guard:
+            self._films[side]["images"].update(images)
+            self._films[side]["places"].update(places)
+        self.send({"film": side, "at": list(images), "places": places}, buffers=list(images.values()))
+
+    def images(self, side: int) -> dict[int, bytes]:
+        """A side's pictures so far, by place."""
+        with self._guard:
+            return {int(place): image for place, image in self._films[side]["images"].items()}
+
+    def settle(self) -> None:
+        """Puts the pictures into the state, which is saved with the notebook and sent to a page opened later."""
+        self.films = self._snapshot()
+
+    def get_state(self, *arguments: Any, **options: Any) -> dict[str, Any]:
+        """The pictures so far, those since the last `settle` included."""
+        state: dict[str, Any] = super().get_state(*arguments, **options)
+        if "films" in state:
+            state["films"] = self._snapshot()
+        return state
+
+    def put(self, name: str, side: int, value: Any) -> None:
+        """Replaces one side's entry of a list."""
+        entries = list(getattr(self, name))
+        entries[side] = value
+        setattr(self, name, entries)
+
+    def _snapshot(self) -> list[Data]:
+        with self._guard:
+            return [{"images": dict(film["images"]), "places": dict(film["places"])} for film in self._films]

@@ -1,0 +1,79 @@
+"""A still picture of one moment, for pages on which widgets do not run."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from PIL import Image
+
+from marlnb.plots.canvas import INK, MUTED, SEQUENTIAL, agent_colour, literal
+from marlnb.widgets.microscope.episode_view import EpisodeView
+from marlnb.widgets.microscope.unit_orders import unit_orders
+
+MOST_AGENTS = 8
+
+
+def still(
+    views: Sequence[EpisodeView],
+    titles: Sequence[str],
+    place: int,
+    layer: str,
+    order: str,
+    agents: Sequence[str],
+    images: Sequence[bytes | None],
+) -> Figure:
+    """Each side's picture, its agents' units over time and its rewards, with a line at the step at `place`."""
+    n_agents = max(len(_shown(view, layer, agents)) for view in views)
+    figure = Figure(figsize=(6.4 * len(views), 3.4 + 1.15 * n_agents), dpi=90, layout="constrained")
+    for view, title, image, part in zip(views, titles, images, np.atleast_1d(figure.subfigures(1, len(views)))):
+        here = min(place, len(view.t) - 1)
+        part.suptitle(literal(f"{title}, step {view.t[here]}"), fontsize=11, fontweight="bold", color=INK)
+        shown = _shown(view, layer, agents)
+        grid = part.add_gridspec(1 + len(shown), 2, height_ratios=[2.6, *[1.0] * len(shown)])
+        _picture(part.add_subplot(grid[0, 0]), image)
+        _rewards(part.add_subplot(grid[0, 1]), view, here)
+        for row, agent in enumerate(shown, 1):
+            _units(part.add_subplot(grid[row, :]), view, agent, layer, order, here)
+    return figure
+
+
+def _shown(view: EpisodeView, layer: str, agents: Sequence[str]) -> list[str]:
+    chosen = [agent for agent in view.agents if not agents or agent in agents]
+    return [agent for agent in chosen if view.site_of(agent, layer)][:MOST_AGENTS]
+
+
+def _picture(ax: Axes, image: bytes | None) -> None:
+    ax.set_axis_off()
+    if not image:
+        ax.text(0.5, 0.5, "no picture", ha="center", va="center", color=MUTED)
+        return
+    ax.imshow(np.asarray(Image.open(io.BytesIO(image)).convert("RGB")))
+
+
+def _rewards(ax: Axes, view: EpisodeView, here: int) -> None:
+    for group in view.groups:
+        for k, agent in enumerate(group.agents):
+            colour = agent_colour(agent, view.recording.spec.agents)
+            ax.plot(view.t, group.reward[:, k], color=colour, label=literal(agent))
+            if group.value is not None:
+                ax.plot(view.t, group.value[:, k], color=colour, linestyle=":")
+    ax.axvline(view.t[here], color=MUTED)
+    ax.set_title("reward (lines), value (dots)", fontsize=9, loc="left", color=INK)
+    ax.set_xlabel("time (steps)", color=INK)
+    ax.legend(fontsize=8, frameon=False)
+
+
+def _units(ax: Axes, view: EpisodeView, agent: str, layer: str, order: str, here: int) -> None:
+    site = view.site_of(agent, layer)
+    assert site is not None
+    x = view.units_of(agent, site)
+    shown = x[:, unit_orders(x)[order]]
+    edges = (view.t[0] - 0.5, view.t[-1] + 0.5, x.shape[1] - 0.5, -0.5)
+    ax.imshow(shown.T, aspect="auto", cmap=SEQUENTIAL, interpolation="nearest", extent=edges)
+    ax.axvline(view.t[here], color="#FF2D2D")
+    ax.set_yticks([])
+    ax.set_title(literal(f"{agent}: {layer}, {x.shape[1]} units"), fontsize=9, loc="left", color=INK)

@@ -1,0 +1,116 @@
+"""The microscope's smaller panels: what is decoded, with what an episode is compared, which moments are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import ipywidgets as w
+
+from marlnb.widgets.microscope.bookmarks import Bookmark
+from marlnb.widgets.style import code_html, note_html, problem_html
+
+WIDE = w.Layout(width="28em")
+STYLE = {"description_width": "6em"}
+SELF = "(this recording's own)"
+
+
+class ConceptsPanel:
+    """A label is decoded from a site, and what the decoder says is drawn at every step."""
+
+    def __init__(self, sites: Sequence[str], labels: Sequence[str], decode: Callable[[str, str], None]) -> None:
+        self._decode = decode
+        self.site = w.Dropdown(options=list(sites), description="from", layout=WIDE, style=STYLE)
+        self.label = w.Dropdown(options=list(labels), description="decode", layout=WIDE, style=STYLE)
+        self.button = w.Button(description="Decode", icon="search", tooltip="fit a decoder to all episodes")
+        self.button.on_click(lambda _: self._clicked())
+        self.button.disabled = not (sites and labels)
+        self._status = w.HTML() if labels else w.HTML(note_html("this recording has no labels to decode"))
+        self._code = w.HTML()
+        self.widget = w.VBox([self.label, self.site, self.button, self._status, self._code])
+        self.widget.add_class("marlnb-concepts")
+
+    def tell(self, text: str) -> None:
+        self._status.value = note_html(text)
+        self.button.disabled = False
+
+    def complain(self, text: str) -> None:
+        self._status.value = problem_html(text)
+        self.button.disabled = False
+
+    def _clicked(self) -> None:
+        self.button.disabled = True
+        self._status.value = note_html("decoding, with its controls")
+        self._code.value = code_html(f"scope.decode({self.label.value!r}, site={self.site.value!r})")
+        self._decode(self.label.value, self.site.value)
+
+
+class ComparePanel:
+    """Two agents, another checkpoint of the run, or another recording, side by side."""
+
+    def __init__(
+        self,
+        agents: Sequence[str],
+        checkpoints: Sequence[int],
+        *,
+        show_agents: Callable[[Sequence[str]], None],
+        by_checkpoint: Callable[[int], None],
+        by_recording: Callable[[str], None],
+        back: Callable[[], None],
+    ) -> None:
+        self.agents = w.SelectMultiple(
+            options=list(agents), description="agents", rows=min(6, len(agents)), layout=WIDE, style=STYLE
+        )
+        self.agents.observe(lambda change: show_agents(list(change["new"])), "value")
+        self.checkpoint = w.Dropdown(options=list(checkpoints), description="checkpoint", layout=WIDE, style=STYLE)
+        self.play = w.Button(description="Play beside", tooltip="the same seed, played by this checkpoint")
+        self.play.disabled = not checkpoints
+        self.play.on_click(lambda _: by_checkpoint(self.checkpoint.value))
+        self.path = w.Text(
+            description="recording",
+            placeholder="path of an .h5 file",
+            layout=WIDE,
+            style=STYLE,
+            continuous_update=False,
+        )
+        self.open = w.Button(description="Open beside", tooltip="the same episode of another recording")
+        self.open.on_click(lambda _: by_recording(self.path.value))
+        self.back = w.Button(description="One alone", icon="undo")
+        self.back.on_click(lambda _: back())
+        self._status = w.HTML(note_html("hold Ctrl to choose several agents; none chosen: all are shown"))
+        self.widget = w.VBox(
+            [self.agents, w.HBox([self.checkpoint, self.play]), w.HBox([self.path, self.open]), self.back, self._status]
+        )
+        self.widget.add_class("marlnb-compare")
+
+    def tell(self, text: str) -> None:
+        self._status.value = note_html(text)
+
+    def complain(self, text: str) -> None:
+        self._status.value = problem_html(text)
+
+
+class BookmarksPanel:
+    """Moments with notes: kept by a click, gone back to by another."""
+
+    def __init__(
+        self, add: Callable[[str], None], go: Callable[[int, int], None], forget: Callable[[Bookmark], None]
+    ) -> None:
+        self._go, self._forget = go, forget
+        self.note = w.Text(placeholder="what is to be seen here", layout=w.Layout(width="24em"))
+        self.add = w.Button(description="Bookmark", icon="bookmark", tooltip="keep this step")
+        self.add.add_class("marlnb-bookmark")
+        self.add.on_click(lambda _: add(self.note.value))
+        self._list, self._status = w.VBox(), w.HTML()
+        self.widget = w.VBox([w.HBox([self.note, self.add]), self._status, self._list])
+        self.widget.add_class("marlnb-bookmarks")
+
+    def show(self, bookmarks: Sequence[Bookmark], status: str = "", problem: str = "") -> None:
+        self._list.children = [self._row(one) for one in bookmarks]
+        self._status.value = problem_html(problem) if problem else note_html(status) if status else ""
+
+    def _row(self, one: Bookmark) -> w.HBox:
+        there = w.Button(description=f"episode {one.episode}, step {one.t}", layout=w.Layout(width="auto"))
+        there.on_click(lambda _: self._go(one.episode, one.t))
+        away = w.Button(icon="trash", tooltip="forget this bookmark", layout=w.Layout(width="2.5em"))
+        away.on_click(lambda _: self._forget(one))
+        return w.HBox([there, w.Label(one.note), away])
