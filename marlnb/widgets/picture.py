@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,6 +15,9 @@ from marlnb.plots.learning import learning_curve
 from marlnb.training.run import Run
 
 VIEW = "application/vnd.jupyter.widget-view+json"
+SOON_S, STILL_EVERY_S = 5.0, 120.0  # a first picture soon, later ones as often as JupyterLab saves
+# a page in which the widget lives has this rule, and hides the picture that follows it; another page shows the picture
+_HIDDEN = "<style>.jp-OutputArea-child:has(.marlnb-live) + .jp-OutputArea-child { display: none; }</style>"
 
 
 def with_picture(widget: w.Widget, text: str, figure: Callable[[], Figure | None]) -> dict[str, Any]:
@@ -46,3 +50,46 @@ def figure_of_run(run: Run, references: Mapping[str, float] | None = None) -> Fi
         table["frames"], curves, references=references, smooth=5, title=f"{run.experiment.env.name}: returns"
     )
     return axes.get_figure(root=True)
+
+
+class Still:
+    """The picture that stands below a displayed widget, hidden while the widget lives there.
+
+    A notebook that is opened without its kernel, on a forge or as HTML has no widget, and shows this.
+
+    Args:
+        widget: a box; what it holds is not changed but for a rule of style.
+    """
+
+    def __init__(self, widget: w.Box, text: Callable[[], str], figure: Callable[[], Figure | None]) -> None:
+        self._widget, self._text, self._figure = widget, text, figure
+        self._handles: list[Any] = []
+        self._drawn_at, self._wait_s = -float("inf"), SOON_S
+
+    def display(self) -> None:
+        """Displays the widget, and the picture below it."""
+        from IPython.display import display
+
+        if not self._handles:
+            self._widget.add_class("marlnb-live")
+            self._widget.children = (*self._widget.children, w.HTML(_HIDDEN))
+        display(self._view(), raw=True)
+        self._handles.append(display(self._bundle(), raw=True, display_id=True))
+
+    def renew(self, *, now: bool = False) -> None:
+        """Draws it anew where it is displayed: now, or when the last time is long enough ago."""
+        if not self._handles or not (now or time.monotonic() - self._drawn_at >= self._wait_s):
+            return
+        self._wait_s = min(2 * self._wait_s, STILL_EVERY_S)
+        bundle = self._bundle()
+        for handle in self._handles:
+            handle.update(bundle, raw=True)
+
+    def _view(self) -> dict[str, Any]:
+        shown = {"version_major": 2, "version_minor": 0, "model_id": self._widget.model_id}
+        return {VIEW: shown, "text/plain": self._text()}
+
+    def _bundle(self) -> dict[str, Any]:
+        self._drawn_at = time.monotonic()
+        drawn = self._figure()
+        return {"text/plain": self._text(), **({} if drawn is None else {"image/png": png(drawn)})}

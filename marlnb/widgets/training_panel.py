@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import ipywidgets as w
+from matplotlib.figure import Figure
 
 from marlnb.config import Experiment
-from marlnb.errors import MarlnbError
+from marlnb.errors import ConfigError, MarlnbError, StoppedError
 from marlnb.overrides import as_code, as_command
-from marlnb.training.background import Training
+from marlnb.training.background import AWAIT_POLL_S, Training
+from marlnb.training.progress import StatusLine
 from marlnb.training.run import Run, is_run
 from marlnb.training.train import JOB_VARIABLE, open_run, train
 from marlnb.widgets.algorithm_panel import AlgorithmPanel
@@ -20,13 +24,14 @@ from marlnb.widgets.device_panel import DevicePanel
 from marlnb.widgets.environment_panel import EnvironmentPanel
 from marlnb.widgets.filling import experiment_from
 from marlnb.widgets.form import ConfigForm
-from marlnb.widgets.picture import figure_of_run, png
-from marlnb.widgets.run_panel import RunPanel
+from marlnb.widgets.picture import Still, with_picture
+from marlnb.widgets.run_panel import RunPanel, describe_status
 from marlnb.widgets.style import code_html, note_html, problem_html, styled
 
 LENGTH = ("frames", "target_return", "evaluate_every", "evaluation_episodes", "rollout_steps", "seed")
 KEEPING = ("checkpoint_every", "keep_checkpoints", "loggers")
 DEFAULT = ("env=mpe/simple_spread", "algorithm=mappo")
+UNSEEN_S = 5.0  # a panel that no page has drawn by then is told of as text
 
 
 class TrainingPanel:
@@ -109,6 +114,7 @@ class TrainingPanel:
         start_line = w.HBox([self._folder, self._start_button])
         self.widget = styled(fill_line, self.tabs, start_line, self._problem, self._place)
         self.widget.add_class("marlnb-training")
+        self._still = Still(self.widget, self._told, self._figure)
 
     @property
     def experiment(self) -> Experiment:
@@ -141,8 +147,6 @@ class TrainingPanel:
         Raises:
             ConfigError: what stands there is no number of minutes.
         """
-        from marlnb.errors import ConfigError
-
         text = self._minutes.value.strip()
         if not text or text.lower() == "none":
             return None
@@ -194,27 +198,64 @@ class TrainingPanel:
     async def train(self) -> Run:
         """Trains to the end, and returns the run: what a cell awaits so that the next ones find a trained run.
 
-        In a batch job nobody clicks: progress is text, and the learning curve is left as a picture.
+        Nobody has to click. Where no page shows the panel, as under papermill, progress is text, and the learning
+        curve is left as a picture. An interrupt of the cell stops the training, saved.
 
         Raises:
+            StoppedError: the cell was interrupted; the same cell goes on from there.
             As `start`, and whatever ended the training.
         """
-        if not os.environ.get(JOB_VARIABLE):
-            return await self.start()
-        from IPython.display import display
-
-        folder = self._folder.value.strip() or None
-        run = train(self.experiment, folder, resume=folder is not None)
-        figure = figure_of_run(run, self._references)
-        if figure is not None:
-            display({"image/png": png(figure), "text/plain": repr(run)}, raw=True)
+        if os.environ.get(JOB_VARIABLE):
+            folder = self._folder.value.strip() or None
+            run = train(self.experiment, folder, resume=folder is not None)  # in a job it ends the notebook if stopped
+            self._watch(run)
+        else:
+            run = await self._finished(self.start())
+        assert self.watched is not None
+        if not self.watched.returns.is_seen:
+            self._leave_picture()
         return run
 
+    async def _finished(self, training: Training) -> Run:
+        line, began = StatusLine(), time.monotonic()
+        try:
+            while training.is_alive:
+                await asyncio.sleep(AWAIT_POLL_S)
+                unseen = self.watched is None or not self.watched.returns.is_seen
+                if unseen and line.due and time.monotonic() - began >= UNSEEN_S:
+                    line.write(describe_status(training.run.status()))
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            training.stop()
+            while training.is_alive:
+                await asyncio.sleep(AWAIT_POLL_S)
+            told = describe_status(training.run.status())
+            raise StoppedError(
+                f"the cell was interrupted; {training.run.path} is {told}. Run the cell again."
+            ) from None
+        return training.wait()
+
+    def _leave_picture(self) -> None:
+        from IPython.display import display
+
+        assert self.watched is not None
+        self.watched.has_looked.wait(UNSEEN_S)  # so that the panel that is saved with the notebook shows the end
+        bundle = with_picture(self.widget, self._told(), self._figure)
+        display({kind: value for kind, value in bundle.items() if kind.startswith(("image/", "text/"))}, raw=True)
+
+    def _ipython_display_(self, **options: Any) -> None:
+        self._still.display()
+
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        if self.watched is not None:
-            bundle = self.watched._repr_mimebundle_(**options)
-            return {**self.widget._repr_mimebundle_(**options), **_stills(bundle)}
-        return self.widget._repr_mimebundle_(**options)  # type: ignore[no-any-return]
+        return with_picture(self.widget, self._told(), self._figure)
+
+    def _told(self) -> str:
+        """The panel where widgets do not run."""
+        if self.run is None:
+            return "TrainingPanel, nothing trained yet"
+        return f"{self.run.path}: {describe_status(self.run.status())}"
+
+    def _figure(self) -> Figure | None:
+        return None if self.watched is None else self.watched.figure()
 
     def _begin(self) -> None:
         try:
@@ -234,6 +275,7 @@ class TrainingPanel:
         if self.watched is not None:
             self.watched.close()
         self.watched = RunPanel(run, references=self._references)
+        self.watched.stills.append(self._still)
         self._place.children = (self.watched.widget,)
 
     def _environment_changed(self) -> None:
@@ -264,7 +306,3 @@ class TrainingPanel:
         self._as_command.value = code_html(as_command(experiment, folder))
         self._problem.value = ""
         self._start_button.disabled = False
-
-
-def _stills(bundle: Mapping[str, Any]) -> dict[str, Any]:
-    return {kind: value for kind, value in bundle.items() if kind.startswith(("image/", "text/"))}
