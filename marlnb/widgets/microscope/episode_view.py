@@ -112,7 +112,7 @@ class EpisodeView:
 
     def place(self, t: int) -> int:
         """The row whose step is `t`, or the last one before it."""
-        return int(max(0, np.searchsorted(self.t, t, side="right") - 1))
+        return max(0, int(np.searchsorted(self.t, t, side="right")) - 1)
 
 
 def view_episode(recording: Recording, episode: int = 0) -> EpisodeView:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -76,7 +77,7 @@ class _Camera:
     """Draws an environment's copy 0. MPE's painter is made once an episode, and then only moved."""
 
     def __init__(self) -> None:
-        self._painter: object | None = None
+        self._painter: Any = None
 
     def draw(self, env: VectorEnv) -> np.ndarray:
         if not isinstance(env, MPE):
@@ -86,10 +87,10 @@ class _Camera:
         raw = self._painter
         if raw is None:
             raw = self._painter = to_mpe2(env, 0)
-        world = raw.world  # type: ignore[attr-defined]
+        world = raw.world
         positions = env.world.position[:, :, 0].t().double().cpu().numpy()
         for entity, position in zip(world.entities, positions):
             entity.state.p_pos = position.copy()
         for number, speaker in enumerate(env.scenario.speakers):
             world.agents[speaker].state.c = env.world.message[number, :, 0].double().cpu().numpy().copy()
-        return np.ascontiguousarray(raw.render())  # type: ignore[attr-defined]
+        return np.ascontiguousarray(raw.render())

@@ -29,8 +29,8 @@ def live_again(view: EpisodeView, subject: Subject, env: EnvConfig | None = None
     with subject.build_env(1, env=_with_pictures(subject, env)) as built:
         if built.spec != recording.spec:
             raise RecordingError(
-                f"{recording.path.name} was recorded in {recording.spec.name}, and this is {built.spec.name} or differs "
-                "in its spaces; give env="
+                f"{recording.path.name} was recorded in {recording.spec.name}, and this is {built.spec.name} or "
+                "differs in its spaces; give env="
             )
         step = built.reset(view.seed)
         for place in range(len(view.t)):

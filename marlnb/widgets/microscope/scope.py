@@ -58,7 +58,7 @@ class Scope(anywidget.AnyWidget):
 
     def show(self, sides: Sequence[Data], **state: Any) -> None:
         """Other episodes: everything that was known of the last ones is forgotten."""
-        empty = [{"images": {}, "places": {}} for _ in sides]
+        empty: list[Data] = [{"images": {}, "places": {}} for _ in sides]
         with self._guard:
             self._films = [{"images": {}, "places": {}} for _ in sides]
         blank = {"films": empty, "attributions": [None] * len(sides), "concepts": [[]] * len(sides)}

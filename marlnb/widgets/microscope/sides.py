@@ -29,10 +29,15 @@ def side_of(view: EpisodeView, title: str, layers: Sequence[str]) -> Data:
         "agents": [agent for group in view.groups for agent in _agents(view, group)],
         "units": {layer: units_of_layer(view, layer) for layer in layers},
         "labels": [
-            {"name": label.name, "agents": list(label.agents), "classes": list(label.classes), "values": _by_time(label.values)}
+            {
+                "name": label.name,
+                "agents": list(label.agents),
+                "classes": list(label.classes),
+                "values": _floats(label.values.reshape(len(label.values), -1)),
+            }
             for label in view.labels
         ],
-    }  # fmt: skip
+    }
 
 
 def units_of_layer(view: EpisodeView, layer: str) -> Data:
@@ -134,10 +139,6 @@ def _taken(group: GroupView, place: int) -> bytes | None:
         return None
     action = group.action[:, place].reshape(len(group.action), -1)
     return _floats(action + np.concatenate([[0], np.cumsum(group.spec.action.n)[:-1]]))
-
-
-def _by_time(values: np.ndarray) -> bytes:
-    return _floats(values.reshape(len(values), -1))
 
 
 def _floats(values: np.ndarray) -> bytes:

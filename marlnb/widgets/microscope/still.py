@@ -29,7 +29,7 @@ def still(
     """Each side's picture, its agents' units over time and its rewards, with a line at the step at `place`."""
     n_agents = max(len(_shown(view, layer, agents)) for view in views)
     figure = Figure(figsize=(6.4 * len(views), 3.4 + 1.15 * n_agents), dpi=90, layout="constrained")
-    for view, title, image, part in zip(views, titles, images, np.atleast_1d(figure.subfigures(1, len(views)))):
+    for view, title, image, part in zip(views, titles, images, figure.subfigures(1, len(views), squeeze=False)[0]):
         here = min(place, len(view.t) - 1)
         part.suptitle(literal(f"{title}, step {view.t[here]}"), fontsize=11, fontweight="bold", color=INK)
         shown = _shown(view, layer, agents)

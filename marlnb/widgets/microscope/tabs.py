@@ -93,7 +93,7 @@ class BookmarksPanel:
     """Moments with notes: kept by a click, gone back to by another."""
 
     def __init__(
-        self, add: Callable[[str], None], go: Callable[[int, int], None], forget: Callable[[Bookmark], None]
+        self, add: Callable[[str], object], go: Callable[[int, int], None], forget: Callable[[Bookmark], None]
     ) -> None:
         self._go, self._forget = go, forget
         self.note = w.Text(placeholder="what is to be seen here", layout=w.Layout(width="24em"))

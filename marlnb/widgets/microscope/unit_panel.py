@@ -63,7 +63,7 @@ class UnitPanel:
         self._view, self.unit = view, unit
         options = self._options(view, unit.agent)
         if tuple(self.by.options) != options:
-            chosen = self.by.value if self.by.value in options else options[0]
+            chosen = self.by.value if self.by.value in options and len(self.by.options) > 1 else options[0]
             self.by.options, self.by.value = options, chosen
         if not moved_only:
             self._ask()

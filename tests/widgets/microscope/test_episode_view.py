@@ -16,7 +16,7 @@ def test_arrays_are_the_files_rows(listener: mnb.Recording) -> None:
     view = view_episode(listener, 7)
     file, rows = listener.file, slice(7 * 25, 8 * 25)  # episodes of this environment are 25 steps, in order here
     assert (file["steps/episode"][rows] == 7).all()
-    speaker, hearer = view.groups
+    _, hearer = view.groups
     np.testing.assert_array_equal(hearer.observation, file["steps/listener/observation"][rows])
     np.testing.assert_array_equal(hearer.reward, file["steps/listener/reward"][rows])
     assert hearer.value is not None
