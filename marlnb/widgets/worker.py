@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
+
+LAST_S = 10.0
+_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+_ending = threading.Event()
 
 
 class Newest:
@@ -28,6 +34,7 @@ class Newest:
             self._number += 1
             number = self._number
         thread = threading.Thread(target=self._run, args=(number, work, answer, fail), daemon=True)
+        _threads.add(thread)
         thread.start()
         return thread
 
@@ -40,9 +47,9 @@ class Newest:
         self, number: int, work: Callable[[], Any], answer: Callable[[Any], None], fail: Callable[[Exception], None]
     ) -> None:
         if self._wait_s:
-            threading.Event().wait(self._wait_s)
+            _ending.wait(self._wait_s)
         with self._working:  # one at a time: an environment may not like to be built twice at once
-            if number != self._number:
+            if number != self._number or _ending.is_set():
                 return
             try:
                 found = work()
@@ -52,3 +59,11 @@ class Newest:
                 return
         if number == self._number:
             answer(found)
+
+
+@atexit.register
+def _end() -> None:
+    """Python ends while no request is worked on: a thread that is cut off within torch aborts the whole process."""
+    _ending.set()
+    for thread in list(_threads):
+        thread.join(LAST_S)
