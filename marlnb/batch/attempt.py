@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
+from marlnb.batch.failures import verdict
 from marlnb.batch.job import ATTEMPTS, JOB_STATUS, CellError, Job, JobStatus, State
 from marlnb.batch.progress import describe_progress
 from marlnb.errors import RunError
@@ -98,7 +99,7 @@ class Attempt:
             ended=now,
             seconds=self._seconds_before + now - self._began,
         )
-        self.say(f"attempt {self.number}: {state}" + (f" ({reason})" if reason else ""))
+        self.say(verdict(self.status))
         _append(self.job, self.status)
         self.job.write_status(self.status)
         return self.status

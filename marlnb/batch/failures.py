@@ -9,6 +9,7 @@ from pathlib import Path
 from marlnb.batch.job import Job, JobStatus
 
 LAST_LINES = 15
+MOST_LINES = 1000
 FIRST_LINES = 5
 LONGEST_LINE = 200
 
@@ -26,7 +27,7 @@ def describe_failure(job: Job, status: JobStatus | None = None) -> str:
         lines += [f"  cell {status.error.cell} of {status.n_cells}", *_indented(_first(status.error.source))]
         lines += [f"  {status.error.name}: {status.error.message}".rstrip(": ")]
         lines += _indented(status.error.traceback.splitlines()[-LAST_LINES:])
-    lines += [f"  the end of {job.log}", *_indented(last_lines(job.log))]
+    lines += [f"  the end of {job.log}", *_indented(_said_last(job, status))]
     lines += ["  to run just this again", f"    {command_again(job)}"]
     return "\n".join(lines)
 
@@ -42,6 +43,18 @@ def command_again(job: Job) -> str:
     for name, value in job.parameters.items():
         words += ["-p", f"{name}={json.dumps(value)}"]
     return shlex.join(words)
+
+
+def verdict(status: JobStatus) -> str:
+    """The line by which an attempt's end is told in the job's log; a failure is told in full after it."""
+    return f"attempt {status.attempt}: {status.state}" + (f" ({status.reason})" if status.reason else "")
+
+
+def _said_last(job: Job, status: JobStatus) -> list[str]:
+    """What the log held when the attempt ended, without what is told here."""
+    lines, told = last_lines(job.log, MOST_LINES), verdict(status).splitlines()[0]
+    ends = [number for number, line in enumerate(lines) if line.endswith(told)]
+    return lines[: ends[-1] if ends else None][-LAST_LINES:]
 
 
 def last_lines(log: Path, count: int = LAST_LINES) -> list[str]:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import platform
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +17,7 @@ from marlnb.batch.job import Job, JobStatus
 from marlnb.batch.offline import job_environment
 from marlnb.batch.profile import Profile
 from marlnb.batch.sweep import Sweep
+from marlnb.batch.versions import installed_versions
 from marlnb.errors import BatchError, unknown
 from marlnb.registry import EXECUTORS
 from marlnb.training.files import read_json, write_atomically
@@ -246,12 +244,3 @@ class Batch:
 def digest(path: Path) -> str:
     """A hash of a file; empty where there is none."""
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
-
-
-def installed_versions() -> dict[str, str]:
-    """Of this Python and of the packages on which results depend; one that is not installed is left out."""
-    found = {"python": platform.python_version()}
-    for name in ("marlnb", "torch"):
-        with suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found

@@ -93,6 +93,8 @@ class Requests:
 
     def _heed(self, number: int, frame: FrameType | None) -> None:
         first = not self.pending
+        if self._asked is None and (self._folder / STOP).exists():  # asked so a moment before
+            self.stopped = True
         if not self.signal:
             self.signal = signal.Signals(number).name
         if not self.armed and first:

@@ -55,6 +55,7 @@ def execute(job: Job) -> None:
         assert process.wait(timeout=200) == 0, job.log.read_text()
     finally:
         process.kill()
+        process.wait()
 
 
 def disturb(job: Job, name: str, at: float) -> None:
@@ -74,6 +75,7 @@ def disturb(job: Job, name: str, at: float) -> None:
         code = process.wait(timeout=30)
     finally:
         process.kill()
+        process.wait()
     assert code == (-signal.SIGKILL if name == "SIGKILL" else os.EX_TEMPFAIL), job.log.read_text()
     assert time.monotonic() - began < 20
     assert job.status().state == "interrupted"

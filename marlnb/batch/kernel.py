@@ -1,0 +1,112 @@
+"""A job's kernel: papermill's client, whose kernel outlives neither its notebook nor the process that began it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from jupyter_core.utils import run_sync
+from nbformat import NotebookNode
+from papermill.clientwrap import PapermillNotebookClient
+
+IGNORED = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
+PR_SET_PDEATHSIG = 1
+
+
+class _CellsDoneError(Exception):
+    """Nothing more is wanted of the kernel."""
+
+
+class KernelClient(PapermillNotebookClient):
+    """papermill's client, whose kernel ends with it, and which passes on what cells print."""
+
+    exit_code: int | None = None
+    _process: Any = None
+
+    def execute_as_job(self, cwd: Path, environment: dict[str, str]) -> None:
+        """Executes all cells; whatever happens, the kernel is gone afterwards."""
+        try:
+            with warnings.catch_warnings():  # Python 3.12 warns of a fork beside threads; what follows it takes no lock
+                warnings.filterwarnings("ignore", message=".*fork", category=DeprecationWarning)
+                self.execute(cwd=str(cwd), env=environment, preexec_fn=_prepare_kernel_process)
+        except _CellsDoneError:
+            return
+        finally:
+            if self.km is not None:
+                self._kill()
+                with suppress(Exception):  # it is dead; what remains of it are sockets
+                    self._cleanup_kernel()
+
+    async def async_start_new_kernel_client(self) -> Any:
+        self._process = self.km.provisioner.process
+        try:
+            return await super().async_start_new_kernel_client()
+        except Exception:
+            self.exit_code = self._process.poll()
+            raise
+
+    start_new_kernel_client = run_sync(async_start_new_kernel_client)  # nbclient binds its own coroutine
+
+    def papermill_execute_cells(self) -> None:
+        try:
+            super().papermill_execute_cells()
+        except BaseException:
+            self.exit_code = self._process.poll()
+            self._kill()
+            raise
+        if self.nb_man.requests.pending:  # a few seconds are all that is left: no farewell to the kernel
+            self._kill()
+            raise _CellsDoneError
+
+    def process_message(self, msg: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        if msg["msg_type"] in ("display_data", "update_display_data"):
+            self.nb_man.attempt.show(msg["content"].get("data", {}).get("text/plain", ""))
+        return super().process_message(msg, *args, **kwargs)
+
+    def log_output_message(self, output: NotebookNode) -> None:
+        text = output.text if output.output_type == "stream" else output.get("data", {}).get("text/plain", "")
+        if text:
+            text = "".join(text)
+            self.nb_man.attempt.print(text if text.endswith("\n") else f"{text}\n")
+
+    def _kill(self) -> None:
+        process = self._process or getattr(getattr(self.km, "provisioner", None), "process", None)
+        if process is not None and process.poll() is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def _prepare_kernel_process() -> None:
+    """Between fork and exec: a scheduler's signals to all processes of a job are for the job's own process alone.
+
+    When that process dies, however it dies, the kernel is killed: otherwise it would train on, unseen.
+    """
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    if _LIBC is not None:
+        _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None  # elsewhere ipykernel itself looks for its parent
+
+
+@contextmanager
+def short_runtime_folder() -> Iterator[str]:
+    """A private folder for the kernel's sockets, whose paths may not be longer than about 100 characters."""
+    before = os.environ.get("JUPYTER_RUNTIME_DIR")
+    with tempfile.TemporaryDirectory(prefix="marlnb-", ignore_cleanup_errors=True) as folder:
+        os.environ["JUPYTER_RUNTIME_DIR"] = folder
+        try:
+            yield folder
+        finally:
+            del os.environ["JUPYTER_RUNTIME_DIR"]
+            if before is not None:
+                os.environ["JUPYTER_RUNTIME_DIR"] = before
