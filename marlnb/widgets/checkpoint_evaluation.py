@@ -37,8 +37,14 @@ class CheckpointEvaluation:
         work: the evaluation under way, or the last one.
     """
 
-    def __init__(self, notes: CheckpointNotes, on_change: Callable[[], None]) -> None:
+    def __init__(self, notes: CheckpointNotes, *, on_change: Callable[[], None], on_kept: Callable[[], None]) -> None:
+        """
+        Args:
+            on_change: called when other options or another checkpoint to compare with are chosen.
+            on_kept: called when an evaluation was kept, from its thread.
+        """
         self.notes = notes
+        self._on_kept = on_kept
         self.work: Work | None = None
         self._on_change = on_change
         self._checkpoint: Checkpoint | None = None
@@ -138,7 +144,7 @@ class CheckpointEvaluation:
         self._line.value = note_html(told)
         self._busy(False)
         self.show()
-        self._on_change()
+        self._on_kept()
 
     def _failed(self, error: Exception) -> None:
         stopped = isinstance(error, WorkStopped)

@@ -64,7 +64,7 @@ class CheckpointsPanel:
 
     def _make(self) -> None:
         self.table = ChoiceTable(HEADER, label="checkpoints")
-        self.evaluation = CheckpointEvaluation(self.notes, self._changed)
+        self.evaluation = CheckpointEvaluation(self.notes, on_change=self._changed, on_kept=self._show)
         self._heading, self._line, self._code, self._command = w.HTML(), w.HTML(), w.HTML(), w.HTML()
         self._note = w.Text(description="note", placeholder="what is it good for?", layout=w.Layout(width="40em"))
         self._note.style.description_width = "11em"
@@ -80,9 +80,8 @@ class CheckpointsPanel:
         self._asking = w.VBox([self._question, w.HBox([self._yes, self._no])], layout=w.Layout(display="none"))
         self._asking.add_class("marlnb-question")
         said = w.Accordion([self._code, self._command], titles=["as code", "as a command"], selected_index=None)
-        noted = w.HBox([self._note, keep], layout=w.Layout(flex_flow="row wrap"))
-        actions = w.HBox(list(self.buttons.values()))
-        about = [self._heading, noted, actions, self._line, self._asking, self.evaluation.box, said]
+        noted = w.HBox([self._note, keep, *self.buttons.values()], layout=w.Layout(flex_flow="row wrap"))
+        about = [self._heading, noted, self._line, self._asking, self.evaluation.box, said]
         self._about = w.VBox(about, layout=w.Layout(display="none"))
         own = [self.curves] if self._own_curves else []
         self.widget = styled(*own, self.table, self._about)

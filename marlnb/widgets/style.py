@@ -13,6 +13,9 @@ CSS = """
 .marlnb-help { color: var(--jp-ui-font-color2, #666); font-size: 90%; line-height: 1.25; }
 .marlnb-problem { color: var(--jp-error-color1, #b00020); margin: 0 0 4px 11em; line-height: 1.3;
   white-space: pre-wrap; }
+.marlnb-field .widget-hbox > .widget-html { flex: 1 1 18em; }
+.marlnb-field .widget-html-content { white-space: normal; }
+.marlnb-field .widget-checkbox { box-sizing: border-box; padding-left: 11em; }
 .marlnb-note { color: var(--jp-ui-font-color1, #222); line-height: 1.35; }
 .marlnb-code pre { background: var(--jp-layout-color2, #f2f2f2); color: var(--jp-ui-font-color1, #222);
   padding: 6px 8px; overflow-x: auto; line-height: 1.35; white-space: pre; }
@@ -23,6 +26,7 @@ CSS = """
   white-space: normal; }
 .marlnb-table th { font-weight: 600; border-bottom: 1px solid var(--jp-border-color1, #bbb); }
 .marlnb-panel { border: 1px solid var(--jp-border-color2, #ddd); padding: 8px; max-width: 72em; }
+.marlnb-panel .marlnb-panel { border: 0; padding: 0; }
 """
 
 

@@ -1,0 +1,43 @@
+"""A small run with several checkpoints, trained once for the tests of panels; each test has its own copy."""
+
+from __future__ import annotations
+
+import html
+import re
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from marlnb.config import Experiment
+from marlnb.training.run import Run
+from marlnb.training.train import train
+
+SMALL = (
+    *("env=mpe/simple_speaker_listener", "algorithm=mappo", "n_envs=4", "rollout_steps=25", "threads=1"),
+    *("checkpoint_every=3", "keep_checkpoints=0"),
+)
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(Experiment.compose(*SMALL, "frames=900"), tmp_path_factory.mktemp("trained") / "run").path
+
+
+@pytest.fixture
+def run(original: Path, tmp_path: Path) -> Run:
+    return Run.open(shutil.copytree(original, tmp_path / "run"))
+
+
+def until(holds: Callable[[], object], deadline_s: float = 60.0) -> None:
+    end = time.monotonic() + deadline_s
+    while not holds():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
+
+
+def text_of(widget: object) -> str:
+    """What an HTML widget says."""
+    return html.unescape(re.sub(r"<[^>]*>", "", widget.value))  # type: ignore[attr-defined]
