@@ -76,14 +76,15 @@ class Still:
         display(self._view(), raw=True)
         self._handles.append(display(self._bundle(), raw=True, display_id=True))
 
-    def renew(self, *, now: bool = False) -> None:
-        """Draws it anew where it is displayed: now, or when the last time is long enough ago."""
+    def renew(self, *, now: bool = False) -> bool:
+        """Draws it anew where it is displayed: now, or when the last time is long enough ago; whether it did."""
         if not self._handles or not (now or time.monotonic() - self._drawn_at >= self._wait_s):
-            return
+            return False
         self._wait_s = min(2 * self._wait_s, STILL_EVERY_S)
         bundle = self._bundle()
         for handle in self._handles:
             handle.update(bundle, raw=True)
+        return True
 
     def _view(self) -> dict[str, Any]:
         shown = {"version_major": 2, "version_minor": 0, "model_id": self._widget.model_id}

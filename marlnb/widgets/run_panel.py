@@ -58,7 +58,6 @@ class RunPanel:
         widget: what a notebook displays.
         training: the training that this panel began in this process, None where it began none.
         stills: pictures that are drawn anew as the run goes on, for pages without widgets.
-        has_looked: set when the run's files were read for the first time.
         checkpoints, recording: the panels of the tabs with these names; None until the tab was opened.
     """
 
@@ -76,7 +75,7 @@ class RunPanel:
         self._make(dict(references or {}))
         self._show_status()
         self.stills = [Still(self.widget, lambda: repr(self), self.figure)]
-        self.has_looked = threading.Event()
+        self._has_looked = threading.Event()
         self._poller = Poller(self._look, self._trouble)
 
     def _make(self, references: dict[str, float]) -> None:
@@ -107,6 +106,13 @@ class RunPanel:
         self._poller.end()
         if self.checkpoints is not None:
             self.checkpoints.close()
+
+    def catch_up(self, timeout_s: float = 5.0) -> None:
+        """Waits until all that stands in the files now is shown."""
+        for _ in range(2):  # the first look may be one that had begun before
+            self._has_looked.clear()
+            self._poller.now()
+            self._has_looked.wait(timeout_s)
 
     def start(self, *, stop_after_s: float | None = None) -> Training:
         """Trains in a thread of this process, or goes on; an alive training of this panel is returned as it is.
@@ -200,7 +206,7 @@ class RunPanel:
             self.returns.settle()
         for still in self.stills:
             still.renew(now=was_running and self._status["state"] != "running")
-        self.has_looked.set()
+        self._has_looked.set()
         return LIVE_S if alive else IDLE_S
 
     def _hide_agents(self, news: News) -> None:

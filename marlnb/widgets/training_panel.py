@@ -211,9 +211,8 @@ class TrainingPanel:
             self._watch(run)
         else:
             run = await self._finished(self.start())
-        assert self.watched is not None
-        if not self.watched.returns.is_seen:
-            self._leave_picture()
+        if not self._is_seen:
+            self._leave()
         return run
 
     async def _finished(self, training: Training) -> Run:
@@ -221,8 +220,7 @@ class TrainingPanel:
         try:
             while training.is_alive:
                 await asyncio.sleep(AWAIT_POLL_S)
-                unseen = self.watched is None or not self.watched.returns.is_seen
-                if unseen and line.due and time.monotonic() - began >= UNSEEN_S:
+                if not self._is_seen and line.due and time.monotonic() - began >= UNSEEN_S:
                     line.write(describe_status(training.run.status()))
         except (asyncio.CancelledError, KeyboardInterrupt):
             training.stop()
@@ -232,15 +230,25 @@ class TrainingPanel:
             raise StoppedError(
                 f"the cell was interrupted; {training.run.path} is {told}. Run the cell again."
             ) from None
-        return training.wait()
+        run = training.wait()
+        if not self._is_seen:
+            line.write(describe_status(run.status()))
+        return run
 
-    def _leave_picture(self) -> None:
+    @property
+    def _is_seen(self) -> bool:
+        """Whether a page has drawn the run's curves."""
+        return self.watched is not None and self.watched.returns.is_seen
+
+    def _leave(self) -> None:
+        """What a notebook shows of a training at which nobody looked: the panel's end, and a picture."""
         from IPython.display import display
 
         assert self.watched is not None
-        self.watched.has_looked.wait(UNSEEN_S)  # so that the panel that is saved with the notebook shows the end
-        bundle = with_picture(self.widget, self._told(), self._figure)
-        display({kind: value for kind, value in bundle.items() if kind.startswith(("image/", "text/"))}, raw=True)
+        self.watched.catch_up()
+        if not self._still.renew(now=True):
+            bundle = with_picture(self.widget, self._told(), self._figure)
+            display({kind: value for kind, value in bundle.items() if kind.startswith(("image/", "text/"))}, raw=True)
 
     def _ipython_display_(self, **options: Any) -> None:
         self._still.display()

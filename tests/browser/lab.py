@@ -11,13 +11,13 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import Locator, Page, expect
 
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 ARGUMENTS = (
@@ -46,10 +46,25 @@ class Lab:
         nbformat.write(made, self.folder / name)
         return name
 
+    @property
+    def data(self) -> Path:
+        """Its JUPYTER_DATA_DIR, where signatures of notebooks lie."""
+        return self.folder / ".home" / "data"
+
     def open(self, page: Page, name: str) -> Notebook:
         """A notebook in a fresh workspace, its kernel connected."""
         page.goto(f"{self.url}/lab/workspaces/{secrets.token_hex(4)}/tree/{name}?token={self.token}")
         return Notebook(page).connected()
+
+    def choose(self, plugin: str, settings: dict[str, object] | None) -> None:
+        """Settings of a person for the pages that are opened from now on; None: as they were."""
+        name, _, section = plugin.partition(":")
+        path = self.folder / ".home" / "lab" / "user-settings" / name / f"{section}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if settings is None:
+            path.unlink(missing_ok=True)
+        else:
+            path.write_text(json.dumps(settings))
 
 
 @dataclass(frozen=True)
@@ -81,11 +96,32 @@ class Notebook:
     def output(self, index: int) -> Locator:
         return self.cell(index).locator(".jp-Cell-outputWrapper")
 
+    def save(self) -> None:
+        self.page.keyboard.press("Escape")
+        self.page.keyboard.press("Control+s")
+        expect(self.page.locator(".lm-TabBar-tab.lm-mod-current.jp-mod-dirty")).to_have_count(0, timeout=SLOW_MS)
+
     def menu(self, *path: str) -> None:
         """Chooses from the menu bar, as `menu("Run", "Run All Cells")`."""
         self.page.locator(f".lm-MenuBar-item:has-text('{path[0]}')").first.click()
         for word in path[1:]:
             self.page.locator(f".lm-Menu-item:has-text('{word}')").first.click()
+
+
+def button(panel: Locator, name: str) -> Locator:
+    return panel.locator("button", has_text=name).first
+
+
+def points(panel: Locator) -> int:
+    """How many points the panel's curves have in the page."""
+    return int(panel.locator(".marlnb-curves canvas").first.get_attribute("data-points") or 0)
+
+
+def until(holds: Callable[[], object], deadline_s: float = 60.0) -> None:
+    end = time.monotonic() + deadline_s
+    while not holds():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
 
 
 @contextmanager

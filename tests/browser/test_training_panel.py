@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from playwright.sync_api import Page, expect
 
 from marlnb.training.run import Run
@@ -15,25 +17,25 @@ panel
 """
 
 
-def test_a_person_chooses_trains_and_reads_the_code(lab: Lab, page: Page) -> None:
+def test_a_person_chooses_trains_and_reads_the_code(lab: Lab, page: Page, keep: Callable[..., None]) -> None:
     notebook = lab.open(page, lab.write("training.ipynb", CELL, "panel.run"))
     panel = notebook.run(0).locator(".marlnb-training")
     expect(panel).to_contain_text("mpe/simple_tag: episodes of at most 25 steps", timeout=SLOW_MS)
     expect(panel.locator(".marlnb-environment img")).to_be_visible(timeout=SLOW_MS)
-    page.screenshot(path="/tmp/shots/training-1-environment.png")
+    keep(page, "1-environment")
     panel.get_by_role("button", name="Random rollout").click()
     expect(panel).to_contain_text("random actions, returns:", timeout=SLOW_MS)
 
     panel.get_by_role("tab", name="Algorithm").click()
     expect(panel.locator(".marlnb-algorithm")).to_contain_text("parameters in 2 policies", timeout=SLOW_MS)
-    page.screenshot(path="/tmp/shots/training-2-algorithm.png")
+    keep(page, "2-algorithm")
     panel.locator(".marlnb-algorithm select").first.select_option("iql")
 
     panel.get_by_role("tab", name="Length").click()
     frames = panel.locator(".marlnb-field-frames input")
     frames.fill("lots")
     expect(panel.locator(".marlnb-field-frames [role=alert]")).to_contain_text("whole number", timeout=20_000)
-    page.screenshot(path="/tmp/shots/training-3-problem.png")
+    keep(page, "3-problem")
     expect(panel.locator("button.marlnb-train")).to_be_disabled()
     frames.fill("30_000")
     panel.get_by_role("tab", name="As code").click()
@@ -42,6 +44,6 @@ def test_a_person_chooses_trains_and_reads_the_code(lab: Lab, page: Page) -> Non
     panel.get_by_placeholder("runs/<env>").fill("runs/chosen")
     panel.locator("button.marlnb-train").click()
     expect(panel.locator(".marlnb-run")).to_contain_text("complete", timeout=SLOW_MS)
-    page.screenshot(path="/tmp/shots/training-4-trained.png")
+    keep(page, "4-trained")
     run = Run.open(lab.folder / "runs" / "chosen")
     assert run.experiment.algorithm.name == "iql" and run.status()["state"] == "complete"

@@ -1,0 +1,74 @@
+"""The training cell where nobody looks: a real kernel without a page, run by nbclient as papermill runs it."""
+
+from __future__ import annotations
+
+import base64
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from marlnb.batch.execute import execute
+from marlnb.training.run import Run
+
+CELLS = (
+    "import marlnb as mnb\n"
+    "from marlnb.widgets import TrainingPanel\n"
+    "experiment = mnb.Experiment.compose('env=mpe/simple_tag', 'algorithm=ippo', 'n_envs=4', 'rollout_steps=25',\n"
+    "                                    'frames=1000', 'threads=1')\n"
+    "panel = TrainingPanel(experiment, run)\n"
+    "panel",
+    "trained = await panel.train()\nassert trained.status()['state'] == 'complete'",
+)
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def _notebook(run: str) -> Any:
+    parameters = nbformat.v4.new_code_cell(f"run = {run!r}", metadata={"tags": ["parameters"]})
+    made = nbformat.v4.new_notebook(cells=[parameters, *(nbformat.v4.new_code_cell(cell) for cell in CELLS)])
+    made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return made
+
+
+def _check(made: Any, run: Path) -> None:
+    """The panel shows every iteration, and a picture below it; the cell that trains tells of all frames."""
+    *_, displayed, trained = made.cells
+    told = ["".join(output["data"]["text/plain"]) for output in trained.outputs]
+    assert len(told) == 1 and re.search("1.0k(/| of )1.0k frames", told[0])
+    (picture,) = [output["data"]["image/png"] for output in displayed.outputs if "image/png" in output["data"]]
+    assert base64.b64decode(picture).startswith(PNG)
+    states = made.metadata["widgets"]["application/vnd.jupyter.widget-state+json"]["state"].values()
+    lines = [model["state"]["lines"] for model in states if "returns" in str(model["state"].get("title"))]
+    rows = Run.open(run).metrics()
+    assert [len(line[0]) for line in (lines[0]["agent"], lines[0]["adversary"])] == [len(rows)] * 2 == [10, 10]
+
+
+@pytest.fixture
+def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    return tmp_path
+
+
+def test_plain_execution_trains_tells_and_leaves_its_picture(where: Path) -> None:
+    made = _notebook("run")
+    NotebookClient(made, kernel_name="python3", resources={"metadata": {"path": str(where)}}).execute()
+    _check(made, where / "run")
+
+
+def test_a_job_does_the_same_and_its_page_shows_the_picture(where: Path) -> None:
+    nbformat.write(_notebook("run"), where / "panel.ipynb")
+    out = execute(where / "panel.ipynb", where / "job", progress=False)
+    _check(nbformat.read(out, 4), where / "job")
+    page = out.with_suffix(".html").read_text(encoding="utf-8")
+    assert "data:image/png;base64," in page
+
+
+def test_a_panel_that_is_not_displayed_leaves_its_picture_where_it_trains(where: Path) -> None:
+    made = _notebook("run")
+    made.cells[1].source += ".run"
+    NotebookClient(made, kernel_name="python3", resources={"metadata": {"path": str(where)}}).execute()
+    assert "image/png" in made.cells[2].outputs[-1]["data"]
