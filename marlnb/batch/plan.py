@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -113,7 +114,7 @@ def make_plan(
         only: names of jobs, or `report`; empty: all.
         retry_failed: whether jobs that failed are run again.
     Raises:
-        BatchError: `only` names a job that the batch does not have.
+        BatchError: `only` names a job that the batch does not have; jobs are still with another executor.
     """
     names = [job.name for job in batch.jobs()]
     for name in only:
@@ -121,6 +122,7 @@ def make_plan(
             raise BatchError(unknown(f"job of {batch.path}", name, names))
     n_submissions = len(batch.submissions())  # before the rest is looked at
     known, notes = _ask(batch)
+    _check_executor(batch, known)
     statuses = batch.statuses()
     steps = tuple(
         _step(job, statuses[job.name], known.get(job.name), not only or job.name in only, retry_failed)
@@ -179,6 +181,20 @@ def _ask(batch: Batch) -> tuple[Mapping[str, Known], list[str]]:
         return there.executor().known(there), []
     except BatchError as error:
         return {}, [f"the {there.profile.executor} executor could not be asked what is queued: {error}"]
+
+
+def _check_executor(batch: Batch, known: Mapping[str, Known]) -> None:
+    """Only one executor is asked of a batch: jobs that another one still has would be forgotten, and begun twice."""
+    if not known:
+        return
+    before = Batch.open(batch.path).profile.executor
+    there = [name for name, heard in known.items() if heard.state in ("queued", "running")]
+    if before != batch.profile.executor and there:
+        raise BatchError(
+            f"{len(there)} jobs of {batch.path} are queued or running by the {before} executor ({there[0]} is one), "
+            f"and the {batch.profile.executor} executor would not know of them; wait for them, end them with "
+            f"`marlnb cancel {shlex.quote(str(batch.path))}`, or give --out another folder"
+        )
 
 
 def _outside(batch: Batch, names: Sequence[str]) -> list[str]:

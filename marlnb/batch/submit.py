@@ -19,6 +19,7 @@ from marlnb.training.files import STOP
 from marlnb.training.lock import RunLock
 
 LOCK = "submit.lock"
+COMPARISON = "compare"  # as a report: the notebook of that name that comes with marlnb
 
 
 def submit(
@@ -53,7 +54,8 @@ def submit(
         on: the name of a profile, as "local" or "slurm", or a YAML file; for a new batch "local", else as before.
         changes: keys of the profile that are different here, as `{"cores": 4, "time_limit": "20:00:00"}`.
         out: the batch's folder; without one `runs/<name of the notebook>-batch`.
-        then: a notebook that is run when all jobs are complete; its parameter `batch` is set to the folder.
+        then: a notebook that is run when all jobs are complete; its parameter `batch` is set to the folder. "compare"
+            is the comparison that comes with marlnb.
         only: names of jobs; the others are left alone.
         retry_failed: False leaves jobs that failed.
         changed: jobs that are not complete go on with the notebook as it is now, though it is another by now.
@@ -102,7 +104,7 @@ def plan_submission(
     Raises:
         ConfigError, BatchError: as `submit`.
     """
-    source, report = Path(notebook).expanduser(), None if then is None else Path(then).expanduser()
+    source, report = Path(notebook).expanduser(), None if then is None else _find_report(then)
     if (source / BATCH).is_file():
         batch, source, report = _again(source, given, on, changes, out, report, changed)
     else:
@@ -182,6 +184,15 @@ def _profile(folder: Path, on: str | None, changes: Mapping[str, Any]) -> Profil
     """The one asked for, else that of the batch if it is there, else the local one; with some keys changed."""
     there = (folder.expanduser() / BATCH).is_file()
     return with_changes(Batch.open(folder).profile if on is None and there else find_profile(on or "local"), changes)
+
+
+def _find_report(then: str | os.PathLike[str]) -> Path:
+    path = Path(then).expanduser()
+    if str(then) != COMPARISON or path.exists():
+        return path
+    from marlnb.batch.comparison import NOTEBOOK
+
+    return NOTEBOOK
 
 
 def _check_report(then: Path | None) -> None:

@@ -46,7 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="changes", help="a key of the profile, changed"
     )
     parser.add_argument("--out", metavar="FOLDER", help="the batch's folder (else runs/<notebook>-batch)")
-    parser.add_argument("--then", metavar="NOTEBOOK", help="a report, run when all are complete; it is given `batch`")
+    parser.add_argument(
+        "--then",
+        metavar="NOTEBOOK",
+        help="a report, run when all are complete; it is given `batch`; `compare` comes with marlnb",
+    )
     parser.add_argument("--only", action="append", default=[], metavar="JOB", help="this job and no other; repeatable")
     parser.add_argument("--no-retry", action="store_true", help="leave jobs that failed")
     parser.add_argument(

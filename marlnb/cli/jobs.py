@@ -5,7 +5,8 @@ examples:
   marlnb jobs runs/quickstart-batch --log algorithm=mappo,seed=3
   marlnb jobs                          # every batch below runs/
 
-Exit codes: 0 every job is complete; 1 one failed; 75 none failed, but not all are complete (yet).
+Exit codes: 0 every job is complete; 1 one failed; 75 none failed, but not all are complete (yet);
+130 interrupted while watching.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from marlnb.batch.folder import Batch
     from marlnb.batch.overview import Row
 
-FAILED, NOT_YET = 1, os.EX_TEMPFAIL
+FAILED, NOT_YET, INTERRUPTED = 1, os.EX_TEMPFAIL, 130
 MOST_FAILURES = 5
 
 
@@ -47,12 +48,15 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.watch:
         from marlnb.batch.watch import watch
 
-        watch(batch, progress=not arguments.json, resubmit=False)
-    return show(batch, as_json=arguments.json)
+        try:
+            batch = watch(batch, progress=not arguments.json, resubmit=False)
+        except KeyboardInterrupt:
+            return INTERRUPTED
+    return show(batch, as_json=arguments.json, tell_failures=not arguments.watch)
 
 
-def show(batch: Batch, *, as_json: bool) -> int:
-    """Prints the table, then what is known of jobs that failed."""
+def show(batch: Batch, *, as_json: bool, tell_failures: bool = True) -> int:
+    """Prints the table, then what is known of jobs that failed, which watching has told already."""
     from marlnb.batch.overview import HEADER, ask, rows, summary
 
     known, complaint = ask(batch)
@@ -62,7 +66,8 @@ def show(batch: Batch, *, as_json: bool) -> int:
     else:
         print_table(HEADER, [row.cells() for row in found])
         print(f"\n{batch.path}: {len(batch.sweep)} jobs: {summary(found)}")
-        _tell_failures(found)
+        if tell_failures:
+            _tell_failures(found)
     if complaint:
         say(complaint)
     return exit_code(found)

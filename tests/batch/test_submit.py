@@ -1,7 +1,4 @@
-"""Submitting: begins what is missing and nothing else; then a batch with a job that fails, for real, to its report.
-
-The last test takes about 40 s alone on an idle core: it starts seven kernels.
-"""
+"""Submitting: begins what is missing and nothing else. An executor that notes what it is given stands for the real."""
 
 from __future__ import annotations
 
@@ -13,10 +10,11 @@ from typing import Any, ClassVar
 import nbformat
 import pytest
 
-import marlnb as mnb
+from marlnb.batch.comparison import NOTEBOOK
 from marlnb.batch.cost import Cost
 from marlnb.batch.executor import Executor, Known
 from marlnb.batch.folder import Batch
+from marlnb.batch.grammar import values_of_python
 from marlnb.batch.job import Job, JobStatus
 from marlnb.batch.submit import LOCK, begin, plan_submission, submit
 from marlnb.errors import BatchError, ConfigError, UnknownNameError
@@ -30,6 +28,8 @@ N = {"n": range(3)}
 class Noting(Executor):
     """Runs nothing: notes what it is given."""
 
+    ask_every_s = 0.0
+    grace_s = 0.5
     told: ClassVar[list[tuple[list[str], bool]]] = []
     answers: ClassVar[dict[str, Known]] = {}
 
@@ -155,36 +155,21 @@ def test_a_full_disk_and_another_submitter_are_told(noting: list[tuple[list[str]
     assert noting == []
 
 
-def real(path: Path, parameters: str, *cells: str) -> Path:
-    first = nbformat.v4.new_code_cell(parameters, metadata={"tags": ["parameters"]})
-    made = nbformat.v4.new_notebook(cells=[first, *(nbformat.v4.new_code_cell(cell) for cell in cells)])
-    made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(made, path)
-    return path
+def test_another_executor_takes_over_when_the_one_before_has_nothing_left(noting: list[tuple[list[str], bool]]) -> None:
+    batch = submit("a.ipynb", N, on="noting")
+    Noting.answers.update({"n=0": Known("ended"), "n=1": Known("queued", "Priority"), "n=2": Known("unknown")})
+    with pytest.raises(BatchError, match=r"1 jobs of .* are queued or running by the noting executor \(n=1 is one\)"):
+        plan_submission("a.ipynb", values_of_python(N), on="local")
+    assert Batch.open(batch.path).profile.executor == "noting"
+    Noting.answers["n=1"] = Known("ended")
+    plan = plan_submission("a.ipynb", values_of_python(N), on="local")
+    assert plan.batch.profile.executor == "local" and [job.name for job in plan.begins] == ["n=0", "n=1", "n=2"]
 
 
-def test_a_failing_job_is_mended_and_the_report_follows(tmp_path: Path) -> None:
-    """The local executor for real: three jobs, one fails; run again, only that one runs, and then the report."""
-    cell = "import pathlib\nassert n != 1 or pathlib.Path(mended).exists(), 'not mended'"
-    ran = "with open(f'{run}/ran', 'a') as file: file.write('x')"
-    source = real(tmp_path / "a.ipynb", 'run = ""\nn = 0\nmended = ""', cell, ran)
-    report = "import json, marlnb as mnb\nstates = [s.state for s in mnb.Batch.open(batch).statuses().values()]"
-    then = real(
-        tmp_path / "r.ipynb", 'batch = ""\nrun = ""', f"{report}\njson.dump(states, open(f'{{run}}/states.json', 'w'))"
-    )
-    asked = {"n": range(3), "mended": str(tmp_path / "mended")}
-    batch = mnb.submit(source, asked, out=tmp_path / "batch", then=then, progress=False)
-    statuses = batch.statuses()
-    assert [status.state for status in statuses.values()] == ["complete", "failed", "complete"]
-    error = statuses["n=1"].error
-    assert error is not None and (error.name, error.message) == ("AssertionError", "not mended")
-    assert batch.report_job().status().state == "waiting"
-    (tmp_path / "mended").touch()
-    batch = mnb.submit(source, asked, out=tmp_path / "batch", then=then, progress=False)
-    assert [(status.state, status.attempt) for status in batch.statuses().values()] == [
-        ("complete", 1),
-        ("complete", 2),
-        ("complete", 1),
-    ]
-    assert [(job.folder / "ran").read_text() for job in batch.jobs()] == ["x", "x", "x"]
-    assert (batch.path / "report" / "states.json").read_text() == '["complete", "complete", "complete"]'
+def test_the_comparison_that_comes_along_is_known_by_its_name(noting: list[tuple[list[str], bool]]) -> None:
+    batch = submit("a.ipynb", N, on="noting", then="compare")
+    assert noting.pop() == (["n=0", "n=1", "n=2"], True) and batch.then == "compare.ipynb"
+    assert (batch.path / "then.ipynb").read_text() == NOTEBOOK.read_text()
+    notebook(Path("compare"), "1")
+    with pytest.raises(ConfigError, match="no parameter of compare 'batch'"):  # a file of that name is meant first
+        submit("a.ipynb", N, then="compare")

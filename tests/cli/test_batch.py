@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,32 @@ def test_exit_codes_of_jobs(batch: Batch, capsys: pytest.CaptureFixture[str]) ->
     assert marlnb(capsys, "jobs", "runs/a-batch")[0] == 75
     batch.job("n=2").write_status(JobStatus("complete"))
     assert marlnb(capsys, "jobs", "runs/a-batch")[0] == 0
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_jobs_are_watched_until_all_have_ended(
+    batch: Batch, capsys: pytest.CaptureFixture[str], form: tuple[str, ...]
+) -> None:
+    def end() -> None:
+        test_submit.Noting.answers["n=2"] = Known("ended")
+        batch.job("n=2").write_status(JobStatus("complete", attempt=1))
+
+    timer = threading.Timer(0.5, end)
+    timer.start()
+    code, out, err = marlnb(capsys, "jobs", "runs/a-batch", "--watch", *form)
+    timer.join()
+    assert code == 1
+    if form:
+        assert [job["state"] for job in json.loads(out)["jobs"]] == ["complete", "failed", "complete"] and err == ""
+    else:
+        assert out.endswith("3 jobs: 2 complete, 1 failed\n")
+        assert "[3/3] n=2: complete" in err and err.count("job n=1: failed") == 1
+
+
+def test_watching_ends_when_what_is_left_will_not_run(batch: Batch, capsys: pytest.CaptureFixture[str]) -> None:
+    test_submit.Noting.answers["n=2"] = Known("ended", "NODE_FAIL")
+    code, out, _ = marlnb(capsys, "jobs", "runs/a-batch", "--watch")
+    assert code == 1 and out.endswith("3 jobs: 1 complete, 1 waiting, 1 failed\n") and "NODE_FAIL" in out
 
 
 def test_cancel_ends_what_has_not_ended(batch: Batch, noting: Told, capsys: pytest.CaptureFixture[str]) -> None:
