@@ -47,7 +47,9 @@ function makeHeatmap({ steps, onPick, onHover }) {
     const at = where(event);
     onHover(`unit ${at.unit} at step ${at.t}: about ${brief(about(at.unit, at.t))}`);
   });
-  box.addEventListener("mouseleave", () => onHover(""));
+  const still = () => units && units.low.every((low, unit) => low === units.high[unit]);
+  const rest = () => onHover(still() ? "no unit changes in this episode; one range for all tells them apart" : "");
+  box.addEventListener("mouseleave", rest);
 
   return {
     box,
@@ -63,6 +65,7 @@ function makeHeatmap({ steps, onPick, onHover }) {
         order: intsOf(found.orders[order] || found.orders.raw),
       };
       box.hidden = !units;
+      rest();
       paint();
     },
     at(t) {

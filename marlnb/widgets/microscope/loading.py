@@ -20,7 +20,7 @@ from marlnb.widgets.worker import Newest
 
 START_S = 0.4  # the page is drawn first
 SEND_S = 0.3  # between two parcels of pictures
-MOST_DRAWN = 200  # steps that are lived through at once for a still picture
+MOST_DRAWN = 60  # steps that are lived through at once for a still picture
 NO_OBJECTS = "this environment does not say where things are in its pictures: attribution is shown as bars only"
 
 

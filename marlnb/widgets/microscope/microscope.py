@@ -20,6 +20,7 @@ from marlnb.widgets.microscope.controls import Controls
 from marlnb.widgets.microscope.episode_view import EpisodeView, view_episode
 from marlnb.widgets.microscope.explanation import To
 from marlnb.widgets.microscope.loading import Loading, Shown
+from marlnb.widgets.microscope.objects import looker
 from marlnb.widgets.microscope.readings import concepts_of
 from marlnb.widgets.microscope.rollouts import Rollouts
 from marlnb.widgets.microscope.scope import Scope
@@ -27,8 +28,10 @@ from marlnb.widgets.microscope.sides import concepts_data, side_of, units_of_lay
 from marlnb.widgets.microscope.still import still
 from marlnb.widgets.microscope.unit_orders import ORDERS
 from marlnb.widgets.microscope.unit_panel import Unit
-from marlnb.widgets.picture import with_picture
+from marlnb.widgets.picture import Still, with_picture
+from marlnb.widgets.worker import Newest
 
+STILL_S = 1.5  # without a step, after which the still picture follows
 MOST_BYTES = 6_000_000  # of units that are sent before anybody asks for their layer
 SubjectLike = Subject | str | os.PathLike[str] | None
 
@@ -71,14 +74,17 @@ class Microscope:
             self.view.group_of(agent)
         self.scope = Scope(
             sides=[self._data(self.sides[0], chosen)], layers=layers, orders=ORDERS, layer=chosen, order=order,
-            agents=list(agents), explained=self.view.agents[0], t=self.view.place(t),
+            agents=list(agents), explained=looker(self.view), t=self.view.place(t),
         )  # fmt: skip
         self.loading = Loading(self.scope)
         self.controls = Controls(self)
         self.widget = self.controls.widget
+        self._still = Still(self.widget, lambda: repr(self), self.figure)
+        self._stilling = Newest(wait_s=STILL_S)
         self._read_bookmarks()
         self.scope.observe(lambda change: self._picked(change["new"]), "picked")
         self.scope.observe(lambda change: self._send_layer(change["new"]), "layer")
+        self.scope.observe(lambda _: self._renew_still(), ["t", "layer", "order", "agents", "films"])
         self._begin()
 
     @property
@@ -222,6 +228,9 @@ class Microscope:
         lines += [f"scope.decode({one.label!r}, site={one.site!r})" for one in self.decodings]
         return "\n".join(["import marlnb as mnb", *lines, "scope"])
 
+    def _ipython_display_(self, **options: Any) -> None:
+        self._still.display()
+
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         return with_picture(self.widget, repr(self), self.figure)
 
@@ -280,6 +289,9 @@ class Microscope:
             for data, side in zip(self.scope.sides, self.sides)
         ]
         self.scope.sides = data
+
+    def _renew_still(self) -> None:
+        self._stilling.ask(self._still.renew, lambda _: None, lambda _: None)
 
     def _picked(self, picked: dict[str, Any]) -> None:
         if not picked:

@@ -13,6 +13,7 @@ from marlnb.envs.mpe.env import MPE
 from marlnb.envs.mpe.scenario import MPEConfig
 from marlnb.envs.vector import VectorEnv
 from marlnb.recording.reader import Recording
+from marlnb.widgets.microscope.episode_view import EpisodeView
 
 Places = dict[str, tuple[float, float]]
 """By object's name, its centre as shares of the picture's width and height, from the top left."""
@@ -44,6 +45,16 @@ def told_of(recording: Recording, agent: str, features: Sequence[str]) -> list[s
     by_stem |= {body.name: body.name for body in scenario.landmarks}
     heard = [names[speaker] for speaker in scenario.speakers if speaker != me]
     return [_object(feature, agent, by_stem, heard) for feature in features]
+
+
+def looker(view: EpisodeView) -> str:
+    """The agent whose features speak of most things in the picture: whose attribution is drawn there at first."""
+    counts = {
+        agent: len({one for one in told_of(view.recording, agent, group.features) if one is not None})
+        for group in view.groups
+        for agent in group.agents
+    }
+    return max(counts, key=lambda agent: counts[agent])
 
 
 def _object(feature: str, agent: str, by_stem: dict[str, str], heard: list[str]) -> str | None:

@@ -125,8 +125,8 @@ function render({ model, el }) {
   const order = choose("order", Object.entries(model.get("orders")), model.get("order"), set("order"));
   const scale = choose("colours", [["own", "each unit's own range"], ["one", "one range for all"]], "own", (v) => { oneScale = v === "one"; units(); });
   bar.append(
-    button("⏮", "first step (Home)", () => goTo(0)), button("◀", "step back (left arrow)", () => goTo(t - 1)), play,
-    button("▶|", "step on (right arrow)", () => goTo(t + 1)), button("⏭", "last step (End)", () => goTo(length() - 1)),
+    button("«", "first step (Home)", () => goTo(0)), button("‹", "step back (left arrow)", () => goTo(t - 1)), play,
+    button("›", "step on (right arrow)", () => goTo(t + 1)), button("»", "last step (End)", () => goTo(length() - 1)),
     along, reading,
   );
   const choices = make("div", "ms-controls");
@@ -166,7 +166,7 @@ function render({ model, el }) {
       if (!playing) stop();
     };
     playing = requestAnimationFrame(tick);
-    play.textContent = "⏸";
+    play.textContent = "❚❚";
     play.setAttribute("aria-label", "pause");
   }
   function stop() {

@@ -1,0 +1,110 @@
+"""The microscope in a real JupyterLab in Chromium: seconds until it is drawn, and frames a second while scrubbing.
+
+    python -m benchmarks.microscope [--repetitions 3] [--steps 1000] [--agents 8] [--units 256]
+
+An untrained policy plays one episode of simple_spread. Opening is from the cell's first line, modules loaded, to the
+browser's first drawing of everything but the pictures and attributions, which arrive afterwards. Scrubbing moves the
+slider at every animation frame, over the whole episode, once everything is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Page, expect, sync_playwright
+
+import marlnb as mnb
+from benchmarks.table import Row, report
+from tests.browser.lab import ARGUMENTS, CHROMIUM, Lab, lab_on
+
+FRAMES = 300
+SLOW_MS = 600_000
+PREPARE = """
+import time
+import marlnb as mnb
+import marlnb.widgets.microscope.microscope
+recording = mnb.Recording.open({path!r})
+print("ready")
+"""
+OPEN = """
+began = time.time()
+scope = mnb.microscope(recording)
+print("began", began)
+scope
+"""
+SCRUB = """async ([root, n]) => {
+  const slider = root.querySelector(".ms-slider"), last = Number(slider.max), times = [];
+  const drawn = () => new Promise((go) => requestAnimationFrame((time) => go(time)));
+  let before = await drawn();
+  for (let k = 0; k < n; k++) {
+    slider.value = String(Math.round((k / (n - 1)) * last));
+    slider.dispatchEvent(new Event("input"));
+    await drawn();
+    const now = performance.now();
+    times.push(now - before);
+    before = now;
+  }
+  return [times, root.dataset.t];
+}"""
+
+
+def made_recording(folder: Path, steps: int, agents: int, units: int) -> Path:
+    experiment = mnb.Experiment.compose(
+        "env=mpe/simple_spread", f"env.N={agents}", f"env.max_cycles={steps}", "algorithm=ippo",
+        f"model.hidden=[{units}]", "n_envs=1", "rollout_steps=32", "frames=32", "threads=1",
+    )  # fmt: skip
+    run = mnb.train(experiment, run=folder / "run", progress=False)
+    with mnb.record(run, episodes=1, sites="agent/actor/hidden_1", progress=False) as recording:
+        return recording.path.absolute()
+
+
+def opened(page: Page, lab: Lab, path: Path, number: int) -> tuple[float, float, float]:
+    """Seconds until drawn; frames a second on average, and of the slowest twentieth."""
+    notebook = lab.open(page, lab.write(f"open-{number}.ipynb", PREPARE.format(path=str(path)), OPEN))
+    expect(notebook.run(0)).to_contain_text("ready", timeout=SLOW_MS)
+    output = notebook.run(1)
+    scope = output.locator(".marlnb-scope")
+    scope.wait_for(timeout=SLOW_MS)
+    expect(output).to_contain_text("began", timeout=SLOW_MS)
+    began = float(output.inner_text().split("began", 1)[1].split()[0])
+    seconds = float(scope.get_attribute("data-opened") or "nan") / 1000 - began
+    steps = page.evaluate("(root) => root.querySelector('.ms-slider').max", scope.element_handle())
+    film = scope.locator(".ms-film canvas")
+    expect(film).to_have_attribute("data-pictures", str(int(steps) + 1), timeout=SLOW_MS)
+    scope.locator(".ms-looks .ms-bar").first.wait_for(timeout=SLOW_MS)
+    times, at = page.evaluate(SCRUB, [scope.element_handle(), FRAMES])
+    assert at == steps, f"the scope is at step {at}, not at {steps}"
+    slowest = sorted(times)[-FRAMES // 20 :]
+    return seconds, 1000 * len(times) / sum(times), 1000 * len(slowest) / sum(slowest)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, value in (("repetitions", 3), ("steps", 1000), ("agents", 8), ("units", 256)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    asked = parser.parse_args()
+    found = []
+    with tempfile.TemporaryDirectory(prefix="marlnb-microscope-") as made:
+        folder = Path(made)
+        path = made_recording(folder, asked.steps, asked.agents, asked.units)
+        with lab_on(folder / "lab") as lab, sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
+            for number in range(asked.repetitions):
+                page = browser.new_page(viewport={"width": 1300, "height": 950})
+                found.append(opened(page, lab, path, number))
+                page.close()
+            browser.close()
+    seconds, rates, slowest = (tuple(one[k] for one in found) for k in range(3))
+    size = f"{asked.steps} steps × {asked.agents} agents × {asked.units} units"
+    rows = [
+        Row("opening", seconds, "s", target=2.0, at_most=True),
+        Row("scrubbing", rates, "frames/s", target=30.0),
+        Row("… the slowest twentieth", slowest, "frames/s", target=30.0),
+    ]
+    report("microscope", f"The microscope: {size}", rows)
+
+
+if __name__ == "__main__":
+    main()
