@@ -12,7 +12,7 @@ export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test browser-test cluster-test cluster-up cluster-down lab check format bench bench-peers-setup verify groundtruth wheel clean
+.PHONY: help setup demo test browser-setup browser-test cluster-test cluster-up cluster-down lab check format bench bench-peers-setup verify groundtruth wheel clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,13 +46,15 @@ cluster-up: $(READY) ## root, Debian: start a SLURM to try things on; ARGS=--acc
 cluster-down: $(READY) ## stop it, and remove what it left
 	$(BIN)/python -m tests.cluster down $(ARGS)
 
-browser-test: $(READY) ## drive the widgets in a real JupyterLab and Chromium (Debian's, installed as root if it lacks)
+browser-test: browser-setup ## drive the widgets in a real JupyterLab and Chromium (Debian's, installed as root if it lacks)
+	MARLNB_BROWSER_TESTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/browser $(ARGS)
+
+browser-setup: $(READY)
 	@test -x "$${CHROMIUM:-/usr/bin/chromium}" || { echo "installing Debian's chromium"; \
 	  apt-get update -qq && apt-get install -y --no-install-recommends chromium fonts-dejavu-core; }
-	@$(BIN)/python -c 'import playwright' 2>/dev/null || { \
+	@$(BIN)/python -c 'import notebook, playwright' 2>/dev/null || { \
 	  if test -x $(BIN)/uv; then $(BIN)/uv pip install --python $(BIN)/python --editable '.[browser]'; \
 	  else $(BIN)/python -m pip install --disable-pip-version-check --editable '.[browser]'; fi; }
-	MARLNB_BROWSER_TESTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/browser $(ARGS)
 
 lab: $(READY) ## open JupyterLab on the notebooks
 	$(BIN)/jupyter lab --notebook-dir notebooks
@@ -71,6 +73,8 @@ bench: $(READY) ## run every benchmark, one after the other
 	@for name in $(BENCHMARKS); do $(MAKE) --no-print-directory bench-$$name || exit 1; done
 
 bench-training bench-off_policy bench-capture: bench-peers-setup
+
+bench-widgets: browser-setup
 
 bench-%: $(READY)
 	$(BIN)/python -m benchmarks.$* $(ARGS)
