@@ -304,9 +304,12 @@ def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _failure(status: Mapping[str, Any], run: Run) -> str:
-    where = next((line.strip() for line in reversed(run.events()) if line.strip().startswith("File ")), "")
-    hint = "The log below has the traceback; Go on resumes from the last checkpoint."
-    return f"{status.get('error', 'it failed')}\n{where}\n{hint}"
+    """What failed, what raised, where, and what to do: few lines, since the log has the traceback."""
+    told = str(status.get("error", "it failed")).strip().splitlines()
+    where = [line.strip() for line in reversed(run.events()) if line.strip().startswith("File ")]
+    goes_on = "Go on resumes from the last checkpoint" if run.checkpoints else "Go on begins again"
+    hint = f"The log below has the traceback. {goes_on}; if you mend a module, restart the kernel first."
+    return "\n".join([told[0], *told[-1:][: len(told) - 1], *where[:1], hint])
 
 
 def _button(name: str, icon: str, tooltip: str, act: Any) -> w.Button:
