@@ -194,5 +194,5 @@ def _size(size_bytes: float) -> str:
 
 def _time(seconds: float) -> str:
     if seconds < 120:
-        return f"{seconds:.2g} s"
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -66,7 +66,7 @@ class CheckpointsPanel:
         self.table = ChoiceTable(HEADER, label="checkpoints")
         self.evaluation = CheckpointEvaluation(self.notes, on_change=self._changed, on_kept=self._show)
         self._heading, self._line, self._code, self._command = w.HTML(), w.HTML(), w.HTML(), w.HTML()
-        self._note = w.Text(description="note", placeholder="what is it good for?", layout=w.Layout(width="40em"))
+        self._note = w.Text(description="note", placeholder="what is it good for?", layout=w.Layout(width="34em"))
         self._note.style.description_width = "11em"
         keep = _button("Keep note", "pencil", "kept with the run", self.save_note)
         self.buttons = {
@@ -255,6 +255,6 @@ class CheckpointsPanel:
 
 
 def _button(name: str, icon: str, tooltip: str, act: Callable[[], None]) -> w.Button:
-    button = w.Button(description=name, icon=icon, tooltip=tooltip, layout=w.Layout(width="9em"))
+    button = w.Button(description=name, icon=icon, tooltip=tooltip, layout=w.Layout(width="8em"))
     button.on_click(lambda _: act())
     return button

@@ -195,7 +195,7 @@ class RunPanel:
         if self._stop_at is not None and time.monotonic() >= self._stop_at and news.status["state"] in ALIVE:
             self._stop_at = None
             ask(self.run.path, "stop", "the time that was set is over")
-        if self._request is not None and not is_asked(self.run.path, self._request):
+        if self._request is not None and self._is_heeded(self._request):
             self._request = None
         self._show_status()
         if news.events:
@@ -208,6 +208,10 @@ class RunPanel:
             still.renew(now=was_running and self._status["state"] != "running")
         self._has_looked.set()
         return LIVE_S if alive else IDLE_S
+
+    def _is_heeded(self, request: Request) -> bool:
+        """Whether a request was met; one to pause lies there for as long as the pause."""
+        return not is_asked(self.run.path, request) or (request == "pause" and self._status["state"] == "paused")
 
     def _hide_agents(self, news: News) -> None:
         """Lines of single agents are there to be switched on, and off at first: the groups' are what one looks at."""

@@ -14,7 +14,7 @@ CSS = """
 .marlnb-problem { color: var(--jp-error-color1, #b00020); margin: 0 0 4px 11em; line-height: 1.3;
   white-space: pre-wrap; }
 .marlnb-field .widget-hbox > .widget-html { flex: 1 1 18em; }
-.marlnb-field .widget-html-content { white-space: normal; }
+.marlnb-field .widget-html-content { white-space: normal; line-height: 1.3; }
 .marlnb-field .widget-checkbox { box-sizing: border-box; padding-left: 11em; }
 .marlnb-note { color: var(--jp-ui-font-color1, #222); line-height: 1.35; }
 .marlnb-code pre { background: var(--jp-layout-color2, #f2f2f2); color: var(--jp-ui-font-color1, #222);

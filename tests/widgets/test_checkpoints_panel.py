@@ -100,7 +100,8 @@ def test_what_is_shown_as_code_does_the_same(run: Run) -> None:  # noqa: F811
     assert panel.policies is not None
     theirs = made["policies"]["listener"].state_dict()  # type: ignore[index]
     assert all(torch.equal(value, theirs[name]) for name, value in panel.policies["listener"].state_dict().items())
-    assert text_of(panel._command).splitlines()[0] == f"marlnb evaluate {run.path} --checkpoint 3 --episodes 4 --seed 11"
+    line = text_of(panel._command).splitlines()[0]
+    assert line == f"marlnb evaluate {run.path} --checkpoint 3 --episodes 4 --seed 11"
 
 
 def test_deleting_asks_first_and_says_what_depends_on_it(run: Run) -> None:  # noqa: F811
