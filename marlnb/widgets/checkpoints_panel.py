@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import ipywidgets as w
 
 from marlnb.errors import MarlnbError
 from marlnb.models.policy import Policy
-from marlnb.training.checkpoint import Checkpoint, best_checkpoint
+from marlnb.training.checkpoint import Checkpoint
 from marlnb.training.checkpoint_notes import CheckpointNotes
 from marlnb.training.checkpoint_removal import ALIVE, remove_checkpoint, why_not
-from marlnb.training.progress import count
 from marlnb.training.run import METRICS, Run, read_lines
 from marlnb.widgets.checkpoint_code import code_of, command_of
-from marlnb.widgets.checkpoint_evaluation import CheckpointEvaluation, told_score
+from marlnb.widgets.checkpoint_evaluation import CheckpointEvaluation
+from marlnb.widgets.checkpoint_rows import HEADER, CheckpointRows
 from marlnb.widgets.choice_table import ChoiceTable
 from marlnb.widgets.curves import LiveCurves
 from marlnb.widgets.dependants import recordings_of
 from marlnb.widgets.picture import figure_of_run, with_picture
 from marlnb.widgets.poller import Poller
 from marlnb.widgets.run_lines import lines_of
-from marlnb.widgets.sizes import folder_bytes, told_bytes
 from marlnb.widgets.style import code_html, note_html, problem_html, styled
 from marlnb.widgets.worker import Newest
 
-HEADER = ("iteration", "frames", "score", "saved", "size", "evaluated", "note")
 LIVE_S, IDLE_S = 1.0, 5.0  # between two looks at the folder
 
 
@@ -53,7 +50,8 @@ class CheckpointsPanel:
         self.notes = CheckpointNotes(self.run)
         self.checkpoints: list[Checkpoint] = []
         self.policies: dict[str, Policy] | None = None
-        self._sizes: dict[str, int] = {}
+        self._rows = CheckpointRows(self.notes)
+        self._listeners: list[Callable[[], None]] = []
         self._seen: object = None
         self._loading = Newest(wait_s=0)
         self._own_curves = curves is None
@@ -100,16 +98,17 @@ class CheckpointsPanel:
         self.refresh()
         self.table.chosen = str(iteration)
 
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Calls `listener` when another checkpoint is chosen, or something else is known of it."""
+        self._listeners.append(listener)
+
     def close(self) -> None:
         """Looks no more."""
         self._poller.end()
 
     def refresh(self) -> None:
         """Reads the folder anew."""
-        self.checkpoints = self.run.checkpoints
-        for one in self.checkpoints:
-            if one.sha256 not in self._sizes:
-                self._sizes[one.sha256] = folder_bytes(one.path)
+        self.checkpoints = self._rows.measured(self.run.checkpoints)
         if self._own_curves:
             self.curves.clear()
             self.curves.add(lines_of(read_lines(self.run.path / METRICS), agents=False))
@@ -173,7 +172,9 @@ class CheckpointsPanel:
         return with_picture(self.widget, repr(self), lambda: figure_of_run(self.run))
 
     def __repr__(self) -> str:
-        return "\n".join([f"CheckpointsPanel({str(self.run.path)!r})", *map("  ".join, self._rows().values())])
+        return "\n".join(
+            [f"CheckpointsPanel({str(self.run.path)!r})", *map("  ".join, self._rows.of(self.checkpoints).values())]
+        )
 
     def _consequences(self, chosen: Checkpoint) -> str:
         told = []
@@ -207,24 +208,8 @@ class CheckpointsPanel:
     def _failed(self, error: Exception) -> None:
         self._line.value = problem_html(str(error))
 
-    def _rows(self) -> dict[str, Sequence[str]]:
-        best = best_checkpoint(self.checkpoints)
-        return {str(one.iteration): self._cells(one, one == best) for one in self.checkpoints}
-
-    def _cells(self, one: Checkpoint, is_best: bool) -> list[str]:
-        evaluated = self.notes.evaluations(one)
-        return [
-            str(one.iteration),
-            count(one.frames),
-            "" if one.score is None else f"{one.score:.2f}{', best' if is_best else ''}",
-            time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.path.stat().st_mtime)),
-            told_bytes(self._sizes[one.sha256]),
-            told_score(evaluated[-1]) if evaluated else "",
-            self.notes.note(one),
-        ]
-
     def _show(self) -> None:
-        self.table.show(self._rows())
+        self.table.show(self._rows.of(self.checkpoints))
         self._changed()
 
     def _chosen_changed(self) -> None:
@@ -244,6 +229,8 @@ class CheckpointsPanel:
             self._say(chosen)
         strong = [] if chosen is None else [str(chosen.iteration), str(self.evaluation.other)]
         self.curves.mark({str(one.iteration): one.frames for one in self.checkpoints}, strong=strong)
+        for listener in self._listeners:
+            listener()
 
     def _say(self, chosen: Checkpoint) -> None:
         """As code and as a command; nothing while an option cannot be used."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import anywidget
@@ -28,7 +28,7 @@ class ChoiceTable(anywidget.AnyWidget):
     def __init__(self, header: Sequence[str], *, label: str) -> None:
         super().__init__(header=list(header), label=label, content={"names": [], "rows": []})
 
-    def show(self, rows: dict[str, Sequence[str]]) -> None:
+    def show(self, rows: Mapping[str, Sequence[str]]) -> None:
         """Other rows by name; what was chosen stays chosen where it is among them."""
         self.content = {"names": list(rows), "rows": [list(row) for row in rows.values()]}
         if self.chosen not in rows:

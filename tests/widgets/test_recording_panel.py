@@ -18,6 +18,7 @@ from marlnb.recording.plan import FILE_OVERHEAD_BYTES
 from marlnb.recording.reader import Recording
 from marlnb.recording.recorder import record
 from marlnb.training.run import Run
+from marlnb.widgets.microscope.microscope import Microscope
 from marlnb.widgets.recording_panel import RecordingPanel
 from marlnb.widgets.site_tree import globs_for
 from tests.widgets.trained import original, run, text_of, until  # noqa: F401
@@ -83,6 +84,9 @@ def test_the_file_holds_what_was_chosen_and_is_as_large_as_was_told(panel: Recor
     assert rows_bytes < made.path.stat().st_size < plan.size_bytes
     assert rows_bytes == 300 * 25 * sum(field.row_bytes for field in plan.fields)
     assert panel.list.table.content["names"] == ["recording"] and panel.choices["name"] == "recording_2"
+    panel.list.open()
+    until(lambda: panel.list.microscope is not None or "alert" in panel.list._place.children[0].value)
+    assert isinstance(panel.list.microscope, Microscope)
 
     words = shlex.split(command.replace("--name recording", "--name commanded"))
     subprocess.run([sys.executable, "-m", *words], check=True, capture_output=True)
