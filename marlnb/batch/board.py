@@ -14,6 +14,7 @@ from marlnb.training.files import STATUS, read_json
 from marlnb.training.progress import BAR_WIDTH, StatusLine, duration
 
 MOST_SHOWN = 20
+MOST_DONE = 0.99  # of a job that is not complete: cells follow its training
 ORDER = ("complete", "running", "waiting", "interrupted", "stopped", "failed")
 
 
@@ -108,6 +109,6 @@ def share_done(job: Job, status: JobStatus) -> float:
         return 0.0
     try:
         run = read_json(begun_run(job.folder) / STATUS)
-        return min(1.0, run.get("frames", 0) / run["frames_total"])
+        return min(MOST_DONE, run.get("frames", 0) / run["frames_total"])
     except (RunError, KeyError, TypeError, ZeroDivisionError):
         return 0.0

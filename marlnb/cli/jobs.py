@@ -82,9 +82,10 @@ def end_of_batch(batch: Batch, *, as_json: bool, tell_failures: bool) -> int:
         print_json({"batch": str(batch.path), "notebook": batch.notebook, "jobs": [row.to_json() for row in found]})
     else:
         print(f"{batch.path}: {summary(found)}")
-        html = batch.report_job().folder / "notebook.html"
         if batch.then is not None and found[-1].state == "complete":
-            print(html)
+            print(batch.report_job().folder / "notebook.html")
+        elif batch.then is not None and found[-1].state != "failed":
+            say(f"{batch.then} was not run: not all jobs are complete; `marlnb batch {batch.path}` goes on with them")
     if tell_failures:
         _tell_failures(found)
     return 0 if exit_code(found) == 0 else FAILED

@@ -17,6 +17,7 @@ from marlnb.batch.executor import Known
 from marlnb.batch.folder import Batch
 from marlnb.batch.job import JOB_LOCK, CellError, JobStatus
 from marlnb.cli import main
+from marlnb.cli.jobs import end_of_batch
 from marlnb.config import Experiment
 from marlnb.training.lock import RunLock
 from marlnb.training.run import Run
@@ -199,3 +200,14 @@ def test_stop_leaves_a_request(batch: Batch, tmp_path: Path, capsys: pytest.Capt
         code, _, err = marlnb(capsys, "stop", str(run.path))
     assert code == 0 and (run.path / "STOP").exists() and f"`marlnb resume {run.path}`" in err
     assert marlnb(capsys, "stop", str(tmp_path))[0] == 2
+
+
+def test_a_report_that_was_not_run_is_told(noting: Told, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["batch", "a.ipynb", "-p", "n=0..1", "--on", "noting", "--then", "compare"])
+    batch = Batch.open("runs/a-batch")
+    for job, state in zip(batch.jobs(), ("complete", "failed")):
+        job.write_status(JobStatus(state))  # type: ignore[arg-type]
+    capsys.readouterr()
+    assert end_of_batch(batch, as_json=False, tell_failures=False) == 1
+    out, err = capsys.readouterr()
+    assert out == f"{batch.path}: 1 complete, 1 failed\n" and "compare.ipynb was not run" in err
