@@ -1,0 +1,58 @@
+"""For who teaches: students' versions of exercises, and what a class needs.
+
+python -m marlnb.teaching students notebooks/teaching/instructor/*.ipynb --out notebooks/teaching
+python -m marlnb.teaching memory notebooks/teaching/instructor/*.ipynb
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import nbformat
+
+from marlnb.errors import MarlnbError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """0; 2 for a bad request."""
+    parser = argparse.ArgumentParser(
+        prog="python -m marlnb.teaching", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="what", required=True)
+    students = commands.add_parser("students", help="write the versions without solutions")
+    students.add_argument("notebooks", nargs="+", type=Path)
+    students.add_argument("--out", required=True, type=Path, help="folder that they are written into")
+    memory = commands.add_parser("memory", help="execute notebooks and say what their kernels needed at most")
+    memory.add_argument("notebooks", nargs="+", type=Path)
+    asked = parser.parse_args(arguments)
+    try:
+        for path in asked.notebooks:
+            print(_students(path, asked.out) if asked.what == "students" else _memory(path), flush=True)
+    except (MarlnbError, OSError) as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _students(path: Path, out: Path) -> str:
+    from marlnb.teaching.student import student_version
+
+    made = student_version(nbformat.read(path, 4))  # type: ignore[no-untyped-call]
+    target = out / path.name
+    if target.resolve() == path.resolve():
+        raise OSError(f"{target} is the instructor's version itself; give another folder")
+    out.mkdir(parents=True, exist_ok=True)
+    target.write_text(nbformat.writes(made, indent=1) + "\n", encoding="utf-8")  # type: ignore[no-untyped-call]
+    return str(target)
+
+
+def _memory(path: Path) -> str:
+    from marlnb.teaching.memory import measure
+
+    return str(measure(path))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""Chapter 2, train and read a curve: what chance earns, where learning settles, when it comes, what seeds say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from marlnb.teaching.checking import WrongAnswer, close, exercise, number
+from marlnb.teaching.choices import one_of
+from marlnb.training.run import Run
+
+WINDOW, LEVEL = 10, -12.0  # of the question when learning came
+
+
+@exercise("2.1", "the mean return of two players who choose at random in the climbing game")
+def by_chance(answer: Any) -> str:
+    from marlnb.envs.games.matrix import ClimbingConfig
+
+    given, payoffs = number(answer, "A return"), np.array(ClimbingConfig().payoffs)
+    if close(given, payoffs.mean(), 0.02):
+        return "All nine joint choices are equally likely: -31 / 9. The first point of your curves lies there."
+    if close(given, payoffs.sum(), 0.02):
+        raise WrongAnswer("That is the sum of the table. How likely is each of its nine cells?")
+    if given == payoffs.max():
+        raise WrongAnswer("That is the best that they can earn. What do they earn when they do not know what they do?")
+    if close(given, float(np.median(payoffs)), 0.02):
+        raise WrongAnswer("That is the median. A mean return also counts how bad the bad cells are.")
+    if close(given, float(payoffs.diagonal().mean()), 0.02):
+        raise WrongAnswer("You averaged the diagonal, where both choose the same. Nothing makes random players agree.")
+    raise WrongAnswer("Add up the nine payoffs, and think how likely each of them is.")
+
+
+@exercise("2.2", "the return at which the players settle")
+def settled(answer: Any, run: Run) -> str:
+    given, returns = number(answer, "A return"), run.metrics()["returns/agent"].to_numpy()
+    end = float(returns[-len(returns) // 5 :].mean())
+    if close(given, end, 0.3):
+        return (
+            "7 is what (1, 1) pays. 11 is to be had at (0, 0), but whoever goes there first is fined 30 while the other "
+            "still tries things out. They could only get there together: 7 is a local optimum."
+        )
+    if close(given, 11, 0.3):
+        raise WrongAnswer("11 is what they could earn. What do your curves say they do earn?")
+    if close(given, float(returns.mean()), 0.1):
+        raise WrongAnswer("That is the mean over the whole training, its beginning included. Look at the end only.")
+    if close(given, float(returns[0]), 0.3):
+        raise WrongAnswer("That is where they begin.")
+    raise WrongAnswer("Take the mean of the last fifth of the curve, where it is flat.")
+
+
+@exercise("2.3", "the number of frames after which the mean of 10 iterations has passed -12 for the first time")
+def came_at(answer: Any, run: Run) -> str:
+    given, metrics = number(answer, "A number of frames"), run.metrics()
+    smooth = metrics["returns/listener"].rolling(WINDOW).mean()
+    frames = metrics["frames"].to_numpy()
+    passed = int(np.argmax(smooth.to_numpy() > LEVEL))
+    if close(given, frames[passed], 2 * frames[0]):
+        return "More than half of the training has gone by. Until there they had learnt to move, but not yet to talk."
+    if given <= len(metrics):
+        raise WrongAnswer(
+            f"That looks like an iteration. One iteration here is {frames[0]:,} frames (environment steps)."
+        )
+    if close(given, frames[int(np.argmax(metrics["returns/listener"].to_numpy() > LEVEL))], frames[0]):
+        raise WrongAnswer(
+            "There a single iteration was above it, by luck: the next ones are below. Smooth the curve first."
+        )
+    if given < 200_000:
+        raise WrongAnswer(
+            "That early they only learn to move towards the middle. Is the smoothed curve above -12 there?"
+        )
+    if given > frames[-1]:
+        raise WrongAnswer(f"The training ended after {frames[-1]:,} frames.")
+    raise WrongAnswer("Smooth with rolling(10).mean(), then find the first frames at which it is above -12.")
+
+
+exercise("2.4", "one of a, b, c, d")(
+    one_of(
+        "2.4",
+        ("a", "b", "c", "d"),
+        {
+            "78e8fd22ac": (
+                "Each of the intervals holds much of the other, and three seeds are few. More seeds, then say."
+            ),
+        },
+        {
+            "de4b2df32f": (
+                "Its mean is larger, but look how far apart its seeds lie: drawn again, the order may well turn round."
+            ),
+            "f88c8d1163": (
+                "One good seed is the best that was seen, not what is to be expected: it would win every "
+                "contest with more seeds."
+            ),
+            "d1d40c3902": (
+                "That one cannot tell does not mean that they are equal. With three seeds a large difference "
+                "can stay hidden."
+            ),
+        },
+    )
+)

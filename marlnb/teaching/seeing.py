@@ -1,0 +1,132 @@
+"""Chapter 1, what an agent sees: features, messages, what cannot be known, rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from marlnb.teaching.checking import WrongAnswer, called, close, exercise, number
+
+if TYPE_CHECKING:
+    from marlnb.envs.vector import VectorEnv
+
+ENVIRONMENT = "mpe/simple_speaker_listener"
+COPIES = 64
+SEED = 4711
+
+
+def game(copies: int = COPIES) -> VectorEnv:
+    """A game of the checks' own, whose goals the notebook has not seen."""
+    from marlnb.config import Experiment
+
+    return Experiment.compose(f"env={ENVIRONMENT}", "algorithm=ippo").env.build(copies)
+
+
+def _names(group: str) -> tuple[str, ...]:
+    with game(1) as env:
+        return tuple(env.spec.group(group).observation.names)
+
+
+@exercise("1.1", "how many numbers the listener observes at each step")
+def how_many(answer: Any) -> str:
+    given, listener, speaker = number(answer, "A count"), len(_names("listener")), len(_names("speaker"))
+    if given == listener:
+        return "Its own velocity (2), where the three landmarks lie seen from it (6), the word that it hears (3)."
+    if given == speaker:
+        raise WrongAnswer("That is how many the speaker observes. Each group has a spec of its own.")
+    if given == listener + speaker:
+        raise WrongAnswer("That is what both see together. Nobody sees that: each agent acts on its own observation.")
+    if given == 2:
+        raise WrongAnswer("That is how many agents there are. How long is one observation of the listener?")
+    raise WrongAnswer("Look at the length of the last axis of the listener's observation, [env, agent, feature].")
+
+
+@exercise("1.2", "a list of the names of those of the listener's features that carry what the speaker says")
+def which_carry(answer: Any) -> str:
+    if isinstance(answer, str) or not isinstance(answer, Iterable):
+        raise WrongAnswer('A list of names is asked for, as ["velocity_x", "velocity_y"].')
+    given, listener = {str(name) for name in answer}, _names("listener")
+    words = {name for name in listener if name.startswith("message")}
+    if given == words:
+        return "One of them is 1 and the others are 0, or all are 0 before anything was said."
+    if strange := sorted(given - set(listener)):
+        mine = " That is what the speaker sees." if set(strange) & set(_names("speaker")) else ""
+        raise WrongAnswer(f"The listener has no feature {strange[0]!r}.{mine} It has: {', '.join(listener)}.")
+    if any(name.startswith("landmark") for name in given):
+        raise WrongAnswer("Where the landmarks lie is seen by the listener itself. Nobody says it.")
+    if any(name.startswith("velocity") for name in given):
+        raise WrongAnswer("Its own velocity it feels. Nobody says it.")
+    raise WrongAnswer(f"{len(given)} of them are right, but there is one feature for each word that can be said.")
+
+
+@exercise("1.3", "a function of the speaker's observations [env, feature] that gives the goals' numbers [env]")
+def goal_of(answer: Any) -> str:
+    import torch
+
+    with game() as env:
+        moment = env.reset(SEED)
+        seen, goal = moment.groups["speaker"].observation[:, 0], env.labels()["goal"].long()
+        found = torch.as_tensor(called(answer, seen.clone(), by="goal_of(observation)"))
+    if found.shape == seen.shape:
+        raise WrongAnswer(
+            "For each copy you give three numbers. One is asked for: the place of the largest of the three."
+        )
+    if found.shape != goal.shape:
+        raise WrongAnswer(
+            f"Of {COPIES} observations {COPIES} goals are asked for; your answer has shape {list(found.shape)}."
+        )
+    share = float((found.long() == goal).float().mean())
+    if share == 1:
+        return (
+            f"In {COPIES} new games it names every goal. The speaker knows it at once; the listener can only be told."
+        )
+    if bool((found == found[0]).all()):
+        raise WrongAnswer("It names the same goal in every game. Does it look along the features, the last axis?")
+    if bool((found.long() == seen.argmin(-1)).all()):
+        raise WrongAnswer("That is the place of the smallest number. The goal's colour is the one that stands out.")
+    if not found.is_floating_point() or bool((found == found.round()).all()):
+        raise WrongAnswer(
+            f"It names {share:.0%} of the goals; guessing would name a third. Print an observation beside its goal."
+        )
+    raise WrongAnswer("It gives amounts of colour. The number of the goal is asked for: 0, 1 or 2.")
+
+
+@exercise("1.4", "the share of goals that the best guess of a listener gets right at the first step")
+def at_first(answer: Any) -> str:
+    given = number(answer, "A share")
+    if close(given, 1 / 3, 0.01):
+        return (
+            "Three goals, equally likely, and not a word yet. Whoever claims more for the first step has "
+            "made a mistake."
+        )
+    if given > 1:
+        raise WrongAnswer("A share lies between 0 and 1: of how many games would the guess be right?")
+    if close(given, 1.0, 0.01):
+        raise WrongAnswer("You let it hear the word. What does the message hold at the first step, t = 0?")
+    if close(given, 0.0, 0.01):
+        raise WrongAnswer("Not knowing is not being wrong: of those who guess blindly some are right.")
+    if close(given, 0.5, 0.01):
+        raise WrongAnswer("One in two would be right if there were two goals. How many landmarks are there?")
+    raise WrongAnswer("How many goals are there, how likely is each, and does anything seen at t = 0 tell them apart?")
+
+
+@exercise("1.5", "a function of (dx, dy), the way from the listener to the goal, that gives the reward")
+def reward(answer: Any) -> str:
+    points = ((0.0, 0.0), (1.0, 0.0), (0.3, -0.4), (-2.0, 1.0))
+    given = [number(called(answer, x, y, by=f"reward({x}, {y})"), "A reward") for x, y in points]
+    squared = [x * x + y * y for x, y in points]
+
+    def gives(values: Iterable[float]) -> bool:
+        return all(close(a, b, 1e-4) for a, b in zip(given, values))
+
+    if gives(-d for d in squared):
+        return "Squared, so the last steps to the goal are worth little and being far away costs much."
+    if gives(squared):
+        raise WrongAnswer("The size is right, the sign is not: yours pays for being far away.")
+    if gives(-(d**0.5) for d in squared):
+        raise WrongAnswer(
+            "That is minus the distance. Compare with the rewards in the notebook: at 0.5 they say -0.25."
+        )
+    if gives(-(abs(x) + abs(y)) for x, y in points):
+        raise WrongAnswer("That adds up the two ways. The straight line is meant (Pythagoras).")
+    raise WrongAnswer(f"For dx = 0.3, dy = -0.4 the environment pays -0.25; yours {given[2]:.2f}.")

@@ -1,0 +1,204 @@
+"""Exercises: the instructor's versions are right to the end, the students' say what is to do; checks explain mistakes.
+
+About half a minute on an idle core: eight notebooks are executed, each with a kernel of its own.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import numpy as np
+import pytest
+import torch
+from nbformat import NotebookNode
+
+import marlnb as mnb
+from marlnb.batch.execute import execute
+from marlnb.errors import ConfigError
+from marlnb.teaching import check, checking, marks
+from marlnb.teaching.memory import measure
+from marlnb.teaching.student import student_version, without_solutions
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "notebooks" / "teaching"
+INSTRUCTOR = sorted((FOLDER / "instructor").glob("*.ipynb"))
+SMALL: dict[str, dict[str, Any]] = {"2": {"seeds": [0]}, "3": {"episodes": 60}, "4": {"n_random": 6}}
+DATA = ROOT / "data" / "speaker_listener"
+
+
+@pytest.fixture(autouse=True)
+def nothing_answered() -> Iterator[None]:
+    checking._given.clear()
+    yield
+    checking._given.clear()
+
+
+def verdicts(executed: Path) -> list[str]:
+    """What checks said in an executed notebook."""
+    outputs = [output for cell in nbformat.read(executed, 4).cells for output in cell.get("outputs", [])]
+    said = [output.get("data", {}).get("text/plain", "") for output in outputs]
+    return [text for text in said if text.startswith("exercise ")]
+
+
+def test_there_is_a_students_version_of_each_and_nothing_else() -> None:
+    assert [path.name for path in INSTRUCTOR] == sorted(path.name for path in FOLDER.glob("*.ipynb"))
+    assert len(INSTRUCTOR) == 4
+
+
+@pytest.mark.parametrize("path", INSTRUCTOR, ids=lambda path: path.stem)
+def test_the_students_version_is_made_from_the_instructors(path: Path) -> None:
+    instructor, student = nbformat.read(path, 4), nbformat.read(FOLDER / path.name, 4)
+    assert student == student_version(instructor), "python -m marlnb.teaching students ... was not run again"
+    text = nbformat.writes(student)
+    assert "SOLUTION" not in text and "Instructor" not in text and "assert" not in text
+    for notebook in (instructor, student):
+        code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+        assert all(not cell.outputs and cell.execution_count is None for cell in code)
+        assert sum("parameters" in cell.metadata.get("tags", []) for cell in code) == 1
+        (parameters,) = (cell.source for cell in code if "parameters" in cell.metadata.get("tags", []))
+        assert all("  # " in line for line in parameters.splitlines())
+
+
+@pytest.mark.parametrize("path", INSTRUCTOR, ids=lambda path: path.stem)
+def test_every_solution_is_right_and_a_blank_is_told_what_is_asked(path: Path, tmp_path: Path) -> None:
+    parameters = SMALL.get(path.name[0], {})
+    solved = verdicts(execute(path, tmp_path / "solved", parameters, progress=False))
+    assert len(solved) >= 4 and all(": right. " in text for text in solved), solved
+    blank = verdicts(execute(FOLDER / path.name, tmp_path / "blank", parameters, progress=False))
+    assert len(blank) == len(solved)
+    assert all(": to do. What is asked: " in text or "returns nothing yet" in text for text in blank), blank
+
+
+def run() -> mnb.Run:
+    return mnb.Run.open(DATA)
+
+
+class Metrics:
+    """A run whose curve is known: 0, 1, ... 9 for ten iterations."""
+
+    def metrics(self) -> Any:
+        import pandas as pd
+
+        return pd.DataFrame({"frames": np.arange(1, 11) * 100, "returns/agent": np.arange(10.0)})
+
+
+MUCH = "import time; held = b'x' * 200_000_000; time.sleep(0.5); del held"
+WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
+    ("1.1", 3, {}, "how many the speaker observes"),
+    ("1.1", 14, {}, "what both see together"),
+    ("1.1", "eleven", {}, "one number"),
+    ("1.2", "message_0", {}, "A list of names"),
+    ("1.2", ["message_0", "message_1"], {}, "one feature for each word"),
+    ("1.2", ["landmark_0_dx"], {}, "seen by the listener itself"),
+    ("1.2", ["goal_red"], {}, "That is what the speaker sees"),
+    ("1.3", lambda seen: seen.argmin(-1), {}, "the smallest number"),
+    ("1.3", lambda seen: seen, {}, "One is asked for"),
+    ("1.3", lambda seen: torch.zeros(len(seen)), {}, "the same goal in every game"),
+    ("1.3", lambda seen: seen.max(-1).values, {}, "amounts of colour|the same goal"),
+    ("1.3", lambda seen: seen[0, 99], {}, "raised IndexError"),
+    ("1.3", 2, {}, "without brackets"),
+    ("1.4", 1.0, {}, "What does the message hold"),
+    ("1.4", 0.5, {}, "How many landmarks"),
+    ("1.4", 33, {}, "between 0 and 1"),
+    ("1.5", lambda dx, dy: dx * dx + dy * dy, {}, "the sign is not"),
+    ("1.5", lambda dx, dy: -((dx * dx + dy * dy) ** 0.5), {}, "minus the distance"),
+    ("1.5", lambda dx, dy: -abs(dx) - abs(dy), {}, "Pythagoras"),
+    ("2.1", -31, {}, "the sum of the table"),
+    ("2.1", 11, {}, "the best that they can earn"),
+    ("2.2", 4.5, {"run": Metrics()}, "the whole training"),
+    ("2.2", 11, {"run": Metrics()}, "what they could earn"),
+    ("2.2", 0, {"run": Metrics()}, "where they begin"),
+    ("2.3", 78, {"run": run()}, "looks like an iteration"),
+    ("2.3", 441_600, {"run": run()}, "a single iteration was above it"),
+    ("2.3", 2_000_000, {"run": run()}, "ended after 832,000"),
+    ("2.4", "a", {}, "drawn again"),
+    ("2.4", "(C)", {}, "does not mean that they are equal"),
+    ("2.4", "z", {}, "one of 'a', 'b', 'c', 'd'"),
+    ("3.1", lambda episode: (np.arange(400), np.arange(300, 500)), {}, "in both"),
+    ("3.1", lambda episode: np.split(np.random.default_rng(0).permutation(500), [400]), {}, "on both sides"),
+    ("3.1", lambda episode: (np.arange(16), np.arange(16, 20)), {}, "numbers of episodes"),
+    ("3.1", lambda episode: (np.flatnonzero(episode < 15), np.flatnonzero(episode > 15)), {}, "25 rows are in neither"),
+    ("3.1", lambda episode: (np.flatnonzero(episode < 5), np.flatnonzero(episode >= 5)), {}, "Fit to more"),
+    ("3.1", lambda episode: None, {}, "Does it end in `return`"),
+    ("3.2", "a", {}, "not that the network has done anything"),
+    ("3.4", 100, {}, "Nearly"),
+    ("3.4", 9, {}, "= 0.1"),
+    ("4.1", mnb.BlockChannel("listener"), {}, "its surprise"),
+    ("4.1", mnb.Ablate("listener/observation"), {}, "damaged"),
+    ("4.1", mnb.PermuteChannel, {}, "a kind of edit"),
+    ("4.1", mnb.PermuteChannel("speaker"), {}, "The listener's ears"),
+    ("4.3", "a", {}, "not needed"),
+    ("4.4", "c", {}, "others do as much"),
+]
+
+
+@pytest.mark.parametrize(("name", "answer", "given", "said"), WRONG, ids=lambda value: str(value)[:20])
+def test_a_mistake_is_explained(name: str, answer: Any, given: dict[str, Any], said: str) -> None:
+    verdict = check(name, answer, **given)
+    assert verdict.right is False and re.search(said, verdict.message), verdict
+
+
+def test_what_a_student_wrote_is_shown_not_run_by_the_browser() -> None:
+    shown = check("1.1", "<script>")._repr_html_()
+    assert "&lt;script&gt;" in shown and "<script>" not in shown
+
+
+def test_a_right_split_of_masks_is_right_as_well() -> None:
+    assert check("3.1", lambda episode: (episode < 16, episode >= 16)).right
+
+
+def test_choices_cannot_be_read_from_the_notebook_or_by_their_names() -> None:
+    for name in ("2.4", "3.2", "4.3", "4.4"):
+        right = [option for option in "abcd" if check(name, option).right]
+        assert len(right) == 1
+    source = (ROOT / "marlnb" / "teaching" / "curves.py").read_text()
+    assert '"d":' not in source and "'d':" not in source
+
+
+def test_marks_tell_what_is_left() -> None:
+    check("1.1", 3)
+    check("1.4", 1 / 3)
+    assert marks(1)["is"].to_dict() == {
+        "1.1": "not yet",
+        "1.2": "to do",
+        "1.3": "to do",
+        "1.4": "right",
+        "1.5": "to do",
+    }
+    with pytest.raises(ConfigError, match=r"no exercise '1\.9'"):
+        check("1.9", 3)
+    with pytest.raises(ConfigError, match="no chapter '7'"):
+        marks(7)
+
+
+def test_solutions_become_blanks() -> None:
+    solved = "### BEGIN SOLUTION\na, b = 1, 2\nc = a\n### END SOLUTION\ncheck(c)"
+    assert without_solutions(solved) == "c = ...  # your answer\ncheck(c)"
+    function = "def f(x):\n    ### BEGIN SOLUTION\n    return x\n    ### END SOLUTION\n\n\nf(1)"
+    made = without_solutions(function)
+    assert made == "def f(x):\n    ...  # your answer\n\n\nf(1)"
+    ast.parse(made)
+    for wrong in ("### BEGIN SOLUTION\na = 1", "### BEGIN SOLUTION\nprint(1)\n### END SOLUTION"):
+        with pytest.raises(ConfigError):
+            without_solutions(wrong)
+    with pytest.raises(ConfigError, match="no cell has a solution"):
+        student_version(_notebook("a = 1"))
+
+
+def _notebook(*sources: str) -> NotebookNode:
+    first = nbformat.v4.new_code_cell('run = ""  # folder', metadata={"tags": ["parameters"]})
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    return nbformat.v4.new_notebook(cells=[first, *map(nbformat.v4.new_code_cell, sources)], metadata=kernel)
+
+
+def test_memory_is_what_the_kernel_held(tmp_path: Path) -> None:
+    for name, source in (("little", "pass"), ("much", MUCH)):
+        nbformat.write(_notebook(source), tmp_path / f"{name}.ipynb")
+    little, much = (measure(tmp_path / f"{name}.ipynb") for name in ("little", "much"))
+    assert 150e6 < much.peak - little.peak < 260e6 and 150e6 < much.own - little.own < 260e6
+    assert little.own < little.peak < 200e6
