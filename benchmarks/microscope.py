@@ -20,7 +20,7 @@ from benchmarks.table import Row, report
 from tests.browser.lab import ARGUMENTS, CHROMIUM, Lab, lab_on
 
 FRAMES = 300
-SLOW_MS = 600_000
+SLOW_MS = 180_000
 PREPARE = """
 import time
 import marlnb as mnb

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from marlnb.widgets.microscope.playing_again import live_again
 
 WIDTH = 320  # pixels at most
 PNG_BYTES = 30_000  # beyond it, a picture is a photograph
+_PAINTING = threading.Lock()  # pygame is neither imported nor drawn with by two threads at once
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,10 @@ class _Camera:
         self._painter: Any = None
 
     def draw(self, env: VectorEnv) -> np.ndarray:
+        with _PAINTING:
+            return self._draw(env)
+
+    def _draw(self, env: VectorEnv) -> np.ndarray:
         if not isinstance(env, MPE):
             return env.render(0)
         from marlnb.envs.mpe.picture import to_mpe2
