@@ -78,7 +78,7 @@ def test_an_episode_is_looked_into(lab: Lab, page: Page) -> None:
     edits = panel.locator(".marlnb-edits")
     edits.get_by_placeholder("3, 17, 20-25").fill("0-63")
     edits.get_by_placeholder("3, 17, 20-25").press("Tab")
-    expect(edits).to_contain_text("mnb.Ablate('listener/actor/hidden_1', units=(0, 1, 2", timeout=20_000)
+    expect(edits).to_contain_text("mnb.Ablate('listener/actor/hidden_1', units=(0, 1, 2,", timeout=20_000)
     edits.locator("button.marlnb-play-again").click()
     expect(scope).to_have_attribute("data-sides", "2", timeout=SLOW_MS)
     expect(edits).to_contain_text("return with the edit minus without", timeout=SLOW_MS)

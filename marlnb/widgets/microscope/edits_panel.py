@@ -34,15 +34,14 @@ class EditsPanel:
         self.recording = recording
         self.directions: dict[str, Direction] = {}
         self._play = play
-        wide = w.Layout(width="26em")
         style = {"description_width": "6em"}
         actors = [site for site in recording.sites if "/actor/" in site] or recording.sites
-        self.site = w.Dropdown(options=actors, description="site", layout=wide, style=style)
-        self.units = w.Text(description="units", placeholder="3, 17, 20-25; nothing: all", layout=wide, style=style)
-        self.agent = w.Dropdown(options=[ALL], description="agent", layout=wide, style=style)
-        self.kind = w.Dropdown(options=list(KINDS), description="edit", layout=wide, style=style)
-        self.along = w.Dropdown(options=[TOGETHER], description="along", layout=wide, style=style)
-        self.dose = w.FloatSlider(0.0, min=-5.0, max=5.0, step=0.1, description="dose", layout=wide, style=style)
+        self.site = w.Dropdown(options=actors, description="site", layout=_wide(), style=style)
+        self.units = w.Text(description="units", placeholder="3, 17, 20-25; nothing: all", layout=_wide(), style=style)
+        self.agent = w.Dropdown(options=[ALL], description="agent", layout=_wide(), style=style)
+        self.kind = w.Dropdown(options=list(KINDS), description="edit", layout=_wide(), style=style)
+        self.along = w.Dropdown(options=[TOGETHER], description="along", layout=_wide(), style=style)
+        self.dose = w.FloatSlider(0.0, min=-5.0, max=5.0, step=0.1, description="dose", layout=_wide(), style=style)
         self.button = w.Button(
             description="Play again", icon="play", tooltip="the same seed, without and with the edit"
         )
@@ -135,6 +134,11 @@ class EditsPanel:
         self.button.disabled = True
         self._status.value = note_html("playing, without and with the edit")
         self._play([self.edit()])
+
+
+def _wide() -> w.Layout:
+    """One each: some fields are hidden by theirs."""
+    return w.Layout(width="26em")
 
 
 def parse_units(text: str) -> tuple[int, ...] | None:

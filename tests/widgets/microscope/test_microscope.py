@@ -1,0 +1,154 @@
+"""The microscope without a browser: its methods, what they leave, and what a page without widgets shows."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import marlnb as mnb
+from marlnb.errors import ConfigError, RecordingError
+from marlnb.widgets.microscope.edits_panel import parse_units
+from marlnb.widgets.microscope.microscope import Microscope
+
+SITE = "listener/actor/hidden_1"
+
+
+@pytest.fixture
+def scope(listener: mnb.Recording) -> Iterator[Microscope]:
+    made = mnb.microscope(listener, 3, t=5, order="cluster")
+    yield made
+    assert made.wait(60)
+
+
+def test_everything_is_there_after_a_while(scope: Microscope) -> None:
+    assert scope.t == 5 and scope.wait(60)
+    assert sorted(scope.scope.images(0)) == list(range(25)) and scope.scope.notes == [""]
+    assert set(scope.scope.attributions[0]["agents"]) == {"speaker_0", "listener_0"}
+    assert set(scope.scope.films[0]["images"]) == {str(t) for t in range(25)}
+
+
+def test_an_edited_rollout_is_what_evaluate_plays(scope: Microscope, listener: mnb.Recording) -> None:
+    edit = mnb.Ablate(SITE, units=tuple(range(40)))
+    change = scope.play_again(edit)
+    run = listener.run_path
+    assert run is not None
+    returns = []
+    for edits in ([], [edit]):
+        played = mnb.evaluate(run, episodes=1, seed=2003, edits=edits, checkpoint=130).table
+        assert played is not None
+        returns.append(float(played.to_frame().iloc[0]["listener_0"]))
+    before, after = scope.sides
+    assert [side.view.returns["listener_0"] for side in scope.sides] == pytest.approx(returns, abs=1e-5)
+    assert change["listener_0"] == pytest.approx(returns[1] - returns[0], abs=1e-5) and abs(change["listener_0"]) > 0.01
+    assert (after.view.units(SITE)[:, 0, :40] == 0).all() and (before.view.units(SITE)[:, 0, :40] != 0).any()
+    assert scope.wait(60) and "edited" in scope.scope.attributions[1]["refused"]["listener"]
+    assert sorted(path.name for path in (run / "recordings").glob("played*")) == []
+    scope.alone()
+    assert len(scope.scope.sides) == 1 and scope.view.episode == 3
+
+
+def test_another_checkpoint_plays_the_same_seed(scope: Microscope) -> None:
+    scope.compare(checkpoint=10)
+    left, right = scope.sides
+    assert right.view.checkpoint == 10 and right.view.seed == left.view.seed
+    assert right.view.returns["listener_0"] < left.view.returns["listener_0"]  # it was random then
+    assert (left.view.groups[1].observation[0, 0, 2:8] == right.view.groups[1].observation[0, 0, 2:8]).all()
+
+
+def test_sampled_actions_get_the_same_noise(tag: mnb.Recording) -> None:
+    scope = mnb.microscope(tag, 0)
+    change = scope.play_again(mnb.Scale("adversary/actor/hidden_1", factor=1.0))  # changes nothing, bit for bit
+    assert set(change.values()) == {0.0}
+    assert (scope.sides[0].view.groups[0].action == scope.sides[1].view.groups[0].action).all()
+    assert scope.wait(60)
+
+
+def test_a_click_tells_the_exact_value_and_more(scope: Microscope, listener: mnb.Recording) -> None:
+    scope.scope.set_state({"picked": {"side": 0, "agent": "listener_0", "layer": "actor/hidden_1", "unit": 9, "t": 7}})
+    panel = scope.controls.unit
+    assert f"{listener.file[f'activations/{SITE}'][82, 0, 9]:.6g}" in panel._line.value
+    deadline = time.monotonic() + 30
+    while panel.tuning is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    truth = mnb.tuning(listener, site=SITE, by="goal", agent="listener_0")
+    assert panel.tuning is not None and panel.tuning.strength[9] == pytest.approx(truth.strength[9])
+    assert scope.controls.edits.units.value == "9" and scope.controls.edits.site.value == SITE
+    scope.go(panel.top[0].episode, panel.top[0].t)
+    assert (scope.view.episode, scope.t) == panel.top[0][:2]
+
+
+def test_bookmarks_are_kept_beside_the_recording(listener: mnb.Recording, tmp_path: Path) -> None:
+    path = shutil.copy(listener.path, tmp_path / "copied.h5")
+    scope = mnb.microscope(path, 1, t=4)
+    mark = scope.bookmark("here")
+    kept = tmp_path / "copied.h5.bookmarks.json"
+    assert json.loads(kept.read_text()) == [{"episode": 1, "t": 4, "note": "here"}]
+    again = mnb.microscope(path)
+    assert again.bookmarks == [mark] and again.scope.bookmarks == [{"episode": 1, "t": 4, "note": "here"}]
+    again.forget(mark)
+    assert json.loads(kept.read_text()) == []
+    kept.write_text("{}")
+    broken = mnb.microscope(path)
+    assert "holds no bookmarks" in broken.controls.bookmarks._status.value or broken.bookmarks == []
+
+
+def test_without_its_run_it_shows_what_the_file_has(listener: mnb.Recording, tmp_path: Path) -> None:
+    scope = mnb.microscope(shutil.copy(listener.path, tmp_path / "copied.h5"))
+    assert scope.wait(60)
+    assert "lies in no run folder" in scope.scope.notes[0]
+    with pytest.raises(RecordingError, match="lies in no run folder"):
+        scope.play_again(mnb.Ablate(SITE))
+    with_run = mnb.microscope(scope.recording, subject=listener.run_path)
+    assert with_run.wait(60) and len(with_run.scope.images(0)) == 25
+
+
+def test_a_page_without_widgets_gets_a_picture_and_numbers(scope: Microscope) -> None:
+    bundle = scope._repr_mimebundle_()
+    assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
+    assert "episode 3, step 5" in bundle["text/plain"]
+
+
+def test_its_code_shows_the_same(scope: Microscope) -> None:
+    scope.scope.t = 11
+    names: dict[str, object] = {}
+    exec(scope.as_code().rsplit("\n", 1)[0], names)
+    again = names["scope"]
+    assert isinstance(again, Microscope)
+    assert (again.view.episode, again.t, again.scope.order) == (3, 11, "cluster") and again.wait(60)
+
+
+def test_layers_that_were_not_sent_come_when_asked_for(
+    listener: mnb.Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("marlnb.widgets.microscope.microscope.MOST_BYTES", 0)
+    scope = mnb.microscope(listener)
+    assert list(scope.scope.sides[0]["units"]) == ["actor/hidden_1"]
+    scope.scope.layer = "actor/hidden_2"
+    assert set(scope.scope.sides[0]["units"]) == {"actor/hidden_1", "actor/hidden_2"} and scope.wait(60)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"episode": 77}, "no episode 77; it has 0 to 11"),
+        ({"layer": "actor/hidden_9"}, "actor/hidden_2"),
+        ({"order": "peek"}, "peak"),
+        ({"agents": ["nobody"]}, "speaker_0, listener_0"),
+    ],
+)
+def test_what_is_not_there_is_told(listener: mnb.Recording, options: dict[str, object], told: str) -> None:
+    with pytest.raises(RecordingError, match=told):
+        mnb.microscope(listener, **options)  # type: ignore[arg-type]
+
+
+def test_units_are_read_as_people_write_them() -> None:
+    assert parse_units("3, 17 20-22,3") == (3, 17, 20, 21, 22) and parse_units(" ") is None
+    for wrong in ("a", "5-3", "1..4"):
+        with pytest.raises(ConfigError):
+            parse_units(wrong)

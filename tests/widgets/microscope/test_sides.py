@@ -1,0 +1,116 @@
+"""What is sent to the browser comes back as what the recording, `mnb.attribute` and the environment say."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import marlnb as mnb
+from marlnb.errors import RecordingError
+from marlnb.recording.makers import maker_of
+from marlnb.widgets.microscope.episode_view import view_episode
+from marlnb.widgets.microscope.explanation import explain
+from marlnb.widgets.microscope.objects import told_of
+from marlnb.widgets.microscope.pictures import drawn_again
+from marlnb.widgets.microscope.readings import concepts_of
+from marlnb.widgets.microscope.sides import attribution_of, quantise, side_of
+
+SITE = "listener/actor/hidden_1"
+
+
+def _floats(data: bytes, *shape: int) -> np.ndarray:
+    return np.frombuffer(data, "<f4").reshape(shape)
+
+
+def test_units_come_back_within_half_a_step_of_a_byte(listener: mnb.Recording) -> None:
+    view = view_episode(listener, 2)
+    sent = side_of(view, "a title", ["actor/hidden_1"])["units"]["actor/hidden_1"]["listener_0"]
+    low, high = (_floats(sent[name], 64) for name in ("low", "high"))
+    back = low + np.frombuffer(sent["quantised"], np.uint8).reshape(64, 25).T / 255 * (high - low)
+    truth = listener.file[f"activations/{SITE}"][50:75, 0]
+    assert (np.abs(back - truth) <= (high - low) / 510 + 1e-6).all()
+
+
+def test_what_is_no_number_is_told_as_nothing() -> None:
+    bytes_, low, high = quantise(np.array([[np.nan, 2.0], [1.0, 2.0]], np.float32))
+    assert bytes_.tolist() == [[0, 0], [255, 0]] and low.tolist() == [0, 2] and high.tolist() == [1, 2]
+
+
+def test_rewards_and_choices_are_the_recordings(tag: mnb.Recording) -> None:
+    view = view_episode(tag, 3)
+    agents = {agent["name"]: agent for agent in side_of(view, "", [])["agents"]}
+    rows = tag.file["steps/episode"][:] == 3
+    for k in range(3):
+        sent = agents[f"adversary_{k}"]
+        np.testing.assert_array_equal(_floats(sent["reward"], 25), tag.file["steps/adversary/reward"][:][rows, k])
+        np.testing.assert_array_equal(_floats(sent["taken"], 25), tag.file["steps/adversary/action"][:][rows, k])
+    assert agents["agent_0"]["choice_names"] == ["no_op", "left", "right", "down", "up"]
+
+
+def test_attribution_that_is_drawn_is_mnb_attributes(listener: mnb.Recording) -> None:
+    view = view_episode(listener, 4)
+    subject = maker_of(listener, None)
+    sent = attribution_of(view, explain(view, subject.policies(130)))["agents"]["listener_0"]
+    mean = {name: listener.steps(name, "observation").to_numpy().mean(axis=0) for name in ("speaker", "listener")}
+    truth = mnb.attribute(listener, group="listener", baseline=mean, episodes=[4], progress=False)
+    values = _floats(sent["values"], 25, 11)
+    for place, name in enumerate(sent["names"]):
+        np.testing.assert_allclose(values[:, place], truth.values[:, 0, truth.feature_names.index(name)], atol=1e-5)
+    heard = [truth.feature_names.index(f"message_{k}") for k in range(3)]
+    on_speaker = _floats(sent["by_object"], 25, len(sent["objects"]))[:, sent["objects"].index("speaker_0")]
+    np.testing.assert_allclose(on_speaker, np.abs(truth.values[:, 0, heard]).sum(-1), atol=1e-4)
+
+
+def test_features_speak_of_what_they_are_named_for(tag: mnb.Recording) -> None:
+    features = ["velocity_x", "landmark_1_dy", "other_adversary_0_dx", "other_adversary_1_dx", "agent_0_velocity_x"]
+    told = told_of(tag, "adversary_1", features)
+    assert told == ["adversary_1", "landmark_1", "adversary_0", "adversary_2", "agent_0"]
+    assert told_of(tag, "adversary_1", ["goal_red", "nearest_landmark_0_dx"]) == [None, None]
+
+
+def test_things_are_where_the_picture_has_them(listener: mnb.Recording) -> None:
+    view = view_episode(listener, 1)
+    pictures = list(drawn_again(view, maker_of(listener, None)))
+    assert [one.place for one in pictures] == list(range(25))
+    for one in pictures[::8]:
+        image = np.asarray(Image.open(io.BytesIO(one.image)).convert("RGB")).astype(int)
+        assert one.places is not None
+        for name in ("landmark_0", "landmark_1", "landmark_2"):  # red, green, blue; the listener may stand upon one
+            x, y = one.places[name]
+            pixel = image[round(y * 320), round(x * 320)]
+            assert pixel.min() < 200, f"{name} at {one.places[name]} is {pixel}"
+
+
+def test_pictures_are_those_of_a_recording_with_frames(listener: mnb.Recording, tmp_path_factory: object) -> None:
+    run = listener.run_path
+    assert run is not None
+    with mnb.record(run, episodes=2, sites=[], frames=12, name="framed", progress=False) as framed:
+        from marlnb.widgets.microscope.pictures import recorded_pictures
+
+        stored = list(recorded_pictures(view_episode(framed, 1)))
+        again = {one.place: one.image for one in drawn_again(view_episode(framed, 1), maker_of(framed, None))}
+    assert [one.place for one in stored] == [0, 12, 24]
+    assert all(one.image == again[one.place] for one in stored)
+
+
+def test_an_episode_of_which_actions_lack_is_not_drawn_again(tag: mnb.Recording) -> None:
+    run = tag.run_path
+    assert run is not None
+    with mnb.record(run, episodes=1, agents="agent_0", name="alone", progress=False) as alone:
+        with pytest.raises(RecordingError, match=r"lacks the actions of adversary_0, adversary_1, adversary_2"):
+            list(drawn_again(view_episode(alone, 0), maker_of(alone, None)))
+
+
+def test_concepts_are_what_the_decoder_says(listener: mnb.Recording) -> None:
+    decoding = mnb.decode(listener, site=SITE, label="goal", folds=2, n_shuffles=2, progress=False)
+    (concept,) = concepts_of(view_episode(listener, 5), decoding)
+    x = listener.file[f"activations/{SITE}"][125:150, 0].astype(float)
+    reading = decoding.readings[0]
+    for t in (0, 10, 24):
+        odds = [float(np.exp(x[t] @ weights + bias)) for weights, bias in zip(reading.weights, reading.intercept)]
+        np.testing.assert_allclose(concept.said[t], np.array(odds) / sum(odds), rtol=1e-6)
+    goal = listener.file["labels/goal"][125]
+    assert concept.classes[int(concept.truth[0])] == ("red", "green", "blue")[goal]
