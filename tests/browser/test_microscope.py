@@ -30,7 +30,7 @@ def test_an_episode_is_looked_into(lab: Lab, page: Page) -> None:
     notebook = lab.open(page, lab.write("microscope.ipynb", CELL, "(scope.t, scope.scope.picked, scope.bookmarks)"))
     panel = notebook.run(0).locator(".marlnb-microscope")
     scope = panel.locator(".marlnb-scope")
-    _at(scope, 0)
+    expect(scope).to_have_attribute("data-t", "0", timeout=SLOW_MS)
     film = scope.locator(".ms-film canvas")
     expect(film).to_have_attribute("data-pictures", "25", timeout=SLOW_MS)
     listener = scope.locator("[data-agent=listener_0]")

@@ -15,7 +15,7 @@ from marlnb.models.edit import Edit
 from marlnb.recording.makers import maker_of
 from marlnb.recording.reader import Recording
 from marlnb.training.subject import Subject
-from marlnb.widgets.microscope.bookmarks import Bookmark, bookmarks_path, read_bookmarks, write_bookmarks
+from marlnb.widgets.microscope.bookmarks import Bookmark, Bookmarks
 from marlnb.widgets.microscope.controls import Controls
 from marlnb.widgets.microscope.episode_view import EpisodeView, view_episode
 from marlnb.widgets.microscope.explanation import To
@@ -24,7 +24,7 @@ from marlnb.widgets.microscope.objects import looker
 from marlnb.widgets.microscope.readings import concepts_of
 from marlnb.widgets.microscope.rollouts import Rollouts
 from marlnb.widgets.microscope.scope import Scope
-from marlnb.widgets.microscope.sides import concepts_data, side_of, units_of_layer
+from marlnb.widgets.microscope.sides import concepts_data, sent_layers, side_of, units_of_layer
 from marlnb.widgets.microscope.still import still
 from marlnb.widgets.microscope.unit_orders import ORDERS
 from marlnb.widgets.microscope.unit_panel import Unit
@@ -32,7 +32,6 @@ from marlnb.widgets.picture import Still, with_picture
 from marlnb.widgets.worker import Newest
 
 STILL_S = 1.5  # without a step, after which the still picture follows
-MOST_BYTES = 6_000_000  # of units that are sent before anybody asks for their layer
 SubjectLike = Subject | str | os.PathLike[str] | None
 
 
@@ -73,15 +72,22 @@ class Microscope:
         for agent in agents:
             self.view.group_of(agent)
         self.scope = Scope(
-            sides=[self._data(self.sides[0], chosen)], layers=layers, orders=ORDERS, layer=chosen, order=order,
-            agents=list(agents), explained=looker(self.view), t=self.view.place(t),
-        )  # fmt: skip
+            sides=[side_of(self.view, self.sides[0].title, sent_layers(self.view, chosen))],
+            layers=layers,
+            orders=ORDERS,
+            layer=chosen,
+            order=order,
+            agents=list(agents),
+            explained=looker(self.view),
+            t=self.view.place(t),
+        )
         self.loading = Loading(self.scope)
         self.controls = Controls(self)
         self.widget = self.controls.widget
         self._still = Still(self.widget, lambda: repr(self), self.figure)
         self._stilling = Newest(wait_s=STILL_S)
-        self._read_bookmarks()
+        self._kept = Bookmarks(recording.path)
+        self._show_bookmarks()
         self.scope.observe(lambda change: self._picked(change["new"]), "picked")
         self.scope.observe(lambda change: self._send_layer(change["new"]), "layer")
         self.scope.observe(lambda _: self._renew_still(), ["t", "layer", "order", "agents", "films"])
@@ -203,15 +209,17 @@ class Microscope:
     def bookmark(self, note: str = "") -> Bookmark:
         """Keeps the step that is shown, beside the recording where that can be written to."""
         mark = Bookmark(self.view.episode, self.t, note)
-        self._keep([*self.bookmarks, mark])
+        self._kept.keep([*self._kept.marks, mark])
+        self._show_bookmarks()
         return mark
 
     def forget(self, bookmark: Bookmark) -> None:
-        self._keep([one for one in self.bookmarks if one != bookmark])
+        self._kept.keep([one for one in self._kept.marks if one != bookmark])
+        self._show_bookmarks()
 
     @property
     def bookmarks(self) -> list[Bookmark]:
-        return [Bookmark(**one) for one in self.scope.bookmarks]
+        return list(self._kept.marks)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Until pictures and attributions are there; False where that takes longer than `timeout_s` seconds."""
@@ -248,7 +256,7 @@ class Microscope:
         self.sides = sides
         layer = self.scope.layer
         self.scope.show(
-            [self._data(side, layer) for side in sides],
+            [side_of(side.view, side.title, sent_layers(side.view, layer)) for side in sides],
             t=self.view.place(t),
             picked={},
             layers=[one for one in self.view.layers if any(one in side.view.layers for side in sides)],
@@ -263,20 +271,6 @@ class Microscope:
 
     def _own(self, view: EpisodeView) -> Shown:
         return Shown(view, _title(view), self._subject, self._unknown, self.env)
-
-    def _data(self, side: Shown, layer: str) -> dict[str, Any]:
-        """With the units of the layer that is shown, and of the others as far as they are small."""
-        chosen, size = [layer] if layer in side.view.layers else [], 0
-        for other in side.view.layers:
-            sites = [site for site in side.view.sites if site.split("/", 1)[1] == other]
-            size += sum(len(side.view.t) * int(_product(self.recording_shape(side.view, site))) for site in sites)
-            if other != layer and size < MOST_BYTES:
-                chosen.append(other)
-        return side_of(side.view, side.title, chosen)
-
-    @staticmethod
-    def recording_shape(view: EpisodeView, site: str) -> tuple[int, ...]:
-        return view.recording[site].shape[1:]
 
     def _send_layer(self, layer: str) -> None:
         """The units of a layer that was too large to be sent along."""
@@ -315,24 +309,9 @@ class Microscope:
             raise RecordingError(self._unknown)
         return self._subject
 
-    def _read_bookmarks(self) -> None:
-        try:
-            marks = read_bookmarks(self.recording.path)
-        except RecordingError as error:
-            self.controls.bookmarks.show([], problem=str(error))
-            return
-        self.scope.bookmarks = [vars(one) for one in marks]
-        self.controls.bookmarks.show(marks)
-
-    def _keep(self, bookmarks: list[Bookmark]) -> None:
-        marks = sorted(set(bookmarks))
-        self.scope.bookmarks = [vars(one) for one in marks]
-        try:
-            path = write_bookmarks(self.recording.path, marks)
-            self.controls.bookmarks.show(marks, status=f"kept in {path.name}, beside the recording")
-        except OSError as error:
-            told = f"{bookmarks_path(self.recording.path)} cannot be written ({error.strerror or error})"
-            self.controls.bookmarks.show(marks, problem=f"{told}: kept in this notebook only")
+    def _show_bookmarks(self) -> None:
+        self.scope.bookmarks = [vars(one) for one in self._kept.marks]
+        self.controls.bookmarks.show(self._kept.marks, self._kept.told, self._kept.problem)
 
 
 def microscope(recording: Recording | str | os.PathLike[str], episode: int = 0, **options: Any) -> Microscope:
@@ -362,10 +341,3 @@ def _maker(recording: Recording, subject: SubjectLike) -> tuple[Subject | None, 
 
 def _title(view: EpisodeView) -> str:
     return f"{view.recording.path.stem}: episode {view.episode}, seed {view.seed}"
-
-
-def _product(shape: Sequence[int]) -> int:
-    found = 1
-    for length in shape:
-        found *= length
-    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from marlnb.widgets.microscope.objects import told_of
 from marlnb.widgets.microscope.readings import Concept
 from marlnb.widgets.microscope.unit_orders import unit_orders
 
+MOST_BYTES = 6_000_000  # of units that are sent before anybody asks for their layer
 MOST_BARS = 40  # features of an agent that are sent, those that matter most first
 Data = dict[str, Any]
 
@@ -38,6 +40,17 @@ def side_of(view: EpisodeView, title: str, layers: Sequence[str]) -> Data:
             for label in view.labels
         ],
     }
+
+
+def sent_layers(view: EpisodeView, layer: str) -> list[str]:
+    """The layer that is shown, and the others as far as their units are few enough to be sent unasked."""
+    chosen, size = ([layer] if layer in view.layers else []), 0
+    for other in view.layers:
+        sites = [site for site in view.sites if site.split("/", 1)[1] == other]
+        size += sum(len(view.t) * prod(view.recording[site].shape[1:]) for site in sites)
+        if other != layer and size < MOST_BYTES:
+            chosen.append(other)
+    return chosen
 
 
 def units_of_layer(view: EpisodeView, layer: str) -> Data:

@@ -95,7 +95,9 @@ def test_bookmarks_are_kept_beside_the_recording(listener: mnb.Recording, tmp_pa
     assert json.loads(kept.read_text()) == []
     kept.write_text("{}")
     broken = mnb.microscope(path)
-    assert "holds no bookmarks" in broken.controls.bookmarks._status.value or broken.bookmarks == []
+    assert "holds no bookmarks" in broken.controls.bookmarks._status.value
+    broken.bookmark("kept here only")  # what somebody wrote is not written over
+    assert kept.read_text() == "{}" and len(broken.scope.bookmarks) == 1
 
 
 def test_without_its_run_it_shows_what_the_file_has(listener: mnb.Recording, tmp_path: Path) -> None:
@@ -126,7 +128,7 @@ def test_its_code_shows_the_same(scope: Microscope) -> None:
 def test_layers_that_were_not_sent_come_when_asked_for(
     listener: mnb.Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("marlnb.widgets.microscope.microscope.MOST_BYTES", 0)
+    monkeypatch.setattr("marlnb.widgets.microscope.sides.MOST_BYTES", 0)
     scope = mnb.microscope(listener)
     assert list(scope.scope.sides[0]["units"]) == ["actor/hidden_1"]
     scope.scope.layer = "actor/hidden_2"
