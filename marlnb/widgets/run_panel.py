@@ -163,6 +163,8 @@ class RunPanel:
 
             self.recording = RecordingPanel(self.run)
             self._pages["Recordings"].children = (self.recording.widget,)
+        elif change["new"] == 2 and self.recording is not None:
+            self.recording.refresh()  # checkpoints may have come since
 
     def _pause(self) -> None:
         if self._status["state"] == "paused" or is_asked(self.run.path, "pause"):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from marlnb.errors import RunError
+from marlnb.training.checkpoint_removal import remove_checkpoint
 from marlnb.training.run import METRICS, Run, is_run
 from marlnb.widgets.run_panel import RunPanel, attach
 from tests.widgets.trained import SMALL, original, run, text_of, until  # noqa: F401
@@ -117,6 +118,9 @@ def test_tabs_are_made_when_they_are_opened(run: Run) -> None:  # noqa: F811
         until(lambda: panel.recording is not None and panel.recording.plan is not None)
         panel.tabs.selected_index = 1
         assert panel.checkpoints is made
+        remove_checkpoint(run, 6)
+        panel.tabs.selected_index = 2
+        assert [value for _, value in panel.recording.checkpoint.options] == ["last", "best", "all", "9", "3"]
     finally:
         panel.close()
 
