@@ -180,9 +180,9 @@ function render({ model, el }) {
       button.type = "button";
       button.setAttribute("aria-pressed", String(!off));
       button.title = off ? `show ${line}` : `hide ${line}`;
-      button.style.cssText = `border:0;background:none;cursor:pointer;padding:1px 2px;color:var(--jp-ui-font-color1,#222);opacity:${off ? 0.45 : 1}`;
+      button.style.cssText = `border:0;background:none;cursor:pointer;padding:1px 2px;color:var(--jp-ui-font-color1,#222);text-decoration:${off ? "line-through" : "none"}`;
       const swatch = document.createElement("span");
-      swatch.style.cssText = `display:inline-block;width:18px;height:3px;margin-right:5px;vertical-align:middle;background:${colour}`;
+      swatch.style.cssText = `display:inline-block;width:18px;height:3px;margin-right:5px;vertical-align:middle;background:${colour};opacity:${off ? 0.35 : 1}`;
       button.append(swatch, line);
       button.onclick = () => {
         const hidden = model.get("hidden");

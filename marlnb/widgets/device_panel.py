@@ -29,7 +29,7 @@ class DevicePanel:
         self._threads = ConfigForm(Experiment, only=["threads"], on_change=self._tell)
         self._advice = w.HTML()
         self._take = w.Button(description="Use what is advised", layout=w.Layout(width="12em"))
-        self._refresh = w.Button(description="Look again", icon="refresh", layout=w.Layout(width="8em"))
+        self._refresh = w.Button(description="Look again", icon="refresh", layout=w.Layout(width="9em"))
         self._take.on_click(lambda _: self.take_advice())
         self._refresh.on_click(lambda _: self.refresh())
         self._choice.observe(lambda _: self._tell(), "value")

@@ -25,6 +25,13 @@ CSS = """
 .marlnb-table th, .marlnb-table td { padding: 3px 12px 3px 0; text-align: left; vertical-align: top; line-height: 1.35;
   white-space: normal; }
 .marlnb-table th { font-weight: 600; border-bottom: 1px solid var(--jp-border-color1, #bbb); }
+.marlnb-panel .jupyter-widgets.jupyter-widget-tab > .lm-TabBar .lm-TabBar-tab,
+.marlnb-panel .jupyter-widget-Collapse-header { color: var(--jp-ui-font-color1, #222); }
+.marlnb-panel .jupyter-widgets.jupyter-widget-tab > .lm-TabBar .lm-TabBar-tab { flex: 0 0 auto; }
+.marlnb-panel .jupyter-widgets.jupyter-widget-tab > .lm-TabBar .lm-TabBar-content { flex-wrap: wrap; }
+.marlnb-panel .jupyter-widgets { max-width: 100%; min-width: 0; box-sizing: border-box; }
+.marlnb-panel .widget-inline-hbox { max-width: calc(100% - 4px); }
+@media (max-width: 800px) { .marlnb-panel .widget-hbox { flex-wrap: wrap; } }
 .marlnb-panel { border: 1px solid var(--jp-border-color2, #ddd); padding: 8px; max-width: 72em; }
 .marlnb-panel .marlnb-panel { border: 0; padding: 0; }
 """

@@ -11,10 +11,11 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import nbformat
 from playwright.sync_api import Locator, Page, expect
@@ -25,6 +26,7 @@ ARGUMENTS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
 )
 SLOW_MS = 120_000
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,11 @@ class Lab:
     token: str
     folder: Path
 
-    def write(self, name: str, *cells: str) -> str:
-        """A notebook of code cells; returns its name."""
+    def write(self, name: str, *cells: str, tags: Mapping[int, list[str]] = MappingProxyType({})) -> str:
+        """A notebook of code cells, some with tags; returns its name."""
         made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+        for index, words in tags.items():
+            made.cells[index].metadata["tags"] = words
         made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
         nbformat.write(made, self.folder / name)
         return name
@@ -53,8 +57,12 @@ class Lab:
 
     def open(self, page: Page, name: str) -> Notebook:
         """A notebook in a fresh workspace, its kernel connected."""
-        page.goto(f"{self.url}/lab/workspaces/{secrets.token_hex(4)}/tree/{name}?token={self.token}")
+        self.show(page, name)
         return Notebook(page).connected()
+
+    def show(self, page: Page, name: str) -> None:
+        """A file in a fresh workspace; what a page waits for is up to the caller."""
+        page.goto(f"{self.url}/lab/workspaces/{secrets.token_hex(4)}/tree/{name}?token={self.token}")
 
     def choose(self, plugin: str, settings: dict[str, object] | None) -> None:
         """Settings of a person for the pages that are opened from now on; None: as they were."""
@@ -76,7 +84,7 @@ class Notebook:
     def connected(self) -> Notebook:
         self.page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=SLOW_MS)
         # the indicator says idle before it has connected: the kernel's name is there only afterwards
-        self.page.wait_for_selector(".jp-KernelName:has-text('Python 3')", timeout=SLOW_MS)
+        self.page.wait_for_selector(".jp-KernelName:has-text('Python 3')", timeout=SLOW_MS, state="attached")
         self.page.wait_for_selector(
             ".jp-Notebook-ExecutionIndicator[data-status=idle]", timeout=SLOW_MS, state="attached"
         )
@@ -139,7 +147,7 @@ def lab_on(folder: Path, *, options: Sequence[str] = ()) -> Iterator[Lab]:
         "JUPYTER_DATA_DIR": str(home / "data"),
         "IPYTHONDIR": str(home / "ipython"),
         "JUPYTER_PLATFORM_DIRS": "1",
-        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "PYTHONPATH": str(ROOT),
         "OMP_NUM_THREADS": "1",
     }
     words = [
