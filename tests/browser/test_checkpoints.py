@@ -136,6 +136,9 @@ def test_sites_are_chosen_recorded_and_opened(lab: Lab, page: Page) -> None:
             "speaker/actor/hidden_1",
             *("listener/actor/hidden_1", "listener/actor/hidden_2", "listener/actor/head"),
         ]
+    _button(form, "Open in the microscope").click()
+    expect(form.locator(".marlnb-scope .ms-reading")).to_contain_text("step 0 of 24", timeout=SLOW_MS)
+    _picture(page, "recordings-4-microscope")
 
 
 def _rows(form: Locator, *, above: int) -> int:
