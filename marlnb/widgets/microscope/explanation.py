@@ -41,13 +41,17 @@ def explain(
     *,
     to: To = "action",
     method: Method = "integrated_gradients",
+    compared_with: EpisodeView | None = None,
 ) -> Explanation:
     """Attributes the episode's actions or values, group by group, against the mean observation of the recording.
 
     The mean is over all of the recording's rows and not this episode's: what never changes within an episode, as a
     goal, would otherwise explain nothing.
+
+    Args:
+        compared_with: an episode of the recording whose mean is meant, where it is not the view's own.
     """
-    baseline = mean_observations(view)
+    baseline = mean_observations(compared_with or view)
     found, refused = {}, {}
     for group in view.groups:
         size = len(view.t) * len(group.agents) * len(group.features)

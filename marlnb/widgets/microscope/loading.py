@@ -31,6 +31,7 @@ class Shown:
     Attributes:
         subject: whose agents played; None where that is not known, for the reason in `unknown`.
         edited: whether its networks were edited while they played.
+        compared_with: an episode of the recording with whose mean observation attribution compares; None: its own.
     """
 
     view: EpisodeView
@@ -39,6 +40,7 @@ class Shown:
     unknown: str = ""
     env: EnvConfig | None = None
     edited: bool = False
+    compared_with: EpisodeView | None = None
 
 
 class Loading:
@@ -151,7 +153,7 @@ class Loading:
             policies = side.subject.policies(side.view.checkpoint)
         except MarlnbError as error:
             return Explanation(to, method, {}, {group.name: str(error) for group in side.view.groups})
-        return explain(side.view, policies, to=to, method=method)
+        return explain(side.view, policies, to=to, method=method, compared_with=side.compared_with)
 
     def _note(self, number: int, text: str, sides: Sequence[Shown]) -> None:
         if sides == self._sides:

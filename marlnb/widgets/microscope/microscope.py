@@ -173,7 +173,7 @@ class Microscope:
         if checkpoint is not None:
             played = self._rollouts.play(self.view, self._known_subject(), checkpoint=checkpoint, env=self.env)
             title = f"checkpoint {checkpoint}, the same seed"
-            other = Shown(played, title, self._subject, env=self.env)
+            other = Shown(played, title, self._subject, env=self.env, compared_with=self.view)
         else:
             given = self.recording if recording is None else recording
             opened = given if isinstance(given, Recording) else Recording.open(given)
@@ -199,7 +199,13 @@ class Microscope:
         told = ", ".join(edit.name for edit in chosen)
         self._show(
             [
-                Shown(before, f"episode {self.view.episode}, seed {before.seed}: as it is", subject, env=self.env),
+                Shown(
+                    before,
+                    f"episode {self.view.episode}, seed {before.seed}: as it is",
+                    subject,
+                    env=self.env,
+                    compared_with=self.view,
+                ),
                 Shown(after, f"the same seed, edited: {told}", subject, env=self.env, edited=True),
             ],
             self.t,

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import marlnb as mnb
@@ -47,7 +48,10 @@ def test_an_edited_rollout_is_what_evaluate_plays(scope: Microscope, listener: m
     assert [side.view.returns["listener_0"] for side in scope.sides] == pytest.approx(returns, abs=1e-5)
     assert change["listener_0"] == pytest.approx(returns[1] - returns[0], abs=1e-5) and abs(change["listener_0"]) > 0.01
     assert (after.view.units(SITE)[:, 0, :40] == 0).all() and (before.view.units(SITE)[:, 0, :40] != 0).any()
-    assert scope.wait(60) and "edited" in scope.scope.attributions[1]["refused"]["listener"]
+    assert scope.wait(60)
+    speaker = scope.scope.attributions[0]["agents"]["speaker_0"]  # compared with the recording, not with one episode
+    assert np.abs(np.frombuffer(speaker["values"], "<f4")).max() > 0.1
+    assert "edited" in scope.scope.attributions[1]["refused"]["listener"]
     assert sorted(path.name for path in (run / "recordings").glob("played*")) == []
     scope.alone()
     assert len(scope.scope.sides) == 1 and scope.view.episode == 3
