@@ -37,7 +37,7 @@ def settled(answer: Any, run: Run) -> str:
     end = float(returns[-len(returns) // 5 :].mean())
     if close(given, end, 0.3):
         return (
-            "7 is what (1, 1) pays. 11 is to be had at (0, 0), but whoever goes there first is fined 30 while the other "
+            "7 is what (1, 1) pays. 11 is to be had at (0, 0), but who goes there first is fined 30 while the other "
             "still tries things out. They could only get there together: 7 is a local optimum."
         )
     if close(given, 11, 0.3):

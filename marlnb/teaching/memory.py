@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
-from jupyter_client import AsyncKernelManager
 from nbclient import NotebookClient
+from traitlets.config import Config
 
 from marlnb.errors import ConfigError
 
@@ -47,8 +47,9 @@ def measure(path: str | os.PathLike[str], threads: int = 1) -> Memory:
         places = [k for k, cell in enumerate(notebook.cells) if "parameters" in cell.metadata.get("tags", [])]
         notebook.cells.insert(places[0] + 1, nbformat.v4.new_code_cell(runs))  # type: ignore[no-untyped-call]
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-        kernel = AsyncKernelManager(kernel_name="python3", transport="ipc")  # no port that others could connect to
-        client = NotebookClient(notebook, km=kernel, resources={"metadata": {"path": str(source.parent)}})
+        reached = {"transport": "ipc", "ip": str(Path(folder) / "kernel")}  # no port that others could connect to
+        place = {"metadata": {"path": str(source.parent)}}
+        client = NotebookClient(notebook, resources=place, config=Config({"KernelManager": reached}))
         with client.setup_kernel(env=environment):
             watch = _Watch(int(client.km.provisioner.pid))  # type: ignore[union-attr]
             try:
