@@ -41,11 +41,15 @@ function makeBar(name, colour, signed) {
   track.append(fill);
   const number = make("span", "ms-number");
   row.append(label, track, number);
+  let [shown, told] = [NaN, ""];
   return {
     row,
-    set(value, share) {
+    set(value, share) { // touches the page only where something changes: many bars are set at every frame
+      if (share === shown && told) return;
+      shown = share;
+      told = brief(value);
       fill.style.transform = signed ? `scaleX(${share / 2})` : `scaleX(${Math.max(0, share)})`;
-      number.textContent = brief(value);
+      if (number.textContent !== told) number.textContent = told;
     },
   };
 }

@@ -67,9 +67,12 @@ function makeSide({ model, number, goTo, pick }) {
       for (const one of all) if (!one.card.hidden) one.at(here);
       traces.at(here);
       film.at(here, all.find((one) => one.agent.name === looker)?.lookAt(here));
-      film.label(`${side.title} at step ${stepNumbers[here]}; ${all.map((one) => one.card.querySelector(".ms-did").textContent).join(", ")}`);
       tellLabels(here);
       box.classList.toggle("ms-over", t >= steps);
+    },
+    describe(t) { // for screen readers, once a step has been come to
+      const here = Math.min(t, steps - 1);
+      film.label(`${side.title} at step ${stepNumbers[here]}; ${all.map((one) => one.card.querySelector(".ms-did").textContent).join(", ")}`);
     },
     mark(picked) {
       for (const one of all) one.heatmap.mark(picked.side === number && picked.agent === one.agent.name && picked.layer === model.get("layer") ? picked.unit : null);
@@ -140,7 +143,10 @@ function render({ model, el }) {
     t = Math.min(length() - 1, Math.max(0, place));
     if (!wanted) wanted = requestAnimationFrame(draw);
     clearTimeout(saving);
-    saving = setTimeout(() => { if (model.get("t") !== t) { model.set("t", t); model.save_changes(); } }, 250);
+    saving = setTimeout(() => {
+      for (const side of sides) side.describe(t);
+      if (model.get("t") !== t) { model.set("t", t); model.save_changes(); }
+    }, 250);
   }
 
   function draw(time) {
@@ -238,6 +244,7 @@ function render({ model, el }) {
     names(); films(); notes(); bookmarks(); units();
     for (const side of sides) { side.shown(); side.attributed(); side.decoded(); side.traces.draw(); }
     draw(performance.now());
+    for (const side of sides) side.describe(t);
     root.dataset.sides = String(sides.length);
     root.dataset.opened = String(performance.timeOrigin + performance.now());
   }
