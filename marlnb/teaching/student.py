@@ -13,7 +13,7 @@ from marlnb.errors import ConfigError
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"  # as nbgrader marks them
 INSTRUCTOR = "instructor"  # the tag of cells that students do not get
-BLANK = "...  # your answer"
+BLANK = "# your answer"
 _SOLUTION = re.compile(rf"^(?P<indent>[ \t]*){BEGIN}\n(?P<body>.*?)^[ \t]*{END}[ \t]*$", re.MULTILINE | re.DOTALL)
 
 
@@ -40,7 +40,7 @@ def student_version(instructor: NotebookNode) -> NotebookNode:
 
 
 def without_solutions(source: str) -> str:
-    """A cell with a blank in place of each solution: `name = ...` for what it assigns, `...` in a function."""
+    """A cell with a blank in place of each solution: `name = ...` for what it assigns, `pass` in a function."""
     made = _SOLUTION.sub(_blank, source)
     if BEGIN in made or END in made:
         raise ConfigError(f"each {BEGIN!r} needs an {END!r} below it, in the same cell:\n{source}")
@@ -50,7 +50,7 @@ def without_solutions(source: str) -> str:
 def _blank(found: re.Match[str]) -> str:
     indent, body = found["indent"], textwrap.dedent(found["body"])
     if indent:
-        return indent + BLANK
+        return f"{indent}pass  {BLANK}"
     names = [
         target.id
         for line in ast.parse(body).body
@@ -60,4 +60,4 @@ def _blank(found: re.Match[str]) -> str:
     ]
     if not names:
         raise ConfigError(f"a solution outside of a function assigns what the student is to fill in:\n{body}")
-    return "\n".join(f"{name} = {BLANK}" for name in names)
+    return "\n".join(f"{name} = ...  {BLANK}" for name in names)
