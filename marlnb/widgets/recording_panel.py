@@ -55,7 +55,7 @@ class RecordingPanel:
         self.plan: RecordingPlan | None = None
         self.recording: Recording | None = None
         self.work: RecordingWork | None = None
-        self._busy = False
+        self._busy = self._quiet = self._sites_known = False
         self._listeners: list[Callable[[], None]] = []
         self._planning, self._finding = Newest(), Newest(wait_s=0)
         self._make()
@@ -96,6 +96,8 @@ class RecordingPanel:
         Raises:
             ConfigError: an option cannot be used.
         """
+        if not self._sites_known:
+            raise ConfigError("the sites are not known yet")
         chosen = list(self.checkpoint.value)
         if not chosen:
             raise ConfigError("checkpoint: none is chosen")
@@ -117,12 +119,15 @@ class RecordingPanel:
             score = "" if one.score is None else f", score {one.score:.2f}"
             options.append((f"{one.iteration}: {count(one.frames)} frames{score}", str(one.iteration)))
         chosen = self.checkpoint.value
+        self._quiet = True
         self.checkpoint.options = options
         self.checkpoint.value = tuple(name for name in chosen if name in [value for _, value in options])
+        self._quiet = False
         self.list.refresh()
         if self.form.fields["name"].control.value in self.run.recordings:
             self.form.set({"name": self._free_name()})
-        if not self.tree.sites:
+        if not self._sites_known:
+            self._record.disabled = True
             self._sites.value = note_html("looking for the sites")
             self._finding.ask(self._find_sites, self._show_sites, self._no_sites)
         else:
@@ -162,7 +167,9 @@ class RecordingPanel:
         return all_sites(self.run.policies())
 
     def _show_sites(self, sites: list[Site]) -> None:
+        self._quiet = True
         self.tree.show(sites, default_of_verb(record, "sites"))
+        self._quiet, self._sites_known = False, True
         labels = [label.name for label in self.run.spec.labels]
         told = f"The environment's own labels are recorded too: {', '.join(labels)}." if labels else ""
         self._sites.value = note_html(told)
@@ -174,6 +181,8 @@ class RecordingPanel:
 
     def _changed(self) -> None:
         """What is chosen as code, as a command, and what it will cost; or why it cannot be recorded."""
+        if self._quiet or not self._sites_known:
+            return
         self.plan = None
         try:
             choices = self.choices
@@ -185,8 +194,8 @@ class RecordingPanel:
         own = list(choices["labels"] or ())
         self._code.value = code_html(code_of(self.run, choices, own))
         self._command.value = code_html(command_of(self.run, choices, own))
-        self._record.disabled = self._busy or not self.tree.sites
-        if self.tree.sites and not self._busy:
+        self._record.disabled = self._busy
+        if not self._busy:
             self._estimate.value = note_html("estimating")
             self._planning.ask(lambda: plan_recording(self.run, **choices), self._planned, self._not_planned)
         for listener in self._listeners:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from marlnb.recording.plan import FILE_OVERHEAD_BYTES
 from marlnb.recording.reader import Recording
 from marlnb.recording.recorder import record
 from marlnb.training.run import Run
+from marlnb.training.train import train
 from marlnb.widgets.microscope.microscope import Microscope
 from marlnb.widgets.recording_panel import RecordingPanel
 from marlnb.widgets.site_tree import globs_for
@@ -156,6 +158,18 @@ def test_labels_of_ones_own_and_several_checkpoints(run: Run) -> None:  # noqa: 
     assert made.label("late").to_numpy().reshape(6, 25).sum(axis=1).tolist() == [12] * 6  # t = 13 to 24
     assert made.checkpoints["iteration"].tolist() == [3, 9]
     made.close()
+
+
+def test_a_policy_without_sites_is_recorded_as_well(tmp_path: Path) -> None:
+    words = ["env=matrix/climbing", "algorithm=mappo", "algorithms.agent=random", "n_envs=4", "frames=200", "threads=1"]
+    panel = RecordingPanel(train(Experiment.compose(*words), tmp_path / "run"))
+    assert panel._record.disabled and text_of(panel._estimate) == ""  # nothing is told before the sites are known
+    _settled(panel)
+    assert panel.tree.names == [] and not panel._record.disabled
+    panel.form.set({"episodes": 7})
+    panel.record().work.wait(60)
+    assert panel.recording is not None and panel.recording.sites == [] and len(panel.recording.episodes) == 7
+    panel.recording.close()
 
 
 def test_without_a_checkpoint_it_says_what_is_missing(tmp_path_factory: pytest.TempPathFactory) -> None:
