@@ -1,13 +1,14 @@
 """What a panel costs: how soon a click is answered while training runs flat out, and how much slower training gets.
 
-    python -m benchmarks.widgets [--clicks 50] [--repetitions 9] [--period 10]
+    python -m benchmarks.widgets [--clicks 50] [--repetitions 7] [--period 30]
 
 A real JupyterLab and Chromium (`make browser-test` installs what that needs), and a training of native MPE in a thread
 of the notebook's kernel, which holds Python's lock most of the time.
 
 - *a click*: seconds in the page from a click on Checkpoint, or Pause, until the panel's words have changed.
 - *frames*: of the same training, frames a second in periods in turns with a panel on the page and without one; the
-  training's own clock.
+  training's own clock. The picture that is saved with the notebook is drawn once in each period of half a minute with
+  a panel, which is more often than later.
 - *memory*: what the kernel's resident memory gains by the first panel, imports included, and the page's heap.
 """
 
@@ -139,8 +140,8 @@ def _p95(values: list[float]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clicks", type=int, default=50)
-    parser.add_argument("--repetitions", type=int, default=9)
-    parser.add_argument("--period", type=float, default=10.0, help="seconds of training in one measurement")
+    parser.add_argument("--repetitions", type=int, default=7)
+    parser.add_argument("--period", type=float, default=30.0, help="seconds of training in one measurement")
     asked = parser.parse_args()
     with training_notebook() as (notebook, run):
         before = memory_mb(notebook)

@@ -15,7 +15,8 @@ from marlnb.plots.learning import learning_curve
 from marlnb.training.run import Run
 
 VIEW = "application/vnd.jupyter.widget-view+json"
-SOON_S, STILL_EVERY_S = 5.0, 120.0  # a first picture soon, later ones as often as JupyterLab saves
+SOON_S, STILL_EVERY_S = 15.0, 120.0  # a first picture soon, later ones as often as JupyterLab saves
+SELDOM = 250  # times what the last drawing took pass before the next one: 0.4% of the time
 # a page in which the widget lives has this rule, and hides the picture that follows it; another page shows the picture
 _HIDDEN = "<style>.jp-OutputArea-child:has(.marlnb-live) + .jp-OutputArea-child { display: none; }</style>"
 
@@ -80,10 +81,12 @@ class Still:
         """Draws it anew where it is displayed: now, or when the last time is long enough ago; whether it did."""
         if not self._handles or not (now or time.monotonic() - self._drawn_at >= self._wait_s):
             return False
-        self._wait_s = min(2 * self._wait_s, STILL_EVERY_S)
+        began = time.monotonic()
         bundle = self._bundle()
         for handle in self._handles:
             handle.update(bundle, raw=True)
+        self._drawn_at = time.monotonic()
+        self._wait_s = max(min(2 * self._wait_s, STILL_EVERY_S), SELDOM * (self._drawn_at - began))
         return True
 
     def _view(self) -> dict[str, Any]:
