@@ -74,7 +74,7 @@ bench: $(READY) ## run every benchmark, one after the other
 
 bench-training bench-off_policy bench-capture: bench-peers-setup
 
-bench-widgets: browser-setup
+bench-widgets bench-microscope: browser-setup
 
 bench-%: $(READY)
 	$(BIN)/python -m benchmarks.$* $(ARGS)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from marlnb.widgets.curves import LiveCurves as LiveCurves
     from marlnb.widgets.device_panel import DevicePanel as DevicePanel
     from marlnb.widgets.environment_panel import EnvironmentPanel as EnvironmentPanel
-    from marlnb.widgets.recording_panel import RecordingPanel as RecordingPanel
     from marlnb.widgets.microscope.microscope import Microscope as Microscope
+    from marlnb.widgets.recording_panel import RecordingPanel as RecordingPanel
     from marlnb.widgets.run_panel import RunPanel as RunPanel
     from marlnb.widgets.run_panel import attach as attach
     from marlnb.widgets.training_panel import TrainingPanel as TrainingPanel

@@ -16,6 +16,7 @@ from marlnb.errors import EnvError
 from marlnb.models.scripted import RandomPolicy
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec
 from marlnb.training.episodes import Moment, play
+from marlnb.widgets.painting import PAINTING
 
 FRAME_MS = 90
 TALLEST = 260  # pixels of a picture that is shown
@@ -40,7 +41,7 @@ def look_at(env: EnvConfig, groups: Groups | None = None) -> Look:
     Raises:
         ConfigError, EnvError: the environment cannot be built with these options.
     """
-    with build_grouped(_with_pictures(env), groups, 1) as built:
+    with PAINTING, build_grouped(_with_pictures(env), groups, 1) as built:
         built.reset(0)
         try:
             return Look(built.spec, _png(built.render()), "")
@@ -56,7 +57,7 @@ def random_rollout(
     Raises:
         EnvError: it cannot be built, stepped or drawn.
     """
-    with build_grouped(_with_pictures(env), groups, 1) as built:
+    with PAINTING, build_grouped(_with_pictures(env), groups, 1) as built:
         watcher = _Camera(built, steps)
         policies = {group.name: RandomPolicy(group) for group in built.spec.groups}
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,10 +17,10 @@ from marlnb.training.subject import Subject
 from marlnb.widgets.microscope.episode_view import EpisodeView
 from marlnb.widgets.microscope.objects import Places, places_in
 from marlnb.widgets.microscope.playing_again import live_again
+from marlnb.widgets.painting import PAINTING
 
 WIDTH = 320  # pixels at most
 PNG_BYTES = 30_000  # beyond it, a picture is a photograph
-_PAINTING = threading.Lock()  # pygame is neither imported nor drawn with by two threads at once
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ class _Camera:
         self._painter: Any = None
 
     def draw(self, env: VectorEnv) -> np.ndarray:
-        with _PAINTING:
+        with PAINTING:
             return self._draw(env)
 
     def _draw(self, env: VectorEnv) -> np.ndarray:
