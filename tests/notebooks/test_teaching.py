@@ -1,6 +1,6 @@
 """Exercises: the instructor's versions are right to the end, the students' say what is to do; checks explain mistakes.
 
-About half a minute on an idle core: four kernels execute two versions of a notebook each.
+About a minute on an idle core (not measured alone): four kernels execute two versions of a notebook each.
 """
 
 from __future__ import annotations
