@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from marlnb.training.train import train as train
     from marlnb.training.trainer import Trainer as Trainer
     from marlnb.widgets.microscope.microscope import microscope as microscope
+    from marlnb.widgets.run_panel import attach as attach
 
 _HOME = {
     "ALGORITHMS": "marlnb.registry",
@@ -127,6 +128,7 @@ _HOME = {
     "algorithm": "marlnb.registry",
     "allocation": "marlnb.allocations",
     "as_torchrl": "marlnb.envs.torchrl.as_torchrl",
+    "attach": "marlnb.widgets.run_panel",
     "attribute": "marlnb.analysis.attribution",
     "attribute_over_time": "marlnb.analysis.attribution_over_time",
     "backfill": "marlnb.recording.backfill",
@@ -169,7 +171,21 @@ _HOME = {
     "tuning": "marlnb.analysis.tuning",
     "usage": "marlnb.analysis.usage",
 }
-_MODULES = ("algorithms", "analysis", "envs", "errors", "groundtruth", "models", "plots", "recording", "training")
+_MODULES = (
+    *(
+        "algorithms",
+        "analysis",
+        "envs",
+        "errors",
+        "groundtruth",
+        "models",
+        "plots",
+        "recording",
+        "teaching",
+        "training",
+    ),
+    "widgets",
+)
 
 __all__ = ["__version__", *_HOME, *_MODULES]
 
