@@ -166,8 +166,11 @@ def trees(path: Path) -> Iterator[ast.AST]:
 
 def shell_lines(path: Path) -> Iterator[list[str]]:
     for text in blocks(path, "sh", "bash", "console"):
-        for line in text.replace("\\\n", " ").splitlines():
-            yield shlex.split(line.removeprefix("$ "), comments=True)
+        lines = text.replace("\\\n", " ").splitlines()
+        if any(line.startswith("$ ") for line in lines):  # the others are what was printed
+            lines = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+        for line in lines:
+            yield shlex.split(line, comments=True)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())

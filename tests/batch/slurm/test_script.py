@@ -16,7 +16,7 @@ from marlnb.batch.sweep import Sweep
 from marlnb.errors import BatchError
 
 GOLDENS = Path(__file__).parent / "goldens"
-PYTHON = "/work/ada/env/bin/python"
+PYTHON = "/shared/ada/env/bin/python"
 HOSTILE = 'a\'; touch pwned; echo "$(touch pwned)" `touch pwned`\n%j #SBATCH --wrap'
 
 
@@ -28,7 +28,7 @@ def _a_plain_shell(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def batch_of(path: str, profile: Profile, count: int = 20) -> Batch:
     sweep = Sweep({"seed": tuple(range(count))}, {"text": HOSTILE})
-    return Batch(Path(path), "quickstart.ipynb", sweep, profile, Path("/work/ada"), then="compare.ipynb")
+    return Batch(Path(path), "quickstart.ipynb", sweep, profile, Path("/shared/ada"), then="compare.ipynb")
 
 
 def scripts(batch: Batch) -> dict[str, str]:
@@ -41,9 +41,9 @@ def scripts(batch: Batch) -> dict[str, str]:
 
 
 CASES = {
-    "slurm": (find_profile("slurm"), "/work/ada/runs/sweep"),
-    "slurm-gpu": (find_profile("slurm-gpu"), "/work/ada/runs/sweep"),
-    "jean-zay": (find_profile("jean-zay", {"account": "abc@v100"}), "/lustre/work/abc/ada/sweep"),
+    "slurm": (find_profile("slurm"), "/shared/ada/runs/sweep"),
+    "slurm-gpu": (find_profile("slurm-gpu"), "/shared/ada/runs/sweep"),
+    "jean-zay": (find_profile("jean-zay", {"account": "abc@v100"}), "/lustre/shared/abc/ada/sweep"),
     "everything": (
         Profile(
             executor="slurm",
@@ -62,9 +62,9 @@ CASES = {
             environment={"WANDB_MODE": "disabled", "NOTE": HOSTILE},
             warn_s=90,
         ),
-        '/work/it\'s a $(touch pwned) "batch" ünï %j #;&',
+        '/shared/it\'s a $(touch pwned) "batch" ünï %j #;&',
     ),
-    "least": (Profile(executor="slurm", warn_s=0, offline=False), "/work/ada/runs/sweep"),
+    "least": (Profile(executor="slurm", warn_s=0, offline=False), "/shared/ada/runs/sweep"),
 }
 
 
@@ -122,8 +122,8 @@ def test_a_sweep_too_long_for_one_array_is_cut() -> None:
     assert parts(1001, 1001) == [Part(1, 0, 1001)]
     assert parts(2500, 1000) == [Part(1, 0, 1000), Part(2, 1000, 1000), Part(3, 2000, 500)]
     assert [part.log("%a") for part in parts(2, 1)] == ["%a.log", "2-%a.log"]
-    batch = batch_of("/work/sweep", Profile(executor="slurm", at_once=5), 2500)
-    text = array_script(batch, batch.profile, Path("/work/sweep/submissions/1"), parts(2500, 1000)[2], 3, after="4712")
+    batch = batch_of("/shared/sweep", Profile(executor="slurm", at_once=5), 2500)
+    text = array_script(batch, batch.profile, Path("/shared/sweep/submissions/1"), parts(2500, 1000)[2], 3, after="4712")
     assert "#SBATCH --array=0-499%5\n" in text and "#SBATCH --dependency=afterany:4712\n" in text
     assert '--index "$((2000 + SLURM_ARRAY_TASK_ID))"' in text and "Jobs 2000 to 2499" in text
 
@@ -146,11 +146,11 @@ def test_only_marlnbs_own_variables_and_pythons_path_come_from_the_shell() -> No
 
 
 def test_job_names_are_plain() -> None:
-    batch = batch_of("/work/it's ünï " + "x" * 80, Profile())
+    batch = batch_of("/shared/it's ünï " + "x" * 80, Profile())
     assert re.fullmatch(r"marlnb-it_s_n_x{33}", job_name(batch))
 
 
-@pytest.mark.parametrize("path", ["/work/new\nline", "/work/back\\slash", "/work/tab\t", "/work/\udcff"])
+@pytest.mark.parametrize("path", ["/shared/new\nline", "/shared/back\\slash", "/shared/tab\t", "/shared/\udcff"])
 def test_paths_that_sbatch_cannot_take_are_refused(path: str) -> None:
     batch = batch_of(path, Profile(executor="slurm"))
     with pytest.raises(BatchError, match="SLURM needs another folder"):
