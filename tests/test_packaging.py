@@ -188,7 +188,8 @@ def test_experiments_in_a_page_compose(path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(ENVIRONMENTS, "_members", {name: ENVIRONMENTS.get(name) for name in ENVIRONMENTS.names()})
     compose = Experiment.compose
     for node in trees(path):
-        if isinstance(node, ast.FunctionDef) and node.decorator_list:  # it registers an environment
+        if isinstance(node, ast.FunctionDef) and any("mnb." in ast.unparse(by) for by in node.decorator_list):
+            # it registers an environment
             exec(compile(ast.Module([node], []), str(path), "exec"), {"mnb": importlib.import_module("marlnb")})
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "compose"):
             continue

@@ -65,5 +65,10 @@ class Newest:
 def _end() -> None:
     """Python ends while no request is worked on: a thread that is cut off within torch aborts the whole process."""
     _ending.set()
+    settle()
+
+
+def settle(each_s: float = LAST_S) -> None:
+    """Waits until no request is worked on any more, `each_s` seconds for each at most."""
     for thread in list(_threads):
-        thread.join(LAST_S)
+        thread.join(each_s)

@@ -123,7 +123,9 @@ def test_a_sweep_too_long_for_one_array_is_cut() -> None:
     assert parts(2500, 1000) == [Part(1, 0, 1000), Part(2, 1000, 1000), Part(3, 2000, 500)]
     assert [part.log("%a") for part in parts(2, 1)] == ["%a.log", "2-%a.log"]
     batch = batch_of("/shared/sweep", Profile(executor="slurm", at_once=5), 2500)
-    text = array_script(batch, batch.profile, Path("/shared/sweep/submissions/1"), parts(2500, 1000)[2], 3, after="4712")
+    text = array_script(
+        batch, batch.profile, Path("/shared/sweep/submissions/1"), parts(2500, 1000)[2], 3, after="4712"
+    )
     assert "#SBATCH --array=0-499%5\n" in text and "#SBATCH --dependency=afterany:4712\n" in text
     assert '--index "$((2000 + SLURM_ARRAY_TASK_ID))"' in text and "Jobs 2000 to 2499" in text
 
