@@ -6,20 +6,18 @@ anew under the same iteration begins without notes.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from marlnb.errors import RunError
 from marlnb.training.checkpoint import Checkpoint
 from marlnb.training.evaluation import Evaluation
 from marlnb.training.files import read_json, write_atomically
-from marlnb.training.lock import UNSUPPORTED
+from marlnb.training.lock import waiting_for
 from marlnb.training.run import Run, Which
 
 NOTES = "checkpoint_notes.json"
@@ -81,7 +79,7 @@ class CheckpointNotes:
     def _changing(self, which: Which | Checkpoint) -> Iterator[dict[str, Any]]:
         """What is known of a checkpoint, written back at the end."""
         checkpoint = self._checkpoint(which)
-        with _one_writer(self.path.with_name(f".{NOTES}.lock")):
+        with waiting_for(self.path.with_name(f".{NOTES}.lock")):
             known = self._read()
             entry = known.setdefault(checkpoint.sha256, {})
             yield entry
@@ -93,18 +91,3 @@ def is_alike(first: dict[str, Any], second: dict[str, Any]) -> bool:
     """Whether two evaluations played the same episodes in the same way, so that they can be compared one by one."""
     names = ("env", "episodes", "seed", "explore", "edits")
     return all(first.get(name) == second.get(name) for name in names)
-
-
-@contextmanager
-def _one_writer(lock: Path) -> Iterator[None]:
-    """Waits for another writer; on a file system without locks the last one of two at once wins."""
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        except OSError as error:
-            if error.errno not in UNSUPPORTED:
-                raise
-        yield
-    finally:
-        os.close(descriptor)

@@ -5,7 +5,6 @@ A notebook that is killed is executed again from the top. `keep` does a piece of
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from marlnb.errors import RunError
 from marlnb.training.files import KEPT
-from marlnb.training.lock import UNSUPPORTED
+from marlnb.training.lock import waiting_for
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=, -]{0,199}")
 _MAKING = ".making-"
@@ -68,19 +67,12 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _one_at_a_time(lock: Path) -> Iterator[None]:
-    """Waits for whoever holds the lock, which falls when its holder dies.
+    """Waits for whoever holds the lock.
 
     Raises:
         RunError: the file system has no locks, so that two jobs could make the same thing at once.
     """
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        except OSError as error:
-            if error.errno not in UNSUPPORTED:
-                raise
-            raise RunError(f"keep: {lock.parent} lies on a file system without locks; keep it elsewhere") from error
+    with waiting_for(lock) as supported:
+        if not supported:
+            raise RunError(f"keep: {lock.parent} lies on a file system without locks; keep it elsewhere")
         yield
-    finally:
-        os.close(descriptor)

@@ -8,6 +8,8 @@ import json
 import os
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from marlnb.errors import RunError
@@ -59,6 +61,26 @@ class RunLock:
             os.ftruncate(self._descriptor, 0)
             os.close(self._descriptor)
             self._descriptor = None
+
+
+@contextmanager
+def waiting_for(path: Path) -> Iterator[bool]:
+    """Waits for whoever holds the lock file, and holds it meanwhile; False where the file system has no locks.
+
+    It falls when its holder dies, however it dies.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            supported = True
+        except OSError as error:
+            if error.errno not in UNSUPPORTED:
+                raise
+            supported = False
+        yield supported
+    finally:
+        os.close(descriptor)
 
 
 def is_locked(path: Path) -> bool:

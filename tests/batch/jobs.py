@@ -51,6 +51,16 @@ def start(job: Job, environment: Mapping[str, str] | None = None) -> subprocess.
     )
 
 
+def run(job: Job, **environment: str) -> int:
+    """Runs a job to its end, and returns its exit code."""
+    process = start(job, environment)
+    try:
+        return process.wait(timeout=120)
+    finally:
+        process.kill()
+        process.wait()
+
+
 def wait_for(found: Callable[[], Any], process: subprocess.Popen[bytes] | None = None, *, within_s: float = 120) -> Any:
     """The first true value of `found`; fails when it takes too long, or the process ends first."""
     deadline = time.monotonic() + within_s

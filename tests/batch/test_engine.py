@@ -13,7 +13,7 @@ from nbformat.sign import NotebookNotary
 from marlnb.batch.job import Job
 from marlnb.batch.progress import find_training
 from marlnb.training.files import read_lines
-from tests.batch.jobs import TRAINING, make, start, texts, wait_for
+from tests.batch.jobs import TRAINING, make, run, start, texts, wait_for
 
 SLEEP = "import os, time\nprint('kernel', os.getpid(), flush=True)\ntime.sleep(600)"
 
@@ -28,15 +28,6 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
-
-
-def run(job: Job, **environment: str) -> int:
-    process = start(job, environment)
-    try:
-        return process.wait(timeout=120)
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_the_kernel_is_deaf_to_a_schedulers_signals_and_dies_with_its_job(tmp_path: Path) -> None:

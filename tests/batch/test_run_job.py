@@ -19,16 +19,7 @@ from marlnb.batch.failures import command_again, describe_failure
 from marlnb.batch.job import JOB_LOCK, Job
 from marlnb.batch.run_job import main, requeue
 from marlnb.training.lock import RunLock
-from tests.batch.jobs import make, start, texts, wait_for
-
-
-def run(job: Job, **environment: str) -> int:
-    process = start(job, environment)
-    try:
-        return process.wait(timeout=120)
-    finally:
-        process.kill()
-        process.wait()
+from tests.batch.jobs import make, run, start, texts, wait_for
 
 
 @pytest.fixture(scope="module")

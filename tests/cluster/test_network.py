@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from tests.cluster import notebooks
@@ -30,3 +33,9 @@ def test_a_training_sends_nothing_and_a_job_that_does_is_seen(cluster: Cluster) 
     lines = [line for line in cluster.packets() if line.split()[1] == "out"]
     assert any("> 203.0.113.7.80:" in line for line in lines), lines
     assert any(".53: " in line and "A? example.org" in line for line in lines), lines
+
+
+def test_the_doctor_tells_a_node_without_a_way_out() -> None:
+    code = "from marlnb.batch.doctor.network import has_route_out; print(has_route_out())"
+    command = ["unshare", "--net", sys.executable, "-c", code]
+    assert subprocess.run(command, capture_output=True, text=True).stdout.strip() == "False"

@@ -17,6 +17,7 @@ from marlnb.batch.benchmark.board import Board
 from marlnb.batch.benchmark.plan import PlannedRun
 from marlnb.batch.benchmark.results import evaluate_at_length, is_complete
 from marlnb.batch.interrupt import signals_interrupt
+from marlnb.batch.local.machine import core_numbers
 from marlnb.cores import usable_cores
 from marlnb.errors import MarlnbError
 from marlnb.training.run import Run, is_run
@@ -114,7 +115,7 @@ class _Job:
     @staticmethod
     def start(folder: Path, planned: PlannedRun, slot: int, jobs: int) -> _Job:
         run = _opened(folder, planned)
-        cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+        cores = core_numbers()
         share = cores[slot::jobs] if len(cores) >= jobs else []
         words = [sys.executable, "-m", "marlnb.batch.benchmark.worker", str(run.path), ",".join(map(str, share))]
         threads = str(max(1, usable_cores() // jobs))

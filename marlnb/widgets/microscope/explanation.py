@@ -73,7 +73,7 @@ def explain(
                 checkpoint=view.checkpoint if several else None,
                 progress=False,
             )
-        except (MarlnbError, NotImplementedError) as error:
+        except MarlnbError as error:
             refused[group.name] = str(error)
     return Explanation(to, method, found, refused)
 

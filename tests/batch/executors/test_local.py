@@ -32,7 +32,6 @@ if n == 3 and first:
 print(sorted(os.sched_getaffinity(0)), os.environ["OMP_NUM_THREADS"])
 """
 SLEEP = "import time\nprint('sleeping', flush=True)\ntime.sleep(100)"
-two_cores = pytest.mark.skipif(usable_cores() < 2, reason="needs two cores")
 
 
 def test_killed_jobs_are_begun_again_up_to_a_cap_failed_ones_are_not_and_the_others_go_on(make: Maker) -> None:
@@ -122,7 +121,6 @@ def test_a_time_limit_without_headway_is_counted(make: Maker) -> None:
     assert (batch.job("n=0").folder / "attempts").read_text() == "run\n" * 2
 
 
-@two_cores
 def test_two_batches_on_a_machine_take_different_cores(make: Maker) -> None:
     batches = [make("", python=make.script("sleep 60")) for _ in range(2)]
     for batch in batches:
@@ -132,14 +130,14 @@ def test_two_batches_on_a_machine_take_different_cores(make: Maker) -> None:
         wait_until(lambda batch=batch: batch.executor().known(batch)["n=0"].id)
         pids.append(int(batch.executor().known(batch)["n=0"].id))
     first, second = (os.sched_getaffinity(pid) for pid in pids)
-    assert len(first) == len(second) == 1 and first != second
+    assert len(first) == len(second) == 1
+    assert len(first | second) == min(2, usable_cores())  # with one core there is nothing to choose
 
 
-@two_cores
 def test_gpus_are_dealt_out_from_those_that_are_visible(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-a,GPU-b")
     show = "echo $CUDA_VISIBLE_DEVICES > gpu; [ $(cat ../*/gpu | wc -l) = 3 ] || sleep 1; exit 1"
-    batch = make("", n=(0, 1, 2), python=make.script(show), gpus=1)
+    batch = make("", n=(0, 1, 2), python=make.script(show), gpus=1, at_once=2)
     submit(batch)
     finish(batch)
     taken = [(job.folder / "gpu").read_text().strip() for job in batch.jobs()]
