@@ -54,6 +54,7 @@ def run_notebook(attempt: Attempt, requests: Requests, *, bar: bool = False) -> 
         kernel_name=nb_kernel_name(notebook),
         timeout=None,
         startup_timeout=START_TIMEOUT_S,
+        iopub_timeout=START_TIMEOUT_S,  # 4 s by default, after which papermill fails the cell
         log=logger,
         log_output=True,
         config=Config({"KernelManager": {"transport": "ipc"}}),

@@ -163,11 +163,17 @@ class Job:
 
     def status(self) -> JobStatus:
         """What its file says; interrupted where it says running and nobody executes it."""
-        file = self.folder / JOB_STATUS
-        status = JobStatus.from_json(read_json(file)) if file.exists() else JobStatus()
+        status = self._told()
         if status.state == "running" and not self.is_held:
-            return replace(status, state="interrupted", reason="it ended without a word: killed, or its node was lost")
+            status = self._told()  # it may have said so since, and then let go
+            if status.state == "running":
+                why = "it ended without a word: killed, or its node was lost"
+                return replace(status, state="interrupted", reason=why)
         return status
+
+    def _told(self) -> JobStatus:
+        file = self.folder / JOB_STATUS
+        return JobStatus.from_json(read_json(file)) if file.exists() else JobStatus()
 
     def write_status(self, status: JobStatus) -> None:
         """Replaces `job_status.json`; process, host and time are added."""

@@ -19,6 +19,7 @@ from marlnb.training.lock import RunLock, read_holder
 
 LOCK = "watch.lock"
 ENDED = ("complete", "failed", "stopped")
+COMING = ("queued", "running")
 REFUSED_S = 60.0
 """How long a scheduler that refused is left alone."""
 
@@ -59,7 +60,8 @@ class Watcher:
         jobs = {name: status for name, status in self.statuses.items() if name != REPORT}
         self.board.show({job.name: job for job in self.batch.jobs()}, jobs, queue)
         given_up = set() if self.resubmit else {job.name for job in lost}
-        return all(status.state in ENDED or name in given_up for name, status in self._awaited().items())
+        ended = all(status.state in ENDED or name in given_up for name, status in self._awaited().items())
+        return ended and self._is_settled()
 
     @property
     def is_sure(self) -> bool:
@@ -80,6 +82,13 @@ class Watcher:
         jobs = {name: status for name, status in self.statuses.items() if name != REPORT}
         complete = all(status.state == "complete" for status in jobs.values())
         return self.statuses if complete else jobs
+
+    def _is_settled(self) -> bool:
+        """Whether the executor, too, has done with what has ended: submitted before that, a job would be taken for one
+        that runs. Of a scheduler, which is asked seldom, that is not awaited."""
+        if self.executor.ask_every_s:
+            return True
+        return not any(self.known.get(name, Known("unknown")).state in COMING for name in self._awaited())
 
     def _reopen(self) -> None:
         """A batch that was given more jobs, or another profile, meanwhile."""
@@ -126,7 +135,7 @@ class Watcher:
         gone = {}
         for name, status in self._awaited().items():
             known = self.known.get(name, Known("unknown"))
-            if status.state in ENDED or known.state in ("queued", "running") or self.batch.job(name).is_held:
+            if status.state in ENDED or known.state in COMING or self.batch.job(name).is_held:
                 continue
             since, times = self._gone.get(name, (time.monotonic(), 0))
             gone[name] = (since, times + 1)

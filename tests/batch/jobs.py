@@ -55,7 +55,7 @@ def run(job: Job, **environment: str) -> int:
     """Runs a job to its end, and returns its exit code."""
     process = start(job, environment)
     try:
-        return process.wait(timeout=120)
+        return process.wait(timeout=200)
     finally:
         process.kill()
         process.wait()

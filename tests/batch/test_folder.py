@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
+import os
 from pathlib import Path
 
 import pytest
@@ -100,14 +100,15 @@ def test_statuses_join_files_and_executor(tmp_path: Path) -> None:
     assert list(batch.table(known)["n"]) == [0, 1, 2]
 
 
-def test_a_thousand_jobs_are_made_and_asked_within_seconds(tmp_path: Path) -> None:
-    """Loose bounds, so that a busy machine passes; benchmarks/ measures. An fsync a job would take minutes here."""
+def test_a_thousand_jobs_are_made_and_asked_without_an_fsync_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would take minutes on a disk that is shared."""
+    synced, fsync = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(descriptor) or fsync(descriptor))
     source = notebook(tmp_path / "a.ipynb", "1")
-    began = time.monotonic()
     batch = Batch.create(tmp_path / "batch", source, Sweep({"n": tuple(range(1000))}, {}), LOCAL)
-    assert time.monotonic() - began < 10
     for job in batch.jobs():
         job.write_status(JobStatus("complete", seconds=1.0))
-    began = time.monotonic()
     assert len(Batch.open(batch.path).statuses()) == 1000
-    assert time.monotonic() - began < 5
+    assert 1 <= len(synced) <= 5

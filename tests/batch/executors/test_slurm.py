@@ -291,11 +291,9 @@ def test_the_shell_that_submits_bends_nothing(
     assert "#SBATCH --account=ada\n" in script and "#SBATCH --qos=fast\n" in script
 
 
-def test_a_thousand_jobs_are_submitted_and_asked_for_in_a_moment(make: Make, scheduler: Scheduler) -> None:
+def test_a_thousand_jobs_are_submitted_and_asked_for_by_three_commands(make: Make, scheduler: Scheduler) -> None:
     batch, executor = make(1000)
     jobs = batch.jobs()
-    began = time.perf_counter()
     executor.submit(batch, jobs, then=False)
     executor.known(batch)
-    assert time.perf_counter() - began < 10  # 0.1 s alone
     assert [call.split()[0] for call in scheduler.calls()] == ["scontrol", "sbatch", "squeue"]
