@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sized
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -110,14 +111,29 @@ def number(answer: Any, what: str) -> float:
     """An answer as a number: of Python, numpy or torch.
 
     Raises:
-        WrongAnswer: it is none.
+        WrongAnswer: it is none, or not finite.
     """
     try:
         if isinstance(answer, str | bool):
             raise TypeError
-        return float(answer)
+        given = float(answer)
     except (TypeError, ValueError):
-        raise WrongAnswer(f"{what} is one number; you gave {_shown(answer)}.") from None
+        raise WrongAnswer(f"{what} is one number; you gave {shown(answer)}.{_way_to_one(answer)}") from None
+    if not math.isfinite(given):
+        raise WrongAnswer(f"{what} is one number; you gave {given}: something was divided by 0, or is missing.")
+    return given
+
+
+def _way_to_one(answer: Any) -> str:
+    """How what was given becomes one number."""
+    if isinstance(answer, str):
+        return " Write it without quotes: Python works out 1 / 4 by itself."
+    if isinstance(answer, Sized) and len(answer) > 1:
+        length = len(answer)
+        return (
+            f" Of these {length}, which one? [0] takes the first of a list, .iloc[0] of a column, .mean() their mean."
+        )
+    return ""
 
 
 def close(answer: float, to: float, tolerance: float) -> bool:
@@ -131,18 +147,22 @@ def called(function: Any, *arguments: Any, by: str) -> Any:
         WrongAnswer: it is no function, it raises, or it returns nothing.
     """
     if not callable(function):
-        raise WrongAnswer(f"{by} is asked for; you gave {_shown(function)}. Hand over its name, without brackets.")
+        raise WrongAnswer(f"{by} is asked for; you gave {shown(function)}. Hand over its name, without brackets.")
     try:
         found = function(*arguments)
     except MarlnbError as error:
         raise WrongAnswer(f"Your function was called as {by}, and marlnb refused: {error}") from error
     except Exception as error:
-        raise WrongAnswer(f"Your function was called as {by}, and raised {type(error).__name__}: {error}") from error
+        power = " In Python a power is written **." if "for ^" in str(error) else ""
+        raise WrongAnswer(
+            f"Your function was called as {by}, and raised {type(error).__name__}: {error}.{power}"
+        ) from error
     if found is None or found is ...:
-        raise WrongAnswer(f"{by} returns nothing yet. Does it end in `return`?")
+        raise WrongAnswer(f"{by} returns nothing yet. Does it end in `return`? (To print is not to return.)")
     return found
 
 
-def _shown(answer: Any) -> str:
-    text = repr(answer)
+def shown(answer: Any) -> str:
+    """An answer as it is told back, in a line, with its kind."""
+    text = " ".join(repr(answer).split())
     return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(answer).__name__})"

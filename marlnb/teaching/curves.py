@@ -20,6 +20,14 @@ def by_chance(answer: Any) -> str:
     given, payoffs = number(answer, "A return"), np.array(ClimbingConfig().payoffs)
     if close(given, payoffs.mean(), 0.02):
         return "All nine joint choices are equally likely: -31 / 9. The first point of your curves lies there."
+    if close(given, payoffs.mean(), 0.1):
+        raise WrongAnswer("Nearly. Let Python divide, or give two digits after the point.")
+    if close(given, -payoffs.mean(), 0.1):
+        raise WrongAnswer("The size is right, the sign is not: two fines of 30 weigh more than all that can be won.")
+    if close(given, payoffs.sum() / 3, 0.02):
+        raise WrongAnswer("You divided by 3. Two players with three choices each: how many joint choices are there?")
+    if close(given, payoffs.min(), 0.02):
+        raise WrongAnswer("That is the worst that can happen. How often does it, of nine equally likely choices?")
     if close(given, payoffs.sum(), 0.02):
         raise WrongAnswer("That is the sum of the table. How likely is each of its nine cells?")
     if given == payoffs.max():
@@ -45,7 +53,9 @@ def settled(answer: Any, run: Run) -> str:
     if close(given, float(returns.mean()), 0.1):
         raise WrongAnswer("That is the mean over the whole training, its beginning included. Look at the end only.")
     if close(given, float(returns[0]), 0.3):
-        raise WrongAnswer("That is where they begin.")
+        raise WrongAnswer("That is where they begin: they choose at random. Look at the end of the curve.")
+    if close(given, -end, 0.3):
+        raise WrongAnswer("The size is right, the sign is not: they do earn something.")
     raise WrongAnswer("Take the mean of the last fifth of the curve, where it is flat.")
 
 
@@ -57,6 +67,8 @@ def came_at(answer: Any, run: Run) -> str:
     passed = int(np.argmax(smooth.to_numpy() > LEVEL))
     if close(given, frames[passed], 2 * frames[0]):
         return "More than half of the training has gone by. Until there they had learnt to move, but not yet to talk."
+    if given <= 0:
+        raise WrongAnswer("A number of frames is above 0. Asked is *when* the curve passes -12, not how high it is.")
     if given <= len(metrics):
         raise WrongAnswer(
             f"That looks like an iteration. One iteration here is {frames[0]:,} frames (environment steps)."
@@ -65,13 +77,17 @@ def came_at(answer: Any, run: Run) -> str:
         raise WrongAnswer(
             "There a single iteration was above it, by luck: the next ones are below. Smooth the curve first."
         )
-    if given < 200_000:
-        raise WrongAnswer(
-            "That early they only learn to move towards the middle. Is the smoothed curve above -12 there?"
-        )
     if given > frames[-1]:
         raise WrongAnswer(f"The training ended after {frames[-1]:,} frames.")
-    raise WrongAnswer("Smooth with rolling(10).mean(), then find the first frames at which it is above -12.")
+    if given < frames[WINDOW - 1]:
+        raise WrongAnswer(f"The first mean of {WINDOW} iterations is there after {frames[WINDOW - 1]:,} frames.")
+    there = float(np.interp(given, frames, smooth.to_numpy()))
+    if given > frames[passed]:
+        raise WrongAnswer(
+            f"There it is at {there:.1f}, above -12. But asked is the *first* time, and that was earlier."
+        )
+    early = " That early they only learn to move towards the middle." if given < 200_000 else ""
+    raise WrongAnswer(f"There the smoothed curve is at {there:.1f}, so not above -12 yet.{early}")
 
 
 exercise("2.4", "one of a, b, c, d")(

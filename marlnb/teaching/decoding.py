@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from marlnb.teaching.checking import WrongAnswer, called, close, exercise, number
+from marlnb.teaching.checking import WrongAnswer, called, close, exercise, number, shown
 from marlnb.teaching.choices import one_of
 
 if TYPE_CHECKING:
@@ -21,14 +21,17 @@ def split(answer: Any) -> str:
     found = called(answer, episode.copy(), by="split(episode)")
     if not isinstance(found, tuple | list) or len(found) != 2:
         raise WrongAnswer("Two arrays of row numbers are asked for: those to fit, and those to test.")
-    fit, test = (np.flatnonzero(rows) if rows.dtype == bool else rows.astype(int) for rows in map(np.asarray, found))
+    fit, test = map(_rows, found)
     if not len(fit) or not len(test):
-        raise WrongAnswer("One of the two is empty: nothing is left to fit, or to test.")
+        raise WrongAnswer(
+            f"One of the two is empty: nothing is left to fit, or to test. Your function is tried on {EPISODES} other "
+            f"episodes; does it count on {EPISODES * 5} of them?"
+        )
     if set(fit) & set(test):
         raise WrongAnswer(
             "Some rows are in both. A decoder that is tested on what it was fitted to only shows its memory."
         )
-    if max(*fit, *test) >= len(episode):
+    if max(*fit, *test) >= len(episode) or min(*fit, *test) < 0:
         raise WrongAnswer("There are row numbers that do not exist. Did you give episodes where rows are asked for?")
     if set(fit) <= set(range(EPISODES)) and set(test) <= set(range(EPISODES)):
         raise WrongAnswer("You give numbers of episodes. Rows are asked for: all rows whose episode is one of those.")
@@ -43,8 +46,12 @@ def split(answer: Any) -> str:
         raise WrongAnswer(
             f"{len(episode) - len(fit) - len(test)} rows are in neither. Nothing is wrong with them: use them."
         )
-    if len(fit) < len(test):
+    if len(fit) <= len(test):
         raise WrongAnswer("Fit to more than you test with: a decoder from few episodes is poor for want of data.")
+    if len(set(episode[test])) == 1:
+        raise WrongAnswer(
+            "Only one episode is tested, and it has only one goal: luck decides. Take about a fifth of them."
+        )
     return (
         "No episode is on both sides. marlnb's decode does the same, five times over, so that each "
         "episode is tested once."
@@ -77,6 +84,16 @@ exercise("3.2", "one of a, b, c, d")(
 )
 
 
+def _rows(found: Any) -> np.ndarray:
+    """Row numbers, [row], of what may also be a mask."""
+    rows = np.asarray(found)
+    if rows.ndim != 1 or (len(rows) and not (rows.dtype == bool or np.issubdtype(rows.dtype, np.integer))):
+        raise WrongAnswer(
+            f"Each of the two is an array of row numbers, as np.arange(400), or a mask; one of yours is {shown(found)}."
+        )
+    return np.flatnonzero(rows) if rows.dtype == bool else rows.astype(int)
+
+
 @exercise("3.3", "how much more of the goal's place the units hold than the observation alone, in R²")
 def gained(answer: Any, decoding: Decoding) -> str:
     given, found = number(answer, "A difference in R²"), decoding.of()
@@ -107,6 +124,8 @@ def shuffles(answer: Any) -> str:
         return "1 / (1 + 99) = 0.01: better than all of 99. With 9 shuffles no score, however good, gets below 0.1."
     if given == 100:
         raise WrongAnswer("Nearly: 1 / (1 + 100) is below 0.01 already. The true labels count as one of the draws.")
+    if given < 0 or given != int(given):
+        raise WrongAnswer("A number of shuffles is counted: 0, 1, 2 and so on.")
     if given < 99:
         raise WrongAnswer(f"With these the smallest p-value is 1 / (1 + {given:g}) = {1 / (1 + given):.3g}.")
     raise WrongAnswer("That is enough, but fewer do as well. The smallest p-value is 1 / (1 + shuffles).")

@@ -30,6 +30,8 @@ def misheard(answer: Any) -> str:
         raise WrongAnswer(
             f"{answer.__name__} is a kind of edit. Make one: it wants to know which group's ears are meant."
         )
+    if isinstance(answer, list | tuple) and len(answer) == 1:
+        raise WrongAnswer("That is a list of edits. One is asked for: leave out the brackets around it.")
     if not isinstance(answer, Edit):
         raise WrongAnswer(f"An edit is asked for, as mnb.Ablate(...); you gave {answer!r}.")
     if isinstance(answer, PermuteChannel):
@@ -44,6 +46,8 @@ def misheard(answer: Any) -> str:
             "A listener that hears nothing, or all words at once, hears what it has never heard after the first step. "
             "What you would measure is also its surprise."
         )
+    if isinstance(answer, Ablate) and answer.site.startswith("speaker"):
+        raise WrongAnswer("Held at zero the speaker says the same word in every game: it fits a third of the goals.")
     if isinstance(answer, Ablate):
         raise WrongAnswer("Ablated units are held at zero: the agent does not get a wrong word, it is damaged.")
     raise WrongAnswer(f"{type(answer).__name__} does not exchange words. Which edits begin with Permute?")

@@ -38,6 +38,12 @@ def how_many(answer: Any) -> str:
         raise WrongAnswer("That is what both see together. Nobody sees that: each agent acts on its own observation.")
     if given == 2:
         raise WrongAnswer("That is how many agents there are. How long is one observation of the listener?")
+    if given % listener == 0 and given > 0:
+        raise WrongAnswer(
+            f"That is {given / listener:g} copies of the game together. How much is seen by one listener, in one copy?"
+        )
+    if 0 < given < listener:
+        raise WrongAnswer(f"That is a part of it. Count all of the names that stand beside 'listener': not {given:g}.")
     raise WrongAnswer("Look at the length of the last axis of the listener's observation, [env, agent, feature].")
 
 
@@ -45,6 +51,10 @@ def how_many(answer: Any) -> str:
 def which_carry(answer: Any) -> str:
     if isinstance(answer, str) or not isinstance(answer, Iterable):
         raise WrongAnswer('A list of names is asked for, as ["velocity_x", "velocity_y"].')
+    if any(isinstance(name, int) for name in answer):
+        raise WrongAnswer(
+            "Those are places in the list of features. Their names are asked for, so that anybody can read it."
+        )
     given, listener = {str(name) for name in answer}, _names("listener")
     words = {name for name in listener if name.startswith("message")}
     if given == words:
@@ -56,7 +66,10 @@ def which_carry(answer: Any) -> str:
         raise WrongAnswer("Where the landmarks lie is seen by the listener itself. Nobody says it.")
     if any(name.startswith("velocity") for name in given):
         raise WrongAnswer("Its own velocity it feels. Nobody says it.")
-    raise WrongAnswer(f"{len(given)} of them are right, but there is one feature for each word that can be said.")
+    if not given:
+        raise WrongAnswer("The list is empty. Which of the names that stand beside 'listener' have to do with hearing?")
+    kept = f"{', '.join(sorted(given))}: that is right"
+    raise WrongAnswer(f"{kept}, but there are more. There is one feature for each word that can be said.")
 
 
 @exercise("1.3", "a function of the speaker's observations [env, feature] that gives the goals' numbers [env]")
@@ -66,14 +79,20 @@ def goal_of(answer: Any) -> str:
     with game() as env:
         moment = env.reset(SEED)
         seen, goal = moment.groups["speaker"].observation[:, 0], env.labels()["goal"].long()
-        found = torch.as_tensor(called(answer, seen.clone(), by="goal_of(observation)"))
+        answered = called(answer, seen.clone(), by="goal_of(observation)")
+    try:
+        found = torch.as_tensor(answered)
+    except (TypeError, ValueError, RuntimeError):
+        both = " torch's max gives values and places (.values, .indices)." if hasattr(answered, "indices") else ""
+        raise WrongAnswer(f"Numbers are asked for, one for each copy; yours gives {_kind(answered)}.{both}") from None
     if found.shape == seen.shape:
         raise WrongAnswer(
             "For each copy you give three numbers. One is asked for: the place of the largest of the three."
         )
     if found.shape != goal.shape:
         raise WrongAnswer(
-            f"Of {COPIES} observations {COPIES} goals are asked for; your answer has shape {list(found.shape)}."
+            f"Of {COPIES} observations {COPIES} goals are asked for; your answer has shape {list(found.shape)}. "
+            f"{_axis(tuple(found.shape), tuple(seen.shape))}"
         )
     share = float((found.long() == goal).float().mean())
     if share == 1:
@@ -82,6 +101,8 @@ def goal_of(answer: Any) -> str:
         )
     if bool((found == found[0]).all()):
         raise WrongAnswer("It names the same goal in every game. Does it look along the features, the last axis?")
+    if bool((found.long() == goal + 1).all()):
+        raise WrongAnswer("All are one too many: goals are counted from 0, as everything in Python is.")
     if bool((found.long() == seen.argmin(-1)).all()):
         raise WrongAnswer("That is the place of the smallest number. The goal's colour is the one that stands out.")
     if not found.is_floating_point() or bool((found == found.round()).all()):
@@ -89,6 +110,21 @@ def goal_of(answer: Any) -> str:
             f"It names {share:.0%} of the goals; guessing would name a third. Print an observation beside its goal."
         )
     raise WrongAnswer("It gives amounts of colour. The number of the goal is asked for: 0, 1 or 2.")
+
+
+def _kind(answer: Any) -> str:
+    return f"{answer!r}" if isinstance(answer, str) else f"a {type(answer).__name__}"
+
+
+def _axis(found: tuple[int, ...], seen: tuple[int, ...]) -> str:
+    """What has become of the axes [env, feature]."""
+    if found == ():
+        return "That is one for all copies together: tell it to look along the last axis only (-1)."
+    if found == seen[1:]:
+        return "You look along the copies (axis 0), and compare games with each other. Look along the features (-1)."
+    if found == (seen[0], 1):
+        return "The last axis is left over: take its only element, [:, 0]."
+    return "One number for each copy, [env], is what comes of [env, feature]."
 
 
 @exercise("1.4", "the share of goals that the best guess of a listener gets right at the first step")
@@ -99,12 +135,14 @@ def at_first(answer: Any) -> str:
             "Three goals, equally likely, and not a word yet. Whoever claims more for the first step has "
             "made a mistake."
         )
-    if given > 1:
-        raise WrongAnswer("A share lies between 0 and 1: of how many games would the guess be right?")
+    if not 0 <= given <= 1:
+        raise WrongAnswer("A share lies between 0 and 1: of how many games would the guess be right? 10% is 0.1.")
     if close(given, 1.0, 0.01):
         raise WrongAnswer("You let it hear the word. What does the message hold at the first step, t = 0?")
     if close(given, 0.0, 0.01):
         raise WrongAnswer("Not knowing is not being wrong: of those who guess blindly some are right.")
+    if close(given, 2 / 3, 0.01):
+        raise WrongAnswer("That is how many guesses are wrong. Asked is how many are right.")
     if close(given, 0.5, 0.01):
         raise WrongAnswer("One in two would be right if there were two goals. How many landmarks are there?")
     raise WrongAnswer("How many goals are there, how likely is each, and does anything seen at t = 0 tell them apart?")
@@ -123,6 +161,16 @@ def reward(answer: Any) -> str:
         return "Squared, so the last steps to the goal are worth little and being far away costs much."
     if gives(squared):
         raise WrongAnswer("The size is right, the sign is not: yours pays for being far away.")
+    if gives(d**0.5 for d in squared):
+        raise WrongAnswer(
+            "That is the distance. Compare with the rewards in the notebook: they are below 0, and at 0.5 -0.25."
+        )
+    if gives(-((x + y) ** 2) for x, y in points):
+        raise WrongAnswer("(dx + dy)² is not dx² + dy²: with dx = 0.3 and dy = -0.4 the two ways nearly cancel out.")
+    if gives(-d / 2 for d in squared):
+        raise WrongAnswer("Half of it. Both earn the whole reward, it is not shared out.")
+    if given[0] != 0:
+        raise WrongAnswer(f"At the goal itself, dx = dy = 0, the environment pays 0; yours {given[0]:.2f}.")
     if gives(-(d**0.5) for d in squared):
         raise WrongAnswer(
             "That is minus the distance. Compare with the rewards in the notebook: at 0.5 they say -0.25."

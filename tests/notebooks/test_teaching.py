@@ -29,6 +29,25 @@ FOLDER = ROOT / "notebooks" / "teaching"
 INSTRUCTOR = sorted((FOLDER / "instructor").glob("*.ipynb"))
 SMALL: dict[str, dict[str, Any]] = {"2": {"seeds": [0]}, "3": {"episodes": 60}, "4": {"n_random": 6}}
 DATA = ROOT / "data" / "speaker_listener"
+THERE = {  # by chapter: mistakes that are judged with what the notebook has found, and what is said of them
+    "3": (
+        'wrong = (-gained, score.score, score.score - score.untrained, score.score / score.observation, 0.0, "R2")\n'
+        '[check("3.3", answer, decoding=where) for answer in wrong]',
+        (
+            "other way round",
+            "all that the units hold",
+            "untrained network",
+            "a ratio",
+            "has the fields",
+            "without quotes",
+        ),
+    ),
+    "4": (
+        "wrong = (-cost, effect.after, -effect.before, effect.high - effect.low, 1000)\n"
+        '[check("4.2", answer, result=result) for answer in wrong]',
+        ("without the minus", "with the edit", "without the edit", "width of the interval", "has before, after"),
+    ),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -71,12 +90,17 @@ def test_a_blank_is_told_what_is_asked_and_every_solution_is_right(path: Path, t
     again = [cell for cell in instructor.cells if "parameters" not in cell.metadata.get("tags", [])]
     for place, cell in enumerate(again):
         cell["id"] = f"again-{place}"
-    both = nbformat.from_dict({**student, "cells": [*student.cells, *again]})
+    source, mistakes = THERE.get(path.name[0], ("[]", ()))
+    tried = nbformat.v4.new_code_cell(source, id="tried")
+    both = nbformat.from_dict({**student, "cells": [*student.cells, *again, tried]})
     nbformat.write(both, tmp_path / "both.ipynb")
     executed = execute(tmp_path / "both.ipynb", tmp_path / "run", SMALL.get(path.name[0], {}), progress=False)
     cells = nbformat.read(executed, 4).cells
     (first,) = (place for place, cell in enumerate(cells) if cell.id == "again-0")
-    blank, solved = verdicts(cells[:first]), verdicts(cells[first:])
+    blank, solved = verdicts(cells[:first]), verdicts(cells[first:-1])
+    (said,) = (output["data"]["text/plain"] for output in cells[-1].outputs)
+    assert said.count(": not yet. ") == len(mistakes)
+    assert [words for words in mistakes if words not in said] == []
     assert len(solved) >= 4 and all(": right. " in text for text in solved), solved
     assert len(blank) == len(solved)
     assert all(": to do. What is asked: " in text or "returns nothing yet" in text for text in blank), blank
@@ -100,7 +124,13 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ("1.1", 3, {}, "how many the speaker observes"),
     ("1.1", 14, {}, "what both see together"),
     ("1.1", "eleven", {}, "one number"),
+    ("1.1", "11", {}, "without quotes"),
+    ("1.1", 88, {}, "8 copies of the game"),
+    ("1.1", 8, {}, "a part of it"),
+    ("1.1", float("nan"), {}, "divided by 0, or is missing"),
     ("1.2", "message_0", {}, "A list of names"),
+    ("1.2", [], {}, "The list is empty"),
+    ("1.2", [8, 9, 10], {}, "Their names are asked for"),
     ("1.2", ["message_0", "message_1"], {}, "one feature for each word"),
     ("1.2", ["landmark_0_dx"], {}, "seen by the listener itself"),
     ("1.2", ["goal_red"], {}, "That is what the speaker sees"),
@@ -110,20 +140,42 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ("1.3", lambda seen: seen.max(-1).values, {}, "amounts of colour|the same goal"),
     ("1.3", lambda seen: seen[0, 99], {}, "raised IndexError"),
     ("1.3", 2, {}, "without brackets"),
+    ("1.3", lambda seen: seen.max(-1), {}, "values and places"),
+    ("1.3", lambda seen: seen.argmax(), {}, "one for all copies together"),
+    ("1.3", lambda seen: seen.argmax(0), {}, "look along the copies"),
+    ("1.3", lambda seen: seen.argmax(-1, keepdim=True), {}, "left over"),
+    ("1.3", lambda seen: seen.argmax(-1) + 1, {}, "counted from 0"),
+    ("1.3", lambda seen: "red", {}, "yours gives 'red'"),
     ("1.4", 1.0, {}, "What does the message hold"),
     ("1.4", 0.5, {}, "How many landmarks"),
     ("1.4", 33, {}, "between 0 and 1"),
+    ("1.4", 2 / 3, {}, "how many guesses are wrong"),
+    ("1.4", "1/3", {}, "without quotes"),
     ("1.5", lambda dx, dy: dx * dx + dy * dy, {}, "the sign is not"),
     ("1.5", lambda dx, dy: -((dx * dx + dy * dy) ** 0.5), {}, "minus the distance"),
     ("1.5", lambda dx, dy: -abs(dx) - abs(dy), {}, "Pythagoras"),
+    ("1.5", lambda dx, dy: (dx * dx + dy * dy) ** 0.5, {}, "That is the distance"),
+    ("1.5", lambda dx, dy: -((dx + dy) ** 2), {}, "nearly cancel out"),
+    ("1.5", lambda dx, dy: -(dx * dx + dy * dy) / 2, {}, "Half of it"),
+    ("1.5", lambda dx, dy: 1 - dx * dx - dy * dy, {}, "At the goal itself"),
+    ("1.5", lambda dx, dy: dx ^ dy, {}, r"a power is written \*\*"),
     ("2.1", -31, {}, "the sum of the table"),
     ("2.1", 11, {}, "the best that they can earn"),
+    ("2.1", -3.4, {}, "Nearly"),
+    ("2.1", 31 / 9, {}, "the sign is not"),
+    ("2.1", -31 / 3, {}, "divided by 3"),
+    ("2.1", -30, {}, "the worst that can happen"),
     ("2.2", 4.5, {"run": Metrics()}, "the whole training"),
     ("2.2", 11, {"run": Metrics()}, "what they could earn"),
     ("2.2", 0, {"run": Metrics()}, "where they begin"),
+    ("2.2", -8.5, {"run": Metrics()}, "the sign is not"),
+    ("2.2", [8, 9], {"run": Metrics()}, "Of these 2, which one"),
     ("2.3", 78, {"run": run()}, "looks like an iteration"),
     ("2.3", 441_600, {"run": run()}, "a single iteration was above it"),
     ("2.3", 2_000_000, {"run": run()}, "ended after 832,000"),
+    ("2.3", -12, {"run": run()}, "not how high it is"),
+    ("2.3", 300_000, {"run": run()}, "at -15.5, so not above"),
+    ("2.3", 700_000, {"run": run()}, r"at -7\.7, above -12. But asked is the \*first"),
     ("2.4", "a", {}, "drawn again"),
     ("2.4", "(C)", {}, "does not mean that they are equal"),
     ("2.4", "z", {}, "one of 'a', 'b', 'c', 'd'"),
@@ -133,13 +185,25 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ("3.1", lambda episode: (np.flatnonzero(episode < 15), np.flatnonzero(episode > 15)), {}, "25 rows are in neither"),
     ("3.1", lambda episode: (np.flatnonzero(episode < 5), np.flatnonzero(episode >= 5)), {}, "Fit to more"),
     ("3.1", lambda episode: None, {}, "Does it end in `return`"),
+    ("3.1", lambda episode: (episode < 80, episode >= 80), {}, "does it count on 100"),
+    ("3.1", lambda episode: (0.8, 0.2), {}, "is 0.8"),
+    ("3.1", lambda episode: (-np.arange(1, 401), -np.arange(401, 501)), {}, "do not exist"),
+    ("3.1", lambda episode: (episode != 0, episode == 0), {}, "Only one episode is tested"),
     ("3.2", "a", {}, "not that the network has done anything"),
     ("3.4", 100, {}, "Nearly"),
     ("3.4", 9, {}, "= 0.1"),
+    ("3.4", 1000, {}, "fewer do as well"),
+    ("3.4", -1, {}, "is counted"),
+    ("3.2", "b", {}, "Luck is not the problem"),
+    ("3.2", "d", {}, "look along the row"),
     ("4.1", mnb.BlockChannel("listener"), {}, "its surprise"),
     ("4.1", mnb.Ablate("listener/observation"), {}, "damaged"),
     ("4.1", mnb.PermuteChannel, {}, "a kind of edit"),
     ("4.1", mnb.PermuteChannel("speaker"), {}, "The listener's ears"),
+    ("4.1", [mnb.PermuteChannel("listener")], {}, "leave out the brackets"),
+    ("4.1", mnb.Ablate("speaker/actor/head"), {}, "the same word in every game"),
+    ("4.3", "c", {}, "more than was seen"),
+    ("4.4", "a", {}, "drawn by lot"),
     ("4.3", "a", {}, "not needed"),
     ("4.4", "c", {}, "others do as much"),
 ]
