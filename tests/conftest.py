@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 import torch
 
 os.environ.update(
@@ -15,3 +19,13 @@ os.environ.update(
     JUPYTER_PLATFORM_DIRS="1",
 )
 torch.set_num_threads(1)
+
+
+@pytest.fixture
+def own_modules_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a test imports from its own folder is not found by the tests after it in the same process."""
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    yield
+    for name, module in list(sys.modules.items()):
+        if (getattr(module, "__file__", None) or "").startswith(f"{tmp_path}{os.sep}"):
+            del sys.modules[name]

@@ -208,6 +208,7 @@ def write_files(path: Path, folder: Path) -> None:
                 file.write(text)
 
 
+@pytest.mark.usefixtures("own_modules_forgotten")
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_commands_in_a_page_exist(
     path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

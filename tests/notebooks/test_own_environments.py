@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import nbformat
@@ -16,6 +15,7 @@ NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "own_environments.ipynb"
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.usefixtures("own_modules_forgotten")
 def test_it_runs_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "run"
     execute(NOTEBOOK, folder, progress=False)
@@ -23,7 +23,6 @@ def test_it_runs_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(ConfigError, match=r"cannot import 'corridor'.* in the current folder"):
         Run.open(folder)
     monkeypatch.chdir(tmp_path / "run-files")  # where the module is
-    monkeypatch.setattr(sys, "path", sys.path[:])
     assert Run.open(folder).status()["state"] == "complete"
     cells = nbformat.read(folder / "notebook.ipynb", 4).cells
     told = "".join(out.get("text", "") for cell in cells for out in cell.get("outputs", []))

@@ -1,0 +1,108 @@
+"""The first hour as a person has it: each notebook opened in JupyterLab, Run All, and what stands there afterwards.
+
+Parameters are small, in the parameters cell of the copy; what is trained is not good, and nothing is promised of it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.lab import ROOT, Lab, Notebook
+
+DONE_MS = 400_000
+PROMISED_NOTHING = {
+    "at_least_return": -1000.0,
+    "at_least_decoding": 0.0,
+    "at_most_decoding_at_first": 1.0,
+    "at_least_message_share": 0.0,
+    "at_least_cost_of_silence": -1000.0,
+}
+SMALL: dict[str, dict[str, Any]] = {
+    "quickstart": {
+        "frames": 3200,
+        "n_envs": 16,
+        "record_episodes": 24,
+        "stopping_episodes": 12,
+        "evaluation_episodes": 12,
+        "n_shuffles": 1,
+        **PROMISED_NOTHING,
+    },
+    "own_environments": {},
+    "choose_and_compare": {"seeds": [0]},
+    "look_inside": {"episodes": 60},
+    "does_the_listener_listen": {
+        "episodes": 50,
+        "traced_episodes": 16,
+        "traced_every": 12,
+        "n_random": 9,
+        "n_shuffles": 1,
+    },
+}
+PANELS = {  # what of widgets is to be seen, by notebook
+    "own_environments": ".marlnb-environment",
+    "choose_and_compare": ".marlnb-training",
+    "look_inside": ".marlnb-microscope .marlnb-scope",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(lab: Lab) -> Path:
+    """The notebooks as somebody has them who has copied them, with what they open."""
+    copy = lab.folder / "first-hour"
+    copy.mkdir()
+    for name, small in SMALL.items():
+        made = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", 4)
+        (given,) = (cell for cell in made.cells if "parameters" in cell.metadata.get("tags", []))
+        given.source += "".join(f"\n{key} = {value!r}" for key, value in small.items())
+        nbformat.write(made, copy / f"{name}.ipynb")
+    shutil.copytree(ROOT / "data" / "speaker_listener", copy / "data" / "speaker_listener")
+    return copy
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", SMALL)
+def test_run_all_gets_to_the_end(name: str, folder: Path, lab: Lab, page: Page, keep: Callable[..., None]) -> None:
+    faults: list[str] = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    notebook = lab.open(page, f"first-hour/{name}.ipynb")
+    last = sum(cell.cell_type == "code" for cell in nbformat.read(folder / f"{name}.ipynb", 4).cells)
+    notebook.menu("Run", "Run All Cells")
+    _wait_for_the_end(notebook, last)
+    if name in PANELS:
+        panel = page.locator(PANELS[name]).first
+        expect(panel).to_be_visible(timeout=60_000)
+        panel.scroll_into_view_if_needed()
+        keep(panel, "panel")
+    notebook.save()
+    cells = [cell for cell in nbformat.read(folder / f"{name}.ipynb", 4).cells if cell.cell_type == "code"]
+    assert sorted(cell.execution_count for cell in cells) == list(range(1, last + 1))
+    outputs = [output for cell in cells for output in cell.outputs]
+    assert [output for output in outputs if output.output_type == "error"] == []
+    assert any("image/png" in output.get("data", {}) for output in outputs) or name == "own_environments"
+    assert faults == []
+    page.locator(".jp-Notebook").evaluate("notebook => notebook.scrollTo(0, 0)")
+    notebook.menu("Kernel", "Shut Down Kernel")
+    page.wait_for_selector(".jp-KernelName:has-text('No Kernel')", timeout=60_000, state="attached")
+
+
+def _wait_for_the_end(notebook: Notebook, last: int) -> None:
+    """Until every cell has run; a cell that raised ends the waiting."""
+    end = notebook.page.locator(".jp-WindowedPanel-outer")
+    prompts = ".jp-CodeCell .jp-InputPrompt"
+    notebook.page.wait_for_function(
+        """([prompts, last]) => {
+            const said = [...document.querySelectorAll(prompts)].map(prompt => prompt.textContent);
+            const failed = document.querySelector("[data-mime-type='application/vnd.jupyter.error']");
+            return failed || said.includes(`[${last}]:`) && !said.includes("[*]:");
+        }""",
+        arg=[prompts, last],
+        timeout=DONE_MS,
+    )
+    expect(end.locator("[data-mime-type='application/vnd.jupyter.error']")).to_have_count(0)
