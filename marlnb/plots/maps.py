@@ -10,6 +10,9 @@ from matplotlib.axes import Axes
 from marlnb.errors import ShapeError
 from marlnb.plots.canvas import INK, MARKERS, OKABE_ITO, SEQUENTIAL, agent_colour, alarm, axes, finish
 
+LIKE_THEIR_NAMES = {"blue": OKABE_ITO[0], "green": OKABE_ITO[2], "red": OKABE_ITO[5], "black": OKABE_ITO[6]}
+"""For classes that are called by colours: nobody wants to read of red points that are drawn blue."""
+
 
 class EmbeddingResult(Protocol):
     """points `[point, dimension]` with a label `color` `[point]` (NaN: unknown) and whose they are, `who` `[point]`."""
@@ -74,11 +77,12 @@ def unit_map(embedding: EmbeddingResult, *, title: str | None = None, ax: Axes |
 
 def _classes(ax: Axes, embedding: EmbeddingResult, size: float) -> None:
     present = np.unique(embedding.color[np.isfinite(embedding.color)]).astype(int)
+    named = LIKE_THEIR_NAMES if set(embedding.color_names) <= LIKE_THEIR_NAMES.keys() else {}
     for k, value in enumerate(present):
         here = embedding.color == value
         if embedding.color_name:
             name = embedding.color_names[value] if value < len(embedding.color_names) else str(value)
-            colour = OKABE_ITO[k % len(OKABE_ITO)]
+            colour = named.get(name, OKABE_ITO[k % len(OKABE_ITO)])
         else:
             name = embedding.agents[value]
             colour = agent_colour(name, embedding.all_agents)

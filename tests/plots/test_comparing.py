@@ -8,6 +8,7 @@ from io import BytesIO
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 
 from marlnb import plots
 from marlnb.analysis.communication_result import Communication
@@ -145,6 +146,15 @@ def test_the_numbers_are_those_handed_in() -> None:
     np.testing.assert_array_equal(plots.unit_map(MAP).collections[1].get_offsets(), MAP.points[2:])
     response = plots.event_response(EVENT, channels=["unit 1"])
     assert response.lines[0].get_ydata().tolist() == [2, 1, 0] and "3 to 5 events a lag" in response.get_xlabel()
+
+
+def test_classes_that_are_called_by_colours_are_drawn_in_them() -> None:
+    def drawn_in(*names: str) -> list[str]:
+        ax = plots.unit_map(replace(MAP, color_name="goal", color_names=names))
+        return [to_hex(points.get_facecolor()[0]).upper() for points in ax.collections]
+
+    assert drawn_in("green", "blue") == ["#009E73", "#0072B2"]
+    assert drawn_in("green", "near") == ["#0072B2", "#E69F00"]  # some that are not: all as they come
 
 
 def test_units_are_named_with_their_strength() -> None:
