@@ -8,7 +8,7 @@ Gumbel-softmax, as in Lowe et al., section 6. The tests hold the losses to torch
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar, Literal, cast
 
 import torch
 from torch import Tensor
@@ -69,6 +69,11 @@ class IDDPGConfig(QActorCriticConfig):
     def updates_per_actor_step(self) -> int:
         return 1
 
+    @property
+    def improves_together(self) -> bool:
+        """Whether the actor's loss takes all agents' actions from the current policy, not only each one's own."""
+        return False
+
 
 @ALGORITHMS.register("maddpg")
 @dataclass(frozen=True)
@@ -77,6 +82,17 @@ class MADDPGConfig(IDDPGConfig):
 
     centralised: ClassVar[bool] = True
     simultaneous_only: ClassVar[bool] = True
+
+    policy_actions: Literal["own", "all"] = option(
+        "own",
+        help="whose actions the current policy names in the actor's loss; own: the agent's, beside the others' "
+        "remembered ones (Lowe et al. 2017, equation 6); all: its group's at once, which is cheaper (as in BenchMARL)",
+        choices=("own", "all"),
+    )
+
+    @property
+    def improves_together(self) -> bool:
+        return self.policy_actions == "all"
 
 
 @ALGORITHMS.register("matd3")
@@ -132,11 +148,14 @@ class DDPGLearner(QActorCriticLearner):
         return td_target(judged.reward, least, judged.terminated, self.config.gamma)
 
     def actor_loss(self, judged: Judged, observation: Tensor) -> Tensor:
-        """Minus the first critic's value of each agent's own action beside the others' remembered ones."""
+        """Minus the first critic's value of each agent's own action, beside the others' as `policy_actions` says."""
         policy = self.policy
         output = policy.actor(observation)
         own = policy.code(policy.actor.distribution.mask(output, judged.mask), self.config.temperature)
-        value = policy.critic.judge_own(judged.seen, judged.codes, own)
+        if self.config.improves_together:
+            value = policy.critic(judged.seen, judged.codes | {self.group.name: own})
+        else:
+            value = policy.critic.judge_own(judged.seen, judged.codes, own)
         return mean_over(self.config.output_penalty * output.square().mean(-1) - value, judged.acting)
 
     @torch.no_grad()

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from marlnb.errors import ConfigError, ShapeError, unknown
+from marlnb.models import fast
 
 ActivationName = Literal["tanh", "relu", "elu", "gelu", "silu"]
 HIDDEN_GAIN = 2**0.5
@@ -64,10 +65,7 @@ class AgentLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.shared:
-            if self.fast and self.in_features < self.out_features and torch.is_grad_enabled():
-                shared: Tensor = _WideningAffine.apply(x, self.weight, self.bias)
-                return shared
-            return F.linear(x, self.weight, self.bias)
+            return (fast.affine if self.fast else F.linear)(x, self.weight, self.bias)
         if x.shape[-2] != self.n_agents:
             raise ShapeError(f"unshared weights of {self.n_agents} agents got [..., {x.shape[-2]}, {x.shape[-1]}]")
         by_agent = x.reshape(-1, self.n_agents, self.in_features).transpose(0, 1)
@@ -92,10 +90,15 @@ class HiddenLayer(nn.Module):
         self.activation = activation(act)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.linear(x)
+        if self.fast and type(self.activation) is nn.Tanh and self.norm is None and self.linear.shared:
+            return fast.affine(x, self.linear.weight, self.linear.bias, tanh=True)
+        return self.activate(self.linear(x))
+
+    def activate(self, x: Tensor) -> Tensor:
+        """The layer's output of what its affine map gives, in x's own memory where it is fast."""
         x = x if self.norm is None else self.norm(x)
         if self.fast and type(self.activation) is nn.Tanh:
-            return fast_tanh_(x)
+            return fast.tanh_(x)
         activated: Tensor = self.activation(x)
         return activated
 
@@ -128,7 +131,7 @@ class AgentGRUCell(nn.Module):
 
 @contextmanager
 def fast_training(network: nn.Module) -> Iterator[None]:
-    """Inside the block the network's layers compute the same by faster routes; values may differ by about 2e-7.
+    """Inside the block the network's layers compute the same by faster routes; values may differ by rounding.
 
     For a learner's update only: outside, every layer is made of plain torch modules, for captum and torch.func.
     """
@@ -140,50 +143,3 @@ def fast_training(network: nn.Module) -> Iterator[None]:
     finally:
         for layer in layers:
             layer.fast = False
-
-
-def fast_tanh_(x: Tensor) -> Tensor:
-    """tanh to an absolute 2e-7, through the sigmoid, which torch computes several times faster on a CPU.
-
-    In x's own memory: to be used where nothing else needs what was there.
-    """
-    if x._is_view():  # autograd follows no change of a view from within a function of ours
-        x = x.clone()
-    y: Tensor = _FastTanh.apply(x) if torch.is_grad_enabled() else _tanh_by_sigmoid_(x)
-    return y
-
-
-def _tanh_by_sigmoid_(x: Tensor) -> Tensor:
-    return x.mul_(2).sigmoid_().mul_(2).sub_(1)
-
-
-class _FastTanh(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:  # type: ignore[override]
-        y = _tanh_by_sigmoid_(x)
-        ctx.mark_dirty(y)
-        ctx.save_for_backward(y)
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
-        (y,) = ctx.saved_tensors
-        return torch.ops.aten.tanh_backward(gradient, y)
-
-
-class _WideningAffine(torch.autograd.Function):
-    """F.linear whose weight gradient is formed transposed: for few inputs and many outputs 2 to 5 times faster."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:  # type: ignore[override]
-        ctx.save_for_backward(x, weight)
-        return F.linear(x, weight, bias)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:  # type: ignore[override]
-        x, weight = ctx.saved_tensors
-        rows = gradient.reshape(-1, gradient.shape[-1])
-        to_x = gradient @ weight if ctx.needs_input_grad[0] else None
-        if not ctx.needs_input_grad[1]:  # a critic through which an actor learns
-            return to_x, None, None
-        return to_x, (x.reshape(-1, x.shape[-1]).t() @ rows).t(), rows.sum(0)

@@ -12,6 +12,8 @@ from marlnb.config import ModelConfig
 from marlnb.errors import ShapeError
 from marlnb.models.actor import features
 from marlnb.models.critic import joint_inputs
+from marlnb.models.layers import HiddenLayer
+from marlnb.models.mlp import MLP
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, InputSpec
 
 
@@ -129,12 +131,28 @@ class QCritic(nn.Module):
         """
         if not self.centralised:
             return self.forward(seen, {self.group_name: own})
+        if self.once_for_all and isinstance(self.network, MLP) and len(self.network.hidden):
+            return self._judge_changes(self.network, seen, codes, own)
         rows = self._rows(seen, codes, own)
         if not self.once_for_all:
             output: Tensor = self.network(rows)[0]
             return output.squeeze(-1)
         output = self.network(rows.unsqueeze(-2))[0].squeeze(-2)
         return output.diagonal(dim1=-2, dim2=-1)
+
+    def _judge_changes(self, network: MLP, seen: Tensor, codes: Mapping[str, Tensor], own: Tensor) -> Tensor:
+        """As `judge_own`: the first layer's products are the same for every agent but for its own action's columns."""
+        first, *later = cast(list[HiddenLayer], list(network.hidden))
+        taken = codes[self.group_name]
+        n, size, before = *taken.shape[-2:], self.reads.index(self.group_name)
+        start = seen.shape[-1] + sum(codes[name].shape[-2:].numel() for name in self.reads[:before])
+        columns = first.linear.weight[:, start : start + n * size].unflatten(-1, (n, size))
+        common = first.linear(torch.cat((seen, *(codes[name].flatten(-2) for name in self.reads)), dim=-1))
+        changes = torch.einsum("...ac,uac->a...u", own - taken, columns)
+        x = first.activate(common + changes)
+        for layer in later:
+            x = layer(x)
+        return network.head(x).diagonal(dim1=0, dim2=-1)
 
     def _blanked(self, seen: Tensor, codes: Mapping[str, Tensor]) -> Tensor:
         return self._rows(seen, codes, torch.zeros_like(codes[self.group_name]))

@@ -191,6 +191,37 @@ def test_a_centralised_critic_is_asked_of_what_the_other_group_does_next(
         assert torch.equal(codes.argmax(-1), greedy)
 
 
+@pytest.mark.parametrize("whose", ["own", "all"])
+@pytest.mark.parametrize("action", [CONTINUOUS, DISCRETE], ids=lambda a: a.kind)
+def test_the_actors_gradient_is_that_of_its_agents_one_by_one(
+    whose: str, action: ActionSpec, make_env: Callable[..., EnvSpec], make_rollout: Callable[..., TensorDict]
+) -> None:
+    config = MADDPGConfig(policy_actions=whose, learning_starts=0, updates=3, output_penalty=0.0)  # type: ignore[arg-type]
+    env, learners = two_groups(action, make_env, config, IPPOConfig())
+    rollout = make_rollout(env, {name: learner.policy for name, learner in learners.items()})
+    learner = learners["walker"]
+    learner.update(rollout)
+    sample = learner.replay.sample(64)
+    judged, observation = learner.judged(sample), sample["walker", "observation"]
+    policy, weights = learner.policy, list(learner.policy.actor.parameters())
+
+    torch.manual_seed(5)
+    found = learner.actor_loss(judged, observation)
+    torch.manual_seed(5)  # the same Gumbel noise
+    named = policy.code(policy.actor(observation), config.temperature)
+    taken = judged.codes["walker"]
+    values = []
+    for agent in range(named.shape[1]):
+        codes = [named[:, k] if k == agent or whose == "all" else taken[:, k] for k in range(named.shape[1])]
+        joint = torch.cat((judged.seen, *codes, judged.codes["other"].flatten(1)), dim=-1)
+        values.append(policy.critic.network(joint.unsqueeze(1))[0][:, 0, agent])
+    expected = -torch.stack(values).mean()
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-6)
+    theirs = torch.autograd.grad(expected, weights)
+    for ours, gradient in zip(torch.autograd.grad(found, weights), theirs):
+        torch.testing.assert_close(ours, gradient, atol=1e-6, rtol=1e-4)
+
+
 def test_who_is_dead_teaches_nothing(make_env: Callable[..., EnvSpec], make_rollout: Callable[..., TensorDict]) -> None:
     env, learners = two_groups(CONTINUOUS, make_env, IDDPGConfig(learning_starts=0, updates=1), IPPOConfig())
     rollout = make_rollout(env, {name: learner.policy for name, learner in learners.items()}, dead=True)
