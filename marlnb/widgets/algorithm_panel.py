@@ -8,58 +8,17 @@ from typing import Any
 
 import ipywidgets as w
 
-from marlnb.config import AlgorithmConfig, Experiment, ModelConfig
+from marlnb.config import AlgorithmConfig, Experiment
 from marlnb.errors import MarlnbError
-from marlnb.registry import ALGORITHMS, MODELS
 from marlnb.specs import EnvSpec
+from marlnb.widgets.choice import Choice
+from marlnb.widgets.controls import Button, Dropdown, Tab
 from marlnb.widgets.fits import Network, networks_of, refused_algorithms, refused_models
-from marlnb.widgets.form import PartForm
 from marlnb.widgets.style import note_html, problem_html, styled, table_html
+from marlnb.widgets.turns import in_turn
 from marlnb.widgets.worker import Newest
 
 ALL = "all groups"
-
-
-class Choice:
-    """An algorithm, a network for the actor, and one for the critic: of all groups, of one, or (networks) of an agent.
-
-    Attributes:
-        box: the widget to show.
-    """
-
-    def __init__(self, on_change: Callable[[], None], *, networks_only: bool = False) -> None:
-        self.algorithm = None if networks_only else PartForm(ALGORITHMS, "mappo", on_change=on_change)
-        self.model = PartForm(MODELS, "mlp", on_change=on_change)
-        self.same_critic = w.Checkbox(value=True, description="the critic's network is of the same kind", indent=False)
-        self.critic = PartForm(MODELS, "mlp", on_change=on_change)
-        self._on_change = on_change
-        self.same_critic.observe(self._switched, "value")
-        self._critic_box = w.VBox([_heading("The critic's network"), self.critic.box])
-        algorithm = [self.algorithm.box] if self.algorithm is not None else []
-        network = _heading("The actor's network")
-        self.box = w.VBox([*algorithm, network, self.model.box, self.same_critic, self._critic_box])
-        self._show()
-
-    @property
-    def critic_config(self) -> ModelConfig | None:
-        found: ModelConfig | None = None if self.same_critic.value else self.critic.config
-        return found
-
-    def set(self, algorithm: AlgorithmConfig | None, model: ModelConfig, critic: ModelConfig | None) -> None:
-        if self.algorithm is not None and algorithm is not None:
-            self.algorithm.set(algorithm)
-        self.model.set(model)
-        self.same_critic.value = critic is None
-        if critic is not None:
-            self.critic.set(critic)
-        self._show()
-
-    def _switched(self, change: Any) -> None:
-        self._show()
-        self._on_change()
-
-    def _show(self) -> None:
-        self._critic_box.layout.display = "none" if self.same_critic.value else ""
 
 
 class AlgorithmPanel:
@@ -77,15 +36,15 @@ class AlgorithmPanel:
         self._counting = Newest()
         self._quiet = False
         self.choices: dict[str, Choice] = {ALL: Choice(self._changed)}
-        self._own = w.Dropdown(description="of its own for", tooltip="a group or an agent that has a choice of its own")
-        self._add = w.Button(description="Add", icon="plus", tooltip="give it an algorithm and networks of its own")
-        self._remove = w.Button(description="Remove", icon="minus", tooltip="it does as all groups do again")
+        self._own = Dropdown(description="of its own for", tooltip="a group or an agent that has a choice of its own")
+        self._add = Button(description="Add", icon="plus", tooltip="give it an algorithm and networks of its own")
+        self._remove = Button(description="Remove", icon="minus", tooltip="it does as all groups do again")
         self._add.on_click(lambda _: self._give(self._own.value))
         self._remove.on_click(lambda _: self._take(self._tabs_name()))
         for control in (self._add, self._remove):
             control.layout.width = "7em"
         self._own.style.description_width = "11em"
-        self._tabs, self._status, self._table = w.Tab(), w.HTML(), w.HTML()
+        self._tabs, self._status, self._table = Tab(), w.HTML(), w.HTML()
         line = w.HBox([self._own, self._add, self._remove], layout=w.Layout(flex_flow="row wrap"))
         self.widget = styled(self._tabs, line, self._status, self._table)
         self.widget.add_class("marlnb-algorithm")
@@ -117,6 +76,7 @@ class AlgorithmPanel:
         """Calls `listener` after each change."""
         self._listeners.append(listener)
 
+    @in_turn
     def set(self, experiment: Experiment, spec: EnvSpec | None = None) -> None:
         """Shows the algorithms and networks of an experiment, whose environment has this spec, where that is known."""
         self._experiment, self._spec, self._quiet = experiment, spec, True
@@ -133,6 +93,7 @@ class AlgorithmPanel:
         self._lay_out()
         self._changed()
 
+    @in_turn
     def look_at(self, experiment: Experiment, spec: EnvSpec | None) -> None:
         """Another environment: what does not fit it is taken away with the reason; groups that it lacks are dropped."""
         self._experiment, self._spec = experiment, spec
@@ -156,6 +117,7 @@ class AlgorithmPanel:
             return name in self._spec.group_names
         return name in self._experiment.algorithms or not name.rpartition("_")[2].isdigit()
 
+    @in_turn
     def _give(self, name: str | None) -> None:
         if name is None:
             return
@@ -170,6 +132,7 @@ class AlgorithmPanel:
         self._tabs.selected_index = list(self.choices).index(name)
         self._changed()
 
+    @in_turn
     def _take(self, name: str) -> None:
         if name != ALL:
             del self.choices[name]
@@ -249,7 +212,7 @@ class AlgorithmPanel:
         rows = [
             [
                 network.group,
-                ", ".join(f"{part} {count:,}" for part, count in network.parameters.items()),
+                _counts(network),
                 _sites(network),
             ]
             for network in networks
@@ -259,10 +222,6 @@ class AlgorithmPanel:
     def _fail(self, error: Exception) -> None:
         self._status.value = problem_html(str(error))
         self._table.value = ""
-
-
-def _heading(text: str) -> w.HTML:
-    return w.HTML(f"<b>{text}</b>")
 
 
 def _counts(network: Network) -> str:

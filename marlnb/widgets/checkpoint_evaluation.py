@@ -16,8 +16,10 @@ from marlnb.training.checkpoint import Checkpoint
 from marlnb.training.checkpoint_notes import CheckpointNotes, is_alike
 from marlnb.training.episodes import Moment
 from marlnb.training.evaluation import evaluate
+from marlnb.widgets.controls import Button, Dropdown
 from marlnb.widgets.form import ConfigForm
 from marlnb.widgets.style import note_html, problem_html, table_html
+from marlnb.widgets.turns import TURN, in_turn
 from marlnb.widgets.verb_options import options_of
 from marlnb.widgets.work import Work, WorkStopped
 
@@ -56,7 +58,7 @@ class CheckpointEvaluation:
         self._stop.disabled = True
         self._bar = w.FloatProgress(min=0.0, max=1.0, layout=w.Layout(width="16em", visibility="hidden"))
         self._line, self._kept, self._compared = w.HTML(), w.HTML(), w.HTML()
-        self._with = w.Dropdown(options=[NOBODY], description="compare with", layout=w.Layout(width="26em"))
+        self._with = Dropdown(options=[NOBODY], description="compare with", layout=w.Layout(width="26em"))
         self._with.style.description_width = "11em"
         self._with.observe(self._other_chosen, "value")
         buttons = w.HBox([self._button, self._stop, self._bar], layout=w.Layout(flex_flow="row wrap"))
@@ -67,6 +69,7 @@ class CheckpointEvaluation:
     def other(self) -> int | None:
         return None if self._with.value == NOBODY else int(self._with.value)
 
+    @in_turn
     def look_at(self, checkpoint: Checkpoint, all_of_them: Sequence[Checkpoint]) -> None:
         """Shows what is known of a checkpoint."""
         changed = self._checkpoint != checkpoint
@@ -81,6 +84,7 @@ class CheckpointEvaluation:
             self._line.value = ""
         self.show()
 
+    @in_turn
     def evaluate(self, *iterations: int) -> Work:
         """Evaluates checkpoints, one after the other, in a thread; what comes of it is kept with the run.
 
@@ -101,6 +105,7 @@ class CheckpointEvaluation:
         if self.work is not None:
             self.work.stop()
 
+    @in_turn
     def show(self) -> None:
         """Shows what is kept of the checkpoint, and how it compares."""
         if self._checkpoint is None:
@@ -176,7 +181,8 @@ class _Counter:
         self.n += int((step.done.cpu() & (moment.episode.cpu() >= 0)).sum())
         if time.monotonic() - self.told_at > TELL_EVERY_S:
             self.told_at = time.monotonic()
-            self.tell(self.n)
+            with TURN:
+                self.tell(self.n)
 
 
 def told_score(kept: Mapping[str, Any]) -> str:
@@ -233,7 +239,7 @@ def _plus_minus(mean: float, error: float | None) -> str:
     return f"{mean:.3f}" if error is None or math.isnan(error) else f"{mean:.3f} ± {error:.3f}"
 
 
-def _button(name: str, icon: str, tooltip: str, act: Callable[[], None]) -> w.Button:
-    button = w.Button(description=name, icon=icon, tooltip=tooltip, layout=w.Layout(width="11em"))
+def _button(name: str, icon: str, tooltip: str, act: Callable[[], None]) -> Button:
+    button = Button(description=name, icon=icon, tooltip=tooltip, layout=w.Layout(width="11em"))
     button.on_click(lambda _: act())
     return button

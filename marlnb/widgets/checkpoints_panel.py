@@ -18,12 +18,14 @@ from marlnb.widgets.checkpoint_code import code_of, command_of
 from marlnb.widgets.checkpoint_evaluation import CheckpointEvaluation
 from marlnb.widgets.checkpoint_rows import HEADER, CheckpointRows
 from marlnb.widgets.choice_table import ChoiceTable
+from marlnb.widgets.controls import Accordion, Button, Text
 from marlnb.widgets.curves import LiveCurves
 from marlnb.widgets.dependants import recordings_of
 from marlnb.widgets.picture import figure_of_run, with_picture
 from marlnb.widgets.poller import Poller
 from marlnb.widgets.run_lines import lines_of
 from marlnb.widgets.style import code_html, note_html, problem_html, styled
+from marlnb.widgets.turns import in_turn
 from marlnb.widgets.worker import Newest
 
 LIVE_S, IDLE_S = 1.0, 5.0  # between two looks at the folder
@@ -58,13 +60,13 @@ class CheckpointsPanel:
         self.curves = curves or LiveCurves(title=f"{self.run.experiment.env.name}: returns")
         self._make()
         self.refresh()
-        self._poller = Poller(self._look, self._trouble)
+        self._poller = Poller(self._look, self._look_anew, self._trouble)
 
     def _make(self) -> None:
         self.table = ChoiceTable(HEADER, label="checkpoints")
         self.evaluation = CheckpointEvaluation(self.notes, on_change=self._changed, on_kept=self._show)
         self._heading, self._line, self._code, self._command = w.HTML(), w.HTML(), w.HTML(), w.HTML()
-        self._note = w.Text(description="note", placeholder="what is it good for?", layout=w.Layout(width="34em"))
+        self._note = Text(description="note", placeholder="what is it good for?", layout=w.Layout(width="34em"))
         self._note.style.description_width = "11em"
         keep = _button("Keep note", "pencil", "kept with the run", self.save_note)
         self.buttons = {
@@ -77,7 +79,7 @@ class CheckpointsPanel:
         self._no = _button("Keep it", "undo", "nothing is deleted", self._forget_question)
         self._asking = w.VBox([self._question, w.HBox([self._yes, self._no])], layout=w.Layout(display="none"))
         self._asking.add_class("marlnb-question")
-        said = w.Accordion([self._code, self._command], titles=["as code", "as a command"], selected_index=None)
+        said = Accordion([self._code, self._command], titles=["as code", "as a command"], selected_index=None)
         noted = w.HBox([self._note, keep, *self.buttons.values()], layout=w.Layout(flex_flow="row wrap"))
         about = [self._heading, noted, self._line, self._asking, self.evaluation.box, said]
         self._about = w.VBox(about, layout=w.Layout(display="none"))
@@ -92,6 +94,7 @@ class CheckpointsPanel:
         found = [one for one in self.checkpoints if str(one.iteration) == self.table.chosen]
         return found[0] if found else None
 
+    @in_turn
     def choose(self, iteration: int) -> None:
         """Looks at a checkpoint. Raises CheckpointError: there is none of this iteration."""
         self.run.checkpoint(iteration)
@@ -106,6 +109,7 @@ class CheckpointsPanel:
         """Looks no more."""
         self._poller.end()
 
+    @in_turn
     def refresh(self) -> None:
         """Reads the folder anew."""
         self.checkpoints = self._rows.measured(self.run.checkpoints)
@@ -115,6 +119,7 @@ class CheckpointsPanel:
             self.curves.settle()
         self._show()
 
+    @in_turn
     def save_note(self, text: str | None = None) -> None:
         """Keeps what stands in the field, or `text`, as the note of the chosen checkpoint."""
         if self.chosen is None:
@@ -128,6 +133,7 @@ class CheckpointsPanel:
             self._line.value = note_html("noted")
         self._show()
 
+    @in_turn
     def load(self) -> None:
         """Reads the policies of the chosen checkpoint in a thread, as `policies`."""
         if self.chosen is None:
@@ -143,6 +149,7 @@ class CheckpointsPanel:
 
         self._loading.ask(lambda: self.run.policies(iteration), loaded, self._failed)
 
+    @in_turn
     def ask_to_delete(self) -> None:
         """Shows the question, with what depends on the chosen checkpoint; nothing is deleted yet."""
         chosen = self.chosen
@@ -155,6 +162,7 @@ class CheckpointsPanel:
         self._question.value = note_html(f"Delete checkpoint {chosen.iteration} for good? {self._consequences(chosen)}")
         self._asking.layout.display = ""
 
+    @in_turn
     def delete(self) -> None:
         """Deletes the chosen checkpoint, if that was asked for before."""
         chosen = self.chosen
@@ -193,14 +201,18 @@ class CheckpointsPanel:
     def _forget_question(self) -> None:
         self._asking.layout.display = "none"
 
-    def _look(self) -> float:
-        """Looks for checkpoints that came or went."""
+    def _look(self) -> tuple[object, bool]:
+        """A mark that changes with the folder, and whether the run is trained."""
         folder = self.run.path / "checkpoints"
-        seen = folder.stat().st_mtime_ns if folder.is_dir() else None
+        return folder.stat().st_mtime_ns if folder.is_dir() else None, self.run.status()["state"] in ALIVE
+
+    def _look_anew(self, found: tuple[object, bool]) -> float:
+        """Shows checkpoints that came or went."""
+        seen, is_trained = found
         if seen != self._seen:
             self._seen = seen
             self.refresh()
-        return LIVE_S if self.run.status()["state"] in ALIVE else IDLE_S
+        return LIVE_S if is_trained else IDLE_S
 
     def _trouble(self, error: Exception) -> None:
         self._line.value = problem_html(f"the checkpoints cannot be read any more: {error}")
@@ -241,7 +253,7 @@ class CheckpointsPanel:
             self._command.value = code_html(command_of(self.run, chosen, options, other))
 
 
-def _button(name: str, icon: str, tooltip: str, act: Callable[[], None]) -> w.Button:
-    button = w.Button(description=name, icon=icon, tooltip=tooltip, layout=w.Layout(width="8em"))
+def _button(name: str, icon: str, tooltip: str, act: Callable[[], None]) -> Button:
+    button = Button(description=name, icon=icon, tooltip=tooltip, layout=w.Layout(width="8em"))
     button.on_click(lambda _: act())
     return button

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import anywidget
 import traitlets
 
+from marlnb.widgets.controls import Drawn
 
-class ChoiceTable(anywidget.AnyWidget):
+
+class ChoiceTable(Drawn):
     """Rows of text, of which one is chosen.
 
     Attributes:

@@ -8,9 +8,11 @@ from typing import Any
 import ipywidgets as w
 
 from marlnb.config import Experiment
+from marlnb.widgets.controls import Button, Dropdown
 from marlnb.widgets.devices import advise, find_devices
 from marlnb.widgets.form import ConfigForm
 from marlnb.widgets.style import note_html, styled
+from marlnb.widgets.turns import in_turn
 
 
 class DevicePanel:
@@ -24,12 +26,12 @@ class DevicePanel:
         self._experiment = experiment
         self._listeners: list[Callable[[], None]] = []
         self._devices = find_devices()
-        self._choice = w.Dropdown(options=self._options(), description="device", layout=w.Layout(width="40em"))
+        self._choice = Dropdown(options=self._options(), description="device", layout=w.Layout(width="40em"))
         self._choice.style.description_width = "11em"
         self._threads = ConfigForm(Experiment, only=["threads"], on_change=self._tell)
         self._advice = w.HTML()
-        self._take = w.Button(description="Use what is advised", layout=w.Layout(width="12em"))
-        self._refresh = w.Button(description="Look again", icon="refresh", layout=w.Layout(width="9em"))
+        self._take = Button(description="Use what is advised", layout=w.Layout(width="12em"))
+        self._refresh = Button(description="Look again", icon="refresh", layout=w.Layout(width="9em"))
         self._take.on_click(lambda _: self.take_advice())
         self._refresh.on_click(lambda _: self.refresh())
         self._choice.observe(lambda _: self._tell(), "value")
@@ -50,6 +52,7 @@ class DevicePanel:
     def on_change(self, listener: Callable[[], None]) -> None:
         self._listeners.append(listener)
 
+    @in_turn
     def set(self, experiment: Experiment) -> None:
         """Shows the device and threads of an experiment, and what is advised for it."""
         self._experiment = experiment
@@ -59,6 +62,7 @@ class DevicePanel:
         self._threads.set(experiment)
         self.look_at(experiment)
 
+    @in_turn
     def look_at(self, experiment: Experiment) -> None:
         """Advice for an experiment; what is chosen stays chosen."""
         self._experiment = experiment
@@ -66,12 +70,14 @@ class DevicePanel:
         shown = "all cores" if threads == 0 else f"{threads} thread{'s' * (threads != 1)}"
         self._advice.value = note_html(f"advised: {device}, {shown} ({why})")
 
+    @in_turn
     def take_advice(self) -> None:
         device, threads, _ = advise(self._experiment, self._devices)
         self._choice.value = device
         self._threads.set({"threads": threads})
         self._tell()
 
+    @in_turn
     def refresh(self) -> None:
         """Finds the devices and their free memory anew."""
         chosen = self.device

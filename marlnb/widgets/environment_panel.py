@@ -15,9 +15,11 @@ from marlnb.errors import MarlnbError
 from marlnb.overrides import part_overrides
 from marlnb.registry import ENVIRONMENTS
 from marlnb.specs import EnvSpec
+from marlnb.widgets.controls import Button
 from marlnb.widgets.form import ConfigForm, PartForm
 from marlnb.widgets.looks import Look, describe_spec, look_at, random_rollout
 from marlnb.widgets.style import note_html, problem_html, styled, table_html
+from marlnb.widgets.turns import in_turn
 from marlnb.widgets.worker import Newest
 
 COPIES = ("n_envs", "groups")
@@ -44,7 +46,7 @@ class EnvironmentPanel:
         self.copies.set({"n_envs": n_envs})
         self._status, self._table, self._code = w.HTML(), w.HTML(), w.HTML()
         self._picture = w.HTML()
-        self._roll = w.Button(description="Random rollout", icon="random", tooltip="one episode of random actions")
+        self._roll = Button(description="Random rollout", icon="random", tooltip="one episode of random actions")
         self._roll.on_click(lambda _: self.play())
         self._returns = w.HTML()
         seen = w.VBox([self._picture, self._roll, self._returns])
@@ -71,12 +73,14 @@ class EnvironmentPanel:
         """Calls `listener` when another environment, or another one of its options, has been looked at."""
         self._listeners.append(listener)
 
+    @in_turn
     def set(self, experiment: Experiment) -> None:
         """Shows the environment of an experiment."""
         self.part.set(experiment.env)
         self.copies.set(experiment)
         self._look()
 
+    @in_turn
     def play(self) -> None:
         """Shows one episode of random actions as a moving picture."""
         try:

@@ -14,7 +14,9 @@ import ipywidgets as w
 from marlnb.codec import from_json, to_json
 from marlnb.errors import MarlnbError
 from marlnb.values import hints, settle
+from marlnb.widgets.controls import Checkbox, Dropdown, Text
 from marlnb.widgets.style import LABEL_WIDTH, problem_html
+from marlnb.widgets.turns import in_turn
 from marlnb.wording import meaning
 
 NONE = "(none)"
@@ -71,6 +73,7 @@ class OptionField:
     def is_default(self) -> bool:
         return not self.problem and self.value == default_of(self.item)
 
+    @in_turn
     def set(self, value: Any) -> None:
         """Shows a value; `on_change` is not called."""
         self._quiet = True
@@ -80,6 +83,7 @@ class OptionField:
             self._quiet = False
         self._check()
 
+    @in_turn
     def complain(self, problem: str) -> None:
         """Shows a problem that was found elsewhere, as when the environment was built."""
         self.problem = problem
@@ -88,7 +92,7 @@ class OptionField:
 
     def _raw(self) -> Any:
         value = self.control.value
-        if isinstance(self.control, w.Dropdown):
+        if isinstance(self.control, Dropdown):
             return None if value == NONE else value
         return parse(value, self.annotation) if isinstance(value, str) else value
 
@@ -136,17 +140,17 @@ def _control(annotation: Any, item: Field[Any]) -> Any:
     if get_origin(annotation) is Literal:
         choices = choices or list(get_args(annotation))
     if choices and get_origin(annotation) not in (tuple, list):
-        return w.Dropdown(options=[*([NONE] if _takes_none(annotation) else []), *choices])
+        return Dropdown(options=[*([NONE] if _takes_none(annotation) else []), *choices])
     if annotation is bool:
-        return w.Checkbox(indent=False)
+        return Checkbox(indent=False)
     optional = _takes_none(annotation) or _is_mapping(annotation)
-    return w.Text(continuous_update=True, placeholder="none" if optional else "")
+    return Text(continuous_update=True, placeholder="none" if optional else "")
 
 
 def _shown(control: Any, value: Any) -> Any:
-    if isinstance(control, w.Dropdown):
+    if isinstance(control, Dropdown):
         return NONE if value is None else value
-    if isinstance(control, w.Checkbox):
+    if isinstance(control, Checkbox):
         return bool(value)
     if value is None or value == {}:
         return ""

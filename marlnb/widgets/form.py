@@ -11,8 +11,10 @@ import ipywidgets as w
 
 from marlnb.errors import ConfigError, MarlnbError
 from marlnb.registry import Registry
+from marlnb.widgets.controls import Accordion, Dropdown, Select, Text
 from marlnb.widgets.field import OptionField
 from marlnb.widgets.style import note_html, problem_html
+from marlnb.widgets.turns import in_turn
 from marlnb.wording import summary, write_override
 
 ALL_FAMILIES = "(all)"
@@ -62,6 +64,7 @@ class ConfigForm:
         """Options that differ from their defaults, as `Experiment.compose` takes those of an experiment itself."""
         return [write_override(name, field.value) for name, field in self.fields.items() if not field.is_default]
 
+    @in_turn
     def set(self, config: Any) -> None:
         """Shows the options of a dataclass, or those of a mapping."""
         for name, field in self.fields.items():
@@ -95,16 +98,16 @@ class PartForm:
         self._forms: dict[str, ConfigForm] = {}
         names = registry.names()
         families = sorted({found.split("/")[0] for found in names})
-        self._search = w.Text(placeholder="search", description="search", continuous_update=True)
-        self._family = w.Dropdown(options=[ALL_FAMILIES, *families], description="family")
-        self._name = (w.Select if searched else w.Dropdown)(options=names, value=name, description=registry.kind)
+        self._search = Text(placeholder="search", description="search", continuous_update=True)
+        self._family = Dropdown(options=[ALL_FAMILIES, *families], description="family")
+        self._name = (Select if searched else Dropdown)(options=names, value=name, description=registry.kind)
         for control in (self._search, self._family, self._name):
             control.style.description_width = "11em"
             control.layout.width = "34em" if searched else "26em"
         if searched:
             self._name.rows = 7
         self._about, self._refusals = w.HTML(), w.HTML()
-        self._options = w.Accordion(selected_index=None)
+        self._options = Accordion(selected_index=None)
         finders = [self._search, self._family] if searched else []
         self.box = w.VBox([*finders, self._name, self._about, self._options, self._refusals])
         self._search.observe(self._narrow, "value")
@@ -133,6 +136,7 @@ class PartForm:
             raise ConfigError(self.refused[self.name])
         return self.form.config
 
+    @in_turn
     def set(self, config: Any) -> None:
         """Shows a part: its name and its options."""
         if config.name not in self._name.options:
@@ -142,6 +146,7 @@ class PartForm:
         self.form.set(config)
         self._show()
 
+    @in_turn
     def refuse(self, reasons: Mapping[str, str]) -> None:
         """Takes names away that cannot be chosen, and says why below; the chosen one stays, with its reason."""
         self.refused = dict(reasons)

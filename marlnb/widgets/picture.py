@@ -13,10 +13,11 @@ from matplotlib.figure import Figure
 
 from marlnb.plots.learning import learning_curve
 from marlnb.training.run import Run
+from marlnb.widgets.worker import Newest
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 SOON_S, STILL_EVERY_S = 15.0, 120.0  # a first picture soon, later ones as often as JupyterLab saves
-SELDOM = 250  # times what the last drawing took pass before the next one: 0.4% of the time
+SELDOM = 500  # times what the last drawing took pass before the next one: 0.2% of the time
 # a page in which the widget lives has this rule, and hides the picture that follows it; another page shows the picture
 _HIDDEN = "<style>.jp-OutputArea-child:has(.marlnb-live) + .jp-OutputArea-child { display: none; }</style>"
 
@@ -66,6 +67,7 @@ class Still:
         self._widget, self._text, self._figure = widget, text, figure
         self._handles: list[Any] = []
         self._drawn_at, self._wait_s = -float("inf"), SOON_S
+        self._drawing = Newest(wait_s=0)
 
     def display(self) -> None:
         """Displays the widget, and the picture below it."""
@@ -79,15 +81,23 @@ class Still:
 
     def renew(self, *, now: bool = False) -> bool:
         """Draws it anew where it is displayed: now, or when the last time is long enough ago; whether it did."""
-        if not self._handles or not (now or time.monotonic() - self._drawn_at >= self._wait_s):
+        if not self._is_due(now):
             return False
-        began = time.monotonic()
-        bundle = self._bundle()
+        self._update(self._bundle())
+        return True
+
+    def renew_soon(self, *, now: bool = False) -> None:
+        """As `renew`, drawn in a thread: who shows something has no time to draw."""
+        if self._is_due(now):
+            self._drawn_at = time.monotonic()
+            self._drawing.ask(self._bundle, self._update, lambda error: self._update({"text/plain": str(error)}))
+
+    def _is_due(self, now: bool) -> bool:
+        return bool(self._handles) and (now or time.monotonic() - self._drawn_at >= self._wait_s)
+
+    def _update(self, bundle: dict[str, Any]) -> None:
         for handle in self._handles:
             handle.update(bundle, raw=True)
-        self._drawn_at = time.monotonic()
-        self._wait_s = max(min(2 * self._wait_s, STILL_EVERY_S), SELDOM * (self._drawn_at - began))
-        return True
 
     def _view(self) -> dict[str, Any]:
         shown = {"version_major": 2, "version_minor": 0, "model_id": self._widget.model_id}
@@ -96,4 +106,7 @@ class Still:
     def _bundle(self) -> dict[str, Any]:
         self._drawn_at = time.monotonic()
         drawn = self._figure()
-        return {"text/plain": self._text(), **({} if drawn is None else {"image/png": png(drawn)})}
+        bundle = {"text/plain": self._text(), **({} if drawn is None else {"image/png": png(drawn)})}
+        took_s = time.monotonic() - self._drawn_at
+        self._wait_s = max(min(2 * self._wait_s, STILL_EVERY_S), SELDOM * took_s)
+        return bundle

@@ -17,12 +17,14 @@ from marlnb.recording.recorder import record
 from marlnb.recording.sources import LabelFn
 from marlnb.training.progress import count
 from marlnb.training.run import Run, Which
+from marlnb.widgets.controls import Accordion, Button, Checkbox, SelectMultiple
 from marlnb.widgets.form import ConfigForm
 from marlnb.widgets.recording_options import RecordingOptions, code_of, command_of
 from marlnb.widgets.recording_work import RecordingWork, Told
 from marlnb.widgets.recordings_list import RecordingsList
 from marlnb.widgets.site_tree import SiteTree
 from marlnb.widgets.style import code_html, note_html, problem_html, styled, table_html
+from marlnb.widgets.turns import in_turn
 from marlnb.widgets.verb_options import default_of_verb
 from marlnb.widgets.work import WorkStopped
 from marlnb.widgets.worker import Newest
@@ -64,8 +66,8 @@ class RecordingPanel:
     def _make(self) -> None:
         self.tree, self.list = SiteTree(), RecordingsList(self.run)
         self.form = ConfigForm(RecordingOptions, on_change=self._changed)
-        self._own_labels = {name: w.Checkbox(value=True, description=name, indent=False) for name in self.labels}
-        self.checkpoint = w.SelectMultiple(options=SEVERAL, value=("last",), rows=4, description="checkpoint")
+        self._own_labels = {name: Checkbox(value=True, description=name, indent=False) for name in self.labels}
+        self.checkpoint = SelectMultiple(options=SEVERAL, value=("last",), rows=4, description="checkpoint")
         self.checkpoint.style.description_width, self.checkpoint.layout.width = WIDE, "34em"
         self._refresh = _button("Look again", "refresh", "for checkpoints and recordings", self.refresh)
         self._record = _button("Record", "circle", "play the episodes and write the file", self._clicked)
@@ -75,7 +77,7 @@ class RecordingPanel:
         self._bar = w.FloatProgress(min=0.0, max=1.0, layout=w.Layout(width="20em", visibility="hidden"))
         self._line, self._sites, self._estimate = w.HTML(), w.HTML(), w.HTML()
         self._fields, self._code, self._command = w.HTML(), w.HTML(), w.HTML()
-        said = w.Accordion([self._fields, self._code, self._command], selected_index=None)
+        said = Accordion([self._fields, self._code, self._command], selected_index=None)
         for place, title in enumerate(("what is written", "as code", "as a command")):
             said.set_title(place, title)
         which = w.HBox([self.checkpoint, self._refresh], layout=w.Layout(flex_flow="row wrap"))
@@ -112,6 +114,7 @@ class RecordingPanel:
         """Calls `listener` after each change of what is chosen."""
         self._listeners.append(listener)
 
+    @in_turn
     def refresh(self) -> None:
         """Looks for checkpoints, sites and recordings anew."""
         options = [(name, name) for name in SEVERAL]
@@ -133,6 +136,7 @@ class RecordingPanel:
         else:
             self._changed()
 
+    @in_turn
     def record(self) -> RecordingWork:
         """Records what is chosen in a thread.
 
@@ -252,7 +256,7 @@ class RecordingPanel:
         return next(name for name in names if name not in self.run.recordings)
 
 
-def _button(name: str, icon: str, tooltip: str, act: Callable[[], None]) -> w.Button:
-    button = w.Button(description=name, icon=icon, tooltip=tooltip, layout=w.Layout(width="9em"))
+def _button(name: str, icon: str, tooltip: str, act: Callable[[], None]) -> Button:
+    button = Button(description=name, icon=icon, tooltip=tooltip, layout=w.Layout(width="9em"))
     button.on_click(lambda _: act())
     return button

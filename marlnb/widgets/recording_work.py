@@ -13,6 +13,7 @@ from marlnb.recording.recorder import record
 from marlnb.training.progress import duration
 from marlnb.training.run import Run
 from marlnb.widgets.sizes import file_bytes, told_bytes
+from marlnb.widgets.turns import TURN
 from marlnb.widgets.work import Work
 
 TELL_EVERY_S = 0.2
@@ -36,7 +37,7 @@ class RecordingWork:
     Args:
         options: as `record` takes them.
         tell: called some times a second. done: called with the recording. failed: with what ended it; what had been
-            recorded until then stays in the file, marked incomplete.
+            recorded until then stays in the file, marked incomplete. All in turn.
     """
 
     def __init__(
@@ -59,7 +60,9 @@ class RecordingWork:
             now = time.monotonic()
             if now - self._told_at > TELL_EVERY_S:
                 self._told_at = now
-                self._tell(_told(progress, now - self._began))
+                told = _told(progress, now - self._began)
+                with TURN:
+                    self._tell(told)
 
         return record(self._run, progress=False, on_step=on_step, **self._options)
 

@@ -11,9 +11,11 @@ import marlnb
 from marlnb.recording.plan import recording_path
 from marlnb.training.run import Run
 from marlnb.widgets.choice_table import ChoiceTable
+from marlnb.widgets.controls import Button
 from marlnb.widgets.dependants import open_to_look
 from marlnb.widgets.sizes import file_bytes, told_bytes
 from marlnb.widgets.style import code_html, note_html, problem_html
+from marlnb.widgets.turns import in_turn
 from marlnb.widgets.worker import Newest
 
 
@@ -31,13 +33,14 @@ class RecordingsList:
         self._opening = Newest(wait_s=0)
         self.table = ChoiceTable(["recording", "size", "made"], label="recordings")
         self._told, self._place = w.HTML(), w.VBox()
-        self._open = w.Button(description="Open in the microscope", icon="search", layout=w.Layout(width="17em"))
+        self._open = Button(description="Open in the microscope", icon="search", layout=w.Layout(width="17em"))
         self._open.on_click(lambda _: self.open())
         self._about = w.VBox([self._told, self._open, self._place], layout=w.Layout(display="none"))
         self.box = w.VBox([self.table, self._about])
         self.table.observe(lambda _: self._look(), "chosen")
         self.refresh()
 
+    @in_turn
     def refresh(self) -> None:
         """Reads the folder anew."""
         self.table.show(
@@ -52,6 +55,7 @@ class RecordingsList:
         )
         self.table.layout.display = "" if self.run.recordings else "none"
 
+    @in_turn
     def choose(self, name: str) -> None:
         """Looks at a recording."""
         self.refresh()
@@ -59,6 +63,7 @@ class RecordingsList:
             self._look()
         self.table.chosen = name
 
+    @in_turn
     def open(self) -> None:
         """Opens the chosen recording in the microscope, below."""
         path = recording_path(self.run, self.table.chosen)

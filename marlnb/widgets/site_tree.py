@@ -7,13 +7,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-import anywidget
 import traitlets
 
 from marlnb.models.sites import Site
+from marlnb.widgets.controls import Drawn
 
 
-class SiteTree(anywidget.AnyWidget):
+class SiteTree(Drawn):
     """Sites to choose from; a branch that is ticked ticks all that is below it.
 
     Attributes:

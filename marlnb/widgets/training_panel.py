@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import ipywidgets as w
 from matplotlib.figure import Figure
 
 from marlnb.config import Experiment
-from marlnb.errors import ConfigError, MarlnbError, StoppedError
+from marlnb.errors import ConfigError, MarlnbError
 from marlnb.overrides import as_code, as_command
-from marlnb.training.background import AWAIT_POLL_S, Training
-from marlnb.training.progress import StatusLine
+from marlnb.training.background import Training
 from marlnb.training.run import Run, is_run
 from marlnb.training.train import JOB_VARIABLE, open_run, train
-from marlnb.widgets.algorithm_panel import AlgorithmPanel
-from marlnb.widgets.device_panel import DevicePanel
-from marlnb.widgets.environment_panel import EnvironmentPanel
+from marlnb.widgets.awaited import finished
+from marlnb.widgets.controls import Button, Tab, Text
 from marlnb.widgets.filling import experiment_from
-from marlnb.widgets.form import ConfigForm
 from marlnb.widgets.picture import Still, with_picture
-from marlnb.widgets.run_panel import RunPanel, describe_status
-from marlnb.widgets.style import code_html, note_html, problem_html, styled
+from marlnb.widgets.run_panel import RunPanel
+from marlnb.widgets.run_status import describe_status
+from marlnb.widgets.style import LABEL_WIDTH, code_html, note_html, problem_html, styled
+from marlnb.widgets.training_form import TrainingForm
+from marlnb.widgets.turns import in_turn
 
-LENGTH = ("frames", "target_return", "evaluate_every", "evaluation_episodes", "rollout_steps", "seed")
-KEEPING = ("checkpoint_every", "keep_checkpoints", "loggers")
 DEFAULT = ("env=mpe/simple_spread", "algorithm=mappo")
-UNSEEN_S = 5.0  # a panel that no page has drawn by then is told of as text
 
 
 class TrainingPanel:
@@ -39,7 +33,7 @@ class TrainingPanel:
 
     Attributes:
         widget: what a notebook displays.
-        environment, algorithm, device: the panels within.
+        form: the experiment. environment, algorithm, device, length, keeping: its parts.
         watched: the live panel of the run, None until it was begun or opened.
     """
 
@@ -59,62 +53,40 @@ class TrainingPanel:
         opened = Run.open(run) if run is not None and is_run(run) else None
         shown = experiment or (opened.experiment if opened is not None else Experiment.compose(*DEFAULT))
         self._references = dict(references or {})
-        self._kept = shown
-        self._quiet = True
         self.watched: RunPanel | None = None
-        self.environment = EnvironmentPanel(shown.env, n_envs=shown.n_envs)
-        self.algorithm = AlgorithmPanel(shown, None)
-        self.device = DevicePanel(shown)
-        self.length = ConfigForm(Experiment, only=LENGTH, on_change=self._changed)
-        self.keeping = ConfigForm(Experiment, only=KEEPING, on_change=self._changed)
-        self._make(None if run is None else str(run))
-        self.environment.on_change(self._environment_changed)
-        self.algorithm.on_change(self._changed)
-        self.device.on_change(self._changed)
+        self._make(shown, None if run is None else str(run))
         self.set(shown)
         if opened is not None:
             self._watch(opened)
 
-    def _make(self, run: str | None) -> None:
-        style = {"description_width": "11em"}
-        self._folder = w.Text(
-            value=run or "", description="run", placeholder="runs/<env>-<algorithm>-<seed>-<n>", style=style
-        )
-        self._minutes = w.Text(
-            description="stop after", placeholder="none", style=style, tooltip="minutes of this session, then saved"
-        )
-        self._fill_from = w.Text(
-            description="fill from", placeholder="a run's folder, a YAML file, or overrides", style=style
-        )
-        for field in (self._folder, self._minutes, self._fill_from):
-            field.layout.width = "34em"
-        self._folder.observe(lambda _: self._changed(), "value")
-        self._minutes.observe(lambda _: self._changed(), "value")
-        fill = w.Button(description="Fill", layout=w.Layout(width="6em"), tooltip="show that experiment in the form")
+    @in_turn
+    def _make(self, shown: Experiment, run: str | None) -> None:
+        self._folder = _field("run", "runs/<env>-<algorithm>-<seed>-<n>", run or "")
+        self._minutes = _field("stop after", "none", tooltip="minutes of this session, then saved")
+        self._fill_from = _field("fill from", "a run's folder, a YAML file, or overrides")
+        fill = Button(description="Fill", layout=w.Layout(width="6em"), tooltip="show that experiment in the form")
         fill.on_click(lambda _: self._fill())
-        self._start_button = w.Button(
+        self._start_button = Button(
             description="Train", icon="play", button_style="primary", tooltip="begin, or go on with the run's folder"
         )
         self._start_button.add_class("marlnb-train")
         self._start_button.on_click(lambda _: self._begin())
         self._problem, self._as_code, self._as_command = w.HTML(), w.HTML(), w.HTML()
+        self.form = TrainingForm(shown, on_change=self._changed)
+        self.environment, self.algorithm, self.device = self.form.environment, self.form.algorithm, self.form.device
+        self.length, self.keeping = self.form.length, self.form.keeping
         minutes = w.HBox([self._minutes, w.HTML('<span class="marlnb-help">minutes</span>')])
-        pages = {
-            "Environment": self.environment.widget,
-            "Algorithm": self.algorithm.widget,
-            "Device": self.device.widget,
-            "Length": w.VBox([self.length.box, minutes]),
-            "Saving": self.keeping.box,
-            "As code": self._as_code,
-            "As a command": self._as_command,
-        }
-        self.tabs = w.Tab(list(pages.values()), titles=list(pages))
+        pages = {**self.form.pages, "As code": self._as_code, "As a command": self._as_command}
+        pages["Length"] = w.VBox([self.length.box, minutes])
+        self.tabs = Tab(list(pages.values()), titles=list(pages))
         self._place = w.VBox()
         fill_line = w.HBox([self._fill_from, fill])
         start_line = w.HBox([self._folder, self._start_button])
         self.widget = styled(fill_line, self.tabs, start_line, self._problem, self._place)
         self.widget.add_class("marlnb-training")
         self._still = Still(self.widget, self._told, self._figure)
+        for field in (self._folder, self._minutes):
+            field.observe(lambda _: self._changed(), "value")
 
     @property
     def experiment(self) -> Experiment:
@@ -123,17 +95,7 @@ class TrainingPanel:
         Raises:
             ConfigError: an option cannot be used, or the parts do not fit together.
         """
-        return replace(
-            self._kept,
-            env=self.environment.config,
-            n_envs=self.environment.n_envs,
-            groups=self.environment.groups,
-            **self.algorithm.parts,
-            device=self.device.device,
-            threads=self.device.threads,
-            **self.length.values,
-            **self.keeping.values,
-        )
+        return self.form.experiment
 
     @property
     def run(self) -> Run | None:
@@ -160,16 +122,7 @@ class TrainingPanel:
 
     def set(self, experiment: Experiment) -> None:
         """Shows an experiment in the form."""
-        self._quiet, self._kept = True, experiment
-        try:
-            self.environment.set(experiment)
-            self.algorithm.set(experiment)
-            self.device.set(experiment)
-            self.length.set(experiment)
-            self.keeping.set(experiment)
-        finally:
-            self._quiet = False
-        self._changed()
+        self.form.set(experiment)
 
     def fill(self, source: str) -> None:
         """Shows the experiment of a run's folder, a YAML or JSON file, or overrides such as `env=mpe/simple_tag`.
@@ -179,6 +132,7 @@ class TrainingPanel:
         """
         self.set(experiment_from(source))
 
+    @in_turn
     def start(self) -> Training:
         """Trains what the form says in a thread, or goes on with the run's folder; the live panel appears below.
 
@@ -189,11 +143,9 @@ class TrainingPanel:
             return self.watched.training
         experiment, limit = self.experiment, self.stop_after_s
         folder = self._folder.value.strip() or None
-        run = open_run(experiment, folder, resume=folder is not None)
-        self._watch(run)
-        assert self.watched is not None
-        self._folder.value = str(run.path)
-        return self.watched.start(stop_after_s=limit)
+        watched = self._watch(open_run(experiment, folder, resume=folder is not None))
+        self._folder.value = str(watched.run.path)
+        return watched.start(stop_after_s=limit)
 
     async def train(self) -> Run:
         """Trains to the end, and returns the run: what a cell awaits so that the next ones find a trained run.
@@ -210,29 +162,9 @@ class TrainingPanel:
             run = train(self.experiment, folder, resume=folder is not None)  # in a job it ends the notebook if stopped
             self._watch(run)
         else:
-            run = await self._finished(self.start())
+            run = await finished(self.start(), is_seen=lambda: self._is_seen)
         if not self._is_seen:
             self._leave()
-        return run
-
-    async def _finished(self, training: Training) -> Run:
-        line, began = StatusLine(), time.monotonic()
-        try:
-            while training.is_alive:
-                await asyncio.sleep(AWAIT_POLL_S)
-                if not self._is_seen and line.due and time.monotonic() - began >= UNSEEN_S:
-                    line.write(describe_status(training.run.status()))
-        except (asyncio.CancelledError, KeyboardInterrupt):
-            training.stop()
-            while training.is_alive:
-                await asyncio.sleep(AWAIT_POLL_S)
-            told = describe_status(training.run.status())
-            raise StoppedError(
-                f"the cell was interrupted; {training.run.path} is {told}. Run the cell again."
-            ) from None
-        run = training.wait()
-        if not self._is_seen:
-            line.write(describe_status(run.status()))
         return run
 
     @property
@@ -279,29 +211,17 @@ class TrainingPanel:
         else:
             self._problem.value = note_html(f"filled from {self._fill_from.value}")
 
-    def _watch(self, run: Run) -> None:
+    @in_turn
+    def _watch(self, run: Run) -> RunPanel:
         if self.watched is not None:
             self.watched.close()
         self.watched = RunPanel(run, references=self._references)
         self.watched.stills.append(self._still)
         self._place.children = (self.watched.widget,)
-
-    def _environment_changed(self) -> None:
-        if self._quiet:
-            return
-        try:
-            env, groups = self.environment.config, self.environment.groups
-        except MarlnbError:
-            self._changed()
-            return
-        if self.environment.spec is not None:
-            self.algorithm.look_at(replace(self._kept, env=env, groups=groups), self.environment.spec)
-        self._changed()
+        return self.watched
 
     def _changed(self) -> None:
         """What was chosen, as code and as a command; or why it cannot be."""
-        if self._quiet:
-            return
         folder = self._folder.value.strip() or None
         try:
             experiment, _ = self.experiment, self.stop_after_s
@@ -314,3 +234,9 @@ class TrainingPanel:
         self._as_command.value = code_html(as_command(experiment, folder))
         self._problem.value = ""
         self._start_button.disabled = False
+
+
+def _field(name: str, placeholder: str, value: str = "", **options: Any) -> Text:
+    field = Text(value=value, description=name, placeholder=placeholder, **options)
+    field.style.description_width, field.layout.width = LABEL_WIDTH, "34em"
+    return field

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from marlnb.widgets.turns import TURN
+
 
 class WorkStopped(Exception):
     """The work was asked to stop."""
@@ -16,8 +18,8 @@ class Work:
 
     Args:
         do: called with this; it calls `check` again and again.
-        done: called with what `do` returned.
-        failed: called with what it raised, WorkStopped where it was stopped.
+        done: called in turn with what `do` returned.
+        failed: called in turn with what it raised, WorkStopped where it was stopped.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class Work:
         self._stopping.set()
 
     def wait(self, timeout_s: float | None = None) -> None:
+        """Waits for its end, `done` or `failed` included; not for who has the turn."""
         self._thread.join(timeout_s)
 
     def check(self) -> None:
@@ -48,6 +51,8 @@ class Work:
         try:
             found = self._do(self)
         except Exception as error:  # an environment may raise anything
-            self._failed(error)
+            with TURN:
+                self._failed(error)
         else:
-            self._done(found)
+            with TURN:
+                self._done(found)

@@ -1,4 +1,4 @@
-"""Newest: runs the newest request in a thread; the answers of older ones are dropped."""
+"""Newest: runs the newest request in a thread, and answers in turn; the answers of older ones are dropped."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
+
+from marlnb.widgets.turns import TURN
 
 LAST_S = 10.0
 _threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
@@ -23,14 +25,13 @@ class Newest:
     def __init__(self, *, wait_s: float = 0.3) -> None:
         self._wait_s = wait_s
         self._number = 0
-        self._guard = threading.Lock()
         self._working = threading.Lock()
 
     def ask(
         self, work: Callable[[], Any], answer: Callable[[Any], None], fail: Callable[[Exception], None]
     ) -> threading.Thread:
-        """Calls `work` in a thread, then `answer` with its result or `fail` with what it raised."""
-        with self._guard:
+        """Calls `work` in a thread, then in turn `answer` with its result or `fail` with what it raised."""
+        with TURN:
             self._number += 1
             number = self._number
         thread = threading.Thread(target=self._run, args=(number, work, answer, fail), daemon=True)
@@ -40,7 +41,7 @@ class Newest:
 
     def forget(self) -> None:
         """What is being worked on will not be answered."""
-        with self._guard:
+        with TURN:
             self._number += 1
 
     def _run(
@@ -51,14 +52,15 @@ class Newest:
         with self._working:  # one at a time: an environment may not like to be built twice at once
             if number != self._number or _ending.is_set():
                 return
+            told: Callable[[Any], None] = answer
+            found: Any = None
             try:
                 found = work()
             except Exception as error:  # an environment may raise anything
-                if number == self._number:
-                    fail(error)
-                return
-        if number == self._number:
-            answer(found)
+                told, found = fail, error
+        with TURN:
+            if number == self._number:
+                told(found)
 
 
 @atexit.register
@@ -69,6 +71,6 @@ def _end() -> None:
 
 
 def settle(each_s: float = LAST_S) -> None:
-    """Waits until no request is worked on any more, `each_s` seconds for each at most."""
+    """Waits until no request is worked on any more, `each_s` seconds for each at most; not for who has the turn."""
     for thread in list(_threads):
         thread.join(each_s)

@@ -1,0 +1,96 @@
+"""A notebook's kernel without a page, and what each of its threads does with its time, as Linux counts it.
+
+Where the machine is busy with something else these figures stay what they are: time spent waiting for a core is
+counted apart.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.manager import start_new_kernel
+
+STARTED_S = 120.0
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What a kernel did over a while, in shares of that while.
+
+    Attributes:
+        training: of a core, used by the training's thread.
+        others: of a core, used by all other threads.
+        held_up: of the time, the training's thread slept: Python's lock, files. Waiting for a core is not in it.
+    """
+
+    training: float
+    others: float
+    held_up: float
+
+
+class Kernel:
+    """A kernel that is asked to run cells, and watched.
+
+    Attributes:
+        pid: its process.
+    """
+
+    def __init__(self, client: BlockingKernelClient) -> None:
+        self._client = client
+        self.pid = int(self.ask("import os; print(os.getpid())"))
+
+    def ask(self, cell: str) -> str:
+        """Runs a cell and returns what it prints.
+
+        Raises:
+            RuntimeError: the cell raised.
+        """
+        printed: list[str] = []
+
+        def heard(message: dict[str, Any]) -> None:
+            if message["msg_type"] == "stream":
+                printed.append(message["content"]["text"])
+
+        reply = self._client.execute_interactive(cell, timeout=STARTED_S, output_hook=heard)
+        if reply["content"]["status"] != "ok":
+            raise RuntimeError("\n".join(reply["content"]["traceback"]))
+        return "".join(printed)
+
+    def shares(self, thread: int, period_s: float) -> Shares:
+        """What it does in the next so many seconds, of which `thread` is the training's."""
+        before, began = _times(self.pid), time.monotonic()
+        time.sleep(period_s)
+        after, wall = _times(self.pid), time.monotonic() - began
+        ran, waited = (after[thread][k] - before[thread][k] for k in (0, 1))
+        zero = (0.0, 0.0)
+        others = sum(times[0] - before.get(name, zero)[0] for name, times in after.items() if name != thread)
+        return Shares(ran / wall, others / wall, max(0.0, 1 - (ran + waited) / wall))
+
+
+@contextmanager
+def kernel_in(folder: Path) -> Iterator[Kernel]:
+    """A fresh kernel that works in a folder, ended afterwards."""
+    manager, client = start_new_kernel(startup_timeout=STARTED_S, cwd=str(folder))
+    try:
+        yield Kernel(client)
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def _times(pid: int) -> dict[int, tuple[float, float]]:
+    """By thread, seconds on a core and seconds waiting for one."""
+    found = {}
+    for folder in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            ran, waited, _ = (folder / "schedstat").read_text().split()
+        except (FileNotFoundError, ProcessLookupError):  # it ended just now
+            continue
+        found[int(folder.name)] = (int(ran) / 1e9, int(waited) / 1e9)
+    return found
