@@ -240,7 +240,7 @@ def _through_shell(text: str) -> str:
     script = "import os, sys; assert sys.argv[1] == os.environ['EXPERIMENT']; sys.stdout.write(sys.argv[1])"
     quoted = shlex.quote(text)
     line = f"export EXPERIMENT={quoted}; exec {shlex.quote(sys.executable)} -c {shlex.quote(script)} {quoted}"
-    return subprocess.run(["bash", "-c", line], check=True, capture_output=True, text=True, timeout=60).stdout
+    return subprocess.run(["bash", "-c", line], check=True, capture_output=True, text=True, timeout=120).stdout
 
 
 def test_an_experiment_is_written_by_name_and_options() -> None:

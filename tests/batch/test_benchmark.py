@@ -240,7 +240,7 @@ def test_a_signal_saves_what_is_running_and_the_same_line_goes_on(tmp_path: Path
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.1)
     os.kill(process.pid, signal.SIGTERM)
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=200)
     assert process.returncode == 130 and "goes on" in told
     run = Run.open(folder)
     assert run.status()["state"] == "stopped" and run.checkpoints[-1].frames == run.status()["frames"] > 0

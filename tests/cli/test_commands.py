@@ -201,7 +201,7 @@ def test_an_interrupt_keeps_what_was_trained_and_resume_goes_on(tmp_path: Path) 
         while not frames_of(folder) and training.poll() is None and time.monotonic() < deadline:
             time.sleep(0.1)
         training.send_signal(signal.SIGINT)
-        out, err = training.communicate(timeout=60)
+        out, err = training.communicate(timeout=200)
     finally:
         training.kill()
     assert training.returncode == 130, err

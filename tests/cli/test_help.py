@@ -14,7 +14,7 @@ def run_isolated(*words: str) -> tuple[int, str, set[str]]:
     code = (
         "import sys; from marlnb.cli import main; code = main(sys.argv[1:]);print(code, *sys.modules, file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=200, check=True)
     status, *modules = done.stderr.split()
     return int(status), done.stdout, set(modules)
 
@@ -31,7 +31,7 @@ def test_importing_marlnb_and_its_experiment_needs_no_torch() -> None:
         "import sys, marlnb; assert 'marlnb.config' not in sys.modules; marlnb.Experiment; marlnb.errors;"
         "assert not {'torch', 'numpy', 'hydra'} & set(sys.modules); print(marlnb.__version__)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, capture_output=True)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=200, capture_output=True)
 
 
 def test_the_overview_names_every_command_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,7 +48,7 @@ def killed_halfway(run: Run, segment_bytes: int = 0, number: int = signal.SIGKIL
     """A writer that has written about half of the recording, and is killed, or only held."""
     process = subprocess.Popen([sys.executable, "-c", RECORD, str(run.path), str(segment_bytes), str(number)])
     if number == signal.SIGKILL:
-        assert process.wait(timeout=100) == -signal.SIGKILL
+        assert process.wait(timeout=200) == -signal.SIGKILL
     return process
 
 
@@ -136,7 +136,7 @@ def test_one_that_is_being_written_is_left_alone(run: Run, segment_bytes: int) -
     process = killed_halfway(run, segment_bytes, signal.SIGSTOP)
     try:
         state = ""
-        deadline = time.monotonic() + 100
+        deadline = time.monotonic() + 200
         while state != "T":
             assert time.monotonic() < deadline
             time.sleep(0.05)

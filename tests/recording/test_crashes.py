@@ -136,7 +136,7 @@ torch.set_num_threads(1)
 from marlnb.recording import layout
 layout.MOST_BLOCK_ROWS = 512
 from marlnb.recording.recorder import record
-record(sys.argv[1], episodes=20_000, n_envs=int(sys.argv[2]), seed=3, values=False, progress=False)
+record(sys.argv[1], episodes=500_000, n_envs=int(sys.argv[2]), seed=3, values=False, progress=False)
 """
 
 
@@ -145,8 +145,9 @@ def test_a_killed_recording_opens(tmp_path: Path, n_envs: int) -> None:
     run = make_run(tmp_path / "run", LivesConfig(shortest=100 if n_envs == 1 else 3), centralised=False)
     process = subprocess.Popen([sys.executable, "-c", RECORD, str(run.path), str(n_envs)])
     path = run.path / "recordings" / "recording.h5"
-    deadline = time.monotonic() + 60
-    while not (path.exists() and path.stat().st_size > 3e6) and time.monotonic() < deadline:
+    deadline = time.monotonic() + 200
+    while not (path.exists() and path.stat().st_size > 3e6):
+        assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()

@@ -130,8 +130,9 @@ def test_a_kill_loses_at_most_the_block_being_gathered(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", RECORD, str(run.path)])
     path = run.path / "recordings" / "recording.h5"
     segments = path.with_suffix(".segments")
-    deadline = time.monotonic() + 60
-    while not (segments / "0003.h5").exists() and time.monotonic() < deadline:
+    deadline = time.monotonic() + 200
+    while not (segments / "0003.h5").exists():
+        assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.01)
     with Recording.open(path) as live:
         assert not live.complete and len(live) > 0

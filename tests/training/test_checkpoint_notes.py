@@ -96,5 +96,5 @@ def test_the_only_checkpoint_of_a_training_is_not_removed(tmp_path: Path) -> Non
         assert len(training.run.checkpoints) == 1
     finally:
         training.stop()
-        training.wait(60)
+        training.wait(120)
     remove_checkpoint(training.run, "best" if training.run.checkpoints[0].score is not None else "last")

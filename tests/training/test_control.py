@@ -18,7 +18,7 @@ from marlnb.training.train import train
 from tests.training.toys import count_experiment
 
 
-def _until(holds: Callable[[], bool], deadline_s: float = 60.0) -> None:
+def _until(holds: Callable[[], bool], deadline_s: float = 120.0) -> None:
     end = time.monotonic() + deadline_s
     while not holds():
         assert time.monotonic() < end, "waited in vain"
@@ -50,7 +50,7 @@ def test_a_paused_training_stands_still_and_goes_on(training: Training) -> None:
     _until(lambda: _iterations(training.run) > stood)
     assert training.run.status()["state"] == "running"
     training.stop()
-    assert training.wait(60).status()["state"] == "stopped"
+    assert training.wait(120).status()["state"] == "stopped"
     words = [line.split(" ", 1)[1] for line in training.run.events()]
     assert f"paused at iteration {stood}" in words and "going on" in words
 
@@ -62,7 +62,7 @@ def test_a_paused_training_can_be_saved_and_stopped(training: Training) -> None:
     _until(lambda: bool(training.run.checkpoints))
     assert training.run.checkpoint().iteration == _iterations(training.run)
     training.stop()
-    training.wait(60)
+    training.wait(120)
     assert not training.is_alive and training.run.status()["state"] == "stopped"
 
 
@@ -71,7 +71,7 @@ def test_a_checkpoint_on_request(training: Training) -> None:
     _until(lambda: bool(training.run.checkpoints))
     assert training.is_alive and not is_asked(training.run.path, "save")
     training.stop()
-    training.wait(60)
+    training.wait(120)
 
 
 def test_old_requests_do_not_hold_up_a_later_training(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_cancelled_await_asks_the_training_to_stop(tmp_path: Path) -> None:
 
     with pytest.raises(asyncio.TimeoutError):
         asyncio.run(cut_short())
-    assert begun[0].wait(60).status()["state"] == "stopped"
+    assert begun[0].wait(120).status()["state"] == "stopped"
 
 
 def test_an_error_is_kept_and_raised_to_whoever_waits(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_an_error_is_kept_and_raised_to_whoever_waits(tmp_path: Path) -> None:
 
     training = start(_endless(), tmp_path / "run", callbacks=[fail])
     with pytest.raises(Fault, match="here"):
-        training.wait(60)
+        training.wait(120)
     assert isinstance(training.error, Fault)
     with pytest.raises(RunError, match="is there already"):
         start(_endless(), tmp_path / "run")

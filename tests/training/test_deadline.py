@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +18,7 @@ from tests.training.toys import count_experiment
 def clock(monkeypatch: pytest.MonkeyPatch):
     """A clock that is set by hand, and an allocation that ends at 10,000 s."""
     now = [0.0]
-    monkeypatch.setattr("marlnb.training.deadline.time.time", lambda: now[0])
+    monkeypatch.setattr("marlnb.training.deadline.time", SimpleNamespace(time=lambda: now[0]))
     monkeypatch.setenv("MARLNB_ENDS_AT", "10000")
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
 
@@ -76,20 +77,15 @@ def test_an_end_in_the_past_is_not_heeded(clock) -> None:
 
 
 def test_a_training_saves_before_its_allocation_ends_and_goes_on_in_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delenv("MARLNB_ENDS_AT", raising=False)
     monkeypatch.delenv("MARLNB_JOB", raising=False)
     experiment = count_experiment("frames=400")
     expected = train(experiment, tmp_path / "whole", progress=False)
 
-    def slow(report: object) -> None:
-        time.sleep(0.25)
-
-    ends_at = time.time() + 2
-    monkeypatch.setenv("MARLNB_ENDS_AT", str(ends_at))
-    run = train(experiment, tmp_path / "run", progress=False, callbacks=[slow])
-    assert time.time() < ends_at, "it outlived its allocation"
+    clock(9990)
+    run = train(experiment, tmp_path / "run", progress=False, callbacks=[lambda report: clock(9990 + report.iteration)])
+    assert run.status()["iteration"] == 8  # of ten seconds, the last quarter is kept for saving
     status = run.status()
     assert status["state"] == "stopped" and status["reason"].startswith("the allocation ends in ")
     assert 0 < run.checkpoint().iteration == status["iteration"]
@@ -102,10 +98,11 @@ def test_a_training_saves_before_its_allocation_ends_and_goes_on_in_the_next(
 
 
 def test_in_a_batch_job_the_notebook_ends_with_an_error_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MARLNB_JOB", str(tmp_path))
-    monkeypatch.setenv("MARLNB_ENDS_AT", str(time.time() + 1))
+    clock(9999)
+    slow = [lambda report: clock(9999 + 0.1 * report.iteration)]
     with pytest.raises(AllocationEndsError, match=r"since the allocation ends in .*goes on from there when it is run"):
-        train(count_experiment("frames=1_000_000"), tmp_path / "run", progress=False)
+        train(count_experiment("frames=1_000_000"), tmp_path / "run", progress=False, callbacks=slow)
     assert Run.open(tmp_path / "run").status()["state"] == "stopped"

@@ -79,7 +79,7 @@ def test_a_cancelled_job_is_asked_again_when_its_start_took_the_request_away(mak
     wait_until(lambda: not stop.exists())
     assert process.popen.poll() is None
     process.cancel()
-    assert process.popen.wait(timeout=60) == 130
+    assert process.popen.wait(timeout=120) == 130
     process.cancel()
     assert not stop.exists()  # nothing stays for the next attempt
     assert process.outcome() == "stopped" and process.asked == "cancelled"
