@@ -1,4 +1,5 @@
-"""Changed: a subject whose policies are taken through a function before they act, as one that adds a site to them."""
+"""Changed: a subject whose policies are taken through a function before they act, as one that adds a site to them, or
+whose recordings are kept elsewhere."""
 
 from __future__ import annotations
 
@@ -23,20 +24,23 @@ class Changed:
     Args:
         changes: by group, from its policy to the one that acts.
         told: what the changes are, in words or as a hash: enters the hash of the weights, so that a recording of the
-            changed agents is not taken for one of the others.
+            changed agents is not taken for one of the others. Without changes the weights are what they were.
+        folder: where its recordings are kept; None: in the subject's own.
     Raises:
         ConfigError: a group that the subject does not have.
     """
 
-    def __init__(self, subject: Subject, changes: Mapping[str, Change], told: str) -> None:
+    def __init__(
+        self, subject: Subject, changes: Mapping[str, Change], told: str, *, folder: Path | None = None
+    ) -> None:
         for group in changes:
             if group not in subject.spec.group_names:
                 raise ConfigError(unknown(f"group of {subject.spec.name}", group, subject.spec.group_names))
-        self.subject, self.changes, self.told = subject, dict(changes), told
+        self.subject, self.changes, self.told, self.folder = subject, dict(changes), told, folder
 
     @property
     def path(self) -> Path:
-        return self.subject.path
+        return self.folder or self.subject.path
 
     @property
     def spec(self) -> EnvSpec:
@@ -63,6 +67,8 @@ class Changed:
 
     def origin(self, checkpoint: Which = "last") -> Origin:
         iteration, sha256 = self.subject.origin(checkpoint)
+        if not self.changes:
+            return Origin(iteration, sha256)
         return Origin(iteration, hashlib.sha256(f"{sha256} {self.told}".encode()).hexdigest())
 
     def policy_index(self, group: GroupSpec) -> list[int]:

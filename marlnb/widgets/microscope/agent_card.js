@@ -1,5 +1,6 @@
 // One agent: its units, its action, what it looked at, and what is decoded from it.
 const BARS = 8; // features that are drawn
+const KINDS = { probability: "action, probability", score: "action, score (no probability)", value: "action" };
 
 function makeCard({ agent, steps, onPick, onLook }) {
   const card = make("section", "ms-card");
@@ -12,6 +13,8 @@ function makeCard({ agent, steps, onPick, onLook }) {
   name.title = "show on the picture what this agent looked at";
   name.onclick = onLook;
   const did = make("span", "ms-did");
+  const didText = document.createTextNode("");
+  did.append(didText);
   title.append(name, did);
   const hover = make("div", "ms-help ms-hover");
   const heatmap = makeHeatmap({ steps, onPick, onHover: (text) => { hover.textContent = text; } });
@@ -27,23 +30,28 @@ function makeCard({ agent, steps, onPick, onLook }) {
   const taken = agent.taken ? floatsOf(agent.taken) : null;
   const parts = taken ? taken.length / steps : 0;
   const acting = bytesOf(agent.acting);
-  const KINDS = { probability: "action, probability", score: "action, score (no probability)", value: "action" };
+  const isTaken = new Uint8Array(n);
   let low = 0, high = 1;
   if (agent.kind !== "probability") for (const v of choices) if (Number.isFinite(v)) { low = Math.min(low, v); high = Math.max(high, v); }
-  if (n) actions.append(make("div", "ms-help", KINDS[agent.kind]));
-  const signed = low < 0;
   const reach = Math.max(-low, high) || 1;
-  const bars = agent.choice_names.map((choice) => makeBar(choice, agent.colour, signed));
-  actions.append(...bars.map((bar) => bar.row));
+  const bars = n ? makeBars({ names: agent.choice_names, colour: agent.colour, signed: low < 0, sign: taken ? "▸" : "" }) : null;
+  if (bars) actions.append(make("div", "ms-help", KINDS[agent.kind]), bars.box);
 
   let look = null;
-  let lookBars = [];
+  let lookBars = null;
   let concepts = [];
+  let now = 0;
+  let visible = true; // in the window: what is not is not drawn
+  const seen = new IntersectionObserver((entries) => {
+    visible = entries.at(-1).isIntersecting;
+    if (visible) draw(now);
+  }, { rootMargin: "100px" });
+  seen.observe(card);
 
   function attributed(found, refused, asked) {
+    lookBars?.end();
     looks.replaceChildren();
-    look = null;
-    lookBars = [];
+    look = lookBars = null;
     if (refused) { looks.append(make("div", "ms-problem", refused)); return; }
     if (!found) return;
     const values = floatsOf(found.values);
@@ -53,31 +61,41 @@ function makeCard({ agent, steps, onPick, onLook }) {
     const objects = floatsOf(found.by_object);
     let most = 0;
     for (const v of objects) most = Math.max(most, v);
-    look = { values, count, top: top || 1, names: found.objects, objects, most: most || 1 };
+    look = { values, count, scale: 1 / (top || 1), names: found.objects, objects, most: most || 1, colour: agent.colour };
     looks.append(make("div", "ms-help", `${asked.method.replaceAll("_", " ")} of ${found.target}, in ${found.units}`));
-    lookBars = found.names.slice(0, BARS).map((feature) => makeBar(feature, agent.colour, true));
-    looks.append(...lookBars.map((bar) => bar.row));
-    const hidden = count - lookBars.length + found.left_out;
+    lookBars = makeBars({ names: found.names.slice(0, BARS), colour: agent.colour, signed: true });
+    looks.append(lookBars.box);
+    const hidden = count - lookBars.count + found.left_out;
     if (hidden > 0) looks.append(make("div", "ms-help", `${hidden} features that mattered less are not drawn`));
     for (const warning of found.warnings) looks.append(make("div", "ms-problem", `not to be trusted: ${warning}`));
   }
 
   function decoded(found) {
+    for (const concept of concepts) concept.rows.end();
     reads.replaceChildren();
-    concepts = found.map((concept) => {
-      const said = floatsOf(concept.said);
-      const truth = floatsOf(concept.truth);
-      const width = said.length / steps;
-      const heading = make("div", "ms-help", concept.name);
-      heading.title = concept.note;
-      const note = make("div", concept.note.includes("NOT TO BE TRUSTED") ? "ms-problem" : "ms-help", concept.note);
-      const rows = concept.classes.length ? concept.classes.map((c) => makeBar(c, agent.colour, false)) : [makeBar("estimate", agent.colour, true)];
-      let top = 0;
-      for (const v of said) top = Math.max(top, Math.abs(v));
-      const last = make("div", "ms-help");
-      reads.append(heading, ...rows.map((bar) => bar.row), last, note);
-      return { said, truth, width, rows, classes: concept.classes, top: top || 1, last };
-    });
+    concepts = found.map((concept) => makeConcept(concept, agent, steps));
+    for (const concept of concepts) reads.append(...concept.parts);
+  }
+
+  function action(t) {
+    if (!acting[t]) return "does not act";
+    let told = "";
+    for (let p = 0; p < parts; p++) {
+      const k = taken[t * parts + p];
+      told += `${p ? ", " : ""}${agent.choice_names[k] ?? `action ${k}`}`;
+    }
+    return told;
+  }
+
+  function draw(t) {
+    heatmap.at(t);
+    const told = action(t);
+    if (didText.data !== told) didText.data = told;
+    isTaken.fill(0);
+    for (let p = 0; p < parts; p++) isTaken[taken[t * parts + p]] = 1;
+    bars?.set(choices, t * n, agent.kind === "probability" ? 1 : 1 / reach, isTaken);
+    lookBars?.set(look.values, t * look.count, look.scale, null);
+    for (const concept of concepts) concept.at(t);
   }
 
   return {
@@ -87,32 +105,57 @@ function makeCard({ agent, steps, onPick, onLook }) {
     acting,
     attributed,
     decoded,
-    lookAt(t) {
-      if (!look) return null;
-      const objects = look.names.map((object, k) => [object, look.objects[t * look.names.length + k] / look.most]);
-      return { objects, colour: agent.colour };
-    },
+    look: () => look,
+    action: () => action(now),
     at(t) {
-      heatmap.at(t);
-      const now = [];
-      for (let p = 0; p < parts; p++) now.push(taken[t * parts + p]);
-      did.textContent = acting[t] ? now.map((k) => agent.choice_names[k] ?? `action ${k}`).join(", ") : "does not act";
-      bars.forEach((bar, k) => {
-        const v = choices[t * n + k];
-        bar.set(v, agent.kind === "probability" ? v : v / reach);
-        bar.row.classList.toggle("ms-taken", now.includes(k));
-      });
-      if (look) lookBars.forEach((bar, k) => { const v = look.values[t * look.count + k]; bar.set(v, v / look.top); });
-      for (const concept of concepts) {
-        const truth = concept.truth[t];
-        concept.rows.forEach((bar, k) => {
-          const v = concept.said[t * concept.width + k];
-          bar.set(v, concept.classes.length ? v : v / concept.top);
-          bar.row.classList.toggle("ms-true", concept.classes.length > 0 && truth === k);
-        });
-        const named = concept.classes.length ? concept.classes[truth] : brief(truth);
-        concept.last.textContent = Number.isFinite(truth) ? `in truth: ${named}` : "";
-      }
+      now = t;
+      if (visible) draw(t);
+    },
+    describe() {
+      bars?.describe();
+      lookBars?.describe();
+      for (const concept of concepts) concept.rows.describe();
+    },
+    redraw() {
+      bars?.redraw();
+      lookBars?.redraw();
+      for (const concept of concepts) concept.rows.redraw();
+    },
+    end() {
+      seen.disconnect();
+      heatmap.end();
+      bars?.end();
+      lookBars?.end();
+      for (const concept of concepts) concept.rows.end();
+    },
+  };
+}
+
+// what a decoder reads at each step, and what was true
+function makeConcept(concept, agent, steps) {
+  const said = floatsOf(concept.said);
+  const truth = floatsOf(concept.truth);
+  const width = said.length / steps;
+  const classes = concept.classes;
+  const isTrue = new Uint8Array(width);
+  const rows = makeBars({
+    names: classes.length ? classes : ["estimate"], colour: agent.colour, signed: !classes.length, sign: classes.length ? "✓" : "",
+  });
+  let top = 0;
+  for (const v of said) top = Math.max(top, Math.abs(v));
+  const last = make("div", "ms-help ms-truth");
+  const lastText = document.createTextNode("");
+  last.append(lastText);
+  const note = make("div", concept.note.includes("NOT TO BE TRUSTED") ? "ms-problem" : "ms-help", concept.note);
+  return {
+    rows,
+    parts: [make("div", "ms-help", concept.name), rows.box, last, note],
+    at(t) {
+      isTrue.fill(0);
+      if (classes.length && Number.isFinite(truth[t])) isTrue[truth[t]] = 1;
+      rows.set(said, t * width, classes.length ? 1 : 1 / (top || 1), isTrue);
+      const named = Number.isFinite(truth[t]) ? `in truth: ${classes.length ? classes[truth[t]] : brief(truth[t])}` : "";
+      if (lastText.data !== named) lastText.data = named;
     },
   };
 }

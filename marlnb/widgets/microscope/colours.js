@@ -29,27 +29,3 @@ function make(tag, className, text) {
   if (text !== undefined) el.textContent = text;
   return el;
 }
-
-// a bar between -1 and 1 of its track, or between 0 and 1
-function makeBar(name, colour, signed) {
-  const row = make("div", "ms-bar");
-  const label = make("span", "ms-bar-name", name);
-  label.title = name;
-  const track = make("span", signed ? "ms-track ms-signed" : "ms-track");
-  const fill = make("span", "ms-fill");
-  fill.style.background = colour;
-  track.append(fill);
-  const number = make("span", "ms-number");
-  row.append(label, track, number);
-  let [shown, told] = [NaN, ""];
-  return {
-    row,
-    set(value, share) { // touches the page only where something changes: many bars are set at every frame
-      if (share === shown && told) return;
-      shown = share;
-      told = brief(value);
-      fill.style.transform = signed ? `scaleX(${share / 2})` : `scaleX(${Math.max(0, share)})`;
-      if (number.textContent !== told) number.textContent = told;
-    },
-  };
-}

@@ -9,6 +9,21 @@ function makeHeatmap({ steps, onPick, onHover }) {
   let units = null; // {n, quantised, low, high, order}
   let acting = null;
   let common = false;
+  let width = 0, now = 0, shown = -1;
+  const sized = new ResizeObserver(([entry]) => {
+    width = entry.contentRect.width;
+    shown = -1;
+    head.style.width = `${Math.max(3, width / steps)}px`;
+    place(now);
+  });
+  sized.observe(box);
+
+  function place(t) { // moved by the compositor: nothing is laid out or painted
+    now = t;
+    if (shown === t || !width) return;
+    shown = t;
+    head.style.transform = `translateX(${(t / steps) * width}px)`;
+  }
 
   function paint() {
     if (!units) return;
@@ -68,10 +83,8 @@ function makeHeatmap({ steps, onPick, onHover }) {
       rest();
       paint();
     },
-    at(t) {
-      head.style.left = `${(t / steps) * 100}%`;
-      head.style.width = `max(2px, ${100 / steps}%)`;
-    },
+    at: place,
+    end: () => sized.disconnect(),
     mark(unit) {
       const place = units && unit !== null ? units.order.indexOf(unit) : -1;
       row.hidden = place < 0;

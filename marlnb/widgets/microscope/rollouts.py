@@ -5,51 +5,16 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from marlnb.config import EnvConfig, Experiment
-from marlnb.envs.vector import VectorEnv
+from marlnb.config import EnvConfig
 from marlnb.models.edit import Edit
-from marlnb.models.policy import Policy
 from marlnb.recording.recorder import record
-from marlnb.specs import EnvSpec, GroupSpec
-from marlnb.training.run import Origin, Which
+from marlnb.training.changed import Changed
+from marlnb.training.run import Which
 from marlnb.training.subject import Subject
 from marlnb.widgets.microscope.episode_view import EpisodeView, view_episode
-
-
-@dataclass(frozen=True)
-class Elsewhere:
-    """A subject whose recordings are kept in another folder, so that nothing is written into its own."""
-
-    subject: Subject
-    path: Path
-
-    @property
-    def spec(self) -> EnvSpec:
-        return self.subject.spec
-
-    @property
-    def n_envs(self) -> int:
-        return self.subject.n_envs
-
-    @property
-    def experiment(self) -> Experiment | None:
-        return self.subject.experiment
-
-    def build_env(self, n_envs: int, *, device: str = "cpu", env: EnvConfig | None = None) -> VectorEnv:
-        return self.subject.build_env(n_envs, device=device, env=env)
-
-    def policies(self, checkpoint: Which = "last", *, device: str = "cpu") -> dict[str, Policy]:
-        return self.subject.policies(checkpoint, device=device)
-
-    def origin(self, checkpoint: Which = "last") -> Origin:
-        return self.subject.origin(checkpoint)
-
-    def policy_index(self, group: GroupSpec) -> list[int]:
-        return self.subject.policy_index(group)
 
 
 class Rollouts:
@@ -80,7 +45,7 @@ class Rollouts:
             self._folder = tempfile.TemporaryDirectory(prefix="marlnb-microscope-")
         settings = view.recording.settings
         played = record(
-            Elsewhere(subject, Path(self._folder.name)),
+            Changed(subject, {}, "played again", folder=Path(self._folder.name)),
             episodes=1,
             seed=view.seed,
             sites=view.sites,

@@ -1,85 +1,6 @@
 // The microscope: one episode, or two side by side, in step. Scrubbing asks nobody: all arrays are here.
 const SPEEDS = [2, 5, 10, 25, 60];
 
-function makeSide({ model, number, goTo, pick }) {
-  const side = model.get("sides")[number];
-  const steps = side.steps;
-  const box = make("div", "ms-side");
-  box.dataset.side = String(number);
-  const heading = make("h4", "ms-side-title", side.title);
-  const returns = make("div", "ms-help", `returns: ${side.agents.map((a) => `${a.name} ${brief(a.return)}`).join(", ")}`);
-  const film = makeFilm();
-  const traces = makeTraces({ steps, agents: side.agents, onPick: goTo });
-  const facts = make("div", "ms-facts");
-  const left = make("div", "ms-left");
-  left.append(film.box, traces.box, facts);
-  const cards = make("div", "ms-cards");
-  const body = make("div", "ms-body");
-  body.append(left, cards);
-  box.append(heading, returns, body);
-  const stepNumbers = floatsOf(side.t);
-  let looker = side.agents[0].name;
-  const all = side.agents.map((agent) => makeCard({
-    agent,
-    steps,
-    onPick: ({ t, unit }) => pick(number, agent.name, unit, t),
-    onLook: () => { model.set("explained", agent.name); model.save_changes(); },
-  }));
-  cards.append(...all.map((one) => one.card));
-  const labels = side.labels.map((label) => ({ ...label, values: floatsOf(label.values) }));
-
-  function tellLabels(t) {
-    facts.textContent = labels.map((label) => {
-      const width = label.values.length / steps;
-      const told = [];
-      for (let k = 0; k < width; k++) {
-        const v = label.values[t * width + k];
-        told.push(label.classes.length ? label.classes[v] ?? brief(v) : brief(v));
-      }
-      return `${label.name.replaceAll("_", " ")} ${told.join(" / ")}`;
-    }).join(" · ");
-  }
-
-  return {
-    box, steps, film, traces, cards: all, stepNumbers,
-    units(oneScale) {
-      const layer = model.get("sides")[number].units[model.get("layer")] || {};
-      for (const one of all) one.heatmap.give(layer[one.agent.name], model.get("order"), one.acting, oneScale);
-    },
-    shown() {
-      const chosen = model.get("agents");
-      for (const one of all) one.card.hidden = chosen.length > 0 && !chosen.includes(one.agent.name);
-      if (side.agents.some((agent) => agent.name === model.get("explained"))) looker = model.get("explained");
-      for (const one of all) one.card.classList.toggle("ms-looker", one.agent.name === looker);
-    },
-    attributed() {
-      const found = model.get("attributions")[number];
-      for (const one of all) {
-        one.attributed(found && found.agents[one.agent.name], found && found.refused[one.agent.group], found);
-      }
-    },
-    decoded() {
-      const found = model.get("concepts")[number] || [];
-      for (const one of all) one.decoded(found.filter((concept) => concept.agent === one.agent.name));
-    },
-    at(t) {
-      const here = Math.min(t, steps - 1);
-      for (const one of all) if (!one.card.hidden) one.at(here);
-      traces.at(here);
-      film.at(here, all.find((one) => one.agent.name === looker)?.lookAt(here));
-      tellLabels(here);
-      box.classList.toggle("ms-over", t >= steps);
-    },
-    describe(t) { // for screen readers, once a step has been come to
-      const here = Math.min(t, steps - 1);
-      film.label(`${side.title} at step ${stepNumbers[here]}; ${all.map((one) => one.card.querySelector(".ms-did").textContent).join(", ")}`);
-    },
-    mark(picked) {
-      for (const one of all) one.heatmap.mark(picked.side === number && picked.agent === one.agent.name && picked.layer === model.get("layer") ? picked.unit : null);
-    },
-  };
-}
-
 function render({ model, el }) {
   const root = make("div", "marlnb-scope");
   root.tabIndex = 0;
@@ -89,7 +10,7 @@ function render({ model, el }) {
   el.append(root);
   let sides = [];
   let t = Math.max(0, model.get("t"));
-  let wanted = 0, saving = 0, playing = 0, oneScale = false, counted = [], last = 0;
+  let wanted = 0, saving = 0, playing = 0, oneScale = false, last = 0, longest = null;
 
   const bar = make("div", "ms-controls");
   const button = (text, label, action) => {
@@ -122,7 +43,8 @@ function render({ model, el }) {
   const along = make("div", "ms-along");
   along.append(slider, marks);
   const reading = make("span", "ms-reading");
-  reading.setAttribute("aria-live", "off");
+  const readingText = document.createTextNode("");
+  reading.append(readingText);
   const set = (name) => (value) => { model.set(name, value); model.save_changes(); };
   const layer = choose("units of", [], "", set("layer"));
   const order = choose("order", Object.entries(model.get("orders")), model.get("order"), set("order"));
@@ -144,22 +66,23 @@ function render({ model, el }) {
     if (!wanted) wanted = requestAnimationFrame(draw);
     clearTimeout(saving);
     saving = setTimeout(() => {
-      for (const side of sides) side.describe(t);
+      describe();
       if (model.get("t") !== t) { model.set("t", t); model.save_changes(); }
     }, 250);
   }
 
-  function draw(time) {
+  function draw() {
     wanted = 0;
-    slider.value = String(t);
-    const longest = sides.reduce((a, b) => (b.steps > a.steps ? b : a));
-    reading.textContent = `step ${longest.stepNumbers[Math.min(t, longest.steps - 1)]} of ${longest.stepNumbers[longest.steps - 1]}`;
-    slider.setAttribute("aria-valuetext", reading.textContent);
+    if (Number(slider.value) !== t) slider.value = String(t);
+    const told = `step ${longest.stepNumbers[Math.min(t, longest.steps - 1)]} of ${longest.stepNumbers[longest.steps - 1]}`;
+    if (readingText.data !== told) readingText.data = told;
     for (const side of sides) side.at(t);
     root.dataset.t = String(t);
-    counted = counted.filter((one) => time - one < 1000);
-    counted.push(time);
-    root.dataset.fps = String(counted.length);
+  }
+
+  function describe() {
+    slider.setAttribute("aria-valuetext", readingText.data);
+    for (const side of sides) side.describe(t);
   }
 
   function start() {
@@ -235,16 +158,17 @@ function render({ model, el }) {
 
   function build() {
     stop();
-    for (const side of sides) side.film.end();
+    for (const side of sides) side.end();
     sides = model.get("sides").map((_, number) => makeSide({ model, number, goTo, pick }));
+    longest = sides.reduce((a, b) => (b.steps > a.steps ? b : a));
     stage.replaceChildren(...sides.map((side) => side.box));
     stage.classList.toggle("ms-two", sides.length > 1);
     slider.max = String(length() - 1);
     t = Math.min(Math.max(0, model.get("t")), length() - 1);
     names(); films(); notes(); bookmarks(); units();
-    for (const side of sides) { side.shown(); side.attributed(); side.decoded(); side.traces.draw(); }
-    draw(performance.now());
-    for (const side of sides) side.describe(t);
+    for (const side of sides) { side.shown(); side.attributed(); side.decoded(); }
+    draw();
+    describe();
     root.dataset.sides = String(sides.length);
     root.dataset.opened = String(performance.timeOrigin + performance.now());
   }
@@ -263,25 +187,36 @@ function render({ model, el }) {
     "change:t": () => { if (model.get("t") !== t) goTo(model.get("t")); },
     "msg:custom": (content, buffers) => {
       if (content.film === undefined || !sides[content.film]) return;
-      sides[content.film].film.add(Object.fromEntries(content.at.map((place, k) => [place, buffers[k]])), content.places);
+      sides[content.film].film.add(imagesIn(content, buffers), content.places);
       redraw();
     },
   };
   for (const [name, handler] of Object.entries(handlers)) model.on(name, handler);
-  const sized = new ResizeObserver(() => { for (const side of sides) side.traces.draw(); });
-  const themed = new MutationObserver(() => { for (const side of sides) side.traces.draw(); });
+  const themed = new MutationObserver(() => { for (const side of sides) side.redraw(); });
   build();
-  sized.observe(root);
   themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
   return () => {
     stop();
     cancelAnimationFrame(wanted);
     clearTimeout(saving);
-    sized.disconnect();
     themed.disconnect();
-    for (const side of sides) side.film.end();
+    for (const side of sides) side.end();
     for (const [name, handler] of Object.entries(handlers)) model.off(name, handler);
   };
 }
 
-export default { render };
+// The page keeps the pictures that come one by one in the model's state, from which the notebook is saved, and says
+// that it does: they need not be sent a second time.
+function initialize({ model }) {
+  model.on("msg:custom", (content, buffers) => {
+    const kept = content.film === undefined ? null : model.get("films")[content.film];
+    if (!kept) return;
+    Object.assign(kept.images, imagesIn(content, buffers));
+    Object.assign(kept.places, content.places);
+  });
+  model.send({ keeps: true });
+}
+
+const imagesIn = (content, buffers) => Object.fromEntries(content.at.map((place, k) => [place, buffers[k]]));
+
+export default { initialize, render };

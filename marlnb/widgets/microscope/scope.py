@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import traitlets
 from marlnb.widgets.microscope.pictures import Picture
 from marlnb.widgets.microscope.sides import Data
 
-SCRIPTS = ("colours.js", "heatmap.js", "film.js", "traces.js", "agent_card.js", "scope.js")
+SCRIPTS = ("colours", "canvas", "bars", "heatmap", "film", "traces", "agent_card", "side", "scope")
 FOLDER = Path(__file__).parent
 
 
@@ -28,7 +29,7 @@ class Scope(anywidget.AnyWidget):
         bookmarks: of all episodes: {episode, t, note}.
     """
 
-    _esm = "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    _esm = "\n".join((FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
     _css = FOLDER / "scope.css"
     sides: traitlets.List[Data] = traitlets.List().tag(sync=True)
     films: traitlets.List[Data] = traitlets.List().tag(sync=True)
@@ -47,21 +48,23 @@ class Scope(anywidget.AnyWidget):
 
     def __init__(self, **state: Any) -> None:
         self._guard = threading.Lock()
-        self._films: list[Data] = [{"images": {}, "places": {}} for _ in state["sides"]]
+        self._kept_by_page = False  # some page puts pictures into the state by itself
+        self._shown = count()
+        self._films: list[Data] = self._blank(len(state["sides"]))
         super().__init__(
-            films=[{"images": {}, "places": {}} for _ in state["sides"]],
+            films=self._snapshot(),
             attributions=[None for _ in state["sides"]],
             concepts=[[] for _ in state["sides"]],
             notes=["" for _ in state["sides"]],
             **state,
         )
+        self.on_msg(self._heard)
 
     def show(self, sides: Sequence[Data], **state: Any) -> None:
         """Other episodes: everything that was known of the last ones is forgotten."""
-        empty: list[Data] = [{"images": {}, "places": {}} for _ in sides]
         with self._guard:
-            self._films = [{"images": {}, "places": {}} for _ in sides]
-        blank = {"films": empty, "attributions": [None] * len(sides), "concepts": [[]] * len(sides)}
+            self._films = self._blank(len(sides))
+        blank = {"films": self._snapshot(), "attributions": [None] * len(sides), "concepts": [[]] * len(sides)}
         with self.hold_sync():
             for name, value in {**blank, "notes": [""] * len(sides), "sides": list(sides), **state}.items():
                 setattr(self, name, value)
@@ -81,8 +84,9 @@ class Scope(anywidget.AnyWidget):
             return {int(place): image for place, image in self._films[side]["images"].items()}
 
     def settle(self) -> None:
-        """Puts the pictures into the state, which is saved with the notebook and sent to a page opened later."""
-        self.films = self._snapshot()
+        """Puts the pictures into the state that is saved with the notebook, where no page has done so already."""
+        if not self._kept_by_page:
+            self.films = self._snapshot()
 
     def get_state(self, *arguments: Any, **options: Any) -> dict[str, Any]:
         """The pictures so far, those since the last `settle` included."""
@@ -97,6 +101,14 @@ class Scope(anywidget.AnyWidget):
         entries[side] = value
         setattr(self, name, entries)
 
+    def _heard(self, _: Any, content: Data, buffers: Any) -> None:
+        self._kept_by_page |= bool(content.get("keeps"))
+
+    def _blank(self, n: int) -> list[Data]:
+        """Numbered, so that nothing is another value than nothing was before: pages are told to forget."""
+        number = next(self._shown)
+        return [{"images": {}, "places": {}, "number": number} for _ in range(n)]
+
     def _snapshot(self) -> list[Data]:
         with self._guard:
-            return [{"images": dict(film["images"]), "places": dict(film["places"])} for film in self._films]
+            return [{**film, "images": dict(film["images"]), "places": dict(film["places"])} for film in self._films]

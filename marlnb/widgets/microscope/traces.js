@@ -1,34 +1,31 @@
-// Values and rewards of all agents over the episode, drawn once; scrubbing moves a line over them.
+// Values and rewards of all agents over the episode, drawn once; scrubbing moves a line over them and writes numbers.
+const LINE = 64; // CSS pixels a chart
+
 function makeTraces({ steps, agents, onPick }) {
   const box = make("div", "ms-traces");
-  const canvas = make("canvas");
   const head = make("div", "ms-playhead");
   const holder = make("div", "ms-trace-holder");
-  holder.append(canvas, head);
-  const legend = make("div", "ms-legend");
-  box.append(holder, legend);
   const curves = agents.map((agent) => ({
     name: agent.name,
     colour: agent.colour,
     reward: floatsOf(agent.reward),
     value: agent.value ? floatsOf(agent.value) : null,
   }));
-  const entries = curves.map((curve) => {
-    const entry = make("span", "ms-entry");
-    const swatch = make("span", "ms-swatch");
-    swatch.style.background = curve.colour;
-    const text = make("span");
-    entry.append(swatch, text);
-    legend.append(entry);
-    return text;
-  });
+  const withValues = curves.some((curve) => curve.value);
+  const face = makeCanvas("ms-trace-canvas", withValues ? 2 * LINE + 4 : LINE + 2, draw);
+  const legend = makeLegend(curves, withValues);
+  holder.append(face.canvas, head);
+  box.append(holder, legend.box);
+  let now = 0, shown = -1;
 
-  function chart(context, name, lines, top, height, width, ink) {
+  function chart(name, lines, top) {
+    const { context, width, ink } = face;
     let [low, high] = [Infinity, -Infinity];
     for (const { y } of lines) for (const v of y) if (Number.isFinite(v)) { low = Math.min(low, v); high = Math.max(high, v); }
     if (!(high >= low)) [low, high] = [0, 1];
+    const told = `${name} ${brief(low)} to ${brief(high)}`;
     if (high === low) [low, high] = [low - 0.5, high + 0.5];
-    const py = (v) => top + 3 + (1 - (v - low) / (high - low)) * (height - 6);
+    const py = (v) => top + 3 + (1 - (v - low) / (high - low)) * (LINE - 6);
     context.lineWidth = 1.5;
     lines.forEach(({ y, colour }, k) => {
       context.strokeStyle = colour;
@@ -39,45 +36,84 @@ function makeTraces({ steps, agents, onPick }) {
       context.stroke();
     });
     context.setLineDash([]);
-    context.fillStyle = ink;
+    context.fillStyle = ink.text;
     context.textBaseline = "top";
-    context.fillText(`${name} ${brief(low)} to ${brief(high)}`, 4, top + 2);
+    context.fillText(told, 4, top + 2);
   }
 
   function draw() {
-    const ratio = window.devicePixelRatio || 1;
-    const width = Math.max(160, holder.clientWidth);
-    const withValues = curves.some((curve) => curve.value);
-    const height = withValues ? 132 : 66;
-    holder.style.height = `${height}px`;
-    canvas.width = width * ratio;
-    canvas.height = height * ratio;
-    const context = canvas.getContext("2d");
-    context.scale(ratio, ratio);
-    context.font = `11px ${theme(box, "--jp-ui-font-family", "sans-serif")}`;
-    const ink = theme(box, "--jp-ui-font-color1", "#222");
-    chart(context, "reward", curves.map((c) => ({ y: c.reward, colour: c.colour })), 0, 64, width, ink);
-    if (withValues) {
-      context.strokeStyle = theme(box, "--jp-border-color2", "#ddd");
-      context.beginPath(); context.moveTo(0, 66); context.lineTo(width, 66); context.stroke();
-      const lines = curves.filter((c) => c.value).map((c) => ({ y: c.value, colour: c.colour }));
-      chart(context, "value", lines, 68, 64, width, ink);
-    }
+    chart("reward", curves.map((c) => ({ y: c.reward, colour: c.colour })), 0);
+    head.style.width = `${Math.max(3, face.width / steps)}px`;
+    shown = -1;
+    at(now);
+    if (!withValues) return;
+    face.context.fillStyle = face.ink.line;
+    face.context.fillRect(0, LINE + 2, face.width, 1);
+    chart("value", curves.filter((c) => c.value).map((c) => ({ y: c.value, colour: c.colour })), LINE + 4);
   }
+
+  function at(t) {
+    now = t;
+    if (shown === t || !face.width) return;
+    shown = t;
+    head.style.transform = `translateX(${(t / steps) * face.width}px)`;
+    legend.at(t);
+  }
+
   holder.addEventListener("click", (event) => {
-    const area = canvas.getBoundingClientRect();
+    const area = face.canvas.getBoundingClientRect();
     onPick(Math.min(steps - 1, Math.max(0, Math.floor(((event.clientX - area.left) / area.width) * steps))));
   });
   return {
     box,
-    draw,
-    at(t) {
-      head.style.left = `${(t / steps) * 100}%`;
-      head.style.width = `max(2px, ${100 / steps}%)`;
-      curves.forEach((curve, k) => {
-        const value = curve.value ? `, value ${brief(curve.value[t])}` : "";
-        entries[k].textContent = `${curve.name}: reward ${brief(curve.reward[t])}${value}`;
-      });
+    at,
+    redraw() { face.draw(); legend.redraw(); },
+    describe: legend.describe,
+    end() { face.end(); legend.end(); },
+  };
+}
+
+// who has which colour, and everybody's numbers at the step
+function makeLegend(curves, withValues) {
+  const box = make("div", "ms-legend");
+  const names = make("div", "ms-bar-names");
+  for (const curve of curves) {
+    const entry = make("div", "ms-bar-name");
+    const swatch = make("span", "ms-swatch");
+    swatch.style.background = curve.colour;
+    entry.append(swatch, make("span", "", curve.name));
+    names.append(entry);
+  }
+  let now = 0;
+  const face = makeCanvas("ms-bar-canvas", curves.length * ROW, draw);
+  face.canvas.setAttribute("role", "img");
+  box.append(names, face.canvas);
+
+  function draw() {
+    const { context, width, ink } = face;
+    context.clearRect(0, 0, width, face.height);
+    context.textBaseline = "middle";
+    for (let k = 0; k < curves.length; k++) {
+      const y = k * ROW + ROW / 2 + 1, { reward, value } = curves[k];
+      context.fillStyle = ink.faint;
+      context.textAlign = "left";
+      context.fillText("reward", 0, y);
+      if (withValues) context.fillText("value", width / 2 + 4, y);
+      context.fillStyle = ink.text;
+      context.textAlign = "right";
+      context.fillText(brief(reward[now]), withValues ? width / 2 - 4 : width, y);
+      if (withValues) context.fillText(value ? brief(value[now]) : "–", width, y);
+    }
+  }
+
+  return {
+    box,
+    at(t) { now = t; if (face.width) draw(); },
+    redraw: face.draw,
+    end: face.end,
+    describe() {
+      const told = curves.map((c) => `${c.name}: reward ${brief(c.reward[now])}${c.value ? `, value ${brief(c.value[now])}` : ""}`);
+      face.canvas.setAttribute("aria-label", told.join("; "));
     },
   };
 }
