@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from marlnb.analysis.influence import influence as influence
     from marlnb.analysis.intervention import intervene as intervene
     from marlnb.analysis.maps import embed as embed
+    from marlnb.analysis.mediation import mediation as mediation
     from marlnb.analysis.roles import roles as roles
     from marlnb.analysis.similarity import similarity as similarity
     from marlnb.analysis.similarity import similarity_matrix as similarity_matrix
@@ -169,6 +170,7 @@ _HOME = {
     "train": "marlnb.training.train",
     "train_dictionary": "marlnb.analysis.dictionary",
     "tuning": "marlnb.analysis.tuning",
+    "mediation": "marlnb.analysis.mediation",
     "usage": "marlnb.analysis.usage",
 }
 _MODULES = (

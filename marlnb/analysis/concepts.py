@@ -1,7 +1,8 @@
 """Concept activation vectors: does an agent's output rise or fall along the direction in which a concept lies?
 
 A decoder says that a concept can be read; this says which way an output goes when the units move towards it, by the
-output's derivative. It is a local and linear answer, weaker than an intervention (`mnb.usage`).
+output's derivative. It is a local and linear answer, weaker than an intervention (`mnb.usage`), and TCAV's share of
+steps counts signs alone: where an output is linear in the units every direction has one. So the size stands beside it.
 
 captum's own TCAV takes a concept from a DataLoader of inputs and runs a plain module on them; it has no agent axis, no
 recurrent state and no split by episode, so the formula is computed here and the tests hold it to captum's on a network
@@ -10,7 +11,8 @@ that both can run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,8 +22,8 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from marlnb.analysis.attribution_setup import chosen_policy
-from marlnb.analysis.concepts_result import ConceptScore, Tcav
-from marlnb.analysis.corrections import holm
+from marlnb.analysis.concept_effect import ConceptEffect, Followed, concept_effect, followed, held_fixed, without
+from marlnb.analysis.concepts_result import ConceptScore, Tcav, corrected
 from marlnb.analysis.decoding_labels import Label, Labels, resolve_label
 from marlnb.analysis.linear_models import balanced_accuracy, fit_logistic, permute_by_episode
 from marlnb.analysis.outputs import Output, Target, find_site, pick, resolve_output
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 4096
 FEWEST_EPISODES = 20
+REPETITIONS = 200
+LEVEL = 0.05
 
 
 def concept_activation(
@@ -49,8 +53,10 @@ def concept_activation(
     value: str | int | None = None,
     agent: str | None = None,
     among: Label | None = None,
+    given: Sequence[Label] = (),
     kind: DirectionKind = "filter",
     n_runs: int = 20,
+    n_shuffles: int = 400,
     policies: Mapping[str, Policy] | None = None,
     checkpoint: int | None = None,
     episodes: list[int] | None = None,
@@ -60,7 +66,10 @@ def concept_activation(
 
     Each run fits a linear classifier of the concept to half of the episodes and tests it on the other half; random runs
     do the same with the concept of other episodes. A score far from 0.5 says nothing unless the random ones are not as
-    far: where the output is nearly linear in the units, any direction gives 0 or 1.
+    far: where the output is nearly linear in the units, any direction gives 0 or 1. How much the output grows is told
+    by `effect`, the derivative along the way from the units' mean without the concept to that with it, against shuffled
+    episodes; and by `follows`, how much it moves through the units that are tuned to the concept, which sees a concept
+    that gates what units follow and leaves their means alike.
 
     Args:
         concept: what `decode` takes as a label: true or false at each row; or, with `value`, true where it has that.
@@ -68,8 +77,10 @@ def concept_activation(
         among: rows of which the score is the share, as a label that is true there; None: all.
         kind: filter: the classifier's weights, as in the paper; pattern: the difference of means, which does not lean
             on units that only cancel noise (Pahde et al. 2022).
+        given: other concepts, as labels, that are held fixed: what units do with those is taken from the activations
+            before a direction is looked for. A concept that goes along with one that is used seems used without.
         policies: by group; None: those of the checkpoint that made the recording.
-        n_runs: of the concept, and as many random ones.
+        n_runs: of the concept, and as many random ones. n_shuffles: of episodes, for the effect.
     Raises:
         AnalysisError: a concept that is not true or false, or never varies; too few episodes; an output that does not
             depend on the site.
@@ -91,21 +102,21 @@ def concept_activation(
     if not bearers:
         raise AnalysisError(unknown(f"agent at {site!r}", str(agent), recording[site].labels["agent"]))
     name = labels.name if value is None else f"{labels.name} = {value}"
+    fixed = [resolve_label(source, rows, label) for label in given]
     notes: list[str] = []
     scores = []
     for member in bearers:
         k = spec.agents.index(member)
         keep = acting[:, k] & labels.known[:, k]
         gradient = np.concatenate([_gradient(policy, place, output, k, m) for m in _moments(source, rows, output)])
+        case = _Case(
+            member, name, activations[keep, k], truth[keep, k], rows.episode[keep], gradient[keep][counted[keep, k]],
+            held_fixed(fixed, keep, k),
+        )  # fmt: skip
+        _check(case)
         with threadpool_limits(1):
-            scores.append(
-                _runs(
-                    member, name, activations[keep, k], truth[keep, k], rows.episode[keep],
-                    gradient[keep][counted[keep, k]], kind, n_runs, seed, notes,
-                )
-            )  # fmt: skip
-    corrected = holm(np.array([score.p_value for score in scores]))
-    told = tuple(score.corrected(float(p)) for score, p in zip(scores, corrected))
+            scores.append(_score(case, kind, n_runs, n_shuffles, seed, notes))
+    told = corrected(scores)
     return Tcav(site, name, output.describe(spec.action), kind, n_runs, told, tuple(dict.fromkeys(notes)))
 
 
@@ -129,49 +140,85 @@ def concept_vector(x: np.ndarray, truth: np.ndarray, kind: DirectionKind) -> tup
     return pattern, float(pattern @ (with_it + without) / 2)
 
 
-def _runs(
-    agent: str,
-    concept: str,
-    x: np.ndarray,
-    truth: np.ndarray,
-    episode: np.ndarray,
-    gradient: np.ndarray,
-    kind: DirectionKind,
-    n_runs: int,
-    seed: int,
-    notes: list[str],
-) -> ConceptScore:
-    """Classifiers of halves of the episodes, of the concept and of a shuffled one."""
-    numbers = np.unique(episode)
-    if len(numbers) < FEWEST_EPISODES:
-        raise AnalysisError(f"{agent}: a concept needs at least {FEWEST_EPISODES} episodes; there are {len(numbers)}")
-    if truth.all() or not truth.any():
-        raise AnalysisError(f"concept {concept!r} never varies over {agent}'s {len(truth)} rows")
-    if not len(gradient):
-        raise AnalysisError(f"{agent}: none of its rows is among those that were asked for")
-    rng = np.random.default_rng(seed)
-    found: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
-    for shuffled in np.repeat([False, True], n_runs):
-        label = permute_by_episode(truth, episode, rng) if shuffled else truth
-        half = np.isin(episode, rng.permutation(numbers)[: len(numbers) // 2])
-        if label[half].all() or not label[half].any():
-            notes.append(f"{agent}: {concept!r} is in too few episodes: a half had none or all of it")
-            continue
-        vector, threshold = concept_vector(x[half], label[half], kind)
-        accuracy = balanced_accuracy(label[~half], x[~half] @ vector > threshold)
-        found[bool(shuffled)].append((tcav_score(gradient, vector), accuracy))
-    if min(map(len, found.values())) < 2:
-        raise AnalysisError(f"{agent}: {concept!r} is in too few episodes for two runs")
+@dataclass(frozen=True)
+class _Case:
+    """One agent's question: activations `[row, unit]`, the concept `[row]`, the output's derivative `[counted, unit]`,
+    and what is held fixed `[row, column]`."""
+
+    agent: str
+    concept: str
+    x: np.ndarray
+    truth: np.ndarray
+    episode: np.ndarray
+    gradient: np.ndarray
+    held: np.ndarray
+
+
+def _check(case: _Case) -> None:
+    n_episodes = len(np.unique(case.episode))
+    if n_episodes < FEWEST_EPISODES:
+        raise AnalysisError(
+            f"{case.agent}: a concept needs at least {FEWEST_EPISODES} episodes; there are {n_episodes}"
+        )
+    if case.truth.all() or not case.truth.any():
+        raise AnalysisError(f"concept {case.concept!r} never varies over {case.agent}'s {len(case.truth)} rows")
+    if not len(case.gradient):
+        raise AnalysisError(f"{case.agent}: none of its rows is among those that were asked for")
+
+
+def _score(case: _Case, kind: DirectionKind, n_runs: int, n_shuffles: int, seed: int, notes: list[str]) -> ConceptScore:
+    agent, rng = case.agent, np.random.default_rng(seed)
+    found = _runs(case, kind, n_runs, rng, notes)
     (score, accuracy), (random, random_accuracy) = (np.array(found[of]).T for of in (False, True))
     if accuracy.mean() <= np.quantile(random_accuracy, 0.95):
-        notes.append(f"{agent}: {concept!r} cannot be told in episodes not fitted, so its direction means nothing")
+        notes.append(f"{agent}: {case.concept!r} cannot be told in episodes not fitted, so its direction means nothing")
     p = float(mannwhitneyu(score, random, alternative="two-sided").pvalue) if np.ptp([*score, *random]) else 1.0
     low, high = np.quantile(score, [0.025, 0.975])
     random_low, random_high = np.quantile(random, [0.025, 0.975])
+    slope = case.gradient.mean(axis=0)
+    effect = concept_effect(
+        case.x @ slope, case.truth, case.held, case.episode, n_shuffles=n_shuffles, repetitions=REPETITIONS, rng=rng
+    )
+    through = followed(without(case.x, case.held), slope, case.truth, case.episode, rng)
+    notes.extend(_signs_alone(case, p, effect, through))
     return ConceptScore(
-        agent, len(gradient), len(numbers), float(score.mean()), float(low), float(high), float(random.mean()),
-        float(random_low), float(random_high), float(accuracy.mean()), float(random_accuracy.mean()), p,
+        agent, len(case.gradient), len(np.unique(case.episode)), float(score.mean()), float(low), float(high),
+        float(random.mean()), float(random_low), float(random_high), float(accuracy.mean()),
+        float(random_accuracy.mean()), p, effect=effect.value, effect_low=effect.low, effect_high=effect.high,
+        effect_random=effect.random, p_effect=effect.p_value, follows=through.spread, follows_low=through.low,
+        p_follows=through.p_value,
     )  # fmt: skip
+
+
+def _runs(
+    case: _Case, kind: DirectionKind, n_runs: int, rng: np.random.Generator, notes: list[str]
+) -> dict[bool, list[tuple[float, float]]]:
+    """Scores and accuracies of classifiers of halves of the episodes, of the concept and (True) of shuffled ones."""
+    numbers, x = np.unique(case.episode), case.x if case.held.shape[1] == 1 else without(case.x, case.held)
+    found: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+    for shuffled in np.repeat([False, True], n_runs):
+        label = permute_by_episode(case.truth, case.episode, rng) if shuffled else case.truth
+        half = np.isin(case.episode, rng.permutation(numbers)[: len(numbers) // 2])
+        if label[half].all() or not label[half].any():
+            notes.append(f"{case.agent}: {case.concept!r} is in too few episodes: a half had none or all of it")
+            continue
+        vector, threshold = concept_vector(x[half], label[half], kind)
+        accuracy = balanced_accuracy(label[~half], x[~half] @ vector > threshold)
+        found[bool(shuffled)].append((tcav_score(case.gradient, vector), accuracy))
+    if min(map(len, found.values())) < 2:
+        raise AnalysisError(f"{case.agent}: {case.concept!r} is in too few episodes for two runs")
+    return found
+
+
+def _signs_alone(case: _Case, p: float, effect: ConceptEffect, through: Followed) -> Iterator[str]:
+    """Why the share of steps may say nothing."""
+    if np.ptp(case.gradient, axis=0).max() <= 1e-6 * np.abs(case.gradient).max():
+        yield (
+            f"{case.agent}: the output is linear in these units, so that every direction scores 0 or 1, one that it "
+            "hardly reads too: go by the effect"
+        )
+    if p <= LEVEL and effect.p_value > LEVEL and through.p_value > LEVEL:
+        yield f"{case.agent}: the score is beyond random concepts', but no effect of {case.concept!r} is beyond chance"
 
 
 def _is_true(labels: Labels, value: str | int | None) -> np.ndarray:

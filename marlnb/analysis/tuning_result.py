@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from marlnb.models.directions import Direction
+
 SIGNIFICANT = 0.05
 
 
@@ -20,8 +22,9 @@ class Tuning:
         curve, low, high: `[bin, unit]`, mean and 95% interval (episodes drawn anew); NaN in an empty bin.
         strength: `[unit]`, eta squared: the share of a unit's variance between the bins.
         shuffled: `[unit]`, its mean when each episode is given another one's labels.
-        p_value: `[unit]`, corrected for the number of units.
+        p_value: `[unit]`, of the same share of ranks, corrected for the number of units.
         count: `[bin]` rows; episodes: `[bin]`, in how many they lie.
+        mean, scale: `[unit]`, of all rows, mean and standard deviation.
     """
 
     site: str
@@ -39,6 +42,8 @@ class Tuning:
     p_value: np.ndarray
     count: np.ndarray
     episodes: np.ndarray
+    mean: np.ndarray
+    scale: np.ndarray
     n_shuffles: int
     warnings: tuple[str, ...] = ()
 
@@ -60,6 +65,14 @@ class Tuning:
     def preferred(self) -> np.ndarray:
         """`[unit]`: the bin in which a unit is most active."""
         return np.asarray(np.argmax(np.where(np.isnan(self.curve), -np.inf, self.curve), axis=0))
+
+    def directions(self) -> tuple[Direction, ...]:
+        """The tuned units, the strongest first, each a direction to be steered along or erased; empty where none is."""
+        every = np.eye(self.n_units)
+        return tuple(
+            Direction(self.site, self.agent, tuple(every[u]), float(self.mean[u]), float(self.scale[u]), self.by)
+            for u in self.tuned
+        )
 
     def table(self) -> pd.DataFrame:
         """One line a unit, the most strongly tuned first."""

@@ -94,7 +94,7 @@ def usage(
             )
             for first, n in batches
         ]
-        trial = _Trial(policies, group.name, group.agents.index(who), who, plain)
+        trial = Trial(policies, group.name, group.agents.index(who), who, plain)
         activations = trial.activations(site)
         rng = np.random.default_rng(derive_seed(seed, "usage"))
         target = np.array([each.vector for each in directions])
@@ -125,7 +125,7 @@ def usage(
     )
 
 
-class _Trial:
+class Trial:
     """Episodes without edits, and how far one agent's choices at them move under edits."""
 
     def __init__(
@@ -170,7 +170,7 @@ class _Trial:
 
 def _test(
     kind: str,
-    trial: _Trial,
+    trial: Trial,
     directions: Sequence[Direction],
     controls: Sequence[Sequence[Sequence[Direction]]],
     dose: float,

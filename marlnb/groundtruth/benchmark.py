@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,14 @@ import pandas as pd
 
 from marlnb.groundtruth.case import Analyse, Case, analyses
 from marlnb.groundtruth.faithfulness import measured, onset_steps, spillover
+from marlnb.groundtruth.ledger import Ledger, Scored
 from marlnb.groundtruth.planting import NETWORKS, Planted, circuit_names, planted
 from marlnb.groundtruth.scoring import Score, score
 from marlnb.recording.reader import Recording
+from marlnb.training.progress import duration
 
 RECOVERED_TARGET, DISCOVERY_TARGET = 0.95, 0.05
+SCORES = "scores.jsonl"
 
 
 @dataclass(frozen=True)
@@ -87,29 +91,42 @@ def benchmark(
     path: str | os.PathLike[str] = "runs/groundtruth",
     progress: bool = False,
 ) -> Benchmark:
-    """Runs and scores analyses.
+    """Runs and scores analyses; what `scores.jsonl` in the folder has already is not done again.
 
     Args:
         seeds: of the instances, each in four kinds: mlp and gru, shared and unshared.
         names: of analyses; circuits: those to look at; None: all.
         episodes: recorded of each instance.
-        path: folder of the recordings.
+        path: folder of the recordings and scores.
     Raises:
-        UnknownNameError: there is no such analysis or circuit.
+        UnknownNameError: there is no such analysis or circuit. AnalysisError: the folder's scores cannot be read.
     """
     chosen = analyses(None if names is None else list(names))
-    scores: list[Score] = []
-    worst, seconds = 0.0, dict.fromkeys(chosen, 0.0)
-    for subject in instances(seeds, circuits, path):
-        with subject.record(episodes) as recording:
-            worst = max(worst, spillover(subject, recording))
-            for name, analyse in chosen.items():
-                began = time.perf_counter()
-                scores.append(scored(subject, recording, analyse))
-                seconds[name] += time.perf_counter() - began
+    ledger = Ledger.open(Path(path) / SCORES)
+    subjects = list(instances(seeds, circuits, path))
+    todo = [[name for name in chosen if ledger.get(each, episodes, name) is None] for each in subjects]
+    began, total, done = time.monotonic(), sum(map(len, todo)), 0
+    for number, (subject, missing) in enumerate(zip(subjects, todo), 1):
+        if not missing:
+            continue
+        for found in _score_all(subject, {name: chosen[name] for name in missing}, episodes):
+            ledger.add(subject, episodes, found)
+            done += 1
         if progress:
-            print(f"{subject.agents.source} done", flush=True)
-    return Benchmark(tuple(sorted(scores, key=lambda s: s.finding.analysis)), worst, seconds)
+            rest = duration((time.monotonic() - began) * (total - done) / done)
+            print(f"{number}/{len(subjects)} {subject.agents.path.name} done, {rest} left", flush=True)
+    kept = [ledger.lines[each.question.key_sha256, episodes, name] for name in sorted(chosen) for each in subjects]
+    seconds = {name: sum(k.seconds for k in kept if k.score.finding.analysis == name) for name in chosen}
+    return Benchmark(tuple(k.score for k in kept), max(k.spillover for k in kept), seconds)
+
+
+def _score_all(subject: Planted, chosen: Mapping[str, Analyse], episodes: int) -> Iterator[Scored]:
+    with subject.record(episodes, name=f"recording-{episodes}") as recording:
+        worst = spillover(subject, recording)
+        for analyse in chosen.values():
+            began = time.perf_counter()
+            found = scored(subject, recording, analyse)
+            yield Scored(found, time.perf_counter() - began, worst)
 
 
 def instances(seeds: Sequence[int], circuits: Sequence[str] | None, path: str | os.PathLike[str]) -> Iterator[Planted]:

@@ -34,6 +34,8 @@ class Circuit:
     plant: Callable[[Draft], None]
 
 
+FIRST_EPISODE, EPISODES_APART = 3000, 100_000
+
 CIRCUITS: dict[str, Circuit] = {}
 
 
@@ -75,8 +77,13 @@ class Planted:
     def policies(self) -> dict[str, Policy]:
         return self.agents.by_group
 
-    def record(self, episodes: int = 60, *, seed: int = 3000, name: str = "recording") -> Recording:
-        """`marlnb.record` of these agents with their labels; a recording that is there is opened."""
+    def record(self, episodes: int = 60, *, seed: int | None = None, name: str = "recording") -> Recording:
+        """`marlnb.record` of these agents with their labels; a recording that is there is opened.
+
+        Args:
+            seed: of the episodes; None: drawn from the instance's, so that no two seeds of the grid share episodes.
+        """
+        seed = FIRST_EPISODE + EPISODES_APART * self.key.seed if seed is None else seed
         return record(
             self.agents, episodes=episodes, seed=seed, name=name, labels=self.labels, exist="open", progress=False
         )

@@ -11,7 +11,9 @@ from captum.concept import TCAV, Classifier, Concept
 from torch import nn
 from torch.utils.data import DataLoader
 
+from marlnb.analysis.concept_effect import concept_effect, followed, held_fixed
 from marlnb.analysis.concepts import concept_activation, concept_vector, tcav_score
+from marlnb.analysis.decoding_labels import Labels
 from marlnb.errors import AnalysisError
 from marlnb.recording.reader import Recording
 
@@ -82,11 +84,17 @@ def test_a_planted_concept_and_noise(recording: Recording) -> None:
     planted = units[:, 5] > np.median(units[:, 5])
     found = concept_activation(recording, site=SITE, concept=planted, to="unit", target=(SITE, 5))
     (score,) = found.scores
-    assert score.score == 1.0 and score.accuracy > 0.9 and score.p_value < 0.05 and found.warnings == ()
+    assert score.score == 1.0 and score.accuracy > 0.9 and score.p_value < 0.05
+    assert len(found.warnings) == 1 and "linear in these units" in found.warnings[0]  # a unit is, in itself
+    expected = units[planted, 5].mean() - units[~planted, 5].mean()
+    assert score.effect == pytest.approx(expected, rel=1e-4) and score.effect_low < expected < score.effect_high
+    assert score.p_effect == 1 / 401 and score.effect_random < expected / 2 and score.moves(expected / 2)
+    assert not score.moves(expected + 1)
     episode = recording.rows["episode"].to_numpy()
     noise = np.random.default_rng(0).integers(0, 2, 60)[episode].astype(bool)
     nothing = concept_activation(recording, site=SITE, concept=noise, to="unit", target=(SITE, 5), n_runs=8)
     assert any("cannot be told" in note for note in nothing.warnings) and "NOT TO BE TRUSTED" in repr(nothing)
+    assert nothing.scores[0].p_effect > 0.05 and not nothing.scores[0].moves(0.0)
 
 
 def test_what_is_no_concept_is_refused(recording: Recording) -> None:
@@ -98,3 +106,35 @@ def test_what_is_no_concept_is_refused(recording: Recording) -> None:
         concept_activation(recording, site=SITE, concept="goal", value="read")
     with pytest.raises(AnalysisError, match="does not depend on listener/critic"):
         concept_activation(recording, site="listener/critic/hidden_1", concept="goal", value="red")
+
+
+def test_a_concept_that_goes_along_with_one_that_is_used_has_no_effect_while_that_is_held_fixed() -> None:
+    """The output hangs on x alone; y goes along with x. The regression's coefficient is numpy's."""
+    rng = np.random.default_rng(0)
+    episode = np.repeat(np.arange(80), 5)
+    x = rng.normal(size=400)
+    y = x + rng.normal(size=400)
+    output, truth = 3 * x + 0.1 * rng.normal(size=400), y > 0
+    labels = Labels(x[:, None], np.ones((400, 1), bool), "x", ())
+    options = {"n_shuffles": 200, "repetitions": 100}
+    alone = concept_effect(output, truth, np.ones((400, 1)), episode, rng=rng, **options)
+    assert alone.value == pytest.approx(output[truth].mean() - output[~truth].mean())
+    assert alone.low > 1 and alone.p_value == 1 / 201
+    held = held_fixed([labels], np.ones(400, bool), 0)
+    fixed = concept_effect(output, truth, held, episode, rng=rng, **options)
+    assert fixed.value == pytest.approx(np.linalg.lstsq(np.column_stack([held, truth]), output, rcond=None)[0][-1])
+    assert abs(fixed.value) < 0.05 and fixed.low < 0 < fixed.high and fixed.p_value > 0.05
+
+
+def test_a_gate_is_seen_through_the_units_that_it_opens() -> None:
+    """Unit 0 follows a place where the concept holds, unit 1 where it does not; the output adds both."""
+    rng = np.random.default_rng(1)
+    episode, truth = np.repeat(np.arange(60), 4), np.arange(240) < 120
+    place = np.tile(np.abs(rng.normal(size=120)), 2)  # the same with the concept and without
+    x = np.column_stack([place * truth, place * ~truth, rng.normal(size=240)])
+    slope = np.array([1.0, 1.0, 0.0])
+    effect = concept_effect(x @ slope, truth, np.ones((240, 1)), episode, n_shuffles=99, repetitions=50, rng=rng)
+    assert effect.value == pytest.approx(0) and effect.p_value > 0.9
+    through = followed(x, slope, truth, episode, rng)
+    assert through.units.tolist() == [0, 1] and through.p_value < 0.02
+    assert through.spread == pytest.approx(place.std()) and 0 < through.low < through.spread

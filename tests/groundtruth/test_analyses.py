@@ -2,8 +2,9 @@
 
 import pytest
 
-from marlnb.errors import UnknownNameError
-from marlnb.groundtruth.benchmark import DISCOVERY_TARGET, RECOVERED_TARGET, Benchmark, scored
+from marlnb.errors import AnalysisError, UnknownNameError
+from marlnb.groundtruth import benchmark as benchmarks
+from marlnb.groundtruth.benchmark import DISCOVERY_TARGET, RECOVERED_TARGET, Benchmark, benchmark, scored
 from marlnb.groundtruth.case import Case, analyses
 
 CAUSAL = [
@@ -12,6 +13,8 @@ CAUSAL = [
     ("attribute", "partner_goal", "mlp", True),
     ("attribute", "role_switch", "gru", False),
     ("attribute_over_time", "role_switch", "gru", True),
+    ("concept_activation", "role_switch", "gru", True),
+    ("concept_activation", "message_code", "mlp", False),
     ("communication", "message_code", "gru", True),
     ("event_average", "partner_goal", "gru", False),
     ("influence", "message_code", "mlp", False),
@@ -59,3 +62,20 @@ def test_tables_join_what_was_run_in_parts(instance):
     assert whole.table().loc["ablate", "decoy"] == "100.0% | 0/20"
     with pytest.raises(UnknownNameError, match="ablate"):
         analyses(["ablat"])
+
+
+def test_a_grid_that_was_interrupted_goes_on_where_it_stopped(tmp_path, monkeypatch):
+    asked = {"names": ["ablate"], "circuits": ["role_switch"], "episodes": 4, "path": tmp_path}
+    made = benchmark([5], **asked)
+    ledger = tmp_path / "scores.jsonl"
+    lines = ledger.read_text().splitlines(keepends=True)
+    assert len(lines) == len(made.scores) == 4
+    ledger.write_text("".join(lines[:2]) + lines[2][:50])  # killed while it wrote the third
+    done = []
+    monkeypatch.setattr(benchmarks, "scored", lambda *asked: done.append(asked[0]) or scored(*asked))
+    again = benchmark([5], **asked)
+    assert len(done) == 2 and [s.to_json() for s in again.scores] == [s.to_json() for s in made.scores]
+    assert benchmark([5], **asked).table().equals(made.table()) and len(done) == 2
+    ledger.write_text("{}\n")
+    with pytest.raises(AnalysisError, match="line 1"):
+        benchmark([5], **asked)

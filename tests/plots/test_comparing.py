@@ -44,6 +44,8 @@ TUNING = Tuning(
     np.array([0.2, 0.01]),
     np.ones(3),
     np.ones(3),
+    np.zeros(2),
+    np.ones(2),
     20,
 )
 LAGS = np.arange(-1, 2)
