@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -43,6 +43,7 @@ class Here:
             self.spec = self._copies.describe()
             self.arrays = arrays_in(bytearray(size_bytes(self.spec, n_envs)), self.spec, n_envs)
             self._copies.attach(self.spec, self.arrays, n_envs)
+        self.envs = self._copies.envs
         self._closed = False
 
     def reset(self) -> None:
@@ -123,6 +124,10 @@ class ParallelVectorEnv(VectorEnv):
         if not 0 <= index < self.n_envs:
             raise EnvError(f"{self.spec.name} has copies 0 to {self.n_envs - 1}; got {index}")
         return self._stepper.render(index)
+
+    def environment(self, index: int = 0) -> Any | None:
+        """Copy `index` itself; None where a worker has it."""
+        return self._stepper.envs[index] if isinstance(self._stepper, Here) else None
 
     def close(self) -> None:
         self._stepper.close()

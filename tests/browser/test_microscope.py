@@ -1,90 +1,206 @@
-"""The microscope as a person uses it: open, scrub, click a unit, edit and play again, bookmark."""
+"""The microscope as a person uses it: open, scrub, click a unit, edit and play again, compare, decode, bookmark."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.lab import SLOW_MS, Lab
+from tests.browser.lab import SLOW_MS, Lab, Notebook, until
 
 DATA = Path(__file__).parents[2] / "data"
 CELL = """
 import marlnb as mnb
-recording = mnb.record("runs/listener", episodes=12, name="looked-at", exist="open", progress=False)
-scope = mnb.microscope(recording, episode=3, order="cluster")
+recording = mnb.record("runs/{run}", episodes=12, name="looked-at", exist="open", progress=False)
+scope = mnb.microscope(recording, episode=3, order="cluster"{more})
 scope
 """
+DARK = "JupyterLab Dark"
+THEMES = "@jupyterlab/apputils-extension:themes"
+Keep = Callable[..., None]
 
 
-def _at(scope: Locator, t: int) -> None:
-    expect(scope).to_have_attribute("data-t", str(t), timeout=20_000)
-
-
-def test_an_episode_is_looked_into(lab: Lab, page: Page) -> None:
+@pytest.fixture
+def no_errors(page: Page) -> list[str]:
+    """What the page's scripts raised so far."""
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
-    shutil.copytree(DATA / "speaker_listener", lab.folder / "runs" / "listener", dirs_exist_ok=True)
-    notebook = lab.open(page, lab.write("microscope.ipynb", CELL, "(scope.t, scope.scope.picked, scope.bookmarks)"))
+    return errors
+
+
+def _opened(lab: Lab, page: Page, name: str, more: str = "") -> tuple[Notebook, Locator]:
+    """A notebook with the microscope of a run of its own, all pictures there, and its panel."""
+    shutil.copytree(DATA / "speaker_listener", lab.folder / "runs" / name)
+    notebook = lab.open(page, lab.write(f"{name}.ipynb", CELL.format(run=name, more=more)))
     panel = notebook.run(0).locator(".marlnb-microscope")
-    scope = panel.locator(".marlnb-scope")
-    expect(scope).to_have_attribute("data-t", "0", timeout=SLOW_MS)
-    film = scope.locator(".ms-film canvas")
+    _pictures(panel, 0)
+    return notebook, panel
+
+
+def _pictures(panel: Locator, side: int) -> None:
+    film = panel.locator(".ms-film canvas").nth(side)
     expect(film).to_have_attribute("data-pictures", "25", timeout=SLOW_MS)
+
+
+def _at(panel: Locator, t: int) -> None:
+    expect(panel.locator(".marlnb-scope")).to_have_attribute("data-t", str(t), timeout=SLOW_MS)
+
+
+def _tab(panel: Locator, name: str) -> None:
+    panel.get_by_role("tab", name=name, exact=True).click()
+
+
+def _sides(panel: Locator, n: int) -> None:
+    expect(panel.locator(".marlnb-scope")).to_have_attribute("data-sides", str(n), timeout=SLOW_MS)
+
+
+def _told(canvas: Locator) -> str:
+    return canvas.get_attribute("aria-label") or ""
+
+
+def test_an_episode_is_looked_into(lab: Lab, page: Page, no_errors: list[str], keep: Keep) -> None:
+    _, panel = _opened(lab, page, "looked-into")
+    scope = panel.locator(".marlnb-scope")
     listener = scope.locator("[data-agent=listener_0]")
-    expect(listener.locator(".ms-looks .ms-bar")).to_have_count(8, timeout=SLOW_MS)
-    assert int(film.get_attribute("data-circles") or 0) > 0
-    page.screenshot(path="/tmp/shots-micro/microscope-1.png")
+    expect(listener.locator(".ms-looks .ms-bar-name")).to_have_count(8, timeout=SLOW_MS)
+    film = scope.locator(".ms-film canvas")
+    until(lambda: int(film.get_attribute("data-circles") or 0) > 0)
+    keep(panel, "opened")
 
     scope.focus()  # scrubbing, by keys and by the slider, paints no heat map again
     painted = listener.locator(".ms-heatmap canvas")
     before = painted.get_attribute("data-painted")
     for key, t in (("ArrowRight", 1), ("ArrowRight", 2), ("End", 24), ("ArrowLeft", 23), ("Home", 0)):
         page.keyboard.press(key)
-        _at(scope, t)
+        _at(panel, t)
     scope.locator(".ms-slider").fill("12")
-    _at(scope, 12)
-    expect(film).to_have_attribute("data-place", "12", timeout=20_000)
+    _at(panel, 12)
+    expect(film).to_have_attribute("data-place", "12", timeout=SLOW_MS)
     assert painted.get_attribute("data-painted") == before
     expect(scope.locator(".ms-reading")).to_have_text("step 12 of 24")
+    chances = listener.locator(".ms-actions canvas")  # told to screen readers once the step has been come to
+    expect(chances).to_have_attribute("aria-label", re.compile(r"no_op 0\.\d\d.*▸"), timeout=SLOW_MS)
 
     heatmap = listener.locator(".ms-heatmap")
     area = heatmap.bounding_box()
     assert area is not None
     heatmap.click(position={"x": area["width"] * 7.5 / 25, "y": area["height"] / 2})
-    _at(scope, 7)
+    _at(panel, 7)
     unit = panel.locator(".marlnb-unit")
     expect(unit).to_contain_text("at step 7", timeout=SLOW_MS)
     expect(unit.locator("img")).to_be_visible(timeout=SLOW_MS)
     expect(unit.locator("button")).to_have_count(5, timeout=SLOW_MS)
-    unit.scroll_into_view_if_needed()
-    page.screenshot(path="/tmp/shots-micro/microscope-2-unit.png")
+    keep(unit, "unit")
 
-    panel.get_by_role("tab", name="Bookmarks").click()
+    _tab(panel, "Bookmarks")
     panel.get_by_placeholder("what is to be seen here").fill("it turns to the goal")
     panel.locator("button.marlnb-bookmark").click()
-    expect(panel.locator(".marlnb-bookmarks")).to_contain_text("kept in looked-at.h5.bookmarks.json", timeout=20_000)
-    kept = lab.folder / "runs" / "listener" / "recordings" / "looked-at.h5.bookmarks.json"
+    expect(panel.locator(".marlnb-bookmarks")).to_contain_text("kept in looked-at.h5.bookmarks.json", timeout=SLOW_MS)
+    kept = lab.folder / "runs" / "looked-into" / "recordings" / "looked-at.h5.bookmarks.json"
     assert json.loads(kept.read_text()) == [{"episode": 3, "t": 7, "note": "it turns to the goal"}]
+    keep(panel, "bookmarks")
     scope.focus()
     page.keyboard.press("End")
-    _at(scope, 24)
+    _at(panel, 24)
     scope.locator(".ms-mark").click()
-    _at(scope, 7)
+    _at(panel, 7)
+    panel.get_by_title("forget this bookmark").click()
+    expect(scope.locator(".ms-mark")).to_have_count(0, timeout=SLOW_MS)
+    assert not no_errors, no_errors
 
-    panel.get_by_role("tab", name="Edit").click()
+
+def test_an_edit_is_played_beside_what_was(lab: Lab, page: Page, no_errors: list[str], keep: Keep) -> None:
+    _, panel = _opened(lab, page, "edited")
+    _tab(panel, "Edit")
     edits = panel.locator(".marlnb-edits")
-    edits.get_by_placeholder("3, 17, 20-25").fill("0-63")
-    edits.get_by_placeholder("3, 17, 20-25").press("Tab")
-    expect(edits).to_contain_text("mnb.Ablate('listener/actor/hidden_1', units=(0, 1, 2,", timeout=20_000)
+    units = edits.get_by_placeholder("3, 17, 20-25")
+    units.fill("0-63")
+    units.press("Tab")
+    for kind, told in (
+        ("clamp to the dose", "mnb.Clamp('listener/actor/hidden_1', units=(0, 1, 2,"),
+        ("steer by the dose", "mnb.Steer('listener/actor/hidden_1', units=(0, 1, 2,"),
+        ("ablate to zero", "mnb.Ablate('listener/actor/hidden_1', units=(0, 1, 2,"),
+    ):
+        edits.get_by_label("site").select_option("listener/actor/hidden_1")
+        edits.get_by_label("edit", exact=True).select_option(kind)
+        expect(edits).to_contain_text(told, timeout=SLOW_MS)
+        keep(panel, kind.split()[0])
+    units.fill("no number")
+    units.press("Tab")
+    expect(edits).to_contain_text("units are numbers and spans", timeout=SLOW_MS)
+    expect(edits.locator("button.marlnb-play-again")).to_be_disabled()
+    units.fill("0-63")
+    units.press("Tab")
+    expect(edits.locator("button.marlnb-play-again")).to_be_enabled(timeout=SLOW_MS)
     edits.locator("button.marlnb-play-again").click()
-    expect(scope).to_have_attribute("data-sides", "2", timeout=SLOW_MS)
+    _sides(panel, 2)
     expect(edits).to_contain_text("return with the edit minus without", timeout=SLOW_MS)
-    expect(scope.locator(".ms-film canvas").nth(1)).to_have_attribute("data-pictures", "25", timeout=SLOW_MS)
-    scope.scroll_into_view_if_needed()
-    page.screenshot(path="/tmp/shots-micro/microscope-3-edited.png")
+    _pictures(panel, 1)
+    panel.locator(".ms-slider").fill("20")
+    for side in (0, 1):
+        film = panel.locator(".ms-film canvas").nth(side)
+        expect(film).to_have_attribute("data-place", "20", timeout=SLOW_MS)
+    keep(panel, "edited")
     panel.get_by_role("button", name="Back to the recording").click()
-    expect(scope).to_have_attribute("data-sides", "1", timeout=SLOW_MS)
-    assert not errors, errors
+    _sides(panel, 1)
+    assert not no_errors, no_errors
+
+
+def test_agents_and_checkpoints_are_compared(lab: Lab, page: Page, no_errors: list[str], keep: Keep) -> None:
+    _, panel = _opened(lab, page, "compared")
+    _tab(panel, "Compare")
+    compare = panel.locator(".marlnb-compare")
+    compare.get_by_label("agents").select_option("listener_0")
+    expect(panel.locator(".ms-card:visible")).to_have_count(1, timeout=SLOW_MS)
+    compare.get_by_label("agents").select_option(["speaker_0", "listener_0"])
+    expect(panel.locator(".ms-card:visible")).to_have_count(2, timeout=SLOW_MS)
+    compare.get_by_label("checkpoint").select_option("10")
+    compare.get_by_role("button", name="Play beside").click()
+    _sides(panel, 2)
+    expect(panel.locator(".ms-side-title").nth(1)).to_have_text("checkpoint 10, the same seed", timeout=SLOW_MS)
+    _pictures(panel, 1)
+    expect(panel.locator(".ms-looks .ms-bar-name")).to_have_count(22, timeout=SLOW_MS)
+    panel.locator(".ms-slider").fill("12")
+    expect(panel.locator(".ms-film canvas").nth(1)).to_have_attribute("data-place", "12", timeout=SLOW_MS)
+    keep(panel, "checkpoints")
+    compare.get_by_placeholder("path of an .h5 file").fill("runs/nothing.h5")
+    compare.get_by_role("button", name="Open beside").click()
+    expect(compare.get_by_role("alert")).to_contain_text("nothing.h5", timeout=SLOW_MS)
+    compare.get_by_role("button", name="One alone").click()
+    _sides(panel, 1)
+    assert not no_errors, no_errors
+
+
+def test_a_concept_is_decoded_and_steered_along(lab: Lab, page: Page, no_errors: list[str], keep: Keep) -> None:
+    lab.choose(THEMES, {"theme": DARK})
+    try:
+        _, panel = _opened(lab, page, "decoded")
+    finally:
+        lab.choose(THEMES, None)
+    _tab(panel, "Concepts")
+    concepts = panel.locator(".marlnb-concepts")
+    concepts.get_by_label("decode").select_option("goal")
+    concepts.get_by_label("from").select_option("listener/actor/hidden_1")
+    concepts.get_by_role("button", name="Decode").click()
+    reads = panel.locator("[data-agent=listener_0] .ms-reads")
+    expect(reads.locator(".ms-bar-name")).to_have_text(["red", "green", "blue"], timeout=SLOW_MS)
+    expect(reads).to_contain_text("in truth: ", timeout=SLOW_MS)
+    expect(concepts).to_contain_text("balanced", timeout=SLOW_MS)
+    panel.locator(".ms-slider").fill("20")
+    expect(reads.locator("canvas")).to_have_attribute("aria-label", re.compile("✓"), timeout=SLOW_MS)
+    truth = (reads.locator(".ms-truth").text_content() or "").removeprefix("in truth: ")
+    assert re.search(rf"{truth} [\d.]+ ✓", _told(reads.locator("canvas")))
+    keep(panel, "concepts-dark")
+    _tab(panel, "Edit")
+    edits = panel.locator(".marlnb-edits")
+    edits.get_by_label("site").select_option("listener/actor/hidden_1")
+    edits.get_by_label("edit", exact=True).select_option("steer by the dose")
+    edits.get_by_label("along").select_option(label="goal=red (listener_0)")
+    expect(edits).to_contain_text("direction=mnb.Direction(", timeout=SLOW_MS)
+    keep(panel, "steer-dark")
+    assert not no_errors, no_errors

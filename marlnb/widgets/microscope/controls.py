@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -11,8 +12,11 @@ from marlnb.analysis.decoding_result import Decoding
 from marlnb.analysis.methods import Method
 from marlnb.errors import MarlnbError
 from marlnb.models.edit import Edit
+from marlnb.widgets.controls import Button, Dropdown, Tab
+from marlnb.widgets.microscope.beside import changes
 from marlnb.widgets.microscope.edits_panel import EditsPanel
 from marlnb.widgets.microscope.episode_view import EpisodeView
+from marlnb.widgets.microscope.loading import Shown
 from marlnb.widgets.microscope.tabs import BookmarksPanel, ComparePanel, ConceptsPanel
 from marlnb.widgets.microscope.unit_panel import Unit, UnitPanel
 from marlnb.widgets.style import code_html, styled
@@ -33,25 +37,28 @@ class Controls:
         view = microscope.view
         self._following = False
         self._working = Newest(wait_s=0.0)
-        self.episode = w.Dropdown(
+        self.episode = Dropdown(
             options=_episodes(microscope), value=view.episode, description="episode", layout=w.Layout(width="26em")
         )
-        self.to = w.Dropdown(
+        self.to = Dropdown(
             options=[("what was done", "action"), ("the critic's value", "value")], value="action",
             description="explain", layout=w.Layout(width="18em"),
         )  # fmt: skip
-        self.method = w.Dropdown(
+        self.method = Dropdown(
             options=[(name.replace("_", " "), name) for name in METHODS], value="integrated_gradients",
             description="by", layout=w.Layout(width="20em"),
         )  # fmt: skip
+        self.anyway = Button(description="Explain anyway", layout=w.Layout(width="auto", display="none"))
+        self.anyway.tooltip = "takes long; scrubbing goes on meanwhile"
+        self.anyway.on_click(lambda _: microscope.attribute(self.to.value, self.method.value, most=sys.maxsize))
         self.unit = UnitPanel(microscope.go)
         self.edits = EditsPanel(microscope.recording, self._play_again)
         self.compare = ComparePanel(
             view.agents,
             _checkpoints(microscope),
             show_agents=microscope.show_agents,
-            by_checkpoint=lambda one: self._compare(lambda: microscope.compare(checkpoint=one)),
-            by_recording=lambda path: self._compare(lambda: microscope.compare(path)),
+            by_checkpoint=lambda one: self._compare(lambda view: microscope.beside.checkpoint(view, one)),
+            by_recording=lambda path: self._compare(lambda view: microscope.beside.other(view, path, None, None, None)),
             back=microscope.alone,
         )
         self.concepts = ConceptsPanel(view.sites, microscope.recording.labels, self._decode)
@@ -71,6 +78,10 @@ class Controls:
         finally:
             self._following = False
 
+    def offer_more(self, too_large: bool) -> None:
+        """Whether something was not explained for its size alone, and can be by a click."""
+        self.anyway.layout.display = "" if too_large else "none"
+
     def show_unit(self, view: EpisodeView, unit: Unit) -> None:
         self.tabs.selected_index = TABS.index("Unit") if self.tabs.selected_index is None else self.tabs.selected_index
         self.unit.show(view, unit)
@@ -88,14 +99,14 @@ class Controls:
                     self.edits.offer({f"{direction.concept} ({reading.agent})": direction})
 
     def _laid_out(self) -> w.VBox:
-        self.tabs = w.Tab(
+        self.tabs = Tab(
             [panel.widget for panel in (self.unit, self.edits, self.compare, self.concepts, self.bookmarks)]
             + [self.code]
         )
         for place, title in enumerate(TABS):
             self.tabs.set_title(place, title)
         self.tabs.selected_index = 0
-        top = w.HBox([self.episode, self.to, self.method], layout=w.Layout(flex_flow="row wrap"))
+        top = w.HBox([self.episode, self.to, self.method, self.anyway], layout=w.Layout(flex_flow="row wrap"))
         box = styled(top, self.microscope.scope, self.tabs)
         box.add_class("marlnb-microscope")
         box.layout.max_width = "110em"
@@ -114,28 +125,41 @@ class Controls:
             self.microscope.go(episode)
 
     def _play_again(self, edits: Sequence[Edit]) -> None:
-        def told(change: dict[str, float]) -> None:
-            text = ", ".join(f"{agent} {value:+.4g}" for agent, value in change.items())
+        def told(sides: list[Shown]) -> None:
+            self.microscope.show(sides, self.microscope.t)
+            text = ", ".join(f"{agent} {value:+.4g}" for agent, value in changes(sides).items())
             self.edits.tell(f"return with the edit minus without: {text} (one episode; many: mnb.intervene)")
 
-        self._work(lambda: self.microscope.play_again(edits), told, self.edits.complain)
+        view = self.microscope.view
+        self._work(lambda: self.microscope.beside.edited(view, edits), told, self.edits.complain)
 
-    def _compare(self, work: Callable[[], Any]) -> None:
+    def _compare(self, find: Callable[[EpisodeView], list[Shown]]) -> None:
+        def told(sides: list[Shown]) -> None:
+            self.microscope.show(sides, self.microscope.t)
+            self.compare.tell("side by side")
+
+        view = self.microscope.view
         self.compare.tell("opening")
-        self._work(work, lambda _: self.compare.tell("side by side"), self.compare.complain)
+        self._work(lambda: find(view), told, self.compare.complain)
 
     def _decode(self, label: str, site: str) -> None:
-        self._work(
-            lambda: self.microscope.decode(label, site),
-            lambda found: self.concepts.tell(repr(found)),
-            self.concepts.complain,
-        )
+        def told(found: Decoding) -> None:
+            self.microscope.show_decoding(found)
+            self.concepts.tell(repr(found))
+
+        self._work(lambda: self.microscope.find_decoding(label, site), told, self.concepts.complain)
 
     def _work(self, work: Callable[[], Any], told: Callable[[Any], None], complain: Callable[[str], None]) -> None:
         def fail(error: Exception) -> None:
             complain(str(error) if isinstance(error, MarlnbError) else f"{type(error).__name__}: {error}")
 
-        self._working.ask(work, told, fail)
+        def answer(found: Any) -> None:
+            try:
+                told(found)
+            except MarlnbError as error:
+                fail(error)
+
+        self._working.ask(work, answer, fail)
 
 
 def _episodes(microscope: Microscope) -> list[tuple[str, int]]:
@@ -151,5 +175,5 @@ def _episodes(microscope: Microscope) -> list[tuple[str, int]]:
 
 def _checkpoints(microscope: Microscope) -> list[int]:
     """Those of the run; none of agents from elsewhere."""
-    run = microscope._subject
+    run = microscope.beside.subject
     return [one.iteration for one in getattr(run, "checkpoints", [])]

@@ -14,6 +14,7 @@ from marlnb.models.edit import Edit
 from marlnb.models.edits import Ablate, Clamp, Scale
 from marlnb.models.edits_directions import Steer
 from marlnb.recording.reader import Recording
+from marlnb.widgets.controls import Button, Dropdown, InTurn, Text
 from marlnb.widgets.style import code_html, note_html, problem_html
 
 KINDS = {
@@ -27,6 +28,10 @@ ALL = "all agents"
 TOGETHER = "these units together"
 
 
+class Dose(InTurn, w.FloatSlider):
+    pass
+
+
 class EditsPanel:
     """Attributes: played: what "play again" is told to do, with the edits; directions: by name, to steer along."""
 
@@ -36,17 +41,15 @@ class EditsPanel:
         self._play = play
         style = {"description_width": "6em"}
         actors = [site for site in recording.sites if "/actor/" in site] or recording.sites
-        self.site = w.Dropdown(options=actors, description="site", layout=_wide(), style=style)
-        self.units = w.Text(description="units", placeholder="3, 17, 20-25; nothing: all", layout=_wide(), style=style)
-        self.agent = w.Dropdown(options=[ALL], description="agent", layout=_wide(), style=style)
-        self.kind = w.Dropdown(options=list(KINDS), description="edit", layout=_wide(), style=style)
-        self.along = w.Dropdown(options=[TOGETHER], description="along", layout=_wide(), style=style)
-        self.dose = w.FloatSlider(0.0, min=-5.0, max=5.0, step=0.1, description="dose", layout=_wide(), style=style)
-        self.button = w.Button(
-            description="Play again", icon="play", tooltip="the same seed, without and with the edit"
-        )
+        self.site = Dropdown(options=actors, description="site", layout=_wide(), style=style)
+        self.units = Text(description="units", placeholder="3, 17, 20-25; nothing: all", layout=_wide(), style=style)
+        self.agent = Dropdown(options=[ALL], description="agent", layout=_wide(), style=style)
+        self.kind = Dropdown(options=list(KINDS), description="edit", layout=_wide(), style=style)
+        self.along = Dropdown(options=[TOGETHER], description="along", layout=_wide(), style=style)
+        self.dose = Dose(0.0, min=-5.0, max=5.0, step=0.1, description="dose", layout=_wide(), style=style)
+        self.button = Button(description="Play again", icon="play", tooltip="the same seed, without and with the edit")
         self.button.add_class("marlnb-play-again")
-        self.back = w.Button(
+        self.back = Button(
             description="Back to the recording", icon="undo", disabled=True, layout=w.Layout(width="auto")
         )
         self._status, self._code = w.HTML(), w.HTML()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,11 +12,11 @@ from marlnb.analysis.attribution import attribute
 from marlnb.analysis.attribution_result import Attribution
 from marlnb.analysis.methods import Method
 from marlnb.analysis.rows import RowSource
-from marlnb.errors import AnalysisError, MarlnbError
+from marlnb.errors import MarlnbError
 from marlnb.models.policy import Policy
 from marlnb.widgets.microscope.episode_view import EpisodeView
 
-MOST_NUMBERS = 4_000_000  # of one group's explanation: steps × agents × features
+MOST_NUMBERS = 4_000_000  # of one group's explanation, unless it is asked for: steps × agents × features
 To = Literal["action", "value"]
 
 
@@ -26,13 +26,19 @@ class Explanation:
 
     Attributes:
         to, method: what was asked. found: the attributions, as `mnb.attribute` gave them.
-        refused: by group, in words.
+        refused: by group, in words. too_large: whether some group was refused for its size alone.
     """
 
     to: To
     method: Method
     found: Mapping[str, Attribution]
     refused: Mapping[str, str]
+    too_large: bool = False
+
+
+def refused(view: EpisodeView, to: To, method: Method, why: str) -> Explanation:
+    """Nothing is explained, of no group."""
+    return Explanation(to, method, {}, {group.name: why for group in view.groups})
 
 
 def explain(
@@ -42,6 +48,8 @@ def explain(
     to: To = "action",
     method: Method = "integrated_gradients",
     compared_with: EpisodeView | None = None,
+    most: int = MOST_NUMBERS,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Explanation:
     """Attributes the episode's actions or values, group by group, against the mean observation of the recording.
 
@@ -50,17 +58,21 @@ def explain(
 
     Args:
         compared_with: an episode of the recording whose mean is meant, where it is not the view's own.
+        most: numbers of a group's attribution beyond which it is refused. tell: called with how far it is.
     """
     baseline = mean_observations(compared_with or view)
-    found, refused = {}, {}
-    for group in view.groups:
+    found, refused, too_large = {}, {}, False
+    for place, group in enumerate(view.groups, 1):
         size = len(view.t) * len(group.agents) * len(group.features)
+        if size > most:
+            too_large = True
+            refused[group.name] = (
+                f"{len(group.features):,} features over {len(view.t):,} steps are explained when they are asked for: "
+                "Explain anyway; mnb.attribute(..., features={...}, episodes=[...]) takes them in groups"
+            )
+            continue
+        tell(f"{group.name}, {place} of {len(view.groups)} groups")
         try:
-            if size > MOST_NUMBERS:
-                raise AnalysisError(
-                    f"{len(group.features):,} features over {len(view.t):,} steps are not explained at once; "
-                    "mnb.attribute(..., features={...}, episodes=[...]) takes them in groups"
-                )
             several = len(view.recording.checkpoints["iteration"].unique()) > 1
             found[group.name] = attribute(
                 view.recording,
@@ -75,7 +87,7 @@ def explain(
             )
         except MarlnbError as error:
             refused[group.name] = str(error)
-    return Explanation(to, method, found, refused)
+    return Explanation(to, method, found, refused, too_large)
 
 
 def mean_observations(view: EpisodeView) -> dict[str, np.ndarray]:

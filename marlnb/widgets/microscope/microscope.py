@@ -10,29 +10,26 @@ from marlnb.analysis.decoding import decode
 from marlnb.analysis.decoding_result import Decoding
 from marlnb.analysis.methods import Method
 from marlnb.config import EnvConfig
-from marlnb.errors import AnalysisError, MarlnbError, RecordingError, unknown
+from marlnb.errors import AnalysisError, RecordingError, unknown
 from marlnb.models.edit import Edit
-from marlnb.recording.makers import maker_of
 from marlnb.recording.reader import Recording
-from marlnb.training.subject import Subject
+from marlnb.widgets.microscope.beside import Beside, SubjectLike, changes, maker_or_why
 from marlnb.widgets.microscope.bookmarks import Bookmark, Bookmarks
 from marlnb.widgets.microscope.controls import Controls
-from marlnb.widgets.microscope.episode_view import EpisodeView, view_episode
-from marlnb.widgets.microscope.explanation import To
-from marlnb.widgets.microscope.loading import Loading, Shown
-from marlnb.widgets.microscope.objects import looker
+from marlnb.widgets.microscope.episode_view import view_episode
+from marlnb.widgets.microscope.explanation import MOST_NUMBERS, To
+from marlnb.widgets.microscope.loading import Loading, Shown, image_at
 from marlnb.widgets.microscope.readings import concepts_of
-from marlnb.widgets.microscope.rollouts import Rollouts
 from marlnb.widgets.microscope.scope import Scope
 from marlnb.widgets.microscope.sides import concepts_data, sent_layers, side_of, units_of_layer
 from marlnb.widgets.microscope.still import still
 from marlnb.widgets.microscope.unit_orders import ORDERS
 from marlnb.widgets.microscope.unit_panel import Unit
 from marlnb.widgets.picture import Still, with_picture
+from marlnb.widgets.turns import TURN, in_turn
 from marlnb.widgets.worker import Newest
 
 STILL_S = 1.5  # without a step, after which the still picture follows
-SubjectLike = Subject | str | os.PathLike[str] | None
 
 
 class Microscope:
@@ -40,7 +37,7 @@ class Microscope:
 
     Attributes:
         widget: what a notebook displays. scope: the part that draws.
-        recording, view: what is looked at. sides: what is shown; one, or two.
+        recording, view: what is looked at. sides: what is shown; one, or two. beside: finds what can be shown.
     """
 
     def __init__(
@@ -57,12 +54,11 @@ class Microscope:
         env: EnvConfig | None = None,
     ) -> None:
         """Use `mnb.microscope`."""
-        self.recording, self.env = recording, env
+        self.recording = recording
         self.decodings = list(concepts)
-        self._subject, self._unknown = _maker(recording, subject)
-        self._rollouts = Rollouts()
+        self.beside = Beside(recording, *maker_or_why(recording, subject), env)
         self.view = view_episode(recording, episode)
-        self.sides: list[Shown] = [self._own(self.view)]
+        self.sides = self.beside.alone(self.view)
         layers = self.view.layers
         chosen = layer or next((one for one in layers if one.endswith("hidden_1")), layers[0] if layers else "")
         if layers and chosen not in layers:
@@ -78,10 +74,9 @@ class Microscope:
             layer=chosen,
             order=order,
             agents=list(agents),
-            explained=looker(self.view),
             t=self.view.place(t),
         )
-        self.loading = Loading(self.scope)
+        self.loading = Loading(self.scope, lambda: self.controls.offer_more(self.loading.too_large))
         self.controls = Controls(self)
         self.widget = self.controls.widget
         self._still = Still(self.widget, lambda: repr(self), self.figure)
@@ -98,6 +93,7 @@ class Microscope:
         """The step that is shown, counted since the episode began."""
         return int(self.view.t[min(self.scope.t, len(self.view.t) - 1)])
 
+    @in_turn
     def go(self, episode: int | None = None, t: int = 0) -> None:
         """Shows a step, of this episode or another one of the recording.
 
@@ -106,20 +102,23 @@ class Microscope:
         """
         if episode is not None and (episode != self.view.episode or len(self.sides) > 1):
             self.view = view_episode(self.recording, episode)
-            self._show([self._own(self.view)], t)
+            self.show(self.beside.alone(self.view), t)
         else:
             self.scope.t = self.view.place(t)
 
+    @in_turn
     def alone(self) -> None:
         """Shows the recorded episode by itself again."""
-        self._show([self._own(self.view)], self.t)
+        self.show(self.beside.alone(self.view), self.t)
 
+    @in_turn
     def show_agents(self, agents: Sequence[str]) -> None:
         """Only these agents, beside one another; none: all of them."""
         for agent in agents:
             self.view.group_of(agent)
         self.scope.agents = list(agents)
 
+    @in_turn
     def pick(self, agent: str, unit: int, layer: str | None = None, t: int | None = None) -> None:
         """As a click on a unit does: its exact value, its tuning curve and the episodes in which it rises highest.
 
@@ -136,18 +135,30 @@ class Microscope:
         self.scope.layer = layer
         self.scope.picked = {"side": 0, "agent": agent, "layer": layer, "unit": unit, "t": self.scope.t}
 
-    def attribute(self, to: To = "action", method: Method = "integrated_gradients") -> None:
-        """Draws which features the actions, or the critic's values, owe most to; in a thread, `wait` waits for it."""
-        self.loading.explain(to, method)
+    @in_turn
+    def attribute(
+        self, to: To = "action", method: Method = "integrated_gradients", *, most: int = MOST_NUMBERS
+    ) -> None:
+        """Draws which features the actions, or the critic's values, owe most to; in a thread, `wait` waits for it.
+
+        Args:
+            most: numbers of a group's attribution (steps × agents × features) beyond which it is not made.
+        """
+        self.loading.explain(to, method, most)
 
     def decode(self, label: str, site: str, **options: Any) -> Decoding:
         """Decodes a label from a site over the whole recording (see `mnb.decode`) and shows what is read each step."""
-        several = len(self.recording.checkpoints["iteration"].unique()) > 1
-        given = {"progress": False, **({"checkpoint": self.view.checkpoint} if several else {}), **options}
-        found = decode(self.recording, site=site, label=label, **given)
+        found = self.find_decoding(label, site, **options)
         self.show_decoding(found)
         return found
 
+    def find_decoding(self, label: str, site: str, **options: Any) -> Decoding:
+        """As `decode`; nothing is shown."""
+        several = len(self.recording.checkpoints["iteration"].unique()) > 1
+        given = {"progress": False, **({"checkpoint": self.view.checkpoint} if several else {}), **options}
+        return decode(self.recording, site=site, label=label, **given)
+
+    @in_turn
     def show_decoding(self, decoding: Decoding) -> None:
         """Shows what a decoding's readings say at each step, with their probabilities.
 
@@ -171,18 +182,9 @@ class Microscope:
                 of its seed, as the recording was made. subject, env: of the other recording, as for `mnb.microscope`.
         """
         if checkpoint is not None:
-            played = self._rollouts.play(self.view, self._known_subject(), checkpoint=checkpoint, env=self.env)
-            title = f"checkpoint {checkpoint}, the same seed"
-            other = Shown(played, title, self._subject, env=self.env, compared_with=self.view)
+            self.show(self.beside.checkpoint(self.view, checkpoint), self.t)
         else:
-            given = self.recording if recording is None else recording
-            opened = given if isinstance(given, Recording) else Recording.open(given)
-            maker, unknown_why = (
-                _maker(opened, subject) if opened is not self.recording else (self._subject, self._unknown)
-            )
-            view = view_episode(opened, self.view.episode if episode is None else episode)
-            other = Shown(view, _title(view), maker, unknown_why, env or self.env)
-        self._show([self._own(self.view), other], self.t)
+            self.show(self.beside.other(self.view, recording, episode, subject, env), self.t)
 
     def play_again(self, edits: Edit | Sequence[Edit]) -> dict[str, float]:
         """Plays the episode's seed twice, without and with edits, and shows both in step.
@@ -192,26 +194,11 @@ class Microscope:
         Raises:
             RecordingError: whose agents played is not known. SiteError, ShapeError, ConfigError: as `mnb.evaluate`.
         """
-        chosen = [edits] if isinstance(edits, Edit) else list(edits)
-        subject = self._known_subject()
-        before = self._rollouts.play(self.view, subject, env=self.env)
-        after = self._rollouts.play(self.view, subject, edits=chosen, env=self.env)
-        told = ", ".join(edit.name for edit in chosen)
-        self._show(
-            [
-                Shown(
-                    before,
-                    f"episode {self.view.episode}, seed {before.seed}: as it is",
-                    subject,
-                    env=self.env,
-                    compared_with=self.view,
-                ),
-                Shown(after, f"the same seed, edited: {told}", subject, env=self.env, edited=True),
-            ],
-            self.t,
-        )
-        return {agent: after.returns[agent] - before.returns[agent] for agent in before.agents}
+        sides = self.beside.edited(self.view, [edits] if isinstance(edits, Edit) else list(edits))
+        self.show(sides, self.t)
+        return changes(sides)
 
+    @in_turn
     def bookmark(self, note: str = "") -> Bookmark:
         """Keeps the step that is shown, beside the recording where that can be written to."""
         mark = Bookmark(self.view.episode, self.t, note)
@@ -219,6 +206,7 @@ class Microscope:
         self._show_bookmarks()
         return mark
 
+    @in_turn
     def forget(self, bookmark: Bookmark) -> None:
         self._kept.keep([one for one in self._kept.marks if one != bookmark])
         self._show_bookmarks()
@@ -254,11 +242,16 @@ class Microscope:
 
     def figure(self) -> Any:
         """What is shown now as a still figure."""
-        images = [self.loading.image(number, self.scope.t) for number in range(len(self.sides))]
-        views, titles = [side.view for side in self.sides], [side.title for side in self.sides]
-        return still(views, titles, self.scope.t, self.scope.layer, self.scope.order, self.scope.agents, images)
+        with TURN:  # drawing takes long, and looks at what was shown when it began
+            sides, scope = list(self.sides), self.scope
+            t, layer, order, agents = scope.t, scope.layer, scope.order, list(scope.agents)
+            sent = [scope.images(number) for number in range(len(sides))]
+        images = [image_at(side, t, there) for side, there in zip(sides, sent)]
+        return still([side.view for side in sides], [side.title for side in sides], t, layer, order, agents, images)
 
-    def _show(self, sides: list[Shown], t: int) -> None:
+    @in_turn
+    def show(self, sides: list[Shown], t: int) -> None:
+        """Shows these episodes, from a step on."""
         self.sides = sides
         layer = self.scope.layer
         self.scope.show(
@@ -275,9 +268,6 @@ class Microscope:
         self.loading.begin(self.sides)
         self.loading.explain(self.controls.to.value, self.controls.method.value)
 
-    def _own(self, view: EpisodeView) -> Shown:
-        return Shown(view, _title(view), self._subject, self._unknown, self.env)
-
     def _send_layer(self, layer: str) -> None:
         """The units of a layer that was too large to be sent along."""
         if all(
@@ -291,7 +281,7 @@ class Microscope:
         self.scope.sides = data
 
     def _renew_still(self) -> None:
-        self._stilling.ask(self._still.renew, lambda _: None, lambda _: None)
+        self._stilling.ask(lambda: None, lambda _: self._still.renew_soon(), lambda _: None)
 
     def _picked(self, picked: dict[str, Any]) -> None:
         if not picked:
@@ -310,11 +300,7 @@ class Microscope:
         ]
         self.controls.offer_directions(self.decodings)
 
-    def _known_subject(self) -> Subject:
-        if self._subject is None:
-            raise RecordingError(self._unknown)
-        return self._subject
-
+    @in_turn
     def _show_bookmarks(self) -> None:
         self.scope.bookmarks = [vars(one) for one in self._kept.marks]
         self.controls.bookmarks.show(self._kept.marks, self._kept.told, self._kept.problem)
@@ -333,17 +319,3 @@ def microscope(recording: Recording | str | os.PathLike[str], episode: int = 0, 
     """
     opened = recording if isinstance(recording, Recording) else Recording.open(recording)
     return Microscope(opened, episode, **options)
-
-
-def _maker(recording: Recording, subject: SubjectLike) -> tuple[Subject | None, str]:
-    """Whose agents were recorded, or why that is not known."""
-    try:
-        return maker_of(recording, subject), ""
-    except MarlnbError as error:
-        if subject is not None:
-            raise
-        return None, str(error)
-
-
-def _title(view: EpisodeView) -> str:
-    return f"{view.recording.path.stem}: episode {view.episode}, seed {view.seed}"

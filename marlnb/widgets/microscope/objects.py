@@ -1,70 +1,94 @@
-"""Where the things that agents observe are in a picture, and which observed features speak of which of them.
-
-MPE alone tells where its bodies are, and its features are named for them. Of other environments nothing is guessed.
-"""
+"""What an environment may offer so that attribution is drawn on the things in its picture: where they are, and which
+observed features speak of which of them. MPE offers it; of an environment that does not, nothing is guessed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from marlnb.envs.mpe.env import MPE
-from marlnb.envs.mpe.scenario import MPEConfig
+from marlnb.envs.parallel import ParallelVectorEnv
+from marlnb.envs.regroup import Regrouped
 from marlnb.envs.vector import VectorEnv
-from marlnb.recording.reader import Recording
 from marlnb.widgets.microscope.episode_view import EpisodeView
+from marlnb.widgets.microscope.mpe_objects import MPEObjects
 
 Places = dict[str, tuple[float, float]]
 """By object's name, its centre as shares of the picture's width and height, from the top left."""
-MARGIN = 0.45  # mpe2 puts the farthest body at this share of the width from the middle
-OWN = ("velocity_x", "velocity_y", "position_x", "position_y")
+Spoken = Mapping[str, Mapping[str, str]]
+"""By agent, the object of each feature that speaks of one, by the feature's name."""
+BARS_ONLY = "attribution is shown as bars only"
+NOT_TOLD = f"this environment does not say where things are in its pictures: {BARS_ONLY}"
 
 
-def places_in(env: VectorEnv) -> Places | None:
-    """Of copy 0 as it would be drawn now; None where the environment does not tell."""
-    if not isinstance(env, MPE):
-        return None
-    positions = env.world.position[:, :, 0].double().cpu().numpy()  # [axis, entity]
-    widest = float(np.abs(positions).max()) or 1.0
-    x, y = 0.5 + MARGIN * positions[0] / widest, 0.5 - MARGIN * positions[1] / widest
-    return {name: (float(a), float(b)) for name, a, b in zip(_bodies(env), x, y)}
+@runtime_checkable
+class TellsObjects(Protocol):
+    """Two methods of a VectorEnv, which speaks of its copy 0, or of the user's own PettingZoo environment."""
+
+    def object_places(self) -> Mapping[str, tuple[float, float]]:
+        """Each object's centre in the picture as `render` would draw it now, as shares of its width and height, from
+        the top left."""
+
+    def object_of_features(self, agent: str) -> Sequence[str | None]:
+        """For each of an agent's flattened features the object that it speaks of; None where that is none of them."""
 
 
-def told_of(recording: Recording, agent: str, features: Sequence[str]) -> list[str | None]:
-    """For each of an agent's features the object that it speaks of; None where that is no object of the picture."""
-    experiment = recording.experiment
-    if experiment is None or not isinstance(experiment.env, MPEConfig):
-        return [None] * len(features)
-    scenario = experiment.env.scenario()
-    names = [body.name for body in scenario.agents]
-    if agent not in names:  # regrouped under other names
-        return [None] * len(features)
-    me = names.index(agent)
-    by_stem = {shown: names[other] for other, shown in scenario.others(me)}
-    by_stem |= {body.name: body.name for body in scenario.landmarks}
-    heard = [names[speaker] for speaker in scenario.speakers if speaker != me]
-    return [_object(feature, agent, by_stem, heard) for feature in features]
+class Objects:
+    """The objects of a built environment.
+
+    Attributes:
+        problem: why they are not known, in words; empty where they are.
+    """
+
+    def __init__(self, env: VectorEnv) -> None:
+        self._teller = teller_of(env)
+        self.problem = "" if self._teller else NOT_TOLD
+
+    def places(self) -> Places | None:
+        """Where they are now; None where that is not known."""
+        if self._teller is None:
+            return None
+        try:
+            return {str(name): (float(x), float(y)) for name, (x, y) in self._teller.object_places().items()}
+        except Exception as error:  # a method of the user's own may raise anything
+            self._give_up("object_places()", error)
+            return None
+
+    def spoken_of(self, view: EpisodeView) -> Spoken | None:
+        """Which features speak of which of them; None where that is not known."""
+        if self._teller is None:
+            return None
+        found: dict[str, dict[str, str]] = {}
+        for group in view.groups:
+            for agent in group.agents:
+                try:
+                    told = list(self._teller.object_of_features(agent))
+                    if len(told) != len(group.features):
+                        raise ValueError(f"it names {len(told)} objects for {len(group.features)} features")
+                except Exception as error:  # a method of the user's own may raise anything
+                    self._give_up(f"object_of_features({agent!r})", error)
+                    return None
+                found[agent] = {feature: one for feature, one in zip(group.features, told) if one is not None}
+        return found
+
+    def _give_up(self, asked: str, error: Exception) -> None:
+        self._teller = None
+        self.problem = f"{asked} of this environment: {type(error).__name__}: {error}; {BARS_ONLY}"
 
 
-def looker(view: EpisodeView) -> str:
+def teller_of(env: VectorEnv) -> TellsObjects | None:
+    """Whoever tells: the environment, or what it is made of."""
+    while isinstance(env, Regrouped):
+        env = env.env
+    if isinstance(env, MPE):
+        return MPEObjects(env)
+    own: Any = env.environment(0) if isinstance(env, ParallelVectorEnv) else None
+    for one in (env, own, getattr(own, "unwrapped", None), getattr(getattr(own, "env", None), "unwrapped", None)):
+        if isinstance(one, TellsObjects):
+            return one
+    return None
+
+
+def looker(spoken: Spoken) -> str:
     """The agent whose features speak of most things in the picture: whose attribution is drawn there at first."""
-    counts = {
-        agent: len({one for one in told_of(view.recording, agent, group.features) if one is not None})
-        for group in view.groups
-        for agent in group.agents
-    }
-    return max(counts, key=lambda agent: counts[agent])
-
-
-def _object(feature: str, agent: str, by_stem: dict[str, str], heard: list[str]) -> str | None:
-    if feature in OWN:
-        return agent
-    if feature.startswith("message_") and len(heard) == 1:
-        return heard[0]
-    stems = [stem for stem in by_stem if feature.startswith(f"{stem}_")]
-    return by_stem[max(stems, key=len)] if stems else None
-
-
-def _bodies(env: MPE) -> list[str]:
-    return [body.name for body in (*env.scenario.agents, *env.scenario.landmarks)]
+    return max(spoken, key=lambda agent: len(set(spoken[agent].values())), default="")

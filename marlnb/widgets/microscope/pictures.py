@@ -15,7 +15,7 @@ from marlnb.envs.mpe.env import MPE
 from marlnb.envs.vector import VectorEnv
 from marlnb.training.subject import Subject
 from marlnb.widgets.microscope.episode_view import EpisodeView
-from marlnb.widgets.microscope.objects import Places, places_in
+from marlnb.widgets.microscope.objects import Objects, Places, Spoken
 from marlnb.widgets.microscope.playing_again import live_again
 from marlnb.widgets.painting import PAINTING
 
@@ -30,11 +30,14 @@ class Picture:
     Attributes:
         place: of its step in the episode's arrays. image: PNG or JPEG; empty where none was drawn.
         places: where the environment's objects are in it; None where that is not known.
+        spoken: of the first moment: which features speak of which of them. problem: why that is not known.
     """
 
     place: int
     image: bytes
     places: Places | None = None
+    spoken: Spoken | None = None
+    problem: str = ""
 
 
 def recorded_pictures(view: EpisodeView) -> Iterator[Picture]:
@@ -55,10 +58,15 @@ def drawn_again(
     Raises:
         RecordingError: as `live_again`. Whatever an environment that cannot be drawn raises.
     """
-    camera: _Camera | None = None
+    camera = _Camera()
+    objects: Objects | None = None
     for place, built in live_again(view, subject, env):
-        camera = camera or _Camera()
-        yield Picture(place, small(camera.draw(built)) if images else b"", places_in(built))
+        spoken = None
+        if objects is None:
+            objects = Objects(built)
+            spoken = objects.spoken_of(view)
+        image = small(camera.draw(built)) if images else b""
+        yield Picture(place, image, objects.places(), spoken, objects.problem)
 
 
 def small(image: np.ndarray) -> bytes:

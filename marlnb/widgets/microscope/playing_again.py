@@ -45,10 +45,11 @@ def live_again(view: EpisodeView, subject: Subject, env: EnvConfig | None = None
 
 
 def _with_pictures(subject: Subject, env: EnvConfig | None) -> EnvConfig | None:
-    """Built so that it can be drawn, where that is an option of the environment."""
+    """Built so that it can be drawn, and in this process so that it can be asked, where those are options of it."""
     given = env or (subject.experiment.env if subject.experiment is not None else None)
-    drawn = given is not None and any(item.name == "render" for item in fields(given))
-    return replace(given, render=True) if given is not None and drawn else env  # type: ignore[call-arg]
+    options = {item.name for item in fields(given)} if given is not None else set()
+    wanted = {name: value for name, value in (("render", True), ("workers", 0)) if name in options}
+    return replace(given, **wanted) if given is not None and wanted else env  # type: ignore[arg-type]
 
 
 def _check_actions(view: EpisodeView) -> None:

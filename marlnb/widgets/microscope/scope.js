@@ -55,7 +55,9 @@ function render({ model, el }) {
     along, reading,
   );
   const choices = make("div", "ms-controls");
-  choices.append(layer.holder, order.holder, scale.holder, speed.holder);
+  const working = make("span", "ms-help ms-working");
+  working.setAttribute("role", "status");
+  choices.append(layer.holder, order.holder, scale.holder, speed.holder, working);
   const stage = make("div", "ms-stage");
   root.append(bar, choices, stage);
 
@@ -154,6 +156,7 @@ function render({ model, el }) {
       return mark;
     }));
   };
+  const busy = () => { working.textContent = model.get("working"); };
   const notes = () => sides.forEach((side, k) => side.film.say(model.get("notes")[k] || ""));
 
   function build() {
@@ -165,7 +168,7 @@ function render({ model, el }) {
     stage.classList.toggle("ms-two", sides.length > 1);
     slider.max = String(length() - 1);
     t = Math.min(Math.max(0, model.get("t")), length() - 1);
-    names(); films(); notes(); bookmarks(); units();
+    names(); films(); notes(); busy(); bookmarks(); units();
     for (const side of sides) { side.shown(); side.attributed(); side.decoded(); }
     draw();
     describe();
@@ -184,6 +187,7 @@ function render({ model, el }) {
     "change:picked": mark,
     "change:bookmarks": bookmarks,
     "change:notes": notes,
+    "change:working": busy,
     "change:t": () => { if (model.get("t") !== t) goTo(model.get("t")); },
     "msg:custom": (content, buffers) => {
       if (content.film === undefined || !sides[content.film]) return;

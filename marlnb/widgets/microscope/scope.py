@@ -8,22 +8,24 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import anywidget
 import traitlets
 
+from marlnb.widgets.controls import Drawn
 from marlnb.widgets.microscope.pictures import Picture
 from marlnb.widgets.microscope.sides import Data
+from marlnb.widgets.turns import in_turn
 
 SCRIPTS = ("colours", "canvas", "bars", "heatmap", "film", "traces", "agent_card", "side", "scope")
 FOLDER = Path(__file__).parent
 
 
-class Scope(anywidget.AnyWidget):
+class Scope(Drawn):
     """What is drawn. All lists have an entry a side; a side is an episode.
 
     Attributes:
         sides: see `sides.side_of`. films: pictures (bytes) by place, and where objects are in them.
         attributions, concepts: see `sides`; None while they are not there. notes: a line of text a side.
+        working: what takes long just now, in words. explained: the agent whose attribution is drawn on the pictures.
         t: the place of the playhead among the steps. layer, order, agents: what is shown of them.
         picked: what was last clicked: {side, agent, layer, unit, t}.
         bookmarks: of all episodes: {episode, t, note}.
@@ -36,6 +38,7 @@ class Scope(anywidget.AnyWidget):
     attributions: traitlets.List[Any] = traitlets.List().tag(sync=True)
     concepts: traitlets.List[Any] = traitlets.List().tag(sync=True)
     notes: traitlets.List[str] = traitlets.List().tag(sync=True)
+    working = traitlets.Unicode().tag(sync=True)
     layers: traitlets.List[str] = traitlets.List().tag(sync=True)
     orders = traitlets.Dict().tag(sync=True)
     t = traitlets.Int(0).tag(sync=True)
@@ -60,6 +63,7 @@ class Scope(anywidget.AnyWidget):
         )
         self.on_msg(self._heard)
 
+    @in_turn
     def show(self, sides: Sequence[Data], **state: Any) -> None:
         """Other episodes: everything that was known of the last ones is forgotten."""
         with self._guard:
@@ -83,6 +87,7 @@ class Scope(anywidget.AnyWidget):
         with self._guard:
             return {int(place): image for place, image in self._films[side]["images"].items()}
 
+    @in_turn
     def settle(self) -> None:
         """Puts the pictures into the state that is saved with the notebook, where no page has done so already."""
         if not self._kept_by_page:
@@ -95,6 +100,7 @@ class Scope(anywidget.AnyWidget):
             state["films"] = self._snapshot()
         return state
 
+    @in_turn
     def put(self, name: str, side: int, value: Any) -> None:
         """Replaces one side's entry of a list."""
         entries = list(getattr(self, name))

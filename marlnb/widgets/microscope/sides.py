@@ -12,7 +12,7 @@ from marlnb.analysis.attribution_result import Attribution
 from marlnb.plots.canvas import agent_colour
 from marlnb.widgets.microscope.episode_view import EpisodeView, GroupView
 from marlnb.widgets.microscope.explanation import Explanation
-from marlnb.widgets.microscope.objects import told_of
+from marlnb.widgets.microscope.objects import Spoken
 from marlnb.widgets.microscope.readings import Concept
 from marlnb.widgets.microscope.unit_orders import unit_orders
 
@@ -80,22 +80,21 @@ def quantise(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.round((x - low) / span * 255).astype(np.uint8), low, high
 
 
-def attribution_of(view: EpisodeView, explanation: Explanation) -> Data:
+def attribution_of(explanation: Explanation, spoken: Spoken | None = None) -> Data:
     """By agent: names and values `[time, feature]` of the features that matter most, and the objects they speak of."""
     found: Data = {}
     for attribution in explanation.found.values():
         for place, agent in enumerate(attribution.agents):
-            found[agent] = _bars(view, attribution, place, agent)
+            found[agent] = _bars(attribution, place, agent, spoken or {})
     return {"to": explanation.to, "method": explanation.method, "agents": found, "refused": dict(explanation.refused)}
 
 
-def _bars(view: EpisodeView, attribution: Attribution, place: int, agent: str) -> Data:
+def _bars(attribution: Attribution, place: int, agent: str, spoken: Spoken) -> Data:
     values = np.nan_to_num(np.asarray(attribution.values[:, place]))
     owners = attribution.feature_agents or (agent,) * values.shape[1]
     order = np.argsort(-np.abs(values).mean(axis=0), kind="stable")[:MOST_BARS]
     names = attribution.feature_names
-    own = {owner: told_of(view.recording, owner, names) for owner in dict.fromkeys(owners)}
-    objects = [own[owner][k] for k, owner in enumerate(owners)]
+    objects = [spoken.get(owner, {}).get(name) for owner, name in zip(owners, names)]
     shown = [name if owner == agent else f"{owner}: {name}" for name, owner in zip(names, owners)]
     known = sorted({one for one in objects if one is not None})
     by_object = np.stack([

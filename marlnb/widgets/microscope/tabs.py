@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import ipywidgets as w
 
+from marlnb.widgets.controls import Button, Dropdown, SelectMultiple, Text
 from marlnb.widgets.microscope.bookmarks import Bookmark
 from marlnb.widgets.style import code_html, note_html, problem_html
 
@@ -19,9 +20,9 @@ class ConceptsPanel:
 
     def __init__(self, sites: Sequence[str], labels: Sequence[str], decode: Callable[[str, str], None]) -> None:
         self._decode = decode
-        self.site = w.Dropdown(options=list(sites), description="from", layout=WIDE, style=STYLE)
-        self.label = w.Dropdown(options=list(labels), description="decode", layout=WIDE, style=STYLE)
-        self.button = w.Button(description="Decode", icon="search", tooltip="fit a decoder to all episodes")
+        self.site = Dropdown(options=list(sites), description="from", layout=WIDE, style=STYLE)
+        self.label = Dropdown(options=list(labels), description="decode", layout=WIDE, style=STYLE)
+        self.button = Button(description="Decode", icon="search", tooltip="fit a decoder to all episodes")
         self.button.on_click(lambda _: self._clicked())
         self.button.disabled = not (sites and labels)
         self._status = w.HTML() if labels else w.HTML(note_html("this recording has no labels to decode"))
@@ -57,24 +58,24 @@ class ComparePanel:
         by_recording: Callable[[str], None],
         back: Callable[[], None],
     ) -> None:
-        self.agents = w.SelectMultiple(
+        self.agents = SelectMultiple(
             options=list(agents), description="agents", rows=min(6, len(agents)), layout=WIDE, style=STYLE
         )
         self.agents.observe(lambda change: show_agents(list(change["new"])), "value")
-        self.checkpoint = w.Dropdown(options=list(checkpoints), description="checkpoint", layout=WIDE, style=STYLE)
-        self.play = w.Button(description="Play beside", tooltip="the same seed, played by this checkpoint")
+        self.checkpoint = Dropdown(options=list(checkpoints), description="checkpoint", layout=WIDE, style=STYLE)
+        self.play = Button(description="Play beside", tooltip="the same seed, played by this checkpoint")
         self.play.disabled = not checkpoints
         self.play.on_click(lambda _: by_checkpoint(self.checkpoint.value))
-        self.path = w.Text(
+        self.path = Text(
             description="recording",
             placeholder="path of an .h5 file",
             layout=WIDE,
             style=STYLE,
             continuous_update=False,
         )
-        self.open = w.Button(description="Open beside", tooltip="the same episode of another recording")
+        self.open = Button(description="Open beside", tooltip="the same episode of another recording")
         self.open.on_click(lambda _: by_recording(self.path.value))
-        self.back = w.Button(description="One alone", icon="undo")
+        self.back = Button(description="One alone", icon="undo")
         self.back.on_click(lambda _: back())
         self._status = w.HTML(note_html("hold Ctrl to choose several agents; none chosen: all are shown"))
         self.widget = w.VBox(
@@ -96,8 +97,8 @@ class BookmarksPanel:
         self, add: Callable[[str], object], go: Callable[[int, int], None], forget: Callable[[Bookmark], None]
     ) -> None:
         self._go, self._forget = go, forget
-        self.note = w.Text(placeholder="what is to be seen here", layout=w.Layout(width="24em"))
-        self.add = w.Button(description="Bookmark", icon="bookmark", tooltip="keep this step")
+        self.note = Text(placeholder="what is to be seen here", layout=w.Layout(width="24em"))
+        self.add = Button(description="Bookmark", icon="bookmark", tooltip="keep this step")
         self.add.add_class("marlnb-bookmark")
         self.add.on_click(lambda _: add(self.note.value))
         self._list, self._status = w.VBox(), w.HTML()
@@ -109,8 +110,8 @@ class BookmarksPanel:
         self._status.value = problem_html(problem) if problem else note_html(status) if status else ""
 
     def _row(self, one: Bookmark) -> w.HBox:
-        there = w.Button(description=f"episode {one.episode}, step {one.t}", layout=w.Layout(width="auto"))
+        there = Button(description=f"episode {one.episode}, step {one.t}", layout=w.Layout(width="auto"))
         there.on_click(lambda _: self._go(one.episode, one.t))
-        away = w.Button(icon="trash", tooltip="forget this bookmark", layout=w.Layout(width="2.5em"))
+        away = Button(icon="trash", tooltip="forget this bookmark", layout=w.Layout(width="2.5em"))
         away.on_click(lambda _: self._forget(one))
         return w.HBox([there, w.Label(one.note), away])

@@ -11,6 +11,7 @@ from marlnb.analysis.tuning import tuning
 from marlnb.analysis.tuning_result import Tuning
 from marlnb.errors import MarlnbError
 from marlnb.plots.tuning import tuning_curves
+from marlnb.widgets.controls import Button, Dropdown
 from marlnb.widgets.microscope.episode_view import EpisodeView
 from marlnb.widgets.microscope.top_episodes import Top, top_episodes
 from marlnb.widgets.picture import png
@@ -41,7 +42,7 @@ class UnitPanel:
         self._view: EpisodeView | None = None
         self._newest = Newest(wait_s=0.05)
         self._kept: dict[tuple[str, str, str, int], Tuning] = {}
-        self.by = w.Dropdown(options=["t"], description="tuned to", layout=w.Layout(width="22em"))
+        self.by = Dropdown(options=["t"], description="tuned to", layout=w.Layout(width="22em"))
         self.by.observe(lambda _: self._ask(), "value")
         self._line = w.HTML(note_html("click a unit in a heat map"))
         self._curve, self._top, self._problem = w.HTML(), w.HBox(layout=w.Layout(flex_flow="row wrap")), w.HTML()
@@ -103,8 +104,8 @@ class UnitPanel:
         buttons = [self._button(top) for top in self.top]
         self._top.children = [w.HTML(note_html("highest in")), *buttons]
 
-    def _button(self, top: Top) -> w.Button:
-        button = w.Button(
+    def _button(self, top: Top) -> Button:
+        button = Button(
             description=f"episode {top.episode}, step {top.t}: {top.value:.3g}", layout=w.Layout(width="auto")
         )
         button.on_click(lambda _: self._go(top.episode, top.t))

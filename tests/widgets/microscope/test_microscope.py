@@ -31,7 +31,7 @@ def test_everything_is_there_after_a_while(scope: Microscope) -> None:
     assert scope.t == 5 and scope.wait(60)
     assert sorted(scope.scope.images(0)) == list(range(25)) and scope.scope.notes == [""]
     assert set(scope.scope.attributions[0]["agents"]) == {"speaker_0", "listener_0"}
-    assert set(scope.scope.films[0]["images"]) == {str(t) for t in range(25)}
+    assert set(scope.scope.get_state()["films"][0]["images"]) == {str(t) for t in range(25)}
 
 
 def test_an_edited_rollout_is_what_evaluate_plays(scope: Microscope, listener: mnb.Recording) -> None:

@@ -13,7 +13,7 @@ from marlnb.errors import RecordingError
 from marlnb.recording.makers import maker_of
 from marlnb.widgets.microscope.episode_view import view_episode
 from marlnb.widgets.microscope.explanation import explain
-from marlnb.widgets.microscope.objects import told_of
+from marlnb.widgets.microscope.mpe_objects import bodies_of
 from marlnb.widgets.microscope.pictures import drawn_again
 from marlnb.widgets.microscope.readings import concepts_of
 from marlnb.widgets.microscope.sides import attribution_of, quantise, side_of
@@ -53,7 +53,8 @@ def test_rewards_and_choices_are_the_recordings(tag: mnb.Recording) -> None:
 def test_attribution_that_is_drawn_is_mnb_attributes(listener: mnb.Recording) -> None:
     view = view_episode(listener, 4)
     subject = maker_of(listener, None)
-    sent = attribution_of(view, explain(view, subject.policies(130)))["agents"]["listener_0"]
+    spoken = next(drawn_again(view, subject, images=False)).spoken
+    sent = attribution_of(explain(view, subject.policies(130)), spoken)["agents"]["listener_0"]
     mean = {name: listener.steps(name, "observation").to_numpy().mean(axis=0) for name in ("speaker", "listener")}
     truth = mnb.attribute(listener, group="listener", baseline=mean, episodes=[4], progress=False)
     values = _floats(sent["values"], 25, 11)
@@ -66,9 +67,11 @@ def test_attribution_that_is_drawn_is_mnb_attributes(listener: mnb.Recording) ->
 
 def test_features_speak_of_what_they_are_named_for(tag: mnb.Recording) -> None:
     features = ["velocity_x", "landmark_1_dy", "other_adversary_0_dx", "other_adversary_1_dx", "agent_0_velocity_x"]
-    told = told_of(tag, "adversary_1", features)
+    assert tag.experiment is not None
+    scenario = tag.experiment.env.scenario()  # type: ignore[attr-defined]
+    told = bodies_of(scenario, "adversary_1", features)
     assert told == ["adversary_1", "landmark_1", "adversary_0", "adversary_2", "agent_0"]
-    assert told_of(tag, "adversary_1", ["goal_red", "nearest_landmark_0_dx"]) == [None, None]
+    assert bodies_of(scenario, "adversary_1", ["goal_red", "nearest_landmark_0_dx"]) == [None, None]
 
 
 def test_things_are_where_the_picture_has_them(listener: mnb.Recording) -> None:
