@@ -24,7 +24,9 @@ def main(arguments: list[str] | None = None) -> int:
     students = commands.add_parser("students", help="write the versions without solutions")
     students.add_argument("notebooks", nargs="+", type=Path)
     students.add_argument("--out", required=True, type=Path, help="folder that they are written into")
-    memory = commands.add_parser("memory", help="execute notebooks and say what their kernels needed at most")
+    memory = commands.add_parser(
+        "memory", help="execute notebooks and say what their kernels needed at most, and how long they computed"
+    )
     memory.add_argument("notebooks", nargs="+", type=Path)
     asked = parser.parse_args(arguments)
     try:

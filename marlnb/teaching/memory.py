@@ -21,14 +21,17 @@ MB = 1e6
 @dataclass(frozen=True)
 class Memory:
     """Of one kernel, in bytes: `peak` is its largest resident size, `own` the largest part that no other process can
-    share (libraries that several kernels on one machine have loaded lie in memory once)."""
+    share (libraries that several kernels on one machine have loaded lie in memory once); `work_s` is what it has
+    computed, in seconds of one core."""
 
     notebook: str
     peak: int
     own: int
+    work_s: float
 
     def __str__(self) -> str:
-        return f"{self.notebook:<40} {self.peak / MB:6.0f} MB, of these its own {self.own / MB:6.0f} MB"
+        held = f"{self.peak / MB:6.0f} MB, of these its own {self.own / MB:6.0f} MB"
+        return f"{self.notebook:<40} {held}; {self.work_s:3.0f} s of one core"
 
 
 def measure(path: str | os.PathLike[str], threads: int = 1) -> Memory:
@@ -49,7 +52,9 @@ def measure(path: str | os.PathLike[str], threads: int = 1) -> Memory:
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
         reached = {"transport": "ipc", "ip": str(Path(folder) / "kernel")}  # no port that others could connect to
         place = {"metadata": {"path": str(source.parent)}}
-        client = NotebookClient(notebook, resources=place, config=Config({"KernelManager": reached}))
+        client = NotebookClient(
+            notebook, resources=place, config=Config({"KernelManager": reached}), startup_timeout=180
+        )
         with client.setup_kernel(env=environment):
             watch = _Watch(int(client.km.provisioner.pid))  # type: ignore[union-attr]
             try:
@@ -57,7 +62,7 @@ def measure(path: str | os.PathLike[str], threads: int = 1) -> Memory:
                     client.execute_cell(cell, number)
             finally:
                 watch.end()
-    return Memory(source.name, watch.peak, watch.own)
+    return Memory(source.name, watch.peak, watch.own, watch.work_s)
 
 
 class _Watch(threading.Thread):
@@ -67,6 +72,7 @@ class _Watch(threading.Thread):
         super().__init__(daemon=True)
         self._process, self._over = Path(f"/proc/{pid}"), threading.Event()
         self.peak = self.own = 0
+        self.work_s = 0.0
         self.start()
 
     def run(self) -> None:
@@ -82,6 +88,8 @@ class _Watch(threading.Thread):
         try:
             self.peak = max(self.peak, self._bytes("status", "VmHWM"))
             self.own = max(self.own, self._bytes("smaps_rollup", "Private_Clean", "Private_Dirty"))
+            times = (self._process / "stat").read_text().rpartition(")")[2].split()[11:13]  # of user and system
+            self.work_s = sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
         except OSError:  # it has ended
             return
 
