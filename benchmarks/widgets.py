@@ -1,15 +1,17 @@
 """What a panel costs: how soon a click is answered while training runs flat out, and how much slower training gets.
 
-    python -m benchmarks.widgets [--clicks 50] [--repetitions 7] [--period 30]
+    python -m benchmarks.widgets [--part page kernel] [--clicks 30] [--repetitions 5] [--period 15]
 
 A real JupyterLab and Chromium (`make browser-test` installs what that needs), and a training of native MPE in a thread
 of the notebook's kernel, which holds Python's lock most of the time.
 
 - *a click*: seconds in the page from a click on Checkpoint, or Pause, until the panel's words have changed.
 - *frames*: of the same training, frames a second in periods in turns with a panel on the page and without one; the
-  training's own clock. The picture that is saved with the notebook is drawn once in each period of half a minute with
-  a panel, which is more often than later.
+  training's own clock. Browser, server and kernel share the machine's cores.
 - *memory*: what the kernel's resident memory gains by the first panel, imports included, and the page's heap.
+- *kernel*: without a browser, the time that the kernel's threads other than the training's spend on a core, and the
+  time that the training's thread sleeps, waiting for Python's lock or for files; as Linux counts them, so that they
+  hold on a busy machine too.
 """
 
 from __future__ import annotations
@@ -17,16 +19,18 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import quantiles
+from typing import Any
 
 from playwright.sync_api import Locator, expect, sync_playwright
 
+from benchmarks.drivers.kernel import Shares, kernel_in
 from benchmarks.table import Row, report
 from marlnb.training.run import METRICS, Run, read_lines
-from tests.browser.lab import ARGUMENTS, CHROMIUM, SLOW_MS, Lab, Notebook, lab_on, until
+from tests.browser.lab import ARGUMENTS, CHROMIUM, SLOW_MS, Notebook, lab_on, until
 
 TRAINING = """
 import os, marlnb as mnb
@@ -35,6 +39,7 @@ experiment = mnb.Experiment.compose(
     "keep_checkpoints=1")
 training = mnb.start(experiment, "run")
 """
+THREAD = "import threading\nprint([one.native_id for one in threading.enumerate() if one.name == 'training run'][0])"
 MEMORY = """
 with open("/proc/self/statm") as file:
     print("resident", int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
@@ -43,6 +48,8 @@ SHOW = "from marlnb.widgets import attach\npanel = attach('run')\npanel"
 HIDE = "panel.close()\npanel.widget.close()\nprint('hidden')"
 SETTLE_S = 2.0
 WARM_ITERATIONS = 20
+KERNEL_PERIOD_S = 8.0
+PARTS = ("kernel", "page")
 # clicks, and waits until the panel says so
 ANSWERED = """([panel, name, words]) => new Promise((answer, refuse) => {
   const button = [...panel.querySelectorAll("button")].find(b => b.textContent.trim() === name);
@@ -66,7 +73,7 @@ def training_notebook() -> Iterator[tuple[Notebook, Run]]:
         page = browser.new_page(viewport={"width": 1300, "height": 950})
         notebook = lab.open(page, lab.write("bench.ipynb", TRAINING, MEMORY, SHOW, HIDE))
         notebook.run(0)
-        yield notebook, _warm(lab)
+        yield notebook, _warm(lab.folder / "run")
         browser.close()
 
 
@@ -113,8 +120,24 @@ def memory_mb(notebook: Notebook) -> float:
     return int(output.inner_text().split()[-1]) / 1e6
 
 
-def _warm(lab: Lab) -> Run:
-    folder = lab.folder / "run"
+def shares(repetitions: int, period_s: float) -> dict[str, list[Shares]]:
+    """What the threads of a kernel without a page do with their time, with a panel and without, in turns."""
+    found: dict[str, list[Shares]] = {"no panel": [], "a panel": []}
+    with tempfile.TemporaryDirectory() as folder, kernel_in(Path(folder)) as kernel:
+        kernel.ask(TRAINING)
+        thread = int(kernel.ask(THREAD))
+        _warm(Path(folder) / "run")
+        for _ in range(repetitions):
+            found["no panel"].append(kernel.shares(thread, period_s))
+            kernel.ask(SHOW)
+            time.sleep(SETTLE_S)
+            found["a panel"].append(kernel.shares(thread, period_s))
+            kernel.ask(HIDE)
+            time.sleep(SETTLE_S)
+    return found
+
+
+def _warm(folder: Path) -> Run:
     until(lambda: len(read_lines(folder / METRICS)) >= WARM_ITERATIONS if (folder / METRICS).exists() else False, 300)
     return Run.open(folder)
 
@@ -137,22 +160,17 @@ def _p95(values: list[float]) -> float:
     return quantiles(values, n=20, method="inclusive")[-1]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--clicks", type=int, default=50)
-    parser.add_argument("--repetitions", type=int, default=7)
-    parser.add_argument("--period", type=float, default=30.0, help="seconds of training in one measurement")
-    asked = parser.parse_args()
+def page_rows(n_clicks: int, repetitions: int, period_s: float) -> list[Row]:
     with training_notebook() as (notebook, run):
         before = memory_mb(notebook)
         panel = show(notebook)
         time.sleep(SETTLE_S)
         gained = memory_mb(notebook) - before
         heap = notebook.page.evaluate("performance.memory.usedJSHeapSize") / 1e6
-        answers = clicks(panel, run, asked.clicks)
+        answers = clicks(panel, run, n_clicks)
         expect(notebook.run(3)).to_contain_text("hidden", timeout=SLOW_MS)
-        trained = rates(notebook, run, asked.repetitions, asked.period)
-    rows = [
+        trained = rates(notebook, run, repetitions, period_s)
+    return [
         *(Row(f"a click on {name}", tuple(found), "s") for name, found in answers.items()),
         *(Row(f"… 95th percentile, {name}", (_p95(v),), "s", target=0.3, at_most=True) for name, v in answers.items()),
         Row("training, no panel", tuple(trained["no panel"]), "frames/s"),
@@ -160,6 +178,37 @@ def main() -> None:
         Row("the kernel's memory, gained by a panel", (gained,), "MB"),
         Row("heap of the page", (heap,), "MB"),
     ]
+
+
+def kernel_rows(repetitions: int, period_s: float) -> list[Row]:
+    found = shares(repetitions, period_s)
+    target: dict[str, Any] = {"no panel": {}, "a panel": {"target": 1.0, "at_most": True}}
+    return [
+        row
+        for what, values in found.items()
+        for row in (
+            Row(f"the kernel beside its training, {what}", _percent(v.others for v in values), "%", **target[what]),
+            Row(f"training held up, {what}", _percent(v.held_up for v in values), "%", **target[what]),
+        )
+    ]
+
+
+def _percent(shares: Iterable[float]) -> tuple[float, ...]:
+    return tuple(100 * share for share in shares)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--clicks", type=int, default=30)
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--period", type=float, default=15.0, help="seconds of training in one measurement")
+    asked = parser.parse_args()
+    rows = []
+    if "kernel" in asked.part:
+        rows += kernel_rows(asked.repetitions, min(asked.period, KERNEL_PERIOD_S))
+    if "page" in asked.part:
+        rows += page_rows(asked.clicks, asked.repetitions, asked.period)
     report("widgets", "A run's panel in JupyterLab while it trains", rows)
 
 
