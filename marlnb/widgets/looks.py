@@ -41,12 +41,18 @@ def look_at(env: EnvConfig, groups: Groups | None = None) -> Look:
     Raises:
         ConfigError, EnvError: the environment cannot be built with these options.
     """
-    with PAINTING, build_grouped(_with_pictures(env), groups, 1) as built:
-        built.reset(0)
+    with PAINTING:
         try:
-            return Look(built.spec, _png(built.render()), "")
-        except EnvError as error:
-            return Look(built.spec, b"", str(error))
+            drawn = build_grouped(_with_pictures(env), groups, 1)
+        except EnvError as error:  # somebody's own need not take PettingZoo's render_mode
+            with build_grouped(env, groups, 1) as built:
+                return Look(built.spec, b"", str(error).splitlines()[0])
+        with drawn as built:
+            built.reset(0)
+            try:
+                return Look(built.spec, _png(built.render()), "")
+            except EnvError as error:
+                return Look(built.spec, b"", str(error))
 
 
 def random_rollout(
