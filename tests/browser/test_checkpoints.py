@@ -63,7 +63,7 @@ def test_checkpoints_are_evaluated_noted_compared_and_deleted(lab: Lab, page: Pa
 
     field = panel.locator(".marlnb-field-episodes input").first
     field.fill("many")
-    expect(panel.locator(".marlnb-field-episodes [role=alert]").first).to_contain_text("whole number", timeout=20_000)
+    expect(panel.locator(".marlnb-field-episodes [role=alert]").first).to_contain_text("whole number", timeout=SLOW_MS)
     field.fill("40")
     _button(panel, "Evaluate").click()
     expect(panel).to_contain_text("checkpoint 10: 40 episodes in", timeout=SLOW_MS)
@@ -75,7 +75,7 @@ def test_checkpoints_are_evaluated_noted_compared_and_deleted(lab: Lab, page: Pa
     expect(panel).to_contain_text("50 minus 10, episode by episode", timeout=SLOW_MS)
     panel.get_by_label("note", exact=True).fill("wanders about")
     _button(panel, "Keep note").click()
-    expect(_row(panel, 10)).to_contain_text("wanders about", timeout=20_000)
+    expect(_row(panel, 10)).to_contain_text("wanders about", timeout=SLOW_MS)
     panel.get_by_text("as code", exact=True).click()
     expect(panel).to_contain_text("notes.write(10, 'wanders about')")
     _picture(page, "checkpoints-1-compared")
@@ -87,13 +87,13 @@ def test_checkpoints_are_evaluated_noted_compared_and_deleted(lab: Lab, page: Pa
     expect(_row(again, 10)).to_contain_text("wanders about", timeout=SLOW_MS)
     _row(again, 20).click()
     _button(again, "Delete").click()
-    expect(again.locator(".marlnb-question")).to_contain_text("Delete checkpoint 20 for good?", timeout=20_000)
+    expect(again.locator(".marlnb-question")).to_contain_text("Delete checkpoint 20 for good?", timeout=SLOW_MS)
     _picture(page, "checkpoints-2-question")
     _button(again, "Keep it").click()
     assert 20 in [one.iteration for one in run.checkpoints]
     _button(again, "Delete").click()
     _button(again, "Delete it").click()
-    expect(_row(again, 20)).to_have_count(0, timeout=20_000)
+    expect(_row(again, 20)).to_have_count(0, timeout=SLOW_MS)
     assert 20 not in [one.iteration for one in run.checkpoints]
 
 

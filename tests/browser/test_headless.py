@@ -40,6 +40,6 @@ def test_an_executed_notebook_shows_its_panel_and_its_page_a_picture(lab: Lab, p
     copy = offline.new_page()
     copy.goto((lab.folder / "job" / "notebook.html").as_uri())
     picture = copy.locator(".jp-RenderedImage img").first
-    expect(picture).to_be_visible(timeout=30_000)
+    expect(picture).to_be_visible(timeout=SLOW_MS)
     assert picture.evaluate("image => image.naturalWidth") > 300
     offline.close()

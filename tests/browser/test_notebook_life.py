@@ -67,13 +67,13 @@ def test_a_reloaded_page_comes_back_with_every_point_and_others_join(lab: Lab, p
     expect(there).to_contain_text("frames a second", timeout=SLOW_MS)
     button(there, "Stop").click()
     for shown in (there, panel):
-        expect(shown).to_contain_text("stopped: go on from the last checkpoint", timeout=30_000)
+        expect(shown).to_contain_text("stopped: go on from the last checkpoint", timeout=SLOW_MS)
     rows = Run.open(lab.folder / "runs" / "life").metrics()
     n_returns = int(rows["returns/listener"].notna().sum())
-    until(lambda: points(panel) == points(there) == n_returns, 10)
+    until(lambda: points(panel) == points(there) == n_returns)
     expect(second).to_contain_text("frames a second")  # the other training does not care
     button(second, "Stop").click()
-    expect(second).to_contain_text("stopped: go on", timeout=30_000)
+    expect(second).to_contain_text("stopped: go on", timeout=SLOW_MS)
     other.close()
 
 
@@ -84,12 +84,12 @@ def test_run_all_restart_and_an_interrupt(lab: Lab, page: Page) -> None:
     notebook.menu("Run", "Run All Cells")
     expect(panel).to_contain_text("frames a second", timeout=SLOW_MS)
     button(panel, "Pause").click()  # buttons answer while the cell waits
-    expect(panel).to_contain_text("paused", timeout=20_000)
+    expect(panel).to_contain_text("paused", timeout=SLOW_MS)
     expect(notebook.output(2)).to_be_empty()
     button(panel, "Resume").click()
-    expect(panel).to_contain_text("frames a second", timeout=20_000)
+    expect(panel).to_contain_text("frames a second", timeout=SLOW_MS)
     button(panel, "Stop").click()
-    expect(notebook.output(2)).to_contain_text("then: stopped True", timeout=30_000)
+    expect(notebook.output(2)).to_contain_text("then: stopped True", timeout=SLOW_MS)
     run = Run.open(lab.folder / "runs" / "all")
     iteration = run.status()["iteration"]
 
@@ -98,14 +98,14 @@ def test_run_all_restart_and_an_interrupt(lab: Lab, page: Page) -> None:
     until(lambda: run.status()["state"] == "running" and run.status()["iteration"] > iteration, SLOW_MS / 1000)
     expect(notebook.output(2)).to_be_empty()
     notebook.menu("Kernel", "Interrupt Kernel")
-    expect(notebook.output(1)).to_contain_text("StoppedError: the cell was interrupted", timeout=30_000)
+    expect(notebook.output(1)).to_contain_text("StoppedError: the cell was interrupted", timeout=SLOW_MS)
     expect(notebook.output(1)).to_contain_text("Run the cell again.")
     assert run.status()["state"] == "stopped" and run.checkpoint().iteration == run.status()["iteration"]
     iteration = run.status()["iteration"]
     notebook.run(1)
     until(lambda: run.status()["iteration"] > iteration)
     button(panel, "Stop").click()
-    expect(panel).to_contain_text("stopped: go on", timeout=30_000)
+    expect(panel).to_contain_text("stopped: go on", timeout=SLOW_MS)
 
     notebook.save()
     expect(notebook.output(0).locator(".jp-RenderedImage img")).to_be_hidden()
@@ -133,8 +133,8 @@ def test_an_environment_that_raises_while_it_trains(lab: Lab, page: Page, keep: 
     iteration = run.status()["iteration"]
     (lab.folder / "mended").touch()
     button(panel, "Go on").click()
-    expect(panel).to_contain_text("frames a second", timeout=30_000)
+    expect(panel).to_contain_text("frames a second", timeout=SLOW_MS)
     until(lambda: run.status()["iteration"] > iteration + 2)
     expect(panel.get_by_role("alert")).to_have_count(0)
     button(panel, "Stop").click()
-    expect(panel).to_contain_text("stopped: go on", timeout=30_000)
+    expect(panel).to_contain_text("stopped: go on", timeout=SLOW_MS)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from marlnb.training.run import Run
-from tests.browser.lab import SLOW_MS, Lab
+from tests.browser.lab import SLOW_MS, Lab, button, points, until
 
 BEGIN = """
 import marlnb as mnb
@@ -21,50 +21,75 @@ panel
 """
 
 
-def _button(panel: Locator, name: str) -> Locator:
-    return panel.locator("button", has_text=name).first
-
-
-def _points(panel: Locator) -> int:
-    return int(panel.locator("canvas").first.get_attribute("data-points") or 0)
-
-
 def test_a_training_is_watched_paused_saved_and_stopped(lab: Lab, page: Page) -> None:
     name = lab.write("panel.ipynb", BEGIN.format(run="runs/panel"), "attach('runs/panel')")
     notebook = lab.open(page, name)
     panel = notebook.run(0).locator(".marlnb-run")
     expect(panel).to_contain_text("frames a second", timeout=SLOW_MS)
     run = Run.open(lab.folder / "runs" / "panel")
-    before = _points(panel)
-    _until(lambda: _points(panel) > before)
+    before = points(panel)
+    until(lambda: points(panel) > before)
 
-    _button(panel, "Pause").click()
-    expect(panel).to_contain_text("paused", timeout=20_000)
+    button(panel, "Pause").click()
+    expect(panel).to_contain_text("paused", timeout=SLOW_MS)
     iteration = run.status()["iteration"]
     time.sleep(0.5)
     assert run.status()["state"] == "paused" and run.status()["iteration"] == iteration
 
-    _button(panel, "Checkpoint").click()
-    _until(lambda: bool(run.checkpoints))
-    _button(panel, "Resume").click()
-    _until(lambda: run.status()["iteration"] > iteration)
+    button(panel, "Checkpoint").click()
+    until(lambda: bool(run.checkpoints))
+    button(panel, "Resume").click()
+    until(lambda: run.status()["iteration"] > iteration)
 
     page.reload()  # the browser is closed and opened again: the kernel has gone on
     notebook.connected()
     again = notebook.run(1).locator(".marlnb-run")
     expect(again).to_contain_text("frames a second", timeout=SLOW_MS)
-    assert _points(again) > before
-    _button(again, "Stop").click()
-    expect(again).to_contain_text("stopped: go on from the last checkpoint", timeout=20_000)
+    assert points(again) > before
+    button(again, "Stop").click()
+    expect(again).to_contain_text("stopped: go on from the last checkpoint", timeout=SLOW_MS)
     assert run.status()["state"] == "stopped" and run.checkpoint().iteration == run.status()["iteration"]
-    _button(again, "Go on").click()
-    expect(again).to_contain_text("frames a second", timeout=20_000)
-    _button(again, "Stop").click()
-    expect(again).to_contain_text("stopped: go on", timeout=20_000)
+    button(again, "Go on").click()
+    expect(again).to_contain_text("frames a second", timeout=SLOW_MS)
+    button(again, "Stop").click()
+    expect(again).to_contain_text("stopped: go on", timeout=SLOW_MS)
 
 
-def _until(holds: object, deadline_s: float = 60.0) -> None:
-    end = time.monotonic() + deadline_s
-    while not holds():  # type: ignore[operator]
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.05)
+def test_two_pages_show_one_panel(lab: Lab, page: Page, browser: Browser) -> None:
+    name = lab.write("twice.ipynb", BEGIN.format(run="runs/twice"))
+    notebook = lab.open(page, name)
+    panel = notebook.run(0).locator(".marlnb-run")
+    expect(panel).to_contain_text("frames a second", timeout=SLOW_MS)
+    until(lambda: points(panel) > 5)
+    notebook.save()
+
+    with browser.new_page(viewport={"width": 1300, "height": 950}) as other:
+        second = lab.open(other, name)  # the same notebook, the same kernel: nothing is run
+        there = second.output(0).locator(".marlnb-run")
+        expect(there).to_contain_text("frames a second", timeout=SLOW_MS)
+        before = points(there)
+        until(lambda: points(there) > before)
+
+        button(there, "Pause").click()
+        for shown in (panel, there):
+            expect(shown).to_contain_text("paused", timeout=SLOW_MS)
+            expect(button(shown, "Resume")).to_be_visible(timeout=SLOW_MS)
+        until(lambda: points(panel) == points(there))
+        there.get_by_role("tab", name="Checkpoints").click()
+        expect(panel.get_by_role("tab", name="Checkpoints")).to_have_attribute("aria-selected", "true", timeout=SLOW_MS)
+        button(panel, "Checkpoint").click()
+        for shown in (panel, there):
+            expect(shown.locator(".marlnb-choice tbody tr")).to_have_count(1, timeout=SLOW_MS)
+        there.get_by_title("hide speaker", exact=True).click()
+        expect(panel.get_by_title("show speaker", exact=True)).to_be_visible(timeout=SLOW_MS)
+
+        button(panel, "Resume").click()
+        paused_at = points(there)
+        until(lambda: points(there) > paused_at and points(panel) > paused_at)
+        button(there, "Stop").click()
+        for shown in (panel, there):
+            expect(shown).to_contain_text("stopped: go on from the last checkpoint", timeout=SLOW_MS)
+    button(panel, "Go on").click()  # one page is closed: the other lives
+    expect(panel).to_contain_text("frames a second", timeout=SLOW_MS)
+    button(panel, "Stop").click()
+    expect(panel).to_contain_text("stopped: go on", timeout=SLOW_MS)

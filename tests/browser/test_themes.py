@@ -124,7 +124,7 @@ def test_the_keyboard_is_enough(lab: Lab, page: Page) -> None:
     panel.page.locator("button.marlnb-train").focus()
     _press_until(page, "Tab", "Pause")
     page.keyboard.press("Space")
-    expect(panel).to_contain_text("paused", timeout=20_000)
+    expect(panel).to_contain_text("paused", timeout=SLOW_MS)
     _press_until(page, "Tab", "returns")
     reading = panel.locator(".marlnb-curves [role=status]").first
     page.keyboard.press("ArrowLeft")
@@ -136,7 +136,7 @@ def test_the_keyboard_is_enough(lab: Lab, page: Page) -> None:
     expect(reading).not_to_contain_text("environment steps")
     _press_until(page, "Shift+Tab", "Stop")
     page.keyboard.press("Enter")
-    expect(panel).to_contain_text("stopped: go on", timeout=20_000)
+    expect(panel).to_contain_text("stopped: go on", timeout=SLOW_MS)
     expect(button(panel, "Go on")).to_be_enabled()
 
 

@@ -10,7 +10,9 @@ import pytest
 
 from marlnb.config import Experiment
 from marlnb.widgets.looks import Look, look_at
+from marlnb.widgets.poller import Poller
 from marlnb.widgets.training_panel import TrainingPanel
+from marlnb.widgets.turns import TURN
 from marlnb.widgets.worker import Newest
 from tests.widgets.trained import until
 
@@ -59,3 +61,68 @@ def test_clicks_while_answers_arrive_from_many_threads(hasty: None, monkeypatch:
     assert panel.experiment.seed == N_CLICKS - 1
     boxes = [choice.box for choice in panel.algorithm.choices.values()]
     assert list(panel.algorithm._tabs.children) == boxes
+
+
+def test_work_is_done_out_of_turn_and_answered_in_turn() -> None:
+    newest, may_end = Newest(wait_s=0), threading.Event()
+    working, answered = threading.Event(), threading.Event()
+
+    def work() -> None:
+        working.set()
+        assert may_end.wait(60)
+
+    thread = newest.ask(work, lambda _: answered.set(), lambda error: None)
+    assert working.wait(60)
+    with TURN:  # a click is not held up by what takes long, and is whole before the answer comes
+        may_end.set()
+        thread.join(0.2)
+        assert not answered.is_set()
+    thread.join(60)
+    assert answered.is_set()
+
+
+def test_an_answer_that_was_asked_for_anew_in_the_meantime_is_dropped() -> None:
+    newest, answers = Newest(wait_s=0), []
+    with TURN:
+        threads = [newest.ask(lambda: 1, answers.append, lambda error: None)]
+        threads[0].join(0.2)  # its work is done, and it waits for the turn
+        threads.append(newest.ask(lambda: 2, answers.append, lambda error: None))
+    for thread in threads:
+        thread.join(60)
+    assert answers == [2]
+
+
+class Files:
+    """What a poller looks at: a number that grows with each look."""
+
+    def __init__(self) -> None:
+        self.looks, self.shown = 0, list[int]()
+        self.first_look, self.may_go_on = threading.Event(), threading.Event()
+
+    def look(self) -> int:
+        self.looks += 1
+        found = self.looks
+        if found == 1:
+            self.first_look.set()
+            assert self.may_go_on.wait(60)
+        return found
+
+    def show(self, found: int) -> float:
+        self.shown.append(found)
+        return 60.0
+
+    def trouble(self, error: Exception) -> None:
+        raise error
+
+
+def test_who_has_the_turn_may_catch_up_and_nothing_is_shown_twice_or_in_another_order() -> None:
+    files = Files()
+    poller = Poller(files.look, files.show, files.trouble)
+    try:
+        assert files.first_look.wait(60)
+        with TURN:
+            threading.Timer(0.1, files.may_go_on.set).start()  # the poller's own look ends while this one waits for it
+            poller.catch_up()
+            assert files.shown == [1, 2]
+    finally:
+        poller.end()
