@@ -45,10 +45,10 @@ SMALL: dict[str, dict[str, Any]] = {
         "n_shuffles": 1,
     },
 }
-PANELS = {  # what of widgets is to be seen, by notebook
-    "own_environments": ".marlnb-environment",
-    "choose_and_compare": ".marlnb-training",
-    "look_inside": ".marlnb-microscope .marlnb-scope",
+PANELS = {  # what of widgets is to be seen, by notebook, and words in it
+    "own_environments": (".marlnb-environment", "walker_0, walker_1 (2)"),
+    "choose_and_compare": (".marlnb-training", "complete, 8.2k of 8.2k frames"),
+    "look_inside": (".marlnb-microscope .marlnb-scope", "step 8 of 24"),
 }
 
 
@@ -82,8 +82,10 @@ def test_run_all_gets_to_the_end(name: str, folder: Path, lab: Lab, page: Page, 
     assert [cell.execution_count for cell in cells] == list(range(1, last + 1))
     assert any("image/png" in output.get("data", {}) for output in outputs) or name == "own_environments"
     if name in PANELS:
-        panel = page.locator(PANELS[name]).first
-        expect(panel).to_be_visible(timeout=60_000)
+        place, words = PANELS[name]
+        panel = page.locator(place).first
+        expect(panel).to_contain_text(words, timeout=60_000)
+        expect(panel.locator(".marlnb-problem:visible")).to_have_count(0)
         panel.scroll_into_view_if_needed()
         keep(page, "panel")
     assert faults == []
