@@ -9,7 +9,7 @@ function makeCanvas(className, height, draw) {
     context,
     width: 0,
     height,
-    ink: { text: "#222", faint: "#666", track: "#eee", line: "#ddd", font: "11px sans-serif" },
+    ink: { text: "#222", faint: "#666", back: "#fff", track: "#eee", line: "#ddd", font: "11px sans-serif" },
     draw() {
       if (!made.width) return;
       const ratio = window.devicePixelRatio || 1;
@@ -38,6 +38,7 @@ function inkOf(el) {
   return {
     text: of("--jp-ui-font-color1", "#222"),
     faint: of("--jp-ui-font-color2", "#666"),
+    back: of("--jp-layout-color1", "#fff"),
     track: of("--jp-layout-color2", "#eee"),
     line: of("--jp-border-color2", "#ddd"),
     font: `11px ${of("--jp-ui-font-family", "sans-serif")}`,

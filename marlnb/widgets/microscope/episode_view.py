@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from marlnb.analysis.feature_groups import feature_names
 from marlnb.errors import RecordingError
 from marlnb.recording.makers import origin_at
 from marlnb.recording.reader import Recording
@@ -169,7 +170,7 @@ def _group(recording: Recording, name: str, episode: int) -> GroupView:
         name=name,
         agents=tuple(recording.group_agents(name)),
         spec=spec,
-        features=tuple(recording.feature_names(name)) or tuple(f"feature {k}" for k in range(observation.shape[2])),
+        features=feature_names(spec),
         observation=observation,
         action=action,
         choices=choices,

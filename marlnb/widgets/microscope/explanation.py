@@ -48,7 +48,7 @@ def explain(
     to: To = "action",
     method: Method = "integrated_gradients",
     compared_with: EpisodeView | None = None,
-    most: int = MOST_NUMBERS,
+    most: int | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Explanation:
     """Attributes the episode's actions or values, group by group, against the mean observation of the recording.
@@ -58,13 +58,14 @@ def explain(
 
     Args:
         compared_with: an episode of the recording whose mean is meant, where it is not the view's own.
-        most: numbers of a group's attribution beyond which it is refused. tell: called with how far it is.
+        most: numbers of a group's attribution beyond which it is refused; None: MOST_NUMBERS.
+        tell: called with how far it is.
     """
     baseline = mean_observations(compared_with or view)
     found, refused, too_large = {}, {}, False
     for place, group in enumerate(view.groups, 1):
         size = len(view.t) * len(group.agents) * len(group.features)
-        if size > most:
+        if size > (MOST_NUMBERS if most is None else most):
             too_large = True
             refused[group.name] = (
                 f"{len(group.features):,} features over {len(view.t):,} steps are explained when they are asked for: "

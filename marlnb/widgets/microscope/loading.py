@@ -13,7 +13,7 @@ from marlnb.config import EnvConfig
 from marlnb.errors import MarlnbError
 from marlnb.training.subject import Subject
 from marlnb.widgets.microscope.episode_view import EpisodeView
-from marlnb.widgets.microscope.explanation import MOST_NUMBERS, Explanation, To, explain, refused
+from marlnb.widgets.microscope.explanation import Explanation, To, explain, refused
 from marlnb.widgets.microscope.objects import NOT_TOLD, Spoken, looker
 from marlnb.widgets.microscope.pictures import Picture, drawn_again, recorded_pictures
 from marlnb.widgets.microscope.scope import Scope
@@ -77,8 +77,8 @@ class Loading:
         self._ask(self._pictures, lambda: self._film_all(now))
 
     @in_turn
-    def explain(self, to: To, method: Method, most: int = MOST_NUMBERS) -> None:
-        """Attributes every side's actions or values, where they are no more than `most` numbers a group."""
+    def explain(self, to: To, method: Method, most: int | None = None) -> None:
+        """Attributes every side's actions or values, those of at most `most` numbers a group (see `explain`)."""
         sides = self._sides
         self._ask(self._explaining, lambda: self._explain_all(sides, to, method, most))
 
@@ -149,7 +149,7 @@ class Loading:
         if self.explanations[number] is not None:
             self._attributed(number)
 
-    def _explain_all(self, sides: Sides, to: To, method: Method, most: int) -> None:
+    def _explain_all(self, sides: Sides, to: To, method: Method, most: int | None) -> None:
         for number, side in enumerate(sides):
 
             def tell(text: str, title: str = side.title) -> None:
@@ -175,7 +175,7 @@ class Loading:
         self.scope.put("attributions", number, attribution_of(found, self._spoken[number]))
 
 
-def _explanation(side: Shown, to: To, method: Method, most: int, tell: Callable[[str], None]) -> Explanation:
+def _explanation(side: Shown, to: To, method: Method, most: int | None, tell: Callable[[str], None]) -> Explanation:
     if side.subject is None or side.edited:
         why = side.unknown if side.subject is None else "no attribution of networks that were edited"
         return refused(side.view, to, method, why)

@@ -17,7 +17,7 @@ from marlnb.widgets.microscope.beside import Beside, SubjectLike, changes, maker
 from marlnb.widgets.microscope.bookmarks import Bookmark, Bookmarks
 from marlnb.widgets.microscope.controls import Controls
 from marlnb.widgets.microscope.episode_view import view_episode
-from marlnb.widgets.microscope.explanation import MOST_NUMBERS, To
+from marlnb.widgets.microscope.explanation import To
 from marlnb.widgets.microscope.loading import Loading, Shown, image_at
 from marlnb.widgets.microscope.readings import concepts_of
 from marlnb.widgets.microscope.scope import Scope
@@ -136,13 +136,12 @@ class Microscope:
         self.scope.picked = {"side": 0, "agent": agent, "layer": layer, "unit": unit, "t": self.scope.t}
 
     @in_turn
-    def attribute(
-        self, to: To = "action", method: Method = "integrated_gradients", *, most: int = MOST_NUMBERS
-    ) -> None:
+    def attribute(self, to: To = "action", method: Method = "integrated_gradients", *, most: int | None = None) -> None:
         """Draws which features the actions, or the critic's values, owe most to; in a thread, `wait` waits for it.
 
         Args:
-            most: numbers of a group's attribution (steps × agents × features) beyond which it is not made.
+            most: numbers of a group's attribution (steps × agents × features) beyond which it is not made; None: 4
+                million.
         """
         self.loading.explain(to, method, most)
 

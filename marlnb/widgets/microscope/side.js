@@ -28,6 +28,7 @@ function makeSide({ model, number, goTo, pick }) {
   let lookerCard = all[0];
   const labels = side.labels.map((label) => ({ ...label, values: floatsOf(label.values) }));
 
+  let factLines = 0;
   const factsText = document.createTextNode("");
   facts.append(factsText);
 
@@ -41,7 +42,10 @@ function makeSide({ model, number, goTo, pick }) {
       }
       return `${label.name.replaceAll("_", " ")} ${told.join(" / ")}`;
     }).join(" · ");
-    if (factsText.data !== told) factsText.data = told;
+    if (factsText.data === told) return;
+    const lines = Math.min(6, Math.ceil(told.length / 40)); // more is scrolled to
+    if (lines > factLines) facts.style.height = `${1.4 * (factLines = lines)}em`;
+    factsText.data = told;
   }
 
   return {

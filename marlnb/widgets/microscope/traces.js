@@ -36,8 +36,12 @@ function makeTraces({ steps, agents, onPick }) {
       context.stroke();
     });
     context.setLineDash([]);
-    context.fillStyle = ink.text;
     context.textBaseline = "top";
+    context.globalAlpha = 0.8; // curves shine through behind the words
+    context.fillStyle = ink.back;
+    context.fillRect(2, top + 1, context.measureText(told).width + 4, 13);
+    context.globalAlpha = 1;
+    context.fillStyle = ink.text;
     context.fillText(told, 4, top + 2);
   }
 

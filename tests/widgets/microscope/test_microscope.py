@@ -158,3 +158,18 @@ def test_units_are_read_as_people_write_them() -> None:
     for wrong in ("a", "5-3", "1..4"):
         with pytest.raises(ConfigError):
             parse_units(wrong)
+
+
+def test_what_is_too_large_is_explained_when_it_is_asked_for(
+    listener: mnb.Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("marlnb.widgets.microscope.explanation.MOST_NUMBERS", 100)
+    scope = mnb.microscope(listener)
+    assert scope.wait(60)
+    found = scope.scope.attributions[0]
+    assert found["agents"].keys() == {"speaker_0"} and "11 features over 25 steps" in found["refused"]["listener"]
+    assert scope.controls.anyway.layout.display == ""
+    scope.controls.anyway.click()
+    assert scope.wait(60)
+    assert set(scope.scope.attributions[0]["agents"]) == {"speaker_0", "listener_0"}
+    assert scope.controls.anyway.layout.display == "none" and scope.scope.working == ""

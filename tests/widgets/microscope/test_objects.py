@@ -1,0 +1,65 @@
+"""An environment of the user's own may say where its objects are and what its features speak of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import marlnb as mnb
+from marlnb.envs.custom import vector_env
+from marlnb.widgets.microscope.objects import NOT_TOLD, Objects
+from tests.widgets.microscope.corridor import Corridor
+
+
+@pytest.fixture(scope="module")
+def corridor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[mnb.Recording]:
+    """Two episodes of agents that walk at random, stepped by a worker while they learnt."""
+    experiment = mnb.Experiment.compose(
+        "env=pettingzoo/custom", "env.entry_point=tests.widgets.microscope.corridor:Corridor", "env.workers=1",
+        "algorithm=ippo", "model.hidden=[8]", "n_envs=2", "rollout_steps=12", "frames=24", "threads=1",
+    )  # fmt: skip
+    run = mnb.train(experiment, run=Path(tmp_path_factory.mktemp("corridor")) / "run", progress=False)
+    with mnb.record(run, episodes=2, progress=False) as recording:
+        yield recording
+
+
+def test_attribution_is_drawn_on_what_the_environment_tells_of(corridor: mnb.Recording) -> None:
+    scope = mnb.microscope(corridor, 1)
+    assert scope.wait(120) and scope.scope.notes == [""]
+    film = scope.scope.get_state()["films"][0]
+    seen = corridor.steps("walker", "observation").sel(episode=1).to_numpy()  # [time, agent, feature]
+    assert sorted(map(int, film["places"])) == list(range(6)) == sorted(map(int, film["images"]))
+    for t in range(6):
+        assert film["places"][str(t)]["door"] == pytest.approx((seen[t, 0, 2] + 0.05, 0.5))
+        assert film["places"][str(t)]["walker_1"] == pytest.approx((seen[t, 0, 1] + 0.05, 0.5))
+    sent = scope.scope.attributions[0]["agents"]["walker_0"]
+    assert sent["objects"] == ["door", "walker_0", "walker_1"] and scope.scope.explained == "walker_0"
+    values = np.frombuffer(sent["values"], "<f4").reshape(6, 4)
+    by_object = np.frombuffer(sent["by_object"], "<f4").reshape(6, 3)
+    own = np.abs(values[:, sent["names"].index("observation[0]")])
+    np.testing.assert_allclose(by_object[:, 1], own, atol=1e-6)
+    assert own.max() > 0
+
+
+def test_what_is_told_wrongly_is_said_and_the_pictures_stay(
+    corridor: mnb.Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Corridor, "spoken", ("door",))
+    scope = mnb.microscope(corridor)
+    assert scope.wait(120)
+    assert "names 1 objects for 4 features; attribution is shown as bars only" in scope.scope.notes[0]
+    assert sorted(scope.scope.images(0)) == list(range(6))
+    assert scope.scope.attributions[0]["agents"]["walker_0"]["objects"] == []
+
+
+def test_an_environment_that_tells_half_has_bars_only() -> None:
+    class Silent(Corridor):
+        object_of_features = None  # type: ignore[assignment]
+
+    with vector_env(Silent, 1) as env:
+        env.reset(0)
+        objects = Objects(env)
+        assert objects.problem == NOT_TOLD and objects.places() is None

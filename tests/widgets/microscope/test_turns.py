@@ -1,0 +1,67 @@
+"""The microscope under clicks, steps and answers from threads, all at once: it is changed by one at a time, whole."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import marlnb as mnb
+
+N_ROUNDS = 4
+
+
+@pytest.fixture
+def hasty() -> Iterator[None]:
+    """Threads are switched as often as can be."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_clicks_steps_and_answers_at_once(
+    hasty: None, listener: mnb.Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("marlnb.widgets.microscope.loading.START_S", 0.0)
+    monkeypatch.setattr("marlnb.widgets.microscope.loading.SEND_S", 0.0)  # every picture by itself
+    raised: list[BaseException | None] = []
+    monkeypatch.setattr(threading, "excepthook", lambda what: raised.append(what.exc_value))
+    scope = mnb.microscope(listener)
+    controls = scope.controls
+
+    def steps() -> None:
+        for t in range(25 * N_ROUNDS):
+            scope.scope.set_state({"t": t % 25})  # as a page does
+
+    def episodes() -> None:
+        for number in range(N_ROUNDS):
+            controls.episode.value = number
+            controls.to.value = ("action", "value")[number % 2]
+
+    def comparisons() -> None:
+        for number in range(N_ROUNDS):
+            scope.compare(episode=11 - number)
+            scope.alone()
+
+    def units() -> None:
+        for number in range(N_ROUNDS):
+            scope.pick("listener_0", number)
+            mark = scope.bookmark(f"mark {number}")
+            scope.forget(mark)
+
+    threads = [threading.Thread(target=work) for work in (steps, episodes, comparisons, units)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(300)
+        assert not thread.is_alive()
+    scope.compare(episode=11)
+    assert scope.wait(120) and raised == [] and scope.bookmarks == []
+    state = scope.scope.get_state()
+    assert [side["episode"] for side in state["sides"]] == [scope.view.episode, 11]
+    assert state["notes"] == ["", ""]
+    for film, attributed in zip(state["films"], state["attributions"]):
+        assert len(film["images"]) == 25 and set(attributed["agents"]) == {"speaker_0", "listener_0"}
