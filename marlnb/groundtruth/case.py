@@ -14,10 +14,12 @@ from marlnb.analysis.rows import Moments, RowSource
 from marlnb.errors import ConfigError, UnknownNameError, unknown
 from marlnb.groundtruth.claims import Claim, Finding
 from marlnb.groundtruth.key import Question
+from marlnb.groundtruth.mixing import mixed_policy, mixing_weights
 from marlnb.groundtruth.planting import Planted
 from marlnb.models.edit import Edit
 from marlnb.models.edits import edited
 from marlnb.models.policy import Policy
+from marlnb.models.q_policy import QPolicy
 from marlnb.recording.reader import Recording
 from marlnb.training.agents import Agents
 
@@ -77,6 +79,11 @@ class Case:
         """A label `[row]` that nobody can know: 0 or 1, drawn for each episode."""
         episode = self.recording.rows["episode"].to_numpy()
         return np.random.default_rng(self.question.seed).integers(0, 2, int(episode.max()) + 1)[episode]
+
+    def mixed_policy(self, group: str) -> QPolicy:
+        """The group as a team, its logits taken as Q values, under a mixer whose weights are to be found."""
+        q = self.question
+        return mixed_policy(self.agents, group, mixing_weights(self.members(group), q.name, q.seed))
 
     def finding(self, analysis: str, attempts: tuple[str, ...], claims: list[Claim]) -> Finding:
         q = self.question

@@ -9,7 +9,18 @@ from typing import Any, Literal, get_args
 from marlnb.errors import AnalysisError, unknown
 
 ClaimKind = Literal[
-    "agents", "sites", "units", "subspace", "holds", "effect", "onset", "code", "influence", "complete", "necessary"
+    "agents",
+    "sites",
+    "units",
+    "subspace",
+    "holds",
+    "effect",
+    "onset",
+    "code",
+    "influence",
+    "shares",
+    "complete",
+    "necessary",
 ]
 CLAIM_KINDS: tuple[str, ...] = get_args(ClaimKind)
 
@@ -25,7 +36,9 @@ class Claim:
             read from, used or not; with `concept="nonsense"`, what random labels could be read from), effect (`agent`,
             `site`, `direction` `[unit]`, `output`, `value`: logits by which the output grows when the activations move
             by `direction`), onset (`agent`, `site`, `steps`: (episode, step) from which it holds the concept), code
-            (`code`: the word for each goal), influence (`pairs` of agents, the first of which drives the second);
+            (`code`: the word for each goal), influence (`pairs` of agents, the first of which drives the second),
+            shares (`agent`, `value`: reward by which the team's value grows with one more of the agent's Q, under the
+            planted mixer);
             complete and necessary (`value`: share of the driven logits' variance that is left with the claimed parts
             alone, and without them; `faithfulness` measures them).
     """

@@ -6,6 +6,7 @@ import numpy as np
 
 from marlnb.groundtruth.claims import Claim, Finding
 from marlnb.groundtruth.key import AnswerKey, Node
+from marlnb.groundtruth.mixing import mixing_weights
 
 DECOY_OVERLAP = 0.5
 """Share of a claimed direction that lies in a decoy's units from which on the decoy counts as found."""
@@ -24,6 +25,10 @@ def decoys_claimed(finding: Finding, key: AnswerKey) -> tuple[int, int]:
         fooled = {claim.agent for claim in finding.of("holds") if claim.concept == NONSENSE}
         everyone = {node.agent for node in (*key.nodes, *key.decoys)}
         claimed, near = len(everyone & fooled), len(everyone)
+    if "shares" in finding.attempts:
+        idle_in_team = {agent for agent, weight in planted_weights(key).items() if not weight}
+        named = {claim.agent for claim in finding.of("shares")}
+        claimed, near = claimed + len(idle_in_team & named), near + len(idle_in_team)
     if "agents" in finding.attempts:
         named = {agent for claim in finding.of("agents") for agent in claim.agents}
         idle = {node.agent for node in key.decoys} - set(key.agents)
@@ -33,6 +38,13 @@ def decoys_claimed(finding: Finding, key: AnswerKey) -> tuple[int, int]:
             near += 1
             claimed += any(_names(claim, node) for claim in at(list(finding.claims), node))
     return claimed, near
+
+
+def planted_weights(key: AnswerKey) -> dict[str, float]:
+    """By agent of the circuit's team, in the order of their names; empty where the circuit is of groups of one."""
+    team = sorted({node.agent for node in (*key.nodes, *key.decoys)})
+    alone = len({agent.rpartition("_")[0] for agent in team}) == len(team)
+    return {} if alone else mixing_weights(tuple(team), key.name, key.seed)
 
 
 def _names(claim: Claim, decoy: Node) -> bool:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from marlnb.errors import AnalysisError
 from marlnb.groundtruth.claims import Claim, Finding
-from marlnb.groundtruth.discoveries import DECOY_OVERLAP, at, decoys_claimed, strays
+from marlnb.groundtruth.discoveries import DECOY_OVERLAP, at, decoys_claimed, planted_weights, strays
 from marlnb.groundtruth.key import AnswerKey, Node
 
 EFFECT_TOLERANCE = 0.1
@@ -94,7 +94,8 @@ def score(finding: Finding, key: AnswerKey, *, onsets: Onsets | None = None) -> 
     holds: the share of each node's units (or 1 for its site) among what was claimed.
     subspace: mean squared cosine of the principal angles, over the larger of the two dimensions. effect: 1 if within a
     tenth of the key's, for every output and unit (or any direction within a subspace) that the key has one for.
-    onset: share of episodes whose step is right. code: share of goals whose word is right. complete, necessary: the
+    onset: share of episodes whose step is right. code: share of goals whose word is right. shares: 1
+    for each agent of a team whose weight is right within a tenth. complete, necessary: the
     share of variance kept, and that taken away.
 
     Args:
@@ -217,6 +218,15 @@ def _code(finding: Finding, key: AnswerKey) -> list[Item]:
     return [Item("code", f"words {key.code} for goals 0, 1, 2", float(np.mean(right)))]
 
 
+def _shares(finding: Finding, key: AnswerKey) -> list[Item]:
+    found = {claim.agent: claim.value for claim in finding.of("shares")}
+    return [
+        Item("shares", f"{agent}: {weight:g}", float(abs(found.get(agent, 0) - weight) <= EFFECT_TOLERANCE * weight))
+        for agent, weight in planted_weights(key).items()
+        if weight
+    ]
+
+
 def _kept(finding: Finding, key: AnswerKey) -> list[Item]:
     kept = {claim.agent: claim.value for claim in finding.of("complete")}
     return [Item("complete", agent, float(np.clip(kept.get(agent, 0), 0, 1))) for agent in key.agents]
@@ -236,6 +246,7 @@ _SCORERS: dict[str, Callable[[Finding, AnswerKey], list[Item]]] = {
     "effect": _effects,
     "code": _code,
     "influence": _influence,
+    "shares": _shares,
     "complete": _kept,
     "necessary": _removed,
 }

@@ -22,6 +22,8 @@ CAUSAL = [
     ("steer", "decoy", "mlp", False),
     ("steer", "partner_goal", "gru", False),
     ("trace", "role_switch", "gru", True),
+    ("roles", "decoy", "mlp", True),
+    ("value_decomposition", "decoy", "gru", True),
     ("usage", "role_switch", "mlp", True),
 ]
 

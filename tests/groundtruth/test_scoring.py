@@ -5,9 +5,11 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 from marlnb.errors import AnalysisError
-from marlnb.groundtruth import AnswerKey, Claim, Finding, Node, score
+from marlnb.groundtruth import AnswerKey, Claim, Finding, Node, planted, score
+from marlnb.groundtruth.mixing import mixed_policy, mixing_weights
 from marlnb.groundtruth.scoring import principal_overlap
 
 UNIT = Node("agent_1", "agent/actor/hidden_2", (3,), readout=((2, (4.0,)),))
@@ -121,3 +123,21 @@ def test_findings_are_json_and_say_what_is_wrong_with_them():
         Claim("neurons")
     with pytest.raises(AnalysisError, match="instance"):
         score(finding_of(()), key_of(UNIT, seed=4))
+
+
+def test_shares_are_right_within_a_tenth_and_a_weight_of_zero_is_a_decoy():
+    """The weights are the seed's order of 0, 0.5 and 2; who has which is read off the policy's own mixer."""
+    subject = planted("role_switch", seed=1)
+    policy = mixed_policy(subject.agents, "agent", mixing_weights(("agent_0", "agent_1", "agent_2"), "role_switch", 1))
+    q = torch.randn(5, 3, dtype=torch.float64).float().requires_grad_()
+    total = policy.mixer(q, torch.zeros(5, policy.mixer.hyper.in_features))
+    (slope,) = torch.autograd.grad(total.sum(), q)
+    assert torch.allclose(total, (q * slope).sum(-1), atol=1e-4) and (slope == slope[0]).all()
+    weights = dict(zip(("agent_0", "agent_1", "agent_2"), slope[0].tolist()))
+    assert sorted(weights.values()) == [0.0, 0.5, 2.0]
+    q_ = subject.question
+    claims = tuple(Claim("shares", agent=a, value=1.05 * w) for a, w in weights.items() if w < 2)
+    found = score(Finding("x", q_.name, q_.network, q_.shared, q_.seed, ("shares",), claims), subject.key)
+    assert [item.recovered for item in found.items if item.what.endswith("0.5")] == [1.0]
+    assert [item.recovered for item in found.items if item.what.endswith("2")] == [0.0]
+    assert (found.decoys_claimed, found.decoys) == (1, 1)
