@@ -160,6 +160,7 @@ function render({ model, el }) {
   }).join(", ") || "no points yet";
 
   function read() {
+    reading.setAttribute("aria-live", pointer === null ? "off" : "polite"); // points that come are not read out
     if (pointer === null) { reading.textContent = newest(); return; }
     reading.textContent = `${model.get("x_label")} ${short(pointer)}: ` + shown().filter((n) => lines[n][0].length).map((n) => {
       const [xs, ys] = lines[n];

@@ -8,7 +8,7 @@ took long (`Newest`, `Work`) and what looks at files (`Poller`) in threads of th
 - Methods that a cell calls and that change a panel are marked `@in_turn`.
 
 So nothing that takes long may be done in turn, and nobody who has the turn may wait for a thread that needs it: for a
-recording to end, or an answer to come.
+recording to end, or an answer to come. Who paints (`marlnb.widgets.painting`) does not take the turn meanwhile.
 """
 
 from __future__ import annotations
