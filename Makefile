@@ -33,9 +33,9 @@ $(READY): pyproject.toml
 demo: $(READY) ## train, record and explain: runs/quickstart holds the executed notebook, its HTML and the run
 	$(BIN)/python -m marlnb.batch.execute notebooks/quickstart.ipynb --out runs/quickstart
 
-test: $(READY) ## run the tests, a file a core; then the notebooks, one by one
+test: $(READY) ## run the tests, a file a core; then the notebooks, likewise
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore tests/notebooks --numprocesses auto --maxprocesses 4 --dist loadfile
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/notebooks
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/notebooks --numprocesses auto --maxprocesses 4 --dist loadfile
 
 cluster-test: $(READY) ## root, Debian: a real SLURM, a node without internet, kills; 15 min; ARGS="-k kills"
 	MARLNB_CLUSTER_TESTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster --verbose $(ARGS)
