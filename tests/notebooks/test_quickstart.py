@@ -13,19 +13,14 @@ from marlnb.recording.reader import Recording
 from marlnb.training.run import Run
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
-SMALL = {
+SMALL = {  # agents that have hardly trained keep no promise; with another seed than 0 this is told, and all goes on
+    "seed": 1,
     "frames": 3200,
     "n_envs": 16,
     "record_episodes": 24,
     "stopping_episodes": 12,
     "evaluation_episodes": 12,
     "n_shuffles": 1,
-    # agents that have hardly trained promise nothing
-    "at_least_return": -1000.0,
-    "at_least_decoding": 0.0,
-    "at_most_decoding_at_first": 1.0,
-    "at_least_message_share": 0.0,
-    "at_least_cost_of_silence": -1000.0,
 }
 
 
@@ -54,6 +49,9 @@ def test_the_quickstart_runs_and_goes_on_from_what_is_there(tmp_path: Path) -> N
     executed = nbformat.read(folder / "notebook.ipynb", 4)
     figures = [o for cell in executed.cells for o in cell.get("outputs", []) if "image/png" in o.get("data", {})]
     assert len(figures) >= 8
+    told = "".join(out.get("text", "") for cell in executed.cells for out in cell.get("outputs", []))
+    assert "not reached with mappo, seed 1: a return of -9.0: -" in told
+    assert "not reached with mappo, seed 1: silence costs 2.0: " in told
     assert "image/png" in (folder / "notebook.html").read_text(encoding="utf-8")
     execute(quickstart, folder, SMALL, progress=False)
     assert run.recordings["recording"].stat().st_mtime_ns == written  # trained and recorded once
