@@ -200,7 +200,7 @@ def test_a_concept_is_decoded_and_steered_along(lab: Lab, page: Page, no_errors:
     edits = panel.locator(".marlnb-edits")
     edits.get_by_label("site").select_option("listener/actor/hidden_1")
     edits.get_by_label("edit", exact=True).select_option("steer by the dose")
-    edits.get_by_label("along").select_option(label="goal=red (listener_0)")
+    edits.get_by_label("along").select_option(label="goal = red (listener_0)")
     expect(edits).to_contain_text("direction=mnb.Direction(", timeout=SLOW_MS)
     keep(panel, "steer-dark")
     assert not no_errors, no_errors

@@ -10,7 +10,7 @@ import ipywidgets as w
 
 from marlnb.analysis.decoding_result import Decoding
 from marlnb.analysis.methods import Method
-from marlnb.errors import MarlnbError
+from marlnb.errors import MarlnbError, RecordingError
 from marlnb.models.edit import Edit
 from marlnb.widgets.controls import Button, Dropdown, Tab
 from marlnb.widgets.microscope.beside import changes
@@ -126,7 +126,7 @@ class Controls:
 
     def _play_again(self, edits: Sequence[Edit]) -> None:
         def told(sides: list[Shown]) -> None:
-            self.microscope.show(sides, self.microscope.t)
+            self._put_beside(view, sides)
             text = ", ".join(f"{agent} {value:+.4g}" for agent, value in changes(sides).items())
             self.edits.tell(f"return with the edit minus without: {text} (one episode; many: mnb.intervene)")
 
@@ -135,12 +135,17 @@ class Controls:
 
     def _compare(self, find: Callable[[EpisodeView], list[Shown]]) -> None:
         def told(sides: list[Shown]) -> None:
-            self.microscope.show(sides, self.microscope.t)
+            self._put_beside(view, sides)
             self.compare.tell("side by side")
 
         view = self.microscope.view
         self.compare.tell("opening")
         self._work(lambda: find(view), told, self.compare.complain)
+
+    def _put_beside(self, view: EpisodeView, sides: list[Shown]) -> None:
+        if view is not self.microscope.view:
+            raise RecordingError("another episode was chosen meanwhile")
+        self.microscope.show(sides, self.microscope.t)
 
     def _decode(self, label: str, site: str) -> None:
         def told(found: Decoding) -> None:

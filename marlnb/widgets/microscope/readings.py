@@ -42,7 +42,8 @@ def concepts_of(view: EpisodeView, decoding: Decoding) -> list[Concept]:
         later = f", {reading.offset:+d} steps" if reading.offset else ""
         layer = reading.site.split("/", 1)[1]
         note = f"{decoding.metric} {score.score:.2f}, chance {score.chance:.2f}, shuffled {score.shuffled:.2f}"
-        note += "".join(f"; NOT TO BE TRUSTED: {warning}" for warning in decoding.warnings)
+        if decoding.warnings:
+            note += f"; NOT TO BE TRUSTED: {'; '.join(decoding.warnings)}"
         found.append(
             Concept(
                 name=f"{decoding.label}{later}, read from {layer}",

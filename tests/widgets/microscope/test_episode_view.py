@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -36,9 +38,12 @@ def test_only_the_episodes_rows_are_read(listener: mnb.Recording, monkeypatch: p
 
     read: list[int] = []
     whole = LabelledArray._read
-    monkeypatch.setattr(
-        LabelledArray, "_read", lambda self, rows, **o: (read.append(len(rows)), whole(self, rows, **o))[1]
-    )
+
+    def counted(self: LabelledArray, rows: Any, **options: Any) -> Any:
+        read.append(len(rows))
+        return whole(self, rows, **options)
+
+    monkeypatch.setattr(LabelledArray, "_read", counted)
     view_episode(listener, 3).units("listener/actor/hidden_1")
     assert read and max(read) == 25
 

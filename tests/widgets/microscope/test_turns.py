@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import marlnb as mnb
+from tests.widgets.trained import until
 
 N_ROUNDS = 4
 
@@ -65,3 +66,14 @@ def test_clicks_steps_and_answers_at_once(
     assert state["notes"] == ["", ""]
     for film, attributed in zip(state["films"], state["attributions"]):
         assert len(film["images"]) == 25 and set(attributed["agents"]) == {"speaker_0", "listener_0"}
+
+
+def test_what_was_asked_of_another_episode_is_not_shown(listener: mnb.Recording) -> None:
+    scope = mnb.microscope(listener)
+    compare = scope.controls.compare
+    compare.checkpoint.value = 10
+    compare.play.click()
+    scope.go(5)
+    until(lambda: "opening" not in compare._status.value)
+    assert [side.view.episode for side in scope.sides] == [5] and "meanwhile" in compare._status.value
+    assert scope.wait(120)
