@@ -2,7 +2,8 @@
 
 MADDPG, QMIX and IQL on simple_spread: 8 environments, 1000 frames an iteration, minibatches of 256 frames, 100 updates
 (125 beside AgileRL, which learns once every step of its 8 environments). Frames for each second of CPU time, one core,
-one thread. Nothing else should be running.
+one thread. MADDPG is measured twice beside BenchMARL: as that improves its actors, all agents' actions at once, and by
+equation 6 of Lowe et al. 2017, marlnb's default and AgileRL's. Nothing else should be running.
 """
 
 from __future__ import annotations
@@ -17,8 +18,22 @@ ALGORITHMS = ("maddpg", "qmix", "iql")
 BENCHMARL_TARGET, AGILERL_TARGET = 3.0, 1.5
 
 
-def sides(peer: str, driver: Driver, *options: str) -> tuple[Contestant, Contestant]:
-    return Contestant(peer, driver, options=options), Contestant("marlnb", "marlnb", options=options)
+def sides(peer: str, driver: Driver, *options: str, ours: tuple[str, ...] = ()) -> tuple[Contestant, Contestant]:
+    return Contestant(peer, driver, options=options), Contestant("marlnb", "marlnb", options=(*options, *ours))
+
+
+def against_benchmarl(algorithm: str, repetitions: int) -> None:
+    variants: dict[str, tuple[str, ...]] = {"": ()}
+    if algorithm == "maddpg":
+        variants = {
+            ", all actions at once": ("--policy-actions", "all"),
+            ", marlnb by equation 6": ("--policy-actions", "own"),
+        }
+    for what, ours in variants.items():
+        both = sides("BenchMARL", "benchmarl", "--algorithm", algorithm, ours=ours)
+        rows = measure(both, "simple_spread", "cpu_s", repetitions, BENCHMARL_TARGET)
+        name = "-".join(("off-policy", algorithm, *ours[1:]))
+        report(name, f"{algorithm.upper()} on simple_spread{what}, one core", rows)
 
 
 def main() -> None:
@@ -31,14 +46,7 @@ def main() -> None:
     check_peers(*(folders[name] for name in arguments.peers))
     if "benchmarl" in arguments.peers:
         for algorithm in arguments.algorithms:
-            rows = measure(
-                sides("BenchMARL", "benchmarl", "--algorithm", algorithm),
-                "simple_spread",
-                "cpu_s",
-                arguments.repetitions,
-                BENCHMARL_TARGET,
-            )
-            report(f"off-policy-{algorithm}", f"{algorithm.upper()} on simple_spread, one core", rows)
+            against_benchmarl(algorithm, arguments.repetitions)
     if "agilerl" in arguments.peers and "maddpg" in arguments.algorithms:
         both = sides("AgileRL", "agilerl", "--algorithm", "maddpg", "--updates", "125")
         rows = measure(both, "simple_spread", "cpu_s", arguments.repetitions, AGILERL_TARGET)

@@ -14,10 +14,10 @@ from marlnb.training.run import Run
 from marlnb.training.trainer import Trainer
 
 
-def overrides(task: str, algorithm: str, updates: int, threads: int) -> list[str]:
+def overrides(task: str, algorithm: str, updates: int, threads: int, policy_actions: str = "own") -> list[str]:
     """The experiment in Hydra's grammar. PettingZoo's multiwalker; simple_spread is marlnb's own."""
     continuous = algorithm in ("ippo", "maddpg")
-    learning = ippo_options(task) if algorithm == "ippo" else off_policy_options(algorithm, updates)
+    learning = ippo_options(task) if algorithm == "ippo" else off_policy_options(algorithm, updates, policy_actions)
     return [
         *environment_words(task, continuous),
         f"algorithm={algorithm}",
@@ -60,10 +60,12 @@ def ippo_options(task: str) -> dict[str, Any]:
     }
 
 
-def off_policy_options(algorithm: str, updates: int) -> dict[str, Any]:
-    single = {} if algorithm == "maddpg" else {"double": False}  # BenchMARL's Q-learning is not double
+def off_policy_options(algorithm: str, updates: int, policy_actions: str) -> dict[str, Any]:
+    own: dict[str, Any] = {"double": False}  # BenchMARL's Q-learning is not double
+    if algorithm == "maddpg":
+        own = {"policy_actions": policy_actions}
     return {
-        **single,
+        **own,
         "lr": OFF_POLICY.lr,
         "adam_eps": OFF_POLICY.adam_eps,
         "gamma": OFF_POLICY.gamma,
@@ -81,9 +83,12 @@ def main() -> None:
     parser.add_argument("task", choices=TASKS)
     parser.add_argument("--algorithm", choices=ALGORITHMS, default="ippo")
     parser.add_argument("--updates", type=int, default=OFF_POLICY.updates)
+    parser.add_argument("--policy-actions", choices=["own", "all"], default="own", help="of MADDPG's actor loss")
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
-    words = overrides(arguments.task, arguments.algorithm, arguments.updates, arguments.threads)
+    words = overrides(
+        arguments.task, arguments.algorithm, arguments.updates, arguments.threads, arguments.policy_actions
+    )
     experiment = Experiment.compose(*words)
     pace = Pace(experiment.iteration_frames)
     with tempfile.TemporaryDirectory() as folder:
