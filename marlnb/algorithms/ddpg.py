@@ -167,7 +167,7 @@ class DDPGLearner(QActorCriticLearner):
         return parts[0] if self.group.action.kind == "discrete" else torch.stack(parts, dim=-1)
 
     def _step_actor(self, judged: Judged, observation: Tensor) -> dict[str, Tensor]:
-        with held(list(self.policy.critics)):
+        with held(self.critic_weights):
             loss = self.actor_loss(judged, observation)
             norm = self.optimizers["actor"].step(loss, {"actor": self.config.lr}, self.config.max_grad_norm)
         return {"actor_loss": loss.detach(), "grad_norm_actor": norm[0]}

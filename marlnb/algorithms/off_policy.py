@@ -97,6 +97,8 @@ class OffPolicyLearner(Learner):
         self.targets.requires_grad_(False)
         self._slow: list[Tensor] = list(self.targets.parameters())
         self._own: list[Tensor] = [weight for network in followed.values() for weight in network.parameters()]
+        buffers = [buffer for network in followed.values() for buffer in network.buffers()]
+        self._buffers = list(zip(self.targets.buffers(), buffers))
         seed = int(torch.randint(2**62, ()))
         device = next(policy.parameters()).device
         self.replay = Replay(
@@ -154,9 +156,8 @@ class OffPolicyLearner(Learner):
         if every and (self.steps + 1) % every:
             return
         torch._foreach_lerp_(self._slow, self._own, 1.0 if every else self.config.tau)
-        for name, network in self.followed.items():
-            for slow, own in zip(self.targets[name].buffers(), network.buffers()):
-                slow.copy_(own)
+        for slow, own in self._buffers:
+            slow.copy_(own)
 
     def state_dict(self) -> dict[str, Any]:
         return {

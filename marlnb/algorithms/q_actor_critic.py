@@ -7,7 +7,7 @@ any other policy (of PPO, of Q-learning, scripted, frozen) acts without explorin
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, cast
@@ -90,6 +90,7 @@ class QActorCriticLearner(OffPolicyLearner):
             },
             followed={**critics, **followed},
         )
+        self.critic_weights = [weight for critic in policy.critics for weight in critic.parameters()]
 
     @abstractmethod
     def next_action(self, observation: Tensor, mask: Tensor | None) -> Tensor:
@@ -160,9 +161,8 @@ def mean_over(values: Tensor, acting: Tensor) -> Tensor:
 
 
 @contextmanager
-def held(modules: list[nn.Module]) -> Iterator[None]:
-    """Inside the block the modules' weights take no gradient."""
-    weights = [parameter for module in modules for parameter in module.parameters()]
+def held(weights: Sequence[Tensor]) -> Iterator[None]:
+    """Inside the block the weights take no gradient."""
     try:
         for weight in weights:
             weight.requires_grad_(False)

@@ -122,7 +122,7 @@ class SACLearner(QActorCriticLearner):
 
     def _step_actor(self, judged: Judged, observation: Tensor) -> dict[str, Tensor]:
         config = self.config
-        with held(list(self.policy.critics)):
+        with held(self.critic_weights):
             loss, entropy = self.actor_loss(judged, observation)
             norm = self.optimizers["actor"].step(loss, {"actor": config.lr}, config.max_grad_norm)
         if config.learn_temperature:

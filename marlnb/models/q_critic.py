@@ -129,8 +129,8 @@ class QCritic(nn.Module):
 
         Source: Lowe et al. 2017, equation 6 (arXiv:1706.02275).
         """
-        if not self.centralised:
-            return self.forward(seen, {self.group_name: own})
+        if not self.centralised or self.n_agents == 1:
+            return self.forward(seen, {**codes, self.group_name: own})
         if self.once_for_all and isinstance(self.network, MLP) and len(self.network.hidden):
             return self._judge_changes(self.network, seen, codes, own)
         rows = self._rows(seen, codes, own)
