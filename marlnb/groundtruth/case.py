@@ -76,9 +76,12 @@ class Case:
         return FLOOR_SHARE * float(logits.std(0).max())
 
     def nonsense(self) -> np.ndarray:
-        """A label `[row]` that nobody can know: 0 or 1, drawn for each episode."""
-        episode = self.recording.rows["episode"].to_numpy()
-        return np.random.default_rng(self.question.seed).integers(0, 2, int(episode.max()) + 1)[episode]
+        """A label `[row]` that nobody can know: 0 or 1, drawn for each episode, anew in every instance, so that a draw
+        that happens to go along with something is not counted four times."""
+        episode, q = self.recording.rows["episode"].to_numpy(), self.question
+        return np.random.default_rng([q.seed, int(q.shared), *f"{q.name} {q.network}".encode()]).integers(
+            0, 2, int(episode.max()) + 1
+        )[episode]
 
     def mixed_policy(self, group: str) -> QPolicy:
         """The group as a team, its logits taken as Q values, under a mixer whose weights are to be found."""
