@@ -16,7 +16,7 @@ from marlnb.training.checkpoint import Checkpoint
 from marlnb.training.checkpoint_notes import CheckpointNotes, is_alike
 from marlnb.training.episodes import Moment
 from marlnb.training.evaluation import evaluate
-from marlnb.widgets.controls import Button, Dropdown
+from marlnb.widgets.controls import Dropdown, button_for
 from marlnb.widgets.form import ConfigForm
 from marlnb.widgets.style import note_html, problem_html, table_html
 from marlnb.widgets.turns import TURN, in_turn
@@ -28,6 +28,7 @@ EvaluationOptions = options_of(
 )
 NOBODY = "(choose)"
 TELL_EVERY_S = 0.2
+WIDTH = "11em"  # of a button
 
 
 class CheckpointEvaluation:
@@ -52,9 +53,13 @@ class CheckpointEvaluation:
         self._checkpoint: Checkpoint | None = None
         self._others: dict[int, Checkpoint] = {}
         self.form = ConfigForm(EvaluationOptions, on_change=on_change)
-        self._button = _button("Evaluate", "bar-chart", "play episodes with this checkpoint", self._clicked)
-        self._both = _button("Evaluate both", "balance-scale", "the same episodes with both", self._clicked_both)
-        self._stop = _button("Stop", "stop", "end the evaluation; nothing of it is kept", self.stop)
+        self._button = button_for(
+            self._clicked, "Evaluate", "bar-chart", "play episodes with this checkpoint", width=WIDTH
+        )
+        self._both = button_for(
+            self._clicked_both, "Evaluate both", "balance-scale", "the same episodes with both", width=WIDTH
+        )
+        self._stop = button_for(self.stop, "Stop", "stop", "end the evaluation; nothing of it is kept", width=WIDTH)
         self._stop.disabled = True
         self._bar = w.FloatProgress(min=0.0, max=1.0, layout=w.Layout(width="16em", visibility="hidden"))
         self._line, self._kept, self._compared = w.HTML(), w.HTML(), w.HTML()
@@ -237,9 +242,3 @@ def _standard_error(values: Any) -> float:
 
 def _plus_minus(mean: float, error: float | None) -> str:
     return f"{mean:.3f}" if error is None or math.isnan(error) else f"{mean:.3f} ± {error:.3f}"
-
-
-def _button(name: str, icon: str, tooltip: str, act: Callable[[], None]) -> Button:
-    button = Button(description=name, icon=icon, tooltip=tooltip, layout=w.Layout(width="11em"))
-    button.on_click(lambda _: act())
-    return button

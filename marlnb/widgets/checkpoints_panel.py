@@ -18,7 +18,7 @@ from marlnb.widgets.checkpoint_code import code_of, command_of
 from marlnb.widgets.checkpoint_evaluation import CheckpointEvaluation
 from marlnb.widgets.checkpoint_rows import HEADER, CheckpointRows
 from marlnb.widgets.choice_table import ChoiceTable
-from marlnb.widgets.controls import Accordion, Button, Text
+from marlnb.widgets.controls import Accordion, Text, button_for
 from marlnb.widgets.curves import LiveCurves
 from marlnb.widgets.dependants import recordings_of
 from marlnb.widgets.picture import figure_of_run, with_picture
@@ -29,6 +29,7 @@ from marlnb.widgets.turns import in_turn
 from marlnb.widgets.worker import Newest
 
 LIVE_S, IDLE_S = 1.0, 5.0  # between two looks at the folder
+WIDTH = "8em"  # of a button
 
 
 class CheckpointsPanel:
@@ -68,15 +69,15 @@ class CheckpointsPanel:
         self._heading, self._line, self._code, self._command = w.HTML(), w.HTML(), w.HTML(), w.HTML()
         self._note = Text(description="note", placeholder="what is it good for?", layout=w.Layout(width="34em"))
         self._note.style.description_width = "11em"
-        keep = _button("Keep note", "pencil", "kept with the run", self.save_note)
+        keep = button_for(self.save_note, "Keep note", "pencil", "kept with the run", width=WIDTH)
         self.buttons = {
-            "load": _button("Load", "folder-open", "its policies, as panel.policies", self.load),
-            "delete": _button("Delete", "trash", "asks first", self.ask_to_delete),
+            "load": button_for(self.load, "Load", "folder-open", "its policies, as panel.policies", width=WIDTH),
+            "delete": button_for(self.ask_to_delete, "Delete", "trash", "asks first", width=WIDTH),
         }
         self._question = w.HTML()
-        self._yes = _button("Delete it", "trash", "for good", self.delete)
+        self._yes = button_for(self.delete, "Delete it", "trash", "for good", width=WIDTH)
         self._yes.button_style = "danger"
-        self._no = _button("Keep it", "undo", "nothing is deleted", self._forget_question)
+        self._no = button_for(self._forget_question, "Keep it", "undo", "nothing is deleted", width=WIDTH)
         self._asking = w.VBox([self._question, w.HBox([self._yes, self._no])], layout=w.Layout(display="none"))
         self._asking.add_class("marlnb-question")
         said = Accordion([self._code, self._command], titles=["as code", "as a command"], selected_index=None)
@@ -251,9 +252,3 @@ class CheckpointsPanel:
             options, other = self.evaluation.form.values, self.evaluation.other
             self._code.value = code_html(code_of(self.run, chosen, options, self.notes.note(chosen), other))
             self._command.value = code_html(command_of(self.run, chosen, options, other))
-
-
-def _button(name: str, icon: str, tooltip: str, act: Callable[[], None]) -> Button:
-    button = Button(description=name, icon=icon, tooltip=tooltip, layout=w.Layout(width="8em"))
-    button.on_click(lambda _: act())
-    return button

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import anywidget
@@ -58,3 +59,10 @@ class Accordion(InTurn, w.Accordion):
 
 class Drawn(InTurn, anywidget.AnyWidget):
     """Abstract: a control that a JavaScript file of ours draws."""
+
+
+def button_for(act: Callable[[], None], name: str, icon: str, tooltip: str, *, width: str) -> Button:
+    """A button that does something when it is clicked."""
+    button = Button(description=name, icon=icon, tooltip=tooltip, layout=w.Layout(width=width))
+    button.on_click(lambda _: act())
+    return button

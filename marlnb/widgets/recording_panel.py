@@ -17,7 +17,7 @@ from marlnb.recording.recorder import record
 from marlnb.recording.sources import LabelFn
 from marlnb.training.progress import count
 from marlnb.training.run import Run, Which
-from marlnb.widgets.controls import Accordion, Button, Checkbox, SelectMultiple
+from marlnb.widgets.controls import Accordion, Checkbox, SelectMultiple, button_for
 from marlnb.widgets.form import ConfigForm
 from marlnb.widgets.recording_options import RecordingOptions, code_of, command_of
 from marlnb.widgets.recording_work import RecordingWork, Told
@@ -31,6 +31,7 @@ from marlnb.widgets.worker import Newest
 
 SEVERAL = ("last", "best", "all")
 WIDE = "11em"
+WIDTH = "9em"  # of a button
 
 
 class RecordingPanel:
@@ -69,10 +70,12 @@ class RecordingPanel:
         self._own_labels = {name: Checkbox(value=True, description=name, indent=False) for name in self.labels}
         self.checkpoint = SelectMultiple(options=SEVERAL, value=("last",), rows=4, description="checkpoint")
         self.checkpoint.style.description_width, self.checkpoint.layout.width = WIDE, "34em"
-        self._refresh = _button("Look again", "refresh", "for checkpoints and recordings", self.refresh)
-        self._record = _button("Record", "circle", "play the episodes and write the file", self._clicked)
+        self._refresh = button_for(self.refresh, "Look again", "refresh", "for checkpoints and recordings", width=WIDTH)
+        self._record = button_for(
+            self._clicked, "Record", "circle", "play the episodes and write the file", width=WIDTH
+        )
         self._record.button_style = "primary"
-        self._stop = _button("Stop", "stop", "end it; what was recorded stays", self.stop)
+        self._stop = button_for(self.stop, "Stop", "stop", "end it; what was recorded stays", width=WIDTH)
         self._stop.disabled = True
         self._bar = w.FloatProgress(min=0.0, max=1.0, layout=w.Layout(width="20em", visibility="hidden"))
         self._line, self._sites, self._estimate = w.HTML(), w.HTML(), w.HTML()
@@ -254,9 +257,3 @@ class RecordingPanel:
         default = str(default_of_verb(record, "name"))
         names = (default if number == 1 else f"{default}_{number}" for number in range(1, 10**6))
         return next(name for name in names if name not in self.run.recordings)
-
-
-def _button(name: str, icon: str, tooltip: str, act: Callable[[], None]) -> Button:
-    button = Button(description=name, icon=icon, tooltip=tooltip, layout=w.Layout(width="9em"))
-    button.on_click(lambda _: act())
-    return button

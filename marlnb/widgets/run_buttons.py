@@ -9,7 +9,7 @@ import ipywidgets as w
 
 from marlnb.training.control import Request, ask, is_asked, withdraw
 from marlnb.training.run import Run
-from marlnb.widgets.controls import Button
+from marlnb.widgets.controls import Button, button_for
 from marlnb.widgets.run_status import ALIVE
 from marlnb.widgets.style import note_html, problem_html
 
@@ -86,7 +86,6 @@ class RunButtons:
 
 
 def _button(name: str, icon: str, tooltip: str, act: Callable[[], None]) -> Button:
-    button = Button(description=name, icon=icon, tooltip=tooltip, layout=w.Layout(width="8.5em"))
+    button = button_for(act, name, icon, tooltip, width="8.5em")
     button.add_class(f"marlnb-{name.lower()}")
-    button.on_click(lambda _: act())
     return button
