@@ -13,8 +13,6 @@ from marlnb.recording.contents import Contents
 from marlnb.recording.inflight import InFlight
 from marlnb.recording.layout import BFLOAT16, Field
 
-Slots = slice | np.ndarray
-
 
 class Columns:
     """Fields of a recording, in the order of its file.
@@ -28,58 +26,53 @@ class Columns:
         paths = [item.path for item in self._fields]
         self._order = [paths.index(item.path) for item in fields]
         self._index = {item.path: index for index, item in enumerate(ring.fields)}
-        self._critics_at = len(contents.before)
-        by_step = [critic for critic in contents.critics if critic.by_step]
-        self._after_at = self._critics_at + sum(len(critic.fields) for critic in by_step)
 
-    def of(self, rows: slice, slots: Slots, numbers: np.ndarray) -> list[np.ndarray]:
-        """Every field of these copies and slots, `[copy, slot, ...]`, as the bytes that are stored.
+    def of(self, flat: np.ndarray, copies: np.ndarray, numbers: np.ndarray) -> list[np.ndarray]:
+        """Every field `[row, ...]`, as the bytes that are stored.
 
         Args:
-            numbers: `[copy, slot]`, of the episodes.
+            flat: `[row]`, where each lies in the ring: slot × copies + copy.
+            copies, numbers: `[row]`, of the copies and episodes.
         """
-        shape = numbers.shape
-        found = [self._stored(index, self._fields[index], rows, slots) for index in range(self._critics_at)]
-        found += self._of_critics(rows, slots, shape)
-        for actor in self.contents.actors:
-            inputs = self.contents.inputs[actor.selection.group.name]
-            entering = None if inputs.recurrent is None else self._rows_of(inputs.recurrent, rows, slots)
-            inside = actor.evaluate(self._rows_of(inputs.observation, rows, slots), entering)
-            found += _as_stored(inside, actor.fields, shape)
-        if self.contents.labels is not None:
-            told = self.contents.labels.tell(self._rows_of(MOMENT, rows, slots))
-            found += _as_stored(told, self.contents.labels.fields, shape)
-        after = range(self._after_at, self._after_at + len(self.contents.after))
-        found += [self._ring.array(index)[rows, slots] for index in after]
-        found += [np.broadcast_to(np.arange(rows.start, rows.stop)[:, None], shape), numbers]
+        contents = self.contents
+        seen = {name: self._tensor(each.observation, flat) for name, each in contents.inputs.items()}
+        found = [self._stored(source.field, flat) for source in contents.before]
+        found += self._of_critics(flat, seen)
+        for actor in contents.actors:
+            group = actor.selection.group.name
+            recurrent = contents.inputs[group].recurrent
+            entering = None if recurrent is None else self._tensor(recurrent, flat)
+            found += _as_stored(actor.evaluate(seen[group], entering), actor.fields)
+        if contents.labels is not None:
+            found += _as_stored(contents.labels.tell(self._tensor(MOMENT, flat)), contents.labels.fields)
+        found += [self._stored(source.field, flat) for source in contents.after]
+        found += [copies, numbers]
         return [found[index] for index in self._order]
 
-    def _of_critics(self, rows: slice, slots: Slots, shape: tuple[int, ...]) -> list[np.ndarray]:
+    def _of_critics(self, flat: np.ndarray, seen: dict[str, Tensor]) -> list[np.ndarray]:
         found: list[np.ndarray] = []
-        at = self._critics_at
         for critic in self.contents.critics:
             if critic.by_step:
-                found += [self._ring.array(at + k)[rows, slots] for k in range(len(critic.fields))]
-                at += len(critic.fields)
+                found += [self._stored(item, flat) for item in critic.fields]
                 continue
-            state = self._rows_of("steps/state", rows, slots) if "steps/state" in self._index else None
-            seen = {name: self._rows_of(each.observation, rows, slots) for name, each in self.contents.inputs.items()}
-            found += _as_stored(critic.evaluate(seen, state), critic.fields, shape)
+            state = self._tensor("steps/state", flat) if "steps/state" in self._index else None
+            found += _as_stored(critic.evaluate(seen, state), critic.fields)
         return found
 
-    def _stored(self, index: int, item: Field, rows: slice, slots: Slots) -> np.ndarray:
+    def _stored(self, item: Field, flat: np.ndarray) -> np.ndarray:
+        index = self._index[item.path]
         if self._ring.fields[index].dtype == item.dtype:
-            return self._ring.array(index)[rows, slots]
-        return _bytes(self._ring.tensor(index)[rows, slots], item)
+            return self._ring.rows(index, flat)
+        return _bytes(self._ring.tensor_rows(index, flat), item)
 
-    def _rows_of(self, path: str, rows: slice, slots: Slots) -> Tensor:
+    def _tensor(self, path: str, flat: np.ndarray) -> Tensor:
         """A buffered field, `[row, ...]`."""
-        return self._ring.tensor(self._index[path])[rows, slots].flatten(0, 1)
+        return self._ring.tensor_rows(self._index[path], flat)
 
 
-def _as_stored(outputs: Sequence[Tensor], fields: Sequence[Field], shape: tuple[int, ...]) -> list[np.ndarray]:
-    """Tensors `[row, ...]` as `[copy, slot, ...]`, the bytes of their fields."""
-    return [_bytes(output.reshape(*shape, *item.shape), item) for output, item in zip(outputs, fields, strict=True)]
+def _as_stored(outputs: Sequence[Tensor], fields: Sequence[Field]) -> list[np.ndarray]:
+    """Tensors `[row, ...]` as the bytes of their fields."""
+    return [_bytes(output.reshape(-1, *item.shape), item) for output, item in zip(outputs, fields, strict=True)]
 
 
 def _bytes(tensor: Tensor, item: Field) -> np.ndarray:

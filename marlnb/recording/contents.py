@@ -50,12 +50,13 @@ class Contents:
 
     @property
     def buffered(self) -> list[Field]:
-        """What is kept of each step; recurrent states whole, since activations are computed from them."""
+        """What is kept of each step, in the order in which it is read; recurrent states whole, since activations are
+        computed from them."""
         return [
             *(_whole(source.field) for source in self.before),
+            *(source.field for source in self.context),
             *(item for critic in self.critics if critic.by_step for item in critic.fields),
             *(source.field for source in self.after),
-            *(source.field for source in self.context),
         ]
 
     @property

@@ -1,15 +1,13 @@
 """EpisodeRecorder: watches `play` and hands whole episodes to the file.
 
 In a step it only copies into buffers that exist already, and only what cannot be told later. Episodes that have ended
-wait there until there are some hundred rows of them; then actors and critics run over all of these for what they had
+wait there until there are some thousand rows of them; then actors and critics run over all of these for what they had
 inside, labels are asked for, and the rows appended: a call costs as much as a hundred rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,41 +18,17 @@ from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import SiteError
 from marlnb.recording.columns import Columns
 from marlnb.recording.contents import Contents
+from marlnb.recording.ended import Ended, Lying
 from marlnb.recording.frames import FrameStore
-from marlnb.recording.inflight import InFlight
+from marlnb.recording.inflight import InFlight, Seen
 from marlnb.recording.layout import Field
 from marlnb.recording.writer import RowWriter
 from marlnb.training.episodes import Moment
 
 FIRST_CAPACITY = 256
 STREAM_ROWS = 128
-WAITING_ROWS = 1024
-MOST_ROWS = 16384
-
-
-@dataclass(frozen=True)
-class Ended:
-    """Episodes of neighbouring copies that ended together.
-
-    Attributes:
-        copies: the first, and one past the last.
-        positions: `[position]` in the ring; kept: `[copy, position]`, which of them hold a step to be kept.
-        columns: of the table of episodes, `[copy]` each, without `start`; returns `[copy, agent]`.
-    """
-
-    copies: tuple[int, int]
-    positions: np.ndarray
-    kept: np.ndarray
-    columns: Mapping[str, np.ndarray]
-    returns: np.ndarray
-
-    def goes_on_from(self, other: Ended) -> bool:
-        """Whether the rows of both lie side by side."""
-        return (
-            self.copies == other.copies
-            and int(self.positions[0]) == int(other.positions[-1]) + 1
-            and bool(self.kept.all() and other.kept.all())
-        )
+WAITING_ROWS = 4096
+PASS_ROWS = 1024
 
 
 class EpisodeRecorder:
@@ -89,20 +63,18 @@ class EpisodeRecorder:
         capacity += -(-self._waiting_rows // env.n_envs)
         self._ring = InFlight(contents.buffered, env.n_envs, capacity, Path(writer.path).parent)
         self._columns = Columns(contents, self._ring, fields or contents.fields)
-        self._ended: list[Ended] = []
+        self._ended = Ended(contents.selections)
         self._begun = np.zeros(env.n_envs, np.int64)
         self._begins: np.ndarray | None = np.ones(env.n_envs, bool)  # copies whose episode begins with the next moment
         self._limit = self._ring.capacity
         self._alone = env.n_envs == 1
         self._followed = [critic for critic in contents.critics if critic.by_step]
-        self._critics_at = len(contents.before)
-        self._after_at = self._critics_at + sum(len(critic.fields) for critic in self._followed)
-        self._context_at = self._after_at + len(contents.after)
-        self._before = [source.get for source in contents.before]
-        self._context = [source.get for source in contents.context]
+        self._after_at = len(self._ring.fields) - len(contents.after)
+        self._before = [source.get for source in (*contents.before, *contents.context)]
         self._after = [source.get for source in contents.after]
         self._clock = self._next = 0  # steps of `play`, and the one at which a step is next to be kept
         self._due = True
+        self._done = Seen()
         self._streamed = 0
 
     def before_step(self, moment: Moment) -> None:
@@ -110,7 +82,7 @@ class EpisodeRecorder:
             self._begun[self._begins] = self._ring.position
             self._episode, self._seed = moment.episode.numpy(), moment.episode_seed.numpy()
             self._next = self._clock
-        values = self._follow_critics(moment) if self._followed else []
+        values = self._follow_critics(moment) if self._followed else ()
         self._begins = None
         self._due = self._clock >= self._next and self._look_when(moment)
         self._clock += 1
@@ -121,10 +93,12 @@ class EpisodeRecorder:
         if self._due:
             self._ring.put(self._after_at, [get(step) for get in self._after])
             self._ring.position += 1
-        if step.done.any():
-            done = step.done.cpu().numpy().copy()
+        done = self._done.look(step.done)
+        if done is None:
+            done = step.done.cpu().numpy()
+        if np.count_nonzero(done):
+            self._begins = done.copy()
             self._finish(np.flatnonzero(done & (self._episode >= 0)), moment, step)
-            self._begins = done
         elif self._alone and self._due and self._ring.position - self._begun[0] >= STREAM_ROWS:
             self._stream()
 
@@ -145,8 +119,8 @@ class EpisodeRecorder:
             tensors = [get(moment) for get in self._before]
         except KeyError as error:
             raise SiteError(f"the site {error} fired at first, but not at every step") from error
-        ring.put(0, [*tensors, *values])
-        ring.put(self._context_at, [get(moment) for get in self._context])
+        tensors.extend(values)
+        ring.put(0, tensors)
         if self.activations:
             self.activations.clear()
         if self.frames is not None:
@@ -176,111 +150,56 @@ class EpisodeRecorder:
         Raises:
             RecordingError: the disk is full.
         """
-        waiting, self._ended = self._ended, []
-        for first in (k for k, each in enumerate(waiting) if k == 0 or not each.goes_on_from(waiting[k - 1])):
-            following = (k for k in range(first + 1, len(waiting)) if not waiting[k].goes_on_from(waiting[k - 1]))
-            self._append_ended(waiting[first : next(following, len(waiting))])
+        if not self._ended.steps:
+            return
+        columns, returns, begun, copies = self._ended.taken()
+        lying = self._lying(copies, columns["episode"], begun, columns.pop("stop"))
+        lengths = lying.lengths
+        lengths[0] += self._streamed  # only of a lone copy, whose episodes wait for none
+        starts = self.writer.rows - self._streamed + np.cumsum(lengths) - lengths
+        self.writer.add_episodes({**columns, "start": starts, "length": lengths}, returns)
+        self._streamed = 0
+        self._append(lying)
 
     def _finish(self, copies: np.ndarray, moment: Moment, step: Step) -> None:
-        """Puts the episodes of these copies, which end here, to those that wait; neighbours go together."""
-        n_steps = moment.t.numpy() + 1
-        sums = [
-            (moment.returns[s.group.name].numpy() + step.groups[s.group.name].reward.cpu().numpy())[:, list(s.indices)]
-            for s in self.contents.selections
-        ]
-        returns = np.concatenate(sums, axis=1)
-        for begun, members in groupby(copies.tolist(), key=lambda copy: int(self._begun[copy])):
-            for run in _neighbours(list(members)):
-                rows = slice(run[0], run[-1] + 1)
-                positions, kept = self._positions(run, begun)
-                columns = {
-                    "episode": self._episode[rows] + self.first_episode,
-                    "length": kept.sum(axis=1) + self._streamed,
-                    "n_steps": n_steps[rows],
-                    "seed": self._seed[rows],
-                }
-                self._ended.append(Ended((rows.start, rows.stop), positions, kept, columns, returns[rows]))
-                if self._streamed:
-                    self.settle()
-        if sum(each.kept.size for each in self._ended) >= self._waiting_rows or self.writer.flush_is_due:
+        """Puts the episodes of these copies, which end here, to those that wait."""
+        if len(copies):
+            numbers = self._episode[copies] + self.first_episode
+            self._ended.add(copies, numbers, self._seed[copies], self._begun[copies], self._ring.position, moment, step)
+        if self._streamed or self._ended.steps >= self._waiting_rows or self.writer.flush_is_due:
             self.settle()
         self.on_episodes(len(copies))
         self.writer.flush_if_due()
 
-    def _append_ended(self, together: Sequence[Ended]) -> None:
-        """Appends episodes of the same copies that followed one another, in the order in which they ended."""
-        columns = {name: np.concatenate([each.columns[name] for each in together]) for name in together[0].columns}
-        lengths = columns["length"]
-        starts = self.writer.rows - self._streamed + np.cumsum(lengths) - lengths
-        returns = np.concatenate([each.returns for each in together])
-        self.writer.add_episodes({**columns, "start": starts}, returns)
-        n_new = [len(each.positions) for each in together]
-        numbers = np.repeat(np.stack([each.columns["episode"] for each in together], axis=1), n_new, axis=1)
-        if len(together) == 1:
-            self._append(list(range(*together[0].copies)), together[0].positions, together[0].kept, numbers)
-        else:
-            self._append_whole(slice(*together[0].copies), [each.positions for each in together], numbers)
-        self._streamed = 0
-
-    def _append_whole(self, rows: slice, each: Sequence[np.ndarray], numbers: np.ndarray) -> None:
-        """Appends episodes kept whole: computed together, written `each` after the other, `[position]`."""
-        positions = np.concatenate(each)
-        columns = self._columns.of(rows, _as_slice(positions % self._ring.capacity), numbers)
-        parts = [positions] if rows.stop - rows.start == 1 else each  # one copy's rows lie in this order anyhow
-        stop = 0
-        for part in parts:
-            start, stop, row = stop, stop + len(part), self.writer.rows
-            self.writer.append([column[:, start:stop] for column in columns])
-            if self.frames is not None:
-                for place, copy in enumerate(range(rows.start, rows.stop)):
-                    self.frames.append(copy, part, row + place * len(part))
-
     def _stream(self) -> None:
         """Appends what a lone copy has so far: its rows lie together anyhow, so none need wait for the end."""
         self.settle()
-        positions, kept = self._positions([0], int(self._begun[0]))
-        numbers = np.full(kept.shape, self._episode[0] + self.first_episode)
-        self._append([0], positions, kept, numbers)
-        self._streamed += int(kept.sum())
+        number, stop = self._episode + self.first_episode, np.array([self._ring.position])
+        lying = self._lying(np.zeros(1, np.int64), number, self._begun, stop)
+        self._append(lying)
+        self._streamed += int(lying.lengths[0])
         self._begun[0] = self._ring.position
         self.writer.flush_if_due()
 
-    def _positions(self, run: list[int], begun: int) -> tuple[np.ndarray, np.ndarray]:
-        """Positions from `begun` to now, and which of them hold a step to be kept, `[copy, position]`."""
-        positions = np.arange(begun, self._ring.position)
-        t = self._ring.array(0)[run[0] : run[-1] + 1, positions % self._ring.capacity]
-        return positions, t % self.every == 0
+    def _lying(self, copies: np.ndarray, numbers: np.ndarray, begun: np.ndarray, stop: np.ndarray) -> Lying:
+        """The rows of episodes, `[episode]` each, one after the other."""
+        lying = Lying.between(copies, numbers, begun, stop)
+        if self.every > 1:
+            t = self._ring.rows(0, lying.flat(self._ring))
+            lying = lying.only(t % self.every == 0)
+        return lying
 
-    def _append(self, run: list[int], positions: np.ndarray, kept: np.ndarray, numbers: np.ndarray) -> None:
-        """Appends the rows of neighbouring copies; numbers: `[copy, position]`, of the episodes."""
-        if not len(positions):
+    def _append(self, lying: Lying) -> None:
+        """Writes rows, so many at a time that what is computed stays in the processor's cache."""
+        row, n_rows = self.writer.rows, len(lying.positions)
+        if not n_rows:
             return
-        row, slots = self.writer.rows, positions % self._ring.capacity
-        if kept.all():
-            together = max(1, MOST_ROWS // len(slots))
-            for first in range(run[0], run[-1] + 1, together):
-                stop = min(first + together, run[-1] + 1)
-                self._write(slice(first, stop), slots, numbers[first - run[0] : stop - run[0]])
-        else:
-            for copy, keeps, number in zip(run, kept, numbers):
-                self._write(slice(copy, copy + 1), slots[keeps], number[None, keeps])
+        flat = lying.flat(self._ring)
+        for part in np.array_split(np.arange(n_rows), -(-n_rows // PASS_ROWS)):
+            rows = slice(int(part[0]), int(part[-1]) + 1)
+            columns = self._columns.of(flat[rows], lying.copies[rows], lying.numbers[rows])
+            self.writer.append([column[None] for column in columns])
         if self.frames is not None:
-            for copy, keeps, first in zip(run, kept, row + np.cumsum([0, *kept.sum(axis=1)])):
-                self.frames.append(copy, positions[keeps], int(first))
-
-    def _write(self, rows: slice, slots: np.ndarray, numbers: np.ndarray) -> None:
-        """Appends the steps at `slots` of these copies, so many at a time that what is computed fits in memory."""
-        for start in range(0, len(slots), MOST_ROWS):
-            part = slots[start : start + MOST_ROWS]
-            self.writer.append(self._columns.of(rows, _as_slice(part), numbers[:, start : start + MOST_ROWS]))
-
-
-def _as_slice(slots: np.ndarray) -> slice | np.ndarray:
-    """Slots that follow one another as a slice, which copies nothing."""
-    first, last = int(slots[0]), int(slots[-1])
-    return slice(first, last + 1) if last - first == len(slots) - 1 else slots
-
-
-def _neighbours(copies: list[int]) -> list[list[int]]:
-    """Ascending copies cut into runs without gaps: [1, 2, 5] -> [1, 2], [5]."""
-    return [[copy for _, copy in run] for _, run in groupby(enumerate(copies), key=lambda pair: pair[1] - pair[0])]
+            for start, stop in lying.bounds():
+                positions = lying.positions[start:stop].tolist()
+                self.frames.append(int(lying.copies[start]), positions, row + start)

@@ -111,7 +111,7 @@ def create_dataset(file: h5py.File, field: Field, rows: int) -> h5py.Dataset:
     handle = h5py.h5d.create(file.id, field.path.encode(), hdf5_type(field.dtype), space, properties, links)
     dataset = h5py.Dataset(handle)
     for axis, name in enumerate(("row", *field.dims)):
-        dataset.dims[axis].label = name
+        h5py.h5ds.set_label(handle, axis, name.encode())
     if field.group:
         dataset.attrs["group"] = field.group
     if field.agents:

@@ -8,7 +8,6 @@ leaves it half written.
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -19,9 +18,10 @@ import h5py
 import numpy as np
 
 from marlnb.errors import RecordingError
+from marlnb.recording.block import Block
 from marlnb.recording.frames import FrameStore
 from marlnb.recording.journal import JournaledFile
-from marlnb.recording.layout import Field, block_rows, create_dataset
+from marlnb.recording.layout import Field, block_rows
 from marlnb.recording.opening import Locking, opening_failed
 
 FLUSH_EVERY_S = 5.0
@@ -81,7 +81,7 @@ class RecordingWriter:
         self._rows = 0
         self.written_bytes = 0
         self.block_rows = block_rows(list(fields), expected_rows)
-        self._filled = 0
+        self._filled = self._written = 0  # rows of the block, and of these the ones in the file
         self._claimed = 0
         self._episodes: list[dict[str, np.ndarray]] = []
         self._flushed_at = time.monotonic()
@@ -89,7 +89,7 @@ class RecordingWriter:
         self.file.attrs.update({**attributes, "complete": False})
         for name, values in agents.items():
             self.file[f"agents/{name}"] = np.array(values, dtype=object) if isinstance(values[0], str) else values
-        self._blocks = [_Block(self.file, field, self.block_rows) for field in fields]
+        self._blocks = [Block(self.file, field, self.block_rows) for field in fields]
         self._block_bytes = sum(block.storage.nbytes for block in self._blocks)
         self._create_tables(len(agents["id"]))
         if frames is not None:
@@ -167,15 +167,16 @@ class RecordingWriter:
         self._claim_space()
         start = self.rows - self._filled
         for block in self._blocks:
-            block.write(start, self._filled)
+            block.write(start, self._written, self._filled)
         if self.frames is not None:
             self.frames.write()
         self._write_tables()
         self._commit()
         self._flushed_at = time.monotonic()
+        self._written = self._filled
         if self._filled == self.block_rows:
             self.written_bytes += self._block_bytes
-            self._filled = 0
+            self._filled = self._written = 0
 
     def close(self, *, complete: bool) -> None:
         """Writes the rest and closes the file; safe to call twice.
@@ -252,39 +253,9 @@ class RecordingWriter:
             stops[-1] = self.rows
 
 
-class _Block:
-    """One field's rows until they are written, in the order of the file's chunks: `[*cells, row, *cell]`."""
-
-    def __init__(self, file: h5py.File, field: Field, rows: int) -> None:
-        self.field, self.chunk_rows = field, field.chunk_rows(rows)
-        cell = field.cell
-        counts = tuple(length // size for length, size in zip(field.shape, cell))
-        self.storage = np.zeros((*counts, rows, *cell), field.stored_dtype)
-        n = len(cell)
-        by_row = [n, *itertools.chain.from_iterable((axis, n + 1 + axis) for axis in range(n))]
-        self._by_row = self.storage.transpose(by_row)
-        self._split = self._by_row.shape[1:]
-        self._dataset = create_dataset(file, field, self.chunk_rows)
-        self._cells = [(index, tuple(i * size for i, size in zip(index, cell))) for index in np.ndindex(*counts)]
-
-    def put(self, start: int, source: np.ndarray) -> None:
-        """Copies `[episode, t, ...]` to the rows from `start` on."""
-        n_episodes, length = source.shape[:2]
-        target = self._by_row[start : start + n_episodes * length]
-        target.reshape(n_episodes, length, *self._split)[...] = source.reshape(n_episodes, length, *self._split)
-
-    def write(self, start: int, n_rows: int) -> None:
-        """Writes the block's first `n_rows` rows as rows `start` onwards, chunk by chunk."""
-        self._dataset.resize(start + n_rows, axis=0)
-        write = self._dataset.id.write_direct_chunk
-        for row in range(0, n_rows, self.chunk_rows):
-            for index, offset in self._cells:
-                write((start + row, *offset), self.storage[(*index, slice(row, row + self.chunk_rows))])
-
-
 def _extend(dataset: h5py.Dataset, values: np.ndarray) -> None:
     n = len(dataset)
-    dataset.resize(n + len(values), axis=0)
+    dataset.id.set_extent((n + len(values), *values.shape[1:]))
     dataset[n:] = values
 
 
