@@ -136,7 +136,8 @@ torch.set_num_threads(1)
 from marlnb.recording import layout
 layout.MOST_BLOCK_ROWS = 512
 from marlnb.recording.recorder import record
-record(sys.argv[1], episodes=500_000, n_envs=int(sys.argv[2]), seed=3, values=False, progress=False)
+n_envs = int(sys.argv[2])
+record(sys.argv[1], episodes=20_000 if n_envs == 1 else 60_000, n_envs=n_envs, seed=3, values=False, progress=False)
 """
 
 
