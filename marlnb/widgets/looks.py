@@ -46,7 +46,7 @@ def look_at(env: EnvConfig, groups: Groups | None = None) -> Look:
             drawn = build_grouped(_with_pictures(env), groups, 1)
         except EnvError as error:  # somebody's own need not take PettingZoo's render_mode
             with build_grouped(env, groups, 1) as built:
-                return Look(built.spec, b"", str(error).splitlines()[0])
+                return Look(built.spec, b"", f"no picture: {str(error).splitlines()[0]}")
         with drawn as built:
             built.reset(0)
             try:
