@@ -1,8 +1,9 @@
-"""What every test runs under: no screen, no network loggers, one torch thread."""
+"""What every test runs under: no screen, no network loggers, one torch thread, Ctrl-C heard."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,8 @@ os.environ.update(
     JUPYTER_PLATFORM_DIRS="1",
 )
 torch.set_num_threads(1)
+# `make test &` of a script ignores it, and so would all that the tests start
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

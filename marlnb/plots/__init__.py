@@ -23,7 +23,7 @@ from marlnb.plots.benchmark import (
 )
 from marlnb.plots.canvas import agent_colour, panels
 from marlnb.plots.communication import code_book, information_bars
-from marlnb.plots.concepts import concept_bars
+from marlnb.plots.concepts import concept_bars, concept_effects
 from marlnb.plots.decoding import decoding_bars, decoding_map, decoding_over_offset, decoding_over_time
 from marlnb.plots.development import development_curves, what_when_where
 from marlnb.plots.dictionary import feature_density, feature_strip
@@ -55,6 +55,7 @@ __all__ = [
     "choices_before_after",
     "code_book",
     "concept_bars",
+    "concept_effects",
     "decoding_bars",
     "decoding_map",
     "decoding_over_offset",

@@ -149,7 +149,8 @@ class EnvironmentPanel:
     def _show_rollout(self, found: tuple[bytes, dict[str, float]]) -> None:
         moving, returns = found
         name = self.spec.name if self.spec else self.part.name
-        self._picture.value = picture_html(moving, "gif", f"{name}: one episode of random actions")
+        if moving:
+            self._picture.value = picture_html(moving, "gif", f"{name}: one episode of random actions")
         told = ", ".join(f"{agent} {value:.2f}" for agent, value in returns.items())
         self._returns.value = note_html(f"random actions, returns: {told}")
 

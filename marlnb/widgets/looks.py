@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -41,18 +42,12 @@ def look_at(env: EnvConfig, groups: Groups | None = None) -> Look:
     Raises:
         ConfigError, EnvError: the environment cannot be built with these options.
     """
-    with PAINTING:
+    with PAINTING, _built(env, groups) as (built, no_picture):
+        built.reset(0)
         try:
-            drawn = build_grouped(_with_pictures(env), groups, 1)
-        except EnvError as error:  # somebody's own need not take PettingZoo's render_mode
-            with build_grouped(env, groups, 1) as built:
-                return Look(built.spec, b"", f"no picture: {str(error).splitlines()[0]}")
-        with drawn as built:
-            built.reset(0)
-            try:
-                return Look(built.spec, _png(built.render()), "")
-            except EnvError as error:
-                return Look(built.spec, b"", str(error))
+            return Look(built.spec, b"" if no_picture else _png(built.render()), no_picture)
+        except EnvError as error:
+            return Look(built.spec, b"", str(error))
 
 
 def random_rollout(
@@ -60,11 +55,13 @@ def random_rollout(
 ) -> tuple[bytes, dict[str, float]]:
     """A moving picture (GIF) of one episode of random actions, at most `steps` long, and each agent's return in it.
 
+    The picture is empty where the environment has none.
+
     Raises:
-        EnvError: it cannot be built, stepped or drawn.
+        EnvError: it cannot be built or stepped.
     """
-    with PAINTING, build_grouped(_with_pictures(env), groups, 1) as built:
-        watcher = _Camera(built, steps)
+    with PAINTING, _built(env, groups) as (built, no_picture):
+        watcher = _Camera(built, steps, draws=not no_picture)
         policies = {group.name: RandomPolicy(group) for group in built.spec.groups}
         try:
             table = play(built, policies, episodes=1, seed=seed, explore=True, watcher=watcher)
@@ -74,8 +71,20 @@ def random_rollout(
         return _gif(watcher.frames), found
 
 
+@contextmanager
+def _built(env: EnvConfig, groups: Groups | None) -> Iterator[tuple[VectorEnv, str]]:
+    """One copy, built so that it can be drawn where that is an option; and why it has no picture, else empty."""
+    no_picture = ""
+    try:
+        built = build_grouped(_with_pictures(env), groups, 1)
+    except EnvError as error:  # somebody's own need not take PettingZoo's render_mode
+        built = build_grouped(env, groups, 1)
+        no_picture = f"no picture: {str(error).splitlines()[0]}"
+    with built:
+        yield built, no_picture
+
+
 def _with_pictures(env: EnvConfig) -> EnvConfig:
-    """The environment built so that it can be drawn, where that is an option."""
     drawn = any(item.name == "render" for item in fields(env))
     return replace(env, render=True) if drawn else env  # type: ignore[call-arg]
 
@@ -85,17 +94,22 @@ class _Enough(Exception):
 
 
 class _Camera:
-    """Takes a picture before each step."""
+    """Takes a picture before each step, where there are pictures to be had."""
 
-    def __init__(self, env: VectorEnv, steps: int) -> None:
-        self.env, self.steps = env, steps
+    def __init__(self, env: VectorEnv, steps: int, *, draws: bool) -> None:
+        self.env, self._left, self._draws = env, steps, draws
         self.frames: list[np.ndarray] = []
         self.returns: dict[str, float] = {}
 
     def before_step(self, moment: Moment) -> None:
-        if len(self.frames) >= self.steps:
+        if not self._left:
             raise _Enough
-        self.frames.append(self.env.render())
+        self._left -= 1
+        if self._draws:
+            try:
+                self.frames.append(self.env.render())
+            except EnvError:
+                self._draws = False
         for group in self.env.spec.groups:
             self.returns |= dict(zip(group.agents, moment.returns[group.name][0].tolist()))
 
@@ -138,6 +152,8 @@ def _png(frame: np.ndarray) -> bytes:
 
 
 def _gif(frames: Sequence[np.ndarray]) -> bytes:
+    if not frames:
+        return b""
     buffer = io.BytesIO()
     first, *rest = [_small(frame) for frame in frames]
     first.save(buffer, "GIF", save_all=True, append_images=rest, duration=FRAME_MS, loop=0)

@@ -134,6 +134,19 @@ def test_several_outputs_are_told_apart() -> None:
     assert any("NOT TO BE TRUSTED\ntold no better" in text for text in texts(ax))
 
 
+def test_how_far_an_output_grows_stands_before_shuffled_episodes() -> None:
+    up = replace(CONCEPT, effect=0.6, effect_low=0.4, effect_high=0.9, effect_random=0.2, p_effect=0.01)
+    none = replace(up, agent="a_0", effect=-0.1, effect_low=-0.3, effect_high=0.1, p_effect=1.0)
+    ax = plots.concept_effects(replace(TCAV, scores=(up, none)), agents=AGENTS)
+    bands, bars = ax.patches[0::2], ax.patches[1::2]
+    assert [(bar.get_y(), bar.get_height()) for bar in bands] == [(-0.2, 0.4)] * 2
+    assert [bar.get_height() for bar in bars] == [0.6, -0.1]
+    assert texts(ax) == ["*"] and ax.texts[0].xy == (0, 0.9)  # type: ignore[attr-defined]
+    assert "grow towards" in ax.get_title(loc="left")
+    with pytest.raises(AnalysisError, match=r"effect of near on b_0 is unknown; ask .* n_shuffles > 0"):
+        plots.concept_effects(TCAV)
+
+
 def test_warnings_are_across_every_figure() -> None:
     warned = ("only 12 episodes",)
     every = [

@@ -7,7 +7,7 @@ import pytest
 from marlnb.config import Experiment
 from marlnb.envs.custom import environment
 from marlnb.errors import EnvError
-from marlnb.widgets.looks import look_at
+from marlnb.widgets.looks import look_at, random_rollout
 from tests.envs.sample_envs import Scripted
 
 
@@ -23,6 +23,11 @@ def test_what_takes_no_render_mode_is_shown_without_a_picture() -> None:
     looked = look_at(Experiment.compose("env=test/undrawn", "env.workers=0").env)
     assert looked.spec.agents == ("a_0", "a_1", "a_2") and looked.picture == b""
     assert "unexpected keyword argument 'render_mode'" in looked.no_picture and "Traceback" not in looked.no_picture
+
+
+def test_a_rollout_without_pictures_has_returns() -> None:
+    moving, returns = random_rollout(Experiment.compose("env=test/undrawn", "env.workers=0").env, steps=2)
+    assert moving == b"" and set(returns) == {"a_0", "a_1", "a_2"}
 
 
 def test_what_cannot_be_built_at_all_says_why_it_cannot() -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import marlnb as mnb
+from marlnb.widgets.microscope.scope import Scope
+from marlnb.widgets.turns import TURN
 from tests.widgets.trained import until
 
 N_ROUNDS = 4
@@ -31,7 +34,15 @@ def test_clicks_steps_and_answers_at_once(
     raised: list[BaseException | None] = []
     monkeypatch.setattr(threading, "excepthook", lambda what: raised.append(what.exc_value))
     scope = mnb.microscope(listener)
-    controls = scope.controls
+    controls, out_of_turn = scope.controls, []
+    notify = Scope.notify_change
+
+    def noted(self: Scope, change: Any) -> None:
+        if not TURN._is_owned():  # type: ignore[attr-defined]
+            out_of_turn.append(change["name"])
+        notify(self, change)
+
+    monkeypatch.setattr(Scope, "notify_change", noted)
 
     def steps() -> None:
         for t in range(25 * N_ROUNDS):
@@ -60,7 +71,7 @@ def test_clicks_steps_and_answers_at_once(
         thread.join(300)
         assert not thread.is_alive()
     scope.compare(episode=11)
-    assert scope.wait(120) and raised == [] and scope.bookmarks == []
+    assert scope.wait(120) and raised == [] and scope.bookmarks == [] and out_of_turn == []
     state = scope.scope.get_state()
     assert [side["episode"] for side in state["sides"]] == [scope.view.episode, 11]
     assert state["notes"] == ["", ""]
