@@ -82,7 +82,7 @@ def upload(runs: Sequence[OfflineRun]) -> list[OfflineRun]:
         raise BatchError("wandb is not installed in this environment: pip install 'marlnb[wandb]'")
     for part in _parts(runs):
         command = [sys.executable, "-m", "wandb", "sync", *(str(run.folder) for run in part)]
-        code, said = _run_shown(command)
+        code, said = _run_shown(command, logs=part[0].folder.parent)
         if code:
             hint = "; `wandb login` keeps a key" if "API key" in said else ""
             raise BatchError(f"wandb sync ended with {code}: {_last_line(said)}{hint}")
@@ -109,10 +109,15 @@ def _parts(runs: Sequence[OfflineRun]) -> Iterator[list[OfflineRun]]:
         yield part
 
 
-def _run_shown(command: Sequence[str]) -> tuple[int, str]:
-    """Runs a command, its words shown on stderr as they come, and returns its exit code and its words."""
+def _run_shown(command: Sequence[str], *, logs: Path) -> tuple[int, str]:
+    """Runs a command, its words shown on stderr as they come, and returns its exit code and its words.
+
+    Args:
+        logs: a folder `wandb`, which gets wandb's own logs; else one would be made where the user happens to be.
+    """
     said = []
-    with subprocess.Popen(command, env=_online(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
+    variables = {**_online(), "WANDB_DIR": str(logs.parent)}
+    with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
         for line in child.stdout or ():
             sys.stderr.write(line)
             said.append(line)

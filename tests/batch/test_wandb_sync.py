@@ -44,6 +44,9 @@ def _log_in(monkeypatch: pytest.MonkeyPatch, home: Path, url: str, key: str | No
 def test_two_attempts_become_one_run_with_one_history(
     attempts: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
     found = find_offline_runs([tmp_path / "sweep", attempts.path])
     assert [each.run for each in found] == [attempts.path] * 2 and found[0].began < found[1].began
     assert {each.id for each in found} == {wandb_id(attempts.path)}
@@ -66,6 +69,7 @@ def test_two_attempts_become_one_run_with_one_history(
     assert entropies == pytest.approx(attempts.metrics()["learning/a/entropy"].tolist())
     steps = [row["_step"] for row in history]
     assert steps == sorted(set(steps))  # the second attempt's follow the first's
+    assert list(here.iterdir()) == []  # wandb's own logs lie with the runs
 
 
 def test_a_run_that_is_being_trained_waits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

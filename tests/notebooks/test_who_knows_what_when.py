@@ -17,4 +17,4 @@ def test_it_runs(tmp_path: Path) -> None:
     execute(NOTEBOOK, folder, SMALL, progress=False)
     executed = nbformat.read(folder / "notebook.ipynb", 4)
     figures = [o for cell in executed.cells for o in cell.get("outputs", []) if "image/png" in o.get("data", {})]
-    assert len(figures) == 4
+    assert len(figures) == 5
