@@ -104,6 +104,7 @@ def concept_activation(
     name = labels.name if value is None else f"{labels.name} = {value}"
     fixed = [resolve_label(source, rows, label) for label in given]
     notes: list[str] = []
+    doubts: list[str] = []
     scores = []
     for member in bearers:
         k = spec.agents.index(member)
@@ -115,9 +116,9 @@ def concept_activation(
         )  # fmt: skip
         _check(case)
         with threadpool_limits(1):
-            scores.append(_score(case, kind, n_runs, n_shuffles, seed, notes))
-    told = corrected(scores)
-    return Tcav(site, name, output.describe(spec.action), kind, n_runs, told, tuple(dict.fromkeys(notes)))
+            scores.append(_score(case, kind, n_runs, n_shuffles, seed, notes, doubts))
+    told, target = corrected(scores), output.describe(spec.action)
+    return Tcav(site, name, target, kind, n_runs, told, tuple(dict.fromkeys(notes)), tuple(dict.fromkeys(doubts)))
 
 
 def tcav_score(gradient: np.ndarray, direction: np.ndarray) -> float:
@@ -166,7 +167,10 @@ def _check(case: _Case) -> None:
         raise AnalysisError(f"{case.agent}: none of its rows is among those that were asked for")
 
 
-def _score(case: _Case, kind: DirectionKind, n_runs: int, n_shuffles: int, seed: int, notes: list[str]) -> ConceptScore:
+def _score(
+    case: _Case, kind: DirectionKind, n_runs: int, n_shuffles: int, seed: int, notes: list[str], doubts: list[str]
+) -> ConceptScore:
+    """Adds to `notes` what speaks against all of it, to `doubts` what speaks against the share of steps alone."""
     agent, rng = case.agent, np.random.default_rng(seed)
     found = _runs(case, kind, n_runs, rng, notes)
     (score, accuracy), (random, random_accuracy) = (np.array(found[of]).T for of in (False, True))
@@ -180,7 +184,7 @@ def _score(case: _Case, kind: DirectionKind, n_runs: int, n_shuffles: int, seed:
         case.x @ slope, case.truth, case.held, case.episode, n_shuffles=n_shuffles, repetitions=REPETITIONS, rng=rng
     )
     through = followed(without(case.x, case.held), slope, case.truth, case.episode, rng)
-    notes.extend(_signs_alone(case, p, effect, through))
+    doubts.extend(_signs_alone(case, p, effect, through))
     return ConceptScore(
         agent, len(case.gradient), len(np.unique(case.episode)), float(score.mean()), float(low), float(high),
         float(random.mean()), float(random_low), float(random_high), float(accuracy.mean()),

@@ -78,6 +78,7 @@ class Tcav:
     Attributes:
         target: the output, in words; kind: of the concept's direction, filter or pattern.
         warnings: why this must not be trusted; empty where nothing is known against it.
+        score_warnings: why the scores alone must not be, whatever the effects say.
     """
 
     site: str
@@ -87,13 +88,15 @@ class Tcav:
     n_runs: int
     scores: tuple[ConceptScore, ...]
     warnings: tuple[str, ...] = ()
+    score_warnings: tuple[str, ...] = ()
 
     def table(self) -> pd.DataFrame:
         """One line an agent."""
         return pd.DataFrame([asdict(score) for score in self.scores])
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "warnings": list(self.warnings), "scores": [asdict(score) for score in self.scores]}
+        noted = {"warnings": list(self.warnings), "score_warnings": list(self.score_warnings)}
+        return {**asdict(self), **noted, "scores": [asdict(score) for score in self.scores]}
 
     def __repr__(self) -> str:
         told = "; ".join(
@@ -101,9 +104,14 @@ class Tcav:
             f"effect {s.effect:.2g} [{s.effect_low:.2g}, {s.effect_high:.2g}], p={s.p_effect:.2g}"
             for s in self.scores
         )
-        flag = "".join(f"; NOT TO BE TRUSTED: {note}" for note in self.warnings)
+        flag = "".join(f"; {note}" for note in self._notes)
         return f"Tcav({self.target} towards {self.concept} at {self.site}: {told}{flag})"
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<p style='color:#b00020'><b>NOT TO BE TRUSTED:</b> {note}</p>" for note in self.warnings)
+        notes = "".join(f"<p style='color:#b00020'>{note}</p>" for note in self._notes)
         return f"<p>{self!r}</p>{notes}{self.table().to_html(index=False, float_format='%.3g')}"
+
+    @property
+    def _notes(self) -> list[str]:
+        all_of_it = [f"NOT TO BE TRUSTED: {note}" for note in self.warnings]
+        return [*all_of_it, *(f"THE SCORE IS NOT TO BE TRUSTED: {note}" for note in self.score_warnings)]

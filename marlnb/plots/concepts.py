@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from matplotlib.axes import Axes
@@ -57,6 +57,8 @@ class ConceptResult(Protocol):
     def scores(self) -> Sequence[ConceptScore]: ...
     @property
     def warnings(self) -> tuple[str, ...]: ...
+    @property
+    def score_warnings(self) -> tuple[str, ...]: ...
 
 
 def concept_bars(
@@ -84,6 +86,7 @@ def concept_bars(
     ax.axhline(0.5, color=INK, linestyle=(0, (4, 2)), linewidth=1.0, label="as often up as down")
     ax.set_ylim(0, 1.15)
     _finish(ax, bars, title, asks="rise", x="* p ≤ 0.05 against random concepts", y="share of steps (TCAV score)")
+    alarm(ax, _notes(note for result, _ in bars for note in (*result.warnings, *result.score_warnings)))
     return ax
 
 
@@ -118,6 +121,7 @@ def concept_effects(
     ax.axhline(0.0, color=INK, linewidth=0.8)
     ax.margins(y=0.1)
     _finish(ax, bars, title, asks="grow", x="* p ≤ 0.05 against shuffled episodes", y="effect (units of the output)")
+    alarm(ax, _notes(note for result, _ in bars for note in result.warnings))
     return ax
 
 
@@ -138,7 +142,7 @@ def _bar(ax: Axes, place: int, value: float, low: float, high: float, colour: st
 def _finish(
     ax: Axes, bars: list[tuple[ConceptResult, ConceptScore]], title: str | None, *, asks: str, x: str, y: str
 ) -> None:
-    """Who and what below each bar, a legend, a heading, warnings."""
+    """Who and what below each bar, a legend, a heading."""
     targets = list(dict.fromkeys(result.target for result, _ in bars))
     several = len(targets) > 1
     names = [
@@ -149,4 +153,7 @@ def _finish(
     ax.legend(frameon=False, fontsize=8.5, loc="upper left", bbox_to_anchor=(1, 1))
     asked = f"does an output {asks}" if several else f"{targets[0]}: does it {asks}"
     finish(ax, title=title or f"{asked} towards a concept?\n({bars[0][0].site})", x=x, y=y)
-    alarm(ax, list(dict.fromkeys(note for result, _ in bars for note in result.warnings)))
+
+
+def _notes(notes: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(notes))

@@ -85,7 +85,7 @@ def test_a_planted_concept_and_noise(recording: Recording) -> None:
     found = concept_activation(recording, site=SITE, concept=planted, to="unit", target=(SITE, 5))
     (score,) = found.scores
     assert score.score == 1.0 and score.accuracy > 0.9 and score.p_value < 0.05
-    assert len(found.warnings) == 1 and "linear in these units" in found.warnings[0]  # a unit is, in itself
+    assert found.warnings == () and "linear in these units" in found.score_warnings[0]  # a unit is, in itself
     expected = units[planted, 5].mean() - units[~planted, 5].mean()
     assert score.effect == pytest.approx(expected, rel=1e-4) and score.effect_low < expected < score.effect_high
     assert score.p_effect == 1 / 401 and score.effect_random < expected / 2 and score.moves(expected / 2)

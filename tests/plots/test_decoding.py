@@ -124,6 +124,8 @@ def test_concepts_stand_before_the_random_ones() -> None:
         "near\na_0\ntold at 0.75",
     ]
     assert ax.get_title(loc="left").startswith("logit of up: does it rise")
+    doubted = plots.concept_bars(replace(TCAV, score_warnings=("signs alone",)))
+    assert any("NOT TO BE TRUSTED\nsigns alone" in text for text in texts(doubted))
 
 
 def test_several_outputs_are_told_apart() -> None:
@@ -137,7 +139,7 @@ def test_several_outputs_are_told_apart() -> None:
 def test_how_far_an_output_grows_stands_before_shuffled_episodes() -> None:
     up = replace(CONCEPT, effect=0.6, effect_low=0.4, effect_high=0.9, effect_random=0.2, p_effect=0.01)
     none = replace(up, agent="a_0", effect=-0.1, effect_low=-0.3, effect_high=0.1, p_effect=1.0)
-    ax = plots.concept_effects(replace(TCAV, scores=(up, none)), agents=AGENTS)
+    ax = plots.concept_effects(replace(TCAV, scores=(up, none), score_warnings=("signs alone",)), agents=AGENTS)
     bands, bars = ax.patches[0::2], ax.patches[1::2]
     assert [(bar.get_y(), bar.get_height()) for bar in bands] == [(-0.2, 0.4)] * 2
     assert [bar.get_height() for bar in bars] == [0.6, -0.1]
