@@ -95,14 +95,13 @@ def test_states_and_reasons_with_one_call(place: Cluster) -> None:
     kill_group(sent.status("what=slow").pid)
     marlnb(place, "cancel", str(sent.folder), "what=long")
     until("the last is complete", lambda: sent.states()["what=later"] == "complete", timeout_s=180)
-    found = asked_until(
-        place,
-        sent.folder,
-        "the killed one is told",
-        lambda now: (
-            "signal 9" in now["slow"].reason or (not place.settings.accounting and "FAILED" in now["slow"].reason)
-        ),
-    )
+
+    def told(now: dict[str, Told]) -> bool:
+        killed = "signal 9" in now["slow"].reason
+        killed = killed or (not place.settings.accounting and "FAILED" in now["slow"].reason)
+        return killed and now["long"].state == "stopped"
+
+    found = asked_until(place, sent.folder, "the killed one and the cancelled one are told", told)
     assert (found["long"].state, found["slow"].state) == ("stopped", "interrupted")
     if place.settings.accounting:
         until("the controller has forgotten them", lambda: sent.ids() == [], timeout_s=240, every_s=2)
