@@ -92,7 +92,7 @@ def untrained_run(path: Path, name: str) -> Run:
 def overhead(run: Run, folder: Path, copies: int, options: argparse.Namespace) -> str:
     """One line of the table: medians over interleaved repeats."""
     request = Request(
-        episodes=1,
+        episodes=copies,  # fewer would be played by fewer copies
         sites="*/actor/hidden_*",
         agents=None,
         every=1,
