@@ -37,7 +37,7 @@ test: $(READY) ## run the tests, a file a core; then the notebooks, likewise
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore tests/notebooks --numprocesses auto --maxprocesses 4 --dist loadfile
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/notebooks --numprocesses auto --maxprocesses 4 --dist loadfile
 
-cluster-test: $(READY) ## root, Debian: a real SLURM, a node without internet, kills; 15 min; ARGS="-k kills"
+cluster-test: $(READY) ## root, Debian: a real SLURM, a node without internet, kills; 30 min; ARGS="-k kills"
 	MARLNB_CLUSTER_TESTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster --verbose $(ARGS)
 
 cluster-up: $(READY) ## root, Debian: start a SLURM to try things on; ARGS=--accounting
