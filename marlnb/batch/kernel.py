@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import zmq
 from jupyter_core.utils import run_sync
 from nbformat import NotebookNode
 from papermill.clientwrap import PapermillNotebookClient
@@ -48,10 +49,12 @@ class KernelClient(PapermillNotebookClient):
     async def async_start_new_kernel_client(self) -> Any:
         self._process = self.km.provisioner.process
         try:
-            return await super().async_start_new_kernel_client()
+            client = await super().async_start_new_kernel_client()
         except Exception:
             self.exit_code = self._process.poll()
             raise
+        client.iopub_channel.socket.setsockopt(zmq.RCVHWM, 0)  # beyond 1,000 unread messages ZMQ would drop the rest
+        return client
 
     start_new_kernel_client = run_sync(async_start_new_kernel_client)  # nbclient binds its own coroutine
 

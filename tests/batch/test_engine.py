@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
 from nbformat.sign import NotebookNotary
 
 from marlnb.batch.job import Job
+from marlnb.batch.kernel import KernelClient
 from marlnb.batch.progress import find_training
+from marlnb.batch.run_job import execute_job
 from marlnb.training.files import read_lines
 from tests.batch.jobs import TRAINING, make, run, start, texts, wait_for
 
@@ -121,3 +125,20 @@ def test_a_kernel_that_is_killed_while_it_starts_is_begun_again(tmp_path: Path) 
     process = start(job, {"IPYTHONDIR": str(tmp_path / "ipython")})
     assert process.wait(120) == os.EX_TEMPFAIL
     assert job.status().state == "interrupted" and "killed" in job.status().reason
+
+
+def test_nothing_that_a_cell_shows_is_lost_on_a_slow_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ZMQ drops without a word what comes when 1,000 messages are unread, the end of the cell among them."""
+    read = KernelClient.process_message
+
+    def slowly(self: KernelClient, message: dict[str, Any], *arguments: Any, **options: Any) -> Any:
+        if message["msg_type"] == "execute_input":
+            time.sleep(4)
+        return read(self, message, *arguments, **options)
+
+    monkeypatch.setattr(KernelClient, "process_message", slowly)
+    shown = "from IPython.display import display\nfor k in range(3_000): display({'text/plain': f'{k}'}, raw=True)"
+    job = make(tmp_path / "job", shown)
+    assert execute_job(job, bar=False).state == "complete"
+    *_, cell = nbformat.read(job.folder / "notebook.ipynb", as_version=4).cells
+    assert [output.data["text/plain"] for output in cell.outputs] == [str(k) for k in range(3_000)]
