@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from threadpoolctl import threadpool_limits
 
 from marlnb.groundtruth.case import Analyse, Case, analyses
 from marlnb.groundtruth.faithfulness import measured, onset_steps, spillover
@@ -20,6 +21,7 @@ from marlnb.groundtruth.planting import NETWORKS, Planted, circuit_names, plante
 from marlnb.groundtruth.scoring import Score, score
 from marlnb.recording.reader import Recording
 from marlnb.training.progress import duration
+from marlnb.training.threads import torch_threads
 
 RECOVERED_TARGET, DISCOVERY_TARGET = 0.95, 0.05
 SCORES = "scores.jsonl"
@@ -27,7 +29,8 @@ SCORES = "scores.jsonl"
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Every score, and the largest cross-agent effect (logits) of any instance, which is to be 0."""
+    """Every score; the largest cross-agent effect (logits) of any instance, which is to be 0; and by analysis the
+    seconds of processor time that it took."""
 
     scores: tuple[Score, ...]
     spillover: float
@@ -121,12 +124,13 @@ def benchmark(
 
 
 def _score_all(subject: Planted, chosen: Mapping[str, Analyse], episodes: int) -> Iterator[Scored]:
-    with subject.record(episodes, name=f"recording-{episodes}") as recording:
+    one_thread = torch_threads(1), threadpool_limits(1)  # networks are small: threads wait for each other
+    with one_thread[0], one_thread[1], subject.record(episodes, name=f"recording-{episodes}") as recording:
         worst = spillover(subject, recording)
         for analyse in chosen.values():
-            began = time.perf_counter()
+            began = time.process_time()
             found = scored(subject, recording, analyse)
-            yield Scored(found, time.perf_counter() - began, worst)
+            yield Scored(found, time.process_time() - began, worst)
 
 
 def instances(seeds: Sequence[int], circuits: Sequence[str] | None, path: str | os.PathLike[str]) -> Iterator[Planted]:

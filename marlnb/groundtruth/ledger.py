@@ -13,7 +13,7 @@ from marlnb.groundtruth.scoring import Score
 
 @dataclass(frozen=True)
 class Scored:
-    """One analysis of one instance, how long it took, and the instance's largest cross-agent effect (logits)."""
+    """One analysis of one instance, its processor time, and the instance's largest cross-agent effect (logits)."""
 
     score: Score
     seconds: float

@@ -7,6 +7,8 @@ it.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from marlnb.analysis.corrections import holm
@@ -42,7 +44,10 @@ def _uses(case: Case, site: str, agent: str) -> bool:
 
 
 def _by_directions(case: Case, site: str, agent: str) -> tuple[float, float]:
-    """p-values of erasing and of steering along what decoding finds; 1 where the effect may be negligible."""
+    """p-values of erasing and of steering along what decoding finds; 1 where the effect may be negligible.
+
+    The effect does not hang on the random directions, so these are tried only where it is not negligible.
+    """
     try:
         found = decode(
             case.recording,
@@ -56,7 +61,10 @@ def _by_directions(case: Case, site: str, agent: str) -> tuple[float, float]:
         )
     except AnalysisError:  # the layer or the label never varies: there is nothing to use
         return 1.0, 1.0
-    tests = usage(case.agents, found.directions(agent), agent=agent, episodes=EPISODES, n_random=N_RANDOM).tests
+    ask = partial(usage, case.agents, found.directions(agent), agent=agent, episodes=EPISODES, n_envs=EPISODES)
+    tests = ask(n_random=1).tests
+    if any(test.low > NEGLIGIBLE for test in tests):
+        tests = ask(n_random=N_RANDOM).tests
     erase, steer = (test.p_value if test.low > NEGLIGIBLE else 1.0 for test in tests)
     return erase, steer
 
@@ -69,4 +77,4 @@ def _by_units(case: Case, site: str, agent: str) -> float:
         )
     except AnalysisError:
         return 1.0
-    return float(mediation(case.agents, tuned, episodes=EPISODES).p_value.min(initial=1.0))
+    return float(mediation(case.agents, tuned, episodes=EPISODES, n_envs=EPISODES).p_value.min(initial=1.0))
