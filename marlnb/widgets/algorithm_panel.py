@@ -8,17 +8,18 @@ from typing import Any
 
 import ipywidgets as w
 
-from marlnb.config import AlgorithmConfig, Experiment
+from marlnb.config import AlgorithmConfig, Experiment, ModelConfig
 from marlnb.errors import MarlnbError
 from marlnb.specs import EnvSpec
 from marlnb.widgets.choice import Choice
-from marlnb.widgets.controls import Button, Dropdown, Tab
+from marlnb.widgets.controls import Dropdown, Tab, button_for
 from marlnb.widgets.fits import Network, networks_of, refused_algorithms, refused_models
-from marlnb.widgets.style import note_html, problem_html, styled, table_html
+from marlnb.widgets.style import LABEL, note_html, problem_html, styled, table_html
 from marlnb.widgets.turns import in_turn
 from marlnb.widgets.worker import Newest
 
 ALL = "all groups"
+WIDTH = "7em"  # of a button
 
 
 class AlgorithmPanel:
@@ -35,19 +36,24 @@ class AlgorithmPanel:
         self._listeners: list[Callable[[], None]] = []
         self._counting = Newest()
         self._quiet = False
-        self.choices: dict[str, Choice] = {ALL: Choice(self._changed)}
-        self._own = Dropdown(description="of its own for", tooltip="a group or an agent that has a choice of its own")
-        self._add = Button(description="Add", icon="plus", tooltip="give it an algorithm and networks of its own")
-        self._remove = Button(description="Remove", icon="minus", tooltip="it does as all groups do again")
-        self._add.on_click(lambda _: self._give(self._own.value))
-        self._remove.on_click(lambda _: self._take(self._tabs_name()))
-        for control in (self._add, self._remove):
-            control.layout.width = "7em"
-        self._own.style.description_width = "11em"
-        self._tabs, self._status, self._table = Tab(), w.HTML(), w.HTML()
+        every = Choice(experiment.algorithm, experiment.model, experiment.critic, on_change=self._changed)
+        self.choices: dict[str, Choice] = {ALL: every}
+        self._own = Dropdown(
+            description="of its own for", tooltip="a group or an agent that has a choice of its own", style=LABEL
+        )
+        self._add = button_for(
+            lambda: self._give(self._own.value),
+            "Add",
+            "plus",
+            "give it an algorithm and networks of its own",
+            width=WIDTH,
+        )
+        self._remove = button_for(
+            lambda: self._take(self._tabs_name()), "Remove", "minus", "it does as all groups do again", width=WIDTH
+        )
+        self._tabs, self._status, self._table = Tab([every.box], titles=[ALL]), w.HTML(), w.HTML()
         line = w.HBox([self._own, self._add, self._remove], layout=w.Layout(flex_flow="row wrap"))
-        self.widget = styled(self._tabs, line, self._status, self._table)
-        self.widget.add_class("marlnb-algorithm")
+        self.widget = styled(self._tabs, line, self._status, self._table, name="marlnb-algorithm")
         self.set(experiment, spec)
 
     @property
@@ -85,8 +91,8 @@ class AlgorithmPanel:
             self.choices[ALL].set(experiment.algorithm, experiment.model, experiment.critic)
             own = {**experiment.algorithms, **experiment.models, **experiment.critics}
             for name in own:
-                self._choice_of(name).set(
-                    experiment.algorithm_of(name), experiment.actor_of(name), experiment.critics.get(name)
+                self._give_choice(
+                    name, experiment.algorithm_of(name), experiment.actor_of(name), experiment.critics.get(name)
                 )
         finally:
             self._quiet = False
@@ -106,10 +112,14 @@ class AlgorithmPanel:
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         return self.widget._repr_mimebundle_(**options)  # type: ignore[no-any-return]
 
-    def _choice_of(self, name: str) -> Choice:
-        if name not in self.choices:
-            self.choices[name] = Choice(self._changed, networks_only=not self._is_group(name))
-        return self.choices[name]
+    def _give_choice(
+        self, name: str, algorithm: AlgorithmConfig, model: ModelConfig, critic: ModelConfig | None
+    ) -> None:
+        if name in self.choices:
+            self.choices[name].set(algorithm, model, critic)
+        else:
+            own = algorithm if self._is_group(name) else None
+            self.choices[name] = Choice(own, model, critic, on_change=self._changed)
 
     def _is_group(self, name: str) -> bool:
         """Whether a name is a group's; by how agents are named, `<group>_<index>`, where the spec is not yet known."""
@@ -124,7 +134,7 @@ class AlgorithmPanel:
         every = self.choices[ALL]
         try:
             assert every.algorithm is not None
-            self._choice_of(name).set(every.algorithm.config, every.model.config, every.critic_config)
+            self._give_choice(name, every.algorithm.config, every.model.config, every.critic_config)
         except MarlnbError as error:
             self._status.value = problem_html(str(error))
             return

@@ -18,7 +18,7 @@ from marlnb.training.episodes import Moment
 from marlnb.training.evaluation import evaluate
 from marlnb.widgets.controls import Dropdown, button_for
 from marlnb.widgets.form import ConfigForm
-from marlnb.widgets.style import note_html, problem_html, table_html
+from marlnb.widgets.style import LABEL, note_html, problem_html, table_html
 from marlnb.widgets.turns import TURN, in_turn
 from marlnb.widgets.verb_options import options_of
 from marlnb.widgets.work import Work, WorkStopped
@@ -59,12 +59,12 @@ class CheckpointEvaluation:
         self._both = button_for(
             self._clicked_both, "Evaluate both", "balance-scale", "the same episodes with both", width=WIDTH
         )
-        self._stop = button_for(self.stop, "Stop", "stop", "end the evaluation; nothing of it is kept", width=WIDTH)
-        self._stop.disabled = True
+        self._stop = button_for(
+            self.stop, "Stop", "stop", "end the evaluation; nothing of it is kept", width=WIDTH, disabled=True
+        )
         self._bar = w.FloatProgress(min=0.0, max=1.0, layout=w.Layout(width="16em", visibility="hidden"))
         self._line, self._kept, self._compared = w.HTML(), w.HTML(), w.HTML()
-        self._with = Dropdown(options=[NOBODY], description="compare with", layout=w.Layout(width="26em"))
-        self._with.style.description_width = "11em"
+        self._with = Dropdown(options=[NOBODY], description="compare with", style=LABEL, layout=w.Layout(width="26em"))
         self._with.observe(self._other_chosen, "value")
         buttons = w.HBox([self._button, self._stop, self._bar], layout=w.Layout(flex_flow="row wrap"))
         against = w.HBox([self._with, self._both], layout=w.Layout(flex_flow="row wrap"))

@@ -24,7 +24,7 @@ from marlnb.widgets.dependants import recordings_of
 from marlnb.widgets.picture import figure_of_run, with_picture
 from marlnb.widgets.poller import Poller
 from marlnb.widgets.run_lines import lines_of
-from marlnb.widgets.style import code_html, note_html, problem_html, styled
+from marlnb.widgets.style import LABEL, code_html, note_html, problem_html, styled
 from marlnb.widgets.turns import in_turn
 from marlnb.widgets.worker import Newest
 
@@ -67,26 +67,24 @@ class CheckpointsPanel:
         self.table = ChoiceTable(HEADER, label="checkpoints")
         self.evaluation = CheckpointEvaluation(self.notes, on_change=self._changed, on_kept=self._show)
         self._heading, self._line, self._code, self._command = w.HTML(), w.HTML(), w.HTML(), w.HTML()
-        self._note = Text(description="note", placeholder="what is it good for?", layout=w.Layout(width="34em"))
-        self._note.style.description_width = "11em"
+        placeholder, wide = "what is it good for?", w.Layout(width="34em")
+        self._note = Text(description="note", placeholder=placeholder, style=LABEL, layout=wide)
         keep = button_for(self.save_note, "Keep note", "pencil", "kept with the run", width=WIDTH)
         self.buttons = {
             "load": button_for(self.load, "Load", "folder-open", "its policies, as panel.policies", width=WIDTH),
             "delete": button_for(self.ask_to_delete, "Delete", "trash", "asks first", width=WIDTH),
         }
         self._question = w.HTML()
-        self._yes = button_for(self.delete, "Delete it", "trash", "for good", width=WIDTH)
-        self._yes.button_style = "danger"
+        self._yes = button_for(self.delete, "Delete it", "trash", "for good", width=WIDTH, button_style="danger")
         self._no = button_for(self._forget_question, "Keep it", "undo", "nothing is deleted", width=WIDTH)
-        self._asking = w.VBox([self._question, w.HBox([self._yes, self._no])], layout=w.Layout(display="none"))
-        self._asking.add_class("marlnb-question")
+        question, unseen = [self._question, w.HBox([self._yes, self._no])], w.Layout(display="none")
+        self._asking = w.VBox(question, layout=unseen, _dom_classes=["marlnb-question"])
         said = Accordion([self._code, self._command], titles=["as code", "as a command"], selected_index=None)
         noted = w.HBox([self._note, keep, *self.buttons.values()], layout=w.Layout(flex_flow="row wrap"))
         about = [self._heading, noted, self._line, self._asking, self.evaluation.box, said]
         self._about = w.VBox(about, layout=w.Layout(display="none"))
         own = [self.curves] if self._own_curves else []
-        self.widget = styled(*own, self.table, self._about)
-        self.widget.add_class("marlnb-checkpoints")
+        self.widget = styled(*own, self.table, self._about, name="marlnb-checkpoints")
         self.table.observe(lambda _: self._chosen_changed(), "chosen")
 
     @property

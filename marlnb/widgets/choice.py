@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import ipywidgets as w
@@ -10,7 +11,7 @@ import ipywidgets as w
 from marlnb.config import AlgorithmConfig, ModelConfig
 from marlnb.registry import ALGORITHMS, MODELS
 from marlnb.widgets.controls import Checkbox
-from marlnb.widgets.form import PartForm
+from marlnb.widgets.part_form import PartForm
 
 
 class Choice:
@@ -21,18 +22,32 @@ class Choice:
         algorithm: None where only networks are chosen.
     """
 
-    def __init__(self, on_change: Callable[[], None], *, networks_only: bool = False) -> None:
-        self.algorithm = None if networks_only else PartForm(ALGORITHMS, "mappo", on_change=on_change)
-        self.model = PartForm(MODELS, "mlp", on_change=on_change)
-        self.same_critic = Checkbox(value=True, description="the critic's network is of the same kind", indent=False)
-        self.critic = PartForm(MODELS, "mlp", on_change=on_change)
-        self._on_change = on_change
+    def __init__(
+        self,
+        algorithm: AlgorithmConfig | None,
+        model: ModelConfig,
+        critic: ModelConfig | None,
+        *,
+        on_change: Callable[[], None],
+    ) -> None:
+        """
+        Args:
+            algorithm: None: only networks are chosen. critic: None: of the actor's kind.
+            on_change: called in turn after each change.
+        """
+        self._on_change, self._first_critic = on_change, critic
+        self.algorithm = None if algorithm is None else PartForm(ALGORITHMS, algorithm, on_change=on_change)
+        self.model = PartForm(MODELS, model, label="actor's network", on_change=on_change)
+        self.same_critic = Checkbox(
+            value=critic is None, description="the critic's network is of the same kind", indent=False
+        )
         self.same_critic.observe(self._switched, "value")
-        self._critic_box = w.VBox([_heading("The critic's network"), self.critic.box])
-        algorithm = [self.algorithm.box] if self.algorithm is not None else []
-        network = _heading("The actor's network")
-        self.box = w.VBox([*algorithm, network, self.model.box, self.same_critic, self._critic_box])
-        self._show()
+        self.box = w.VBox(self._parts)
+
+    @cached_property
+    def critic(self) -> PartForm:
+        """Made when it is first asked for: most critics are of their actor's kind."""
+        return PartForm(MODELS, self._first_critic or "mlp", label="critic's network", on_change=self._on_change)
 
     @property
     def critic_config(self) -> ModelConfig | None:
@@ -44,18 +59,16 @@ class Choice:
         if self.algorithm is not None and algorithm is not None:
             self.algorithm.set(algorithm)
         self.model.set(model)
-        self.same_critic.value = critic is None
         if critic is not None:
             self.critic.set(critic)
-        self._show()
+        self.same_critic.value = critic is None
+
+    @property
+    def _parts(self) -> list[w.Widget]:
+        algorithm = [] if self.algorithm is None else [self.algorithm.box]
+        critic = [] if self.same_critic.value else [self.critic.box]
+        return [*algorithm, self.model.box, self.same_critic, *critic]
 
     def _switched(self, change: Any) -> None:
-        self._show()
+        self.box.children = self._parts
         self._on_change()
-
-    def _show(self) -> None:
-        self._critic_box.layout.display = "none" if self.same_critic.value else ""
-
-
-def _heading(text: str) -> w.HTML:
-    return w.HTML(f"<b>{text}</b>")

@@ -61,8 +61,10 @@ class Drawn(InTurn, anywidget.AnyWidget):
     """Abstract: a control that a JavaScript file of ours draws."""
 
 
-def button_for(act: Callable[[], None], name: str, icon: str, tooltip: str, *, width: str) -> Button:
-    """A button that does something when it is clicked."""
-    button = Button(description=name, icon=icon, tooltip=tooltip, layout=w.Layout(width=width))
+def button_for(
+    act: Callable[[], None], name: str, icon: str, tooltip: str, *, width: str | None = None, **traits: Any
+) -> Button:
+    """A button that does something when it is clicked; traits: others of ipywidgets' Button."""
+    button = Button(description=name, icon=icon, tooltip=tooltip, layout=w.Layout(width=width), **traits)
     button.on_click(lambda _: act())
     return button

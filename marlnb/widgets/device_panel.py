@@ -8,10 +8,10 @@ from typing import Any
 import ipywidgets as w
 
 from marlnb.config import Experiment
-from marlnb.widgets.controls import Button, Dropdown
+from marlnb.widgets.controls import Dropdown, button_for
 from marlnb.widgets.devices import advise, find_devices
 from marlnb.widgets.form import ConfigForm
-from marlnb.widgets.style import note_html, styled
+from marlnb.widgets.style import LABEL, note_html, styled
 from marlnb.widgets.turns import in_turn
 
 
@@ -26,18 +26,16 @@ class DevicePanel:
         self._experiment = experiment
         self._listeners: list[Callable[[], None]] = []
         self._devices = find_devices()
-        self._choice = Dropdown(options=self._options(), description="device", layout=w.Layout(width="40em"))
-        self._choice.style.description_width = "11em"
+        self._choice = Dropdown(
+            options=self._options(), description="device", style=LABEL, layout=w.Layout(width="40em")
+        )
         self._threads = ConfigForm(Experiment, only=["threads"], on_change=self._tell)
         self._advice = w.HTML()
-        self._take = Button(description="Use what is advised", layout=w.Layout(width="12em"))
-        self._refresh = Button(description="Look again", icon="refresh", layout=w.Layout(width="9em"))
-        self._take.on_click(lambda _: self.take_advice())
-        self._refresh.on_click(lambda _: self.refresh())
+        self._take = button_for(self.take_advice, "Use what is advised", "", "that device and threads", width="12em")
+        self._refresh = button_for(self.refresh, "Look again", "refresh", "for devices and free memory", width="9em")
         self._choice.observe(lambda _: self._tell(), "value")
         buttons = w.HBox([self._take, self._refresh])
-        self.widget = styled(self._choice, self._threads.box, self._advice, buttons)
-        self.widget.add_class("marlnb-device")
+        self.widget = styled(self._choice, self._threads.box, self._advice, buttons, name="marlnb-device")
         self.set(experiment)
 
     @property

@@ -16,8 +16,9 @@ from marlnb.overrides import part_overrides
 from marlnb.registry import ENVIRONMENTS
 from marlnb.specs import EnvSpec
 from marlnb.widgets.controls import Button
-from marlnb.widgets.form import ConfigForm, PartForm
+from marlnb.widgets.form import ConfigForm
 from marlnb.widgets.looks import Look, describe_spec, look_at, random_rollout
+from marlnb.widgets.part_form import PartForm
 from marlnb.widgets.style import note_html, problem_html, styled, table_html
 from marlnb.widgets.turns import in_turn
 from marlnb.widgets.worker import Newest
@@ -38,20 +39,14 @@ class EnvironmentPanel:
         self.spec: EnvSpec | None = None
         self._listeners: list[Callable[[], None]] = []
         self._looking, self._playing = Newest(), Newest(wait_s=0.0)
-        name = env if isinstance(env, str) else env.name
-        self.part = PartForm(ENVIRONMENTS, name, searched=True, on_change=self._changed)
-        if not isinstance(env, str):
-            self.part.set(env)
-        self.copies = ConfigForm(Experiment, only=COPIES, on_change=self._changed)
+        self.part = PartForm(ENVIRONMENTS, env, searched=True, on_change=self._look)
+        self.copies = ConfigForm(Experiment, only=COPIES, on_change=self._look)
         self.copies.set({"n_envs": n_envs})
-        self._status, self._table, self._code = w.HTML(), w.HTML(), w.HTML()
-        self._picture = w.HTML()
+        self._status, self._table, self._picture, self._returns = w.HTML(), w.HTML(), w.HTML(), w.HTML()
         self._roll = Button(description="Random rollout", icon="random", tooltip="one episode of random actions")
         self._roll.on_click(lambda _: self.play())
-        self._returns = w.HTML()
-        seen = w.VBox([self._picture, self._roll, self._returns])
-        self.widget = styled(self.part.box, self.copies.box, self._status, self._table, seen, self._code)
-        self.widget.add_class("marlnb-environment")
+        parts = [self.part.box, self.copies.box, self._status, self._table, self._picture, self._roll, self._returns]
+        self.widget = styled(*parts, name="marlnb-environment")
         self._look()
 
     @property
@@ -93,9 +88,6 @@ class EnvironmentPanel:
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         return self.widget._repr_mimebundle_(**options)  # type: ignore[no-any-return]
-
-    def _changed(self) -> None:
-        self._look()
 
     def _look(self) -> None:
         self.spec = None

@@ -1,64 +1,54 @@
-"""Field: one option as a control, with its help beside it and what is wrong with its value below it."""
+"""Field: one option of a dataclass: what stands in its control, what that means, and what is wrong with it."""
 
 from __future__ import annotations
 
 import ast
-import html
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field
 from typing import Any, Literal, Union, get_args, get_origin
 
-import ipywidgets as w
-
 from marlnb.codec import from_json, to_json
 from marlnb.errors import MarlnbError
 from marlnb.values import hints, settle
-from marlnb.widgets.controls import Checkbox, Dropdown, Text
-from marlnb.widgets.style import LABEL_WIDTH, problem_html
 from marlnb.widgets.turns import in_turn
 from marlnb.wording import meaning
 
 NONE = "(none)"
 _UNIONS = (Union, types.UnionType)
 
+Raw = str | bool
+
 
 class OptionField:
-    """A control for one field of a configuration dataclass.
+    """One field of a configuration dataclass, as a person fills it in.
 
     A value is checked as it is typed, by the same code that checks one that comes from a command or a file. What
     cannot be used stays in the control, with the reason below it: nothing is clamped or replaced.
 
     Attributes:
-        box: the widget to show.
+        raw: what stands in the control: a text, the words of a choice, or whether it is ticked.
+        choices: by their words, what can be chosen; empty where anything can be typed, or a box ticked.
         problem: why the value cannot be used; empty where it can.
+        show: called in turn after `raw` or `problem` may have changed.
     """
 
     def __init__(self, kind: type[Any], item: Field[Any], on_change: Callable[[], None] = lambda: None) -> None:
         self.kind, self.item = kind, item
         self.annotation = hints(kind)[item.name]
+        self.choices = _choices(self.annotation, item)
         self.problem = ""
+        self.show: Callable[[], None] = lambda: None
         self._on_change = on_change
-        self._quiet = False
-        self.control = _control(self.annotation, item)
-        self.control.description = item.name
-        self.control.tooltip = meaning(kind, item)
-        self.control.style.description_width = LABEL_WIDTH
-        self.control.layout.width = "26em"
-        self._note = w.HTML(f'<span class="marlnb-help">{html.escape(meaning(kind, item))}</span>')
-        self._error = w.HTML()
-        self._error.layout.display = "none"
-        line = w.HBox([self.control, self._note])
-        line.layout.flex_flow = "row wrap"
-        line.layout.align_items = "center"
-        self.box = w.VBox([line, self._error])
-        self.box.add_class("marlnb-field")
-        self.box.add_class(f"marlnb-field-{item.name}")
+        self.raw: Raw = next(iter(self.choices), "") if not self.is_ticked else False
         if item.default is not MISSING or item.default_factory is not MISSING:
-            self.set(default_of(item))
-        else:
-            self._check()
-        self.control.observe(self._changed, "value")
+            self.raw = self._shown(default_of(item))
+        self._check()
+
+    @property
+    def is_ticked(self) -> bool:
+        """Whether it is a box to tick."""
+        return self.annotation is bool and not self.choices
 
     @property
     def value(self) -> Any:
@@ -67,47 +57,63 @@ class OptionField:
         Raises:
             ConfigError: it cannot be used; the message is `problem` too.
         """
-        return settle(self._raw(), self.annotation, self.item.name, self.item, _read)
+        return settle(self._meant(), self.annotation, self.item.name, self.item, _read)
 
     @property
     def is_default(self) -> bool:
         return not self.problem and self.value == default_of(self.item)
 
+    @property
+    def description(self) -> dict[str, Any]:
+        """How it is drawn, as JSON: its name, kind of control, help, and what can be chosen."""
+        optional = _takes_none(self.annotation) or _is_mapping(self.annotation)
+        return {
+            "name": self.item.name,
+            "control": "tick" if self.is_ticked else "choice" if self.choices else "text",
+            "help": meaning(self.kind, self.item),
+            "choices": list(self.choices),
+            "placeholder": "none" if optional else "",
+        }
+
+    @in_turn
+    def enter(self, raw: Raw) -> None:
+        """As a person: another text, choice or tick; `on_change` is called."""
+        if raw != self.raw:
+            self.raw = raw
+            self._check()
+            self._on_change()
+
     @in_turn
     def set(self, value: Any) -> None:
         """Shows a value; `on_change` is not called."""
-        self._quiet = True
-        try:
-            self.control.value = _shown(self.control, value)
-        finally:
-            self._quiet = False
+        self.raw = self._shown(value)
         self._check()
 
     @in_turn
     def complain(self, problem: str) -> None:
         """Shows a problem that was found elsewhere, as when the environment was built."""
         self.problem = problem
-        self._error.value = problem_html(problem) if problem else ""
-        self._error.layout.display = "" if problem else "none"
+        self.show()
 
-    def _raw(self) -> Any:
-        value = self.control.value
-        if isinstance(self.control, Dropdown):
-            return None if value == NONE else value
-        return parse(value, self.annotation) if isinstance(value, str) else value
-
-    def _changed(self, change: Any) -> None:
-        self._check()
-        if not self._quiet:
-            self._on_change()
+    def _meant(self) -> Any:
+        if isinstance(self.raw, bool):
+            return self.raw
+        if self.choices:
+            return self.choices.get(self.raw, self.raw)
+        return parse(self.raw, self.annotation)
 
     def _check(self) -> None:
         try:
-            settle(self._raw(), self.annotation, self.item.name, self.item, _read)
+            settle(self._meant(), self.annotation, self.item.name, self.item, _read)
         except MarlnbError as error:
             self.complain(str(error))
         else:
             self.complain("")
+
+    def _shown(self, value: Any) -> Raw:
+        if self.choices:
+            return NONE if value is None else str(value)
+        return bool(value) if self.is_ticked else _typed(value)
 
 
 def parse(text: str, annotation: Any) -> Any:
@@ -135,23 +141,18 @@ def default_of(item: Field[Any]) -> Any:
     return item.default_factory() if item.default_factory is not MISSING else item.default
 
 
-def _control(annotation: Any, item: Field[Any]) -> Any:
+def _choices(annotation: Any, item: Field[Any]) -> dict[str, Any]:
     choices = list(item.metadata.get("choices") or ())
     if get_origin(annotation) is Literal:
         choices = choices or list(get_args(annotation))
-    if choices and get_origin(annotation) not in (tuple, list):
-        return Dropdown(options=[*([NONE] if _takes_none(annotation) else []), *choices])
-    if annotation is bool:
-        return Checkbox(indent=False)
-    optional = _takes_none(annotation) or _is_mapping(annotation)
-    return Text(continuous_update=True, placeholder="none" if optional else "")
+    if not choices or get_origin(annotation) in (tuple, list):
+        return {}
+    none = {NONE: None} if _takes_none(annotation) else {}
+    return {**none, **{str(choice): choice for choice in choices}}
 
 
-def _shown(control: Any, value: Any) -> Any:
-    if isinstance(control, Dropdown):
-        return NONE if value is None else value
-    if isinstance(control, Checkbox):
-        return bool(value)
+def _typed(value: Any) -> str:
+    """A value as one would type it."""
     if value is None or value == {}:
         return ""
     if isinstance(value, tuple | list) and all(isinstance(item, int | float | str) for item in value):

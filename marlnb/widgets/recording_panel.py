@@ -23,14 +23,13 @@ from marlnb.widgets.recording_options import RecordingOptions, code_of, command_
 from marlnb.widgets.recording_work import RecordingWork, Told
 from marlnb.widgets.recordings_list import RecordingsList
 from marlnb.widgets.site_tree import SiteTree
-from marlnb.widgets.style import code_html, note_html, problem_html, styled, table_html
+from marlnb.widgets.style import LABEL, code_html, note_html, problem_html, styled, table_html
 from marlnb.widgets.turns import in_turn
 from marlnb.widgets.verb_options import default_of_verb
 from marlnb.widgets.work import WorkStopped
 from marlnb.widgets.worker import Newest
 
 SEVERAL = ("last", "best", "all")
-WIDE = "11em"
 WIDTH = "9em"  # of a button
 
 
@@ -68,27 +67,37 @@ class RecordingPanel:
         self.tree, self.list = SiteTree(), RecordingsList(self.run)
         self.form = ConfigForm(RecordingOptions, on_change=self._changed)
         self._own_labels = {name: Checkbox(value=True, description=name, indent=False) for name in self.labels}
-        self.checkpoint = SelectMultiple(options=SEVERAL, value=("last",), rows=4, description="checkpoint")
-        self.checkpoint.style.description_width, self.checkpoint.layout.width = WIDE, "34em"
+        self.checkpoint = SelectMultiple(
+            options=SEVERAL,
+            value=("last",),
+            rows=4,
+            description="checkpoint",
+            style=LABEL,
+            layout=w.Layout(width="34em"),
+        )
         self._refresh = button_for(self.refresh, "Look again", "refresh", "for checkpoints and recordings", width=WIDTH)
         self._record = button_for(
-            self._clicked, "Record", "circle", "play the episodes and write the file", width=WIDTH
+            self._clicked,
+            "Record",
+            "circle",
+            "play the episodes and write the file",
+            width=WIDTH,
+            button_style="primary",
         )
-        self._record.button_style = "primary"
-        self._stop = button_for(self.stop, "Stop", "stop", "end it; what was recorded stays", width=WIDTH)
-        self._stop.disabled = True
+        self._stop = button_for(
+            self.stop, "Stop", "stop", "end it; what was recorded stays", width=WIDTH, disabled=True
+        )
         self._bar = w.FloatProgress(min=0.0, max=1.0, layout=w.Layout(width="20em", visibility="hidden"))
         self._line, self._sites, self._estimate = w.HTML(), w.HTML(), w.HTML()
         self._fields, self._code, self._command = w.HTML(), w.HTML(), w.HTML()
-        said = Accordion([self._fields, self._code, self._command], selected_index=None)
-        for place, title in enumerate(("what is written", "as code", "as a command")):
-            said.set_title(place, title)
+        titles = ["what is written", "as code", "as a command"]
+        said = Accordion([self._fields, self._code, self._command], titles=titles, selected_index=None)
         which = w.HBox([self.checkpoint, self._refresh], layout=w.Layout(flex_flow="row wrap"))
         own = [w.VBox([w.HTML("<b>labels of your own</b>"), *self._own_labels.values()])] if self._own_labels else []
         buttons = w.HBox([self._record, self._stop, self._bar], layout=w.Layout(flex_flow="row wrap"))
         parts = [w.HTML("<b>Sites</b>"), self.tree, self._sites, which, self.form.box, *own]
-        self.widget = styled(*parts, self._estimate, buttons, self._line, said, self.list.box)
-        self.widget.add_class("marlnb-recording")
+        below = [self._estimate, buttons, self._line, said, self.list.box]
+        self.widget = styled(*parts, *below, name="marlnb-recording")
         self.tree.observe(lambda _: self._changed(), "chosen")
         self.checkpoint.observe(lambda _: self._changed(), "value")
         for box in self._own_labels.values():
@@ -130,7 +139,7 @@ class RecordingPanel:
         self.checkpoint.value = tuple(name for name in chosen if name in [value for _, value in options])
         self._quiet = False
         self.list.refresh()
-        if self.form.fields["name"].control.value in self.run.recordings:
+        if self.form.fields["name"].raw in self.run.recordings:
             self.form.set({"name": self._free_name()})
         if not self._sites_known:
             self._record.disabled = True

@@ -86,6 +86,4 @@ class RunButtons:
 
 
 def _button(name: str, icon: str, tooltip: str, act: Callable[[], None]) -> Button:
-    button = button_for(act, name, icon, tooltip, width="8.5em")
-    button.add_class(f"marlnb-{name.lower()}")
-    return button
+    return button_for(act, name, icon, tooltip, width="8.5em", _dom_classes=[f"marlnb-{name.lower()}"])

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from marlnb.widgets.checkpoints_panel import CheckpointsPanel
     from marlnb.widgets.recording_panel import RecordingPanel
 
-LIVE_S, IDLE_S = 0.25, 2.0  # between two looks, at least
+LIVE_S, IDLE_S = 0.5, 2.0  # between two looks, at least
 LOG_LINES = 200
 BAR_STEPS = 500  # a bar that moves by less than that is not sent
 
@@ -75,15 +75,13 @@ class RunPanel:
         self.buttons = self._controls.buttons
         for button in self.buttons.values():
             button.on_click(lambda _: self._poller.now())
-        details = Accordion([self.numbers.box, self._log], selected_index=None)
-        details.set_title(0, "losses and other numbers")
-        details.set_title(1, "log")
+        titles = ["losses and other numbers", "log"]
+        details = Accordion([self.numbers.box, self._log], titles=titles, selected_index=None)
         controls = w.HBox([*self.buttons.values(), self._bar], layout=w.Layout(flex_flow="row wrap"))
         self._pages = {"Numbers and log": details, "Checkpoints": w.VBox(), "Recordings": w.VBox()}
         self.tabs = Tab(list(self._pages.values()), titles=list(self._pages), selected_index=0)
         self.tabs.observe(self._open_page, "selected_index")
-        self.widget: w.VBox = styled(controls, self._line, self._error, self.returns, self.tabs)
-        self.widget.add_class("marlnb-run")
+        self.widget: w.VBox = styled(controls, self._line, self._error, self.returns, self.tabs, name="marlnb-run")
 
     def close(self) -> None:
         """Looks no more; a training goes on."""

@@ -7,15 +7,12 @@ from collections.abc import Sequence
 
 import ipywidgets as w
 
-LABEL_WIDTH = "11em"
+LABEL = {"description_width": "11em"}  # the style of a control with its name before it
 
 CSS = """
 .marlnb-help { color: var(--jp-ui-font-color2, #666); font-size: 90%; line-height: 1.25; }
 .marlnb-problem { color: var(--jp-error-color1, #b00020); margin: 0 0 4px 11em; line-height: 1.3;
   white-space: pre-wrap; }
-.marlnb-field .widget-hbox > .widget-html { flex: 1 1 18em; }
-.marlnb-field .widget-html-content { white-space: normal; line-height: 1.3; }
-.marlnb-field .widget-checkbox { box-sizing: border-box; padding-left: 11em; }
 .marlnb-note { color: var(--jp-ui-font-color1, #222); line-height: 1.35; }
 .marlnb-code pre { background: var(--jp-layout-color2, #f2f2f2); color: var(--jp-ui-font-color1, #222);
   padding: 6px 8px; overflow-x: auto; line-height: 1.35; white-space: pre; }
@@ -37,11 +34,9 @@ CSS = """
 """
 
 
-def styled(*children: w.Widget) -> w.VBox:
-    """A panel that brings the shared style with it."""
-    box = w.VBox([w.HTML(f"<style>{CSS}</style>"), *children])
-    box.add_class("marlnb-panel")
-    return box
+def styled(*children: w.Widget, name: str = "") -> w.VBox:
+    """A panel that brings the shared style with it; name: a CSS class of its own."""
+    return w.VBox([w.HTML(f"<style>{CSS}</style>"), *children], _dom_classes=["marlnb-panel", *name.split()])
 
 
 def problem_html(text: str) -> str:

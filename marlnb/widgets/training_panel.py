@@ -16,12 +16,12 @@ from marlnb.training.background import Training
 from marlnb.training.run import Run, is_run
 from marlnb.training.train import JOB_VARIABLE, open_run, train
 from marlnb.widgets.awaited import finished
-from marlnb.widgets.controls import Button, Tab, Text
+from marlnb.widgets.controls import Tab, Text, button_for
 from marlnb.widgets.filling import experiment_from
 from marlnb.widgets.picture import Still, with_picture
 from marlnb.widgets.run_panel import RunPanel
 from marlnb.widgets.run_status import describe_status
-from marlnb.widgets.style import LABEL_WIDTH, code_html, note_html, problem_html, styled
+from marlnb.widgets.style import LABEL, code_html, note_html, problem_html, styled
 from marlnb.widgets.training_form import TrainingForm
 from marlnb.widgets.turns import in_turn
 
@@ -62,28 +62,28 @@ class TrainingPanel:
     @in_turn
     def _make(self, shown: Experiment, run: str | None) -> None:
         self._folder = _field("run", "runs/<env>-<algorithm>-<seed>-<n>", run or "")
-        self._minutes = _field("stop after", "none", tooltip="minutes of this session, then saved")
+        self._minutes = _field("minutes at most", "none", tooltip="of this session, then it is stopped, saved")
         self._fill_from = _field("fill from", "a run's folder, a YAML file, or overrides")
-        fill = Button(description="Fill", layout=w.Layout(width="6em"), tooltip="show that experiment in the form")
-        fill.on_click(lambda _: self._fill())
-        self._start_button = Button(
-            description="Train", icon="play", button_style="primary", tooltip="begin, or go on with the run's folder"
+        fill = button_for(self._fill, "Fill", "", "show that experiment in the form", width="6em")
+        self._start_button = button_for(
+            self._begin,
+            "Train",
+            "play",
+            "begin, or go on with the run's folder",
+            button_style="primary",
+            _dom_classes=["marlnb-train"],
         )
-        self._start_button.add_class("marlnb-train")
-        self._start_button.on_click(lambda _: self._begin())
         self._problem, self._as_code, self._as_command = w.HTML(), w.HTML(), w.HTML()
         self.form = TrainingForm(shown, on_change=self._changed)
         self.environment, self.algorithm, self.device = self.form.environment, self.form.algorithm, self.form.device
         self.length, self.keeping = self.form.length, self.form.keeping
-        minutes = w.HBox([self._minutes, w.HTML('<span class="marlnb-help">minutes</span>')])
         pages = {**self.form.pages, "As code": self._as_code, "As a command": self._as_command}
-        pages["Length"] = w.VBox([self.length.box, minutes])
+        pages["Length"] = w.VBox([self.length.box, self._minutes])
         self.tabs = Tab(list(pages.values()), titles=list(pages))
         self._place = w.VBox()
         fill_line = w.HBox([self._fill_from, fill])
         start_line = w.HBox([self._folder, self._start_button])
-        self.widget = styled(fill_line, self.tabs, start_line, self._problem, self._place)
-        self.widget.add_class("marlnb-training")
+        self.widget = styled(fill_line, self.tabs, start_line, self._problem, self._place, name="marlnb-training")
         self._still = Still(self.widget, self._told, self._figure)
         for field in (self._folder, self._minutes):
             field.observe(lambda _: self._changed(), "value")
@@ -117,7 +117,7 @@ class TrainingPanel:
         except ValueError:
             minutes = 0.0
         if minutes <= 0:
-            raise ConfigError(f"stop after: a number of minutes above 0, or none; got {text!r}")
+            raise ConfigError(f"minutes at most: a number of minutes above 0, or none; got {text!r}")
         return 60 * minutes
 
     def set(self, experiment: Experiment) -> None:
@@ -237,6 +237,5 @@ class TrainingPanel:
 
 
 def _field(name: str, placeholder: str, value: str = "", **options: Any) -> Text:
-    field = Text(value=value, description=name, placeholder=placeholder, **options)
-    field.style.description_width, field.layout.width = LABEL_WIDTH, "34em"
-    return field
+    layout = w.Layout(width="34em")
+    return Text(value=value, description=name, placeholder=placeholder, style=LABEL, layout=layout, **options)

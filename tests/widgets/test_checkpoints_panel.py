@@ -79,7 +79,7 @@ def test_an_evaluation_that_is_stopped_leaves_nothing(run: Run) -> None:  # noqa
 def test_a_wrong_number_is_told_at_its_field_and_nothing_is_played(run: Run) -> None:  # noqa: F811
     panel = CheckpointsPanel(run)
     panel.choose(9)
-    panel.evaluation.form.fields["episodes"].control.value = "0"
+    panel.evaluation.form.fields["episodes"].enter("0")
     assert "at least 1" in panel.evaluation.form.problems["episodes"]
     panel.evaluation._clicked()
     assert "at least 1" in text_of(panel.evaluation._line) and panel.evaluation.work is None

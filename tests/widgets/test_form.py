@@ -12,7 +12,8 @@ from marlnb.config import Experiment
 from marlnb.errors import ConfigError, MarlnbError
 from marlnb.registry import ALGORITHMS, ENVIRONMENTS, MODELS
 from marlnb.widgets.field import parse
-from marlnb.widgets.form import ConfigForm, PartForm
+from marlnb.widgets.form import ConfigForm
+from marlnb.widgets.part_form import PartForm
 
 FAMILIES = ("mpe", "matrix", "pettingzoo", "vmas", "torchrl", "external")
 MEMBERS = [
@@ -38,16 +39,16 @@ def test_what_is_typed_is_what_is_meant() -> None:
     form = ConfigForm(MAPPOConfig)
     typed = {"lr": "1e-3", "epochs": " 4 ", "target_kl": "0.02", "lr_critic": "", "value_loss": "huber"}
     for name, text in typed.items():
-        form.fields[name].control.value = text
+        form.fields[name].enter(text)
     found = form.config
     assert (found.lr, found.epochs, found.target_kl, found.lr_critic) == (1e-3, 4, 0.02, None)
     assert found.value_loss == "huber" and form.n_changed == 4
     hidden = ConfigForm(MODELS.get("mlp")).fields["hidden"]
     for text in ("32, 16", "[32, 16]", "(32,16)"):
-        hidden.control.value = text
+        hidden.enter(text)
         assert hidden.value == (32, 16)
     experiment = ConfigForm(Experiment, only=["frames", "seed", "target_return"])
-    experiment.fields["frames"].control.value = "2_000_000"
+    experiment.fields["frames"].enter("2_000_000")
     assert experiment.as_overrides() == ["frames=2000000"]
 
 
@@ -55,10 +56,10 @@ def test_what_cannot_be_used_is_said_at_the_field_and_kept_there() -> None:
     calls = []
     form = ConfigForm(MAPPOConfig, on_change=lambda: calls.append(1))
     lr = form.fields["lr"]
-    lr.control.value = "-1"
-    assert lr.problem == "lr must be more than 0; got -1.0" and "alert" in lr._error.value and calls == [1]
-    lr.control.value = "fast"
-    assert "lr must be a number" in lr.problem and lr.control.value == "fast"
+    lr.enter("-1")
+    assert lr.problem == "lr must be more than 0; got -1.0" and calls == [1]
+    lr.enter("fast")
+    assert "lr must be a number" in lr.problem and lr.raw == "fast"
     with pytest.raises(ConfigError, match="lr must be a number"):
         _ = form.config
     assert list(form.problems) == ["lr"]
@@ -93,7 +94,7 @@ def test_a_part_is_searched_for_by_family_and_name() -> None:
     assert not part._name.options and "zebra" in part._about.value
     part._search.value, part._family.value = "", "(all)"
     part._name.value = "mpe/simple_tag"
-    part.form.fields["num_good"].control.value = "3"
+    part.form.fields["num_good"].enter("3")
     part._name.value = "mpe/simple_spread"
     part._name.value = "mpe/simple_tag"
     assert part.config.num_good == 3  # what was entered comes back
@@ -102,7 +103,7 @@ def test_a_part_is_searched_for_by_family_and_name() -> None:
 def test_what_does_not_fit_cannot_be_chosen_and_says_why() -> None:
     part = PartForm(ALGORITHMS, "mappo")
     part.refuse({"qmix": "qmix: it needs <discrete> actions", "mappo": "mappo: not here"})
-    assert "qmix" not in part._name.options and "needs &lt;discrete&gt; actions" in part._refusals.value
+    assert "qmix" not in part._name.options and "needs &lt;discrete&gt; actions" in part._about.value
     with pytest.raises(ConfigError, match="not here"):
         _ = part.config
     part.refuse({})

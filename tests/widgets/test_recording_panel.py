@@ -106,13 +106,13 @@ def test_the_estimate_counts_bytes_as_the_axes_do(panel: RecordingPanel) -> None
     assert sizes["activations/listener/actor/hidden_1"].row_bytes == 64 * 4
     assert "activations/listener/actor/hidden_2" not in sizes
     assert "activations/listener/actor/hidden_1row × 1 agent × 64 unitfloat321.28 MB" in text_of(panel._fields)
-    panel.form.fields["episodes"].control.value = "400"
+    panel.form.fields["episodes"].enter("400")
     _settled(panel)
     assert panel.plan.rows == 400 * 25 and "400 episodes, at most 10,000 rows" in text_of(panel._estimate)
 
 
 def test_a_recording_that_is_stopped_stays_incomplete(panel: RecordingPanel) -> None:
-    panel.form.fields["episodes"].control.value = "1_000_000"
+    panel.form.fields["episodes"].enter("1_000_000")
     _settled(panel)
     work = panel.record()
     until(lambda: " rows a second" in text_of(panel._line) and not text_of(panel._line).startswith("0 of"))
@@ -126,21 +126,21 @@ def test_a_recording_that_is_stopped_stays_incomplete(panel: RecordingPanel) -> 
 
 
 def test_what_cannot_be_recorded_is_told_and_the_button_is_off(panel: RecordingPanel) -> None:
-    panel.form.fields["episodes"].control.value = "0"
+    panel.form.fields["episodes"].enter("0")
     assert "at least 1" in panel.form.problems["episodes"] and panel._record.disabled
-    panel.form.fields["episodes"].control.value = "2000"
+    panel.form.fields["episodes"].enter("2000")
     _settled(panel)
     assert panel.plan is not None
-    panel.form.fields["episodes"].control.value = str(2 * 2000 * panel.plan.free_bytes // panel.plan.size_bytes)
+    panel.form.fields["episodes"].enter(str(2 * 2000 * panel.plan.free_bytes // panel.plan.size_bytes))
     until(lambda: "free; record fewer" in text_of(panel._estimate))
     assert panel._record.disabled
-    panel.form.fields["episodes"].control.value = "5"
+    panel.form.fields["episodes"].enter("5")
     _settled(panel)
     assert not panel._record.disabled
-    panel.form.fields["agents"].control.value = "listner_0"
+    panel.form.fields["agents"].enter("listner_0")
     until(lambda: 'did you mean "listener_0"' in text_of(panel._estimate) or "listener_0" in text_of(panel._estimate))
     assert panel._record.disabled
-    panel.form.fields["agents"].control.value = ""
+    panel.form.fields["agents"].enter("")
     panel.checkpoint.value = ()
     assert "none is chosen" in text_of(panel._estimate) and panel._record.disabled
 

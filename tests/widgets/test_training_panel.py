@@ -61,8 +61,8 @@ def test_what_is_clicked_changes_the_experiment(panel: TrainingPanel) -> None:
     choice = panel.algorithm.choices["agent"]
     assert choice.algorithm is not None
     choice.algorithm._name.value = "iql"
-    panel.environment.part.form.fields["num_good"].control.value = "3"
-    panel.length.fields["seed"].control.value = "9"
+    panel.environment.part.form.fields["num_good"].enter("3")
+    panel.length.fields["seed"].enter("9")
     _until(lambda: panel.environment.spec is not None)
     expected = Experiment.compose(*SMALL, "algorithms.agent=iql", "env.num_good=3", "seed=9")
     assert panel.experiment == expected
@@ -80,11 +80,11 @@ def test_networks_are_counted_by_an_independent_sum(panel: TrainingPanel) -> Non
 
 
 def test_bad_input_stops_at_the_field(panel: TrainingPanel) -> None:
-    panel.length.fields["frames"].control.value = "many"
+    panel.length.fields["frames"].enter("many")
     assert "frames must be a whole number" in _text(panel._problem) and panel._start_button.disabled
     with pytest.raises(ConfigError, match="frames must be a whole number"):
         panel.start()
-    panel.length.fields["frames"].control.value = "400"
+    panel.length.fields["frames"].enter("400")
     assert not panel._start_button.disabled
     panel._minutes.value = "soon"
     assert "a number of minutes" in _text(panel._problem)

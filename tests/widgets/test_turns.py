@@ -52,7 +52,7 @@ def test_clicks_while_answers_arrive_from_many_threads(hasty: None, monkeypatch:
             panel.algorithm.choices["all groups"].model._name.value = ("mlp", "gru")[place % 2]
             panel.algorithm._tabs.selected_index = 0 if len(panel.algorithm._tabs.children) < 2 else 1
             panel.algorithm._remove.click()
-            panel.length.fields["seed"].control.value = str(place)
+            panel.length.fields["seed"].enter(str(place))
     finally:
         done.set()
         for thread in threads:
