@@ -1,33 +1,37 @@
 """What a panel costs: how soon a click is answered while training runs flat out, and how much slower training gets.
 
-    python -m benchmarks.widgets [--part page kernel] [--clicks 30] [--repetitions 5] [--period 15]
+    python -m benchmarks.widgets [--part page slowdown kernel] [--clicks 30] [--pairs 20] [--window 4]
 
 A real JupyterLab and Chromium (`make browser-test` installs what that needs), and a training of native MPE in a thread
 of the notebook's kernel, which holds Python's lock most of the time.
 
-- *a click*: seconds in the page from a click on Checkpoint, or Pause, until the panel's words have changed.
-- *frames*: of the same training, frames a second in periods in turns with a panel on the page and without one; the
-  training's own clock. Browser, server and kernel share the machine's cores.
-- *memory*: what the kernel's resident memory gains by the first panel, imports included, and the page's heap.
-- *kernel*: without a browser, the time that the kernel's threads other than the training's spend on a core, and the
-  time that the training's thread sleeps, waiting for Python's lock or for files; as Linux counts them, so that they
-  hold on a busy machine too.
+- *page*: seconds in the page from a click on Checkpoint, or Pause, until the panel's words have changed; what the
+  kernel's resident memory gains by the first panel, imports included; the page's heap.
+- *kernel*: the same training with a panel and without one, in pairs of short windows (see
+  `benchmarks.drivers.windows`), the kernel on one core. What it sends to a page is thrown away on the other one: so it
+  is with a hub, where the browser is another machine.
+- *slowdown*: the same with a page, by a Jupyter server, in Chromium: these first on a core of their own, then with the
+  kernel on both. How much of a core they take is told, since two cores of a machine may have much in common.
+
+The picture that stands below a panel is drawn 0.2% of the time at most, and not within these windows.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import quantiles
+from statistics import median, quantiles
 from typing import Any
 
 from playwright.sync_api import Locator, expect, sync_playwright
 
-from benchmarks.drivers.kernel import Shares, kernel_in
+from benchmarks.drivers.kernel import kernel_in
+from benchmarks.drivers.windows import Pair, Window, in_pairs, interval, place, watch
 from benchmarks.table import Row, report
 from marlnb.training.run import METRICS, Run, read_lines
 from tests.browser.lab import ARGUMENTS, CHROMIUM, SLOW_MS, Notebook, lab_on, until
@@ -40,16 +44,17 @@ experiment = mnb.Experiment.compose(
 training = mnb.start(experiment, "run")
 """
 THREAD = "import threading\nprint([one.native_id for one in threading.enumerate() if one.name == 'training run'][0])"
+WHO = f"{THREAD}\nprint('process', os.getpid())"
 MEMORY = """
 with open("/proc/self/statm") as file:
     print("resident", int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
 """
 SHOW = "from marlnb.widgets import attach\npanel = attach('run')\npanel"
-HIDE = "panel.close()\npanel.widget.close()\nprint('hidden')"
+HIDE = "panel.close()\nimport ipywidgets\nipywidgets.Widget.close_all()\nprint('hidden')"
 SETTLE_S = 2.0
+SHORTLY_S = 1.0  # after a panel was shown or taken away
 WARM_ITERATIONS = 20
-KERNEL_PERIOD_S = 8.0
-PARTS = ("kernel", "page")
+PARTS = ("kernel", "page", "slowdown")
 # clicks, and waits until the panel says so
 ANSWERED = """([panel, name, words]) => new Promise((answer, refuse) => {
   const button = [...panel.querySelectorAll("button")].find(b => b.textContent.trim() === name);
@@ -67,11 +72,11 @@ ANSWERED = """([panel, name, words]) => new Promise((answer, refuse) => {
 
 @contextmanager
 def training_notebook() -> Iterator[tuple[Notebook, Run]]:
-    """A notebook whose kernel trains; its cells 1 to 3 tell the memory, show a panel and take it away."""
+    """A notebook whose kernel trains; its cells 1 to 4 tell memory, show a panel, take it away, tell who trains."""
     with tempfile.TemporaryDirectory() as folder, lab_on(Path(folder)) as lab, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
         page = browser.new_page(viewport={"width": 1300, "height": 950})
-        notebook = lab.open(page, lab.write("bench.ipynb", TRAINING, MEMORY, SHOW, HIDE))
+        notebook = lab.open(page, lab.write("bench.ipynb", TRAINING, MEMORY, SHOW, HIDE, WHO))
         notebook.run(0)
         yield notebook, _warm(lab.folder / "run")
         browser.close()
@@ -92,18 +97,24 @@ def clicks(panel: Locator, run: Run, number: int) -> dict[str, list[float]]:
     return found
 
 
-def rates(notebook: Notebook, run: Run, repetitions: int, period_s: float) -> dict[str, list[float]]:
-    """Frames a second with a panel and without, in turns, one way round and the other."""
-    found: dict[str, list[float]] = {"no panel": [], "a panel": []}
-    for repetition in range(repetitions):
-        for what in ("no panel", "a panel") if repetition % 2 else ("a panel", "no panel"):
-            if what == "a panel":
-                show(notebook)
-            time.sleep(SETTLE_S)
-            found[what].append(_rate(run, period_s))
-            if what == "a panel":
-                expect(notebook.run(3)).to_contain_text("hidden", timeout=SLOW_MS)
-    return found
+def panel_on(notebook: Notebook) -> Callable[[bool], None]:
+    """Shows a panel on the page, or takes it away."""
+
+    def switch(shown: bool) -> None:
+        if shown:
+            show(notebook)
+        else:
+            expect(notebook.run(3)).to_contain_text("hidden", timeout=SLOW_MS)
+
+    return switch
+
+
+def who(notebook: Notebook) -> tuple[int, int]:
+    """The training's thread, and the kernel's process."""
+    output = notebook.run(4)
+    expect(output).to_contain_text("process", timeout=SLOW_MS)
+    thread, _, process = output.inner_text().split()[-3:]
+    return int(thread), int(process)
 
 
 def show(notebook: Notebook) -> Locator:
@@ -120,23 +131,6 @@ def memory_mb(notebook: Notebook) -> float:
     return int(output.inner_text().split()[-1]) / 1e6
 
 
-def shares(repetitions: int, period_s: float) -> dict[str, list[Shares]]:
-    """What the threads of a kernel without a page do with their time, with a panel and without, in turns."""
-    found: dict[str, list[Shares]] = {"no panel": [], "a panel": []}
-    with tempfile.TemporaryDirectory() as folder, kernel_in(Path(folder)) as kernel:
-        kernel.ask(TRAINING)
-        thread = int(kernel.ask(THREAD))
-        _warm(Path(folder) / "run")
-        for _ in range(repetitions):
-            found["no panel"].append(kernel.shares(thread, period_s))
-            kernel.ask(SHOW)
-            time.sleep(SETTLE_S)
-            found["a panel"].append(kernel.shares(thread, period_s))
-            kernel.ask(HIDE)
-            time.sleep(SETTLE_S)
-    return found
-
-
 def _warm(folder: Path) -> Run:
     until(lambda: len(read_lines(folder / METRICS)) >= WARM_ITERATIONS if (folder / METRICS).exists() else False, 300)
     return Run.open(folder)
@@ -147,20 +141,11 @@ def _click(panel: Locator, name: str, words: str) -> float:
     return float(panel.page.evaluate(ANSWERED, [panel.element_handle(), name, words]))
 
 
-def _rate(run: Run, period_s: float) -> float:
-    """Frames a second by the clock of the training, over the iterations of the next so many seconds."""
-    before = len(read_lines(run.path / METRICS)) - 1
-    time.sleep(period_s)
-    rows = read_lines(run.path / METRICS)
-    first, last = rows[before], rows[-1]
-    return float((last["frames"] - first["frames"]) / (last["seconds"] - first["seconds"]))
-
-
 def _p95(values: list[float]) -> float:
     return quantiles(values, n=20, method="inclusive")[-1]
 
 
-def page_rows(n_clicks: int, repetitions: int, period_s: float) -> list[Row]:
+def page_rows(n_clicks: int) -> list[Row]:
     with training_notebook() as (notebook, run):
         before = memory_mb(notebook)
         panel = show(notebook)
@@ -168,31 +153,83 @@ def page_rows(n_clicks: int, repetitions: int, period_s: float) -> list[Row]:
         gained = memory_mb(notebook) - before
         heap = notebook.page.evaluate("performance.memory.usedJSHeapSize") / 1e6
         answers = clicks(panel, run, n_clicks)
-        expect(notebook.run(3)).to_contain_text("hidden", timeout=SLOW_MS)
-        trained = rates(notebook, run, repetitions, period_s)
-    # the machine's speed wanders by more than 2% within minutes, and by less from one period to the next
-    in_turns = tuple(a / b for a, b in zip(trained["a panel"], trained["no panel"]))
     return [
         *(Row(f"a click on {name}", tuple(found), "s") for name, found in answers.items()),
         *(Row(f"… 95th percentile, {name}", (_p95(v),), "s", target=0.3, at_most=True) for name, v in answers.items()),
-        Row("training, no panel", tuple(trained["no panel"]), "frames/s"),
-        Row("training, a panel", tuple(trained["a panel"]), "frames/s", against="training, no panel"),
-        Row("… with a panel over without, turn by turn", in_turns, "×", target=0.98),
         Row("the kernel's memory, gained by a panel", (gained,), "MB"),
         Row("heap of the page", (heap,), "MB"),
     ]
 
 
-def kernel_rows(repetitions: int, period_s: float) -> list[Row]:
-    found = shares(repetitions, period_s)
-    target: dict[str, Any] = {"no panel": {}, "a panel": {"target": 1.0, "at_most": True}}
+def kernel_rows(n_pairs: int, window_s: float) -> list[Row]:
+    with tempfile.TemporaryDirectory() as folder, kernel_in(Path(folder)) as kernel:
+        kernel.ask(TRAINING)
+        run, thread = _warm(Path(folder) / "run"), int(kernel.ask(THREAD))
+
+        def switch(shown: bool) -> None:
+            kernel.ask(SHOW if shown else HIDE)
+
+        return pair_rows("no browser", pairs(switch, run, (thread, kernel.pid), n_pairs, window_s, *cores()))
+
+
+def slowdown_rows(n_pairs: int, window_s: float) -> list[Row]:
+    apart, both = cores(), set.union(*cores())
+    with training_notebook() as (notebook, run):
+        asked = (panel_on(notebook), run, who(notebook), n_pairs, window_s)
+        return pair_rows("a browser apart", pairs(*asked, *apart)) + pair_rows("all on both", pairs(*asked, both, both))
+
+
+def cores() -> tuple[set[int], set[int]]:
+    """One for the kernel, and one for all else; the same where there is one alone."""
+    first, *others = sorted(os.sched_getaffinity(0))
+    return {first}, set(others[:1]) or {first}
+
+
+def pairs(
+    switch: Callable[[bool], None],
+    run: Run,
+    thread_and_kernel: tuple[int, int],
+    n: int,
+    window_s: float,
+    of_kernel: set[int],
+    of_others: set[int],
+) -> list[Pair]:
+    """Windows without a panel and with one, the kernel and all else on these cores."""
+    thread, kernel = thread_and_kernel
+    everywhere = os.sched_getaffinity(0)
+    place(kernel, of_kernel, of_others)
+    try:
+        return in_pairs(n, switch, lambda: watch(run, kernel, thread, window_s), settle_s=SHORTLY_S)
+    finally:
+        place(kernel, everywhere, everywhere)
+
+
+def pair_rows(where: str, found: list[Pair]) -> list[Row]:
+    """Frames a second with a panel over without, pair by pair, and where the difference comes from."""
+
+    def ratios(what: str, of: Callable[[Window], float], **target: Any) -> list[Row]:
+        values = tuple(of(pair.beside) / of(pair.plain) for pair in found)
+        low, high = interval(values)
+        return [
+            Row(f"{where}: {what}, with a panel over without", values, "×", **target),
+            Row(f"{where}: … its median and the 95% interval of that", (low, median(values), high), "×"),
+        ]
+
+    def shares(what: str, of: Callable[[Window], float], **target: Any) -> list[Row]:
+        return [
+            Row(f"{where}: {what}, no panel", _percent(of(pair.plain) for pair in found), "%"),
+            Row(f"{where}: {what}, a panel", _percent(of(pair.beside) for pair in found), "%", **target),
+        ]
+
     return [
-        row
-        for what, values in found.items()
-        for row in (
-            Row(f"the kernel beside its training, {what}", _percent(v.others for v in values), "%", **target[what]),
-            Row(f"training held up, {what}", _percent(v.held_up for v in values), "%", **target[what]),
-        )
+        Row(f"{where}: training, no panel", tuple(pair.plain.per_s for pair in found), "frames/s"),
+        *ratios("frames a second", lambda window: window.per_s, target=0.98),
+        *ratios("frames a second on a core", lambda window: window.per_cpu_s),
+        *ratios("time on a core", lambda window: window.on_core),
+        *shares("training held up", lambda window: window.held_up, target=1.0, at_most=True),
+        *shares("training waits for a core", lambda window: window.waited_s / window.wall_s),
+        *shares("a core for the kernel's other threads", lambda window: window.others_s / window.wall_s),
+        *shares("a core for other processes", lambda window: window.outside_s / window.wall_s),
     ]
 
 
@@ -204,14 +241,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--clicks", type=int, default=30)
-    parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--period", type=float, default=15.0, help="seconds of training in one measurement")
+    parser.add_argument("--pairs", type=int, default=20, help="of windows")
+    parser.add_argument("--window", type=float, default=4.0, help="seconds of training in one window")
     asked = parser.parse_args()
     rows = []
     if "kernel" in asked.part:
-        rows += kernel_rows(asked.repetitions, min(asked.period, KERNEL_PERIOD_S))
+        rows += kernel_rows(asked.pairs, asked.window)
     if "page" in asked.part:
-        rows += page_rows(asked.clicks, asked.repetitions, asked.period)
+        rows += page_rows(asked.clicks)
+    if "slowdown" in asked.part:
+        rows += slowdown_rows(asked.pairs, asked.window)
     report("widgets", "A run's panel in JupyterLab while it trains", rows)
 
 

@@ -6,10 +6,8 @@ counted apart.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +15,6 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import start_new_kernel
 
 STARTED_S = 120.0
-
-
-@dataclass(frozen=True)
-class Shares:
-    """What a kernel did over a while, in shares of that while.
-
-    Attributes:
-        training: of a core, used by the training's thread.
-        others: of a core, used by all other threads.
-        held_up: of the time, the training's thread slept: Python's lock, files. Waiting for a core is not in it.
-    """
-
-    training: float
-    others: float
-    held_up: float
 
 
 class Kernel:
@@ -62,16 +45,6 @@ class Kernel:
             raise RuntimeError("\n".join(reply["content"]["traceback"]))
         return "".join(printed)
 
-    def shares(self, thread: int, period_s: float) -> Shares:
-        """What it does in the next so many seconds, of which `thread` is the training's."""
-        before, began = _times(self.pid), time.monotonic()
-        time.sleep(period_s)
-        after, wall = _times(self.pid), time.monotonic() - began
-        ran, waited = (after[thread][k] - before[thread][k] for k in (0, 1))
-        zero = (0.0, 0.0)
-        others = sum(times[0] - before.get(name, zero)[0] for name, times in after.items() if name != thread)
-        return Shares(ran / wall, others / wall, max(0.0, 1 - (ran + waited) / wall))
-
 
 @contextmanager
 def kernel_in(folder: Path) -> Iterator[Kernel]:
@@ -84,8 +57,8 @@ def kernel_in(folder: Path) -> Iterator[Kernel]:
         manager.shutdown_kernel(now=True)
 
 
-def _times(pid: int) -> dict[int, tuple[float, float]]:
-    """By thread, seconds on a core and seconds waiting for one."""
+def times_of(pid: int) -> dict[int, tuple[float, float]]:
+    """By thread of a process, seconds on a core, and ready to run while others had it."""
     found = {}
     for folder in Path(f"/proc/{pid}/task").iterdir():
         try:
