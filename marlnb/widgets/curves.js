@@ -1,4 +1,6 @@
-// Lines over a shared x axis on a canvas. Colours come from JupyterLab's theme; nothing is fetched.
+// Lines over a shared x axis on a canvas. Colours come from JupyterLab's theme; nothing is fetched. New points are drawn
+// twice a second at most, and nothing while nobody can see it: the training may share the cores with the page.
+const DRAW_MS = 500;
 const COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C8C8C"];
 const DASHES = [[], [8, 3], [2, 3], [8, 3, 2, 3], [12, 4]];
 const EDGE = { left: 64, right: 118, top: 10, bottom: 34 };
@@ -40,7 +42,10 @@ function render({ model, el }) {
 
   let lines = {};
   let pointer = null; // x in data units, null where none
-  let wanted = 0;
+  let wanted = 0; // the number of the frame that draws, 0: none
+  let waiting = 0; // the number of the timer after which new points are drawn, 0: none
+  let drawn = -Infinity; // when
+  let visible = true;
   let asked = false; // for all points, since some did not reach this page
 
   const shown = () => Object.keys(lines).filter((name) => !model.get("hidden").includes(name));
@@ -67,6 +72,7 @@ function render({ model, el }) {
 
   function draw() {
     wanted = 0;
+    drawn = performance.now();
     const ratio = window.devicePixelRatio || 1;
     const width = Math.max(220, canvas.clientWidth || 600);
     const height = model.get("height");
@@ -123,8 +129,13 @@ function render({ model, el }) {
       c.strokeStyle = muted; c.lineWidth = 1;
       c.beginPath(); c.moveTo(px(pointer), EDGE.top); c.lineTo(px(pointer), height - EDGE.bottom); c.stroke();
     }
+  }
+
+  // what the page knows, in words, whether or not it is in sight
+  function tell() {
     canvas.dataset.points = String(Math.max(0, ...Object.values(lines).map(([xs]) => xs.length)));
     canvas.setAttribute("aria-label", `${model.get("title")}: ${newest()}${marked()}`);
+    read();
   }
 
   // upright lines with labels at the top: strong ones first, others only where there is room for their label
@@ -170,7 +181,13 @@ function render({ model, el }) {
     }).join(", ");
   }
 
-  const redraw = () => { if (!wanted) wanted = requestAnimationFrame(() => { draw(); read(); }); };
+  const redraw = () => {
+    clearTimeout(waiting);
+    waiting = 0;
+    tell();
+    if (visible && !wanted) wanted = requestAnimationFrame(draw);
+  };
+  const soon = () => { if (!waiting) waiting = setTimeout(redraw, Math.max(0, drawn + DRAW_MS - performance.now())); };
 
   function name() {
     heading.textContent = model.get("title");
@@ -207,7 +224,7 @@ function render({ model, el }) {
       lines[line][0].push(...xs.slice(known));
       lines[line][1].push(...ys.slice(known));
     }
-    redraw();
+    soon();
   };
   const place = (event) => {
     const box = canvas.getBoundingClientRect();
@@ -232,6 +249,8 @@ function render({ model, el }) {
   canvas.addEventListener("keydown", key);
   const sized = new ResizeObserver(redraw);
   sized.observe(root);
+  const seen = new IntersectionObserver((entries) => { visible = entries.at(-1).isIntersecting; if (visible) redraw(); });
+  seen.observe(canvas);
   const themed = new MutationObserver(redraw);
   themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
   const hidden = () => { name(); redraw(); };
@@ -243,7 +262,9 @@ function render({ model, el }) {
   model.send({ seen: true });
   return () => {
     sized.disconnect();
+    seen.disconnect();
     themed.disconnect();
+    clearTimeout(waiting);
     cancelAnimationFrame(wanted);
     model.off("change:lines", whole);
     model.off("change:hidden change:title", hidden);
