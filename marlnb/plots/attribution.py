@@ -112,7 +112,8 @@ def attribution_over_time(
     ax.set_ylim(bottom=0)
     ax.legend(frameon=False, fontsize=9, loc="upper right")
     heading = title or f"When does what drive {who}: {attribution.target}"
-    finish(ax, title=heading, x="time (steps)", y=f"mean |contribution| ({attribution.units})")
+    across = "time (steps); bands: middle half of rows"
+    finish(ax, title=heading, x=across, y=f"mean |contribution| ({attribution.units})")
     alarm(ax, attribution.warnings)
     return ax
 

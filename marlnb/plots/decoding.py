@@ -128,8 +128,9 @@ def _curve(
         "markeredgecolor": colour,
         "markeredgewidth": 1.4,
     }
-    ax.plot(places[~survived], score[~survived], markerfacecolor="white", **dot)
-    ax.plot(places[survived], score[survived], markerfacecolor=colour, label="survives correction", **dot)
+    for which, face, told in ((survived, colour, "survives correction"), (~survived, "white", "does not survive it")):
+        if which.any():
+            ax.plot(places[which], score[which], markerfacecolor=face, label=told, **dot)
     seen = [s.observation for s in found]
     ax.plot(places, seen, color=INK, linestyle=(0, (5, 2)), linewidth=1.5, label="observation alone")
     untrained = [s.untrained for s in found if s.untrained is not None]

@@ -136,6 +136,7 @@ def effect_sizes(
     if not found:
         raise AnalysisError(unknown("outcome", outcome, {e.outcome for e in arm.effects}))
     ax = axes(ax, height=1.5 + 0.42 * len(found))
+    decimals = _decimals([effect.difference for effect in found])
     for place, effect in enumerate(found):
         known = effect.who in intervention.agents
         colour = agent_colour(effect.who, intervention.agents) if known else OKABE_ITO[7]
@@ -152,21 +153,21 @@ def effect_sizes(
             linewidth=1.8,
         )
         ax.annotate(
-            f"{effect.difference:+.3g}",
+            f"{effect.difference:+.{decimals}f}",
             (effect.difference, place),
             (0, 8),
             textcoords="offset points",
             ha="center",
             fontsize=8.5,
             color=INK,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
         )
     ax.axvline(0, color=INK, linewidth=1.0)
     ax.set_yticks(range(len(found)), [_label(effect) for effect in found])
     ax.set_ylim(len(found) - 0.5, -0.6)
     what = WORDS.get(outcome, outcome)
-    finish(
-        ax, title=title or f"What the edits did: {what}", x=f"change, 95% interval ({found[0].units})", y="", grid="x"
-    )
+    told = f"{what}: change and its 95% interval ({found[0].units})"
+    finish(ax, title=title or f"What the edits did: {what}", x=told, y="", grid="x")
     alarm(ax, intervention.warnings)
     return ax
 
@@ -205,7 +206,7 @@ def dose_response(
     ax.axhline(0, color=INK, linewidth=1.0)
     ax.legend(frameon=False, fontsize=8.5)
     what = WORDS.get(outcome, outcome)
-    finish(ax, title=title or f"Dose and response: {what}", x="dose", y=f"change ({units})")
+    finish(ax, title=title or f"Dose and response: {what}", x="dose", y=f"{what}:\nchange ({units})")
     alarm(ax, intervention.warnings)
     return ax
 
@@ -308,6 +309,12 @@ def _arm(intervention: InterventionResult, dose: float | None) -> ArmLike:
     if len(found) != 1:
         raise AnalysisError(f"which dose? dose must be one of {[arm.dose for arm in intervention.arms]}; got {dose}")
     return found[0]
+
+
+def _decimals(values: Sequence[float]) -> int:
+    """Places after the point with which the largest value has three figures; the same for all."""
+    largest = max((abs(value) for value in values if np.isfinite(value)), default=0.0)
+    return int(np.clip(2 - np.floor(np.log10(largest)), 0, 6)) if largest else 0
 
 
 def _label(effect: EffectLike) -> str:

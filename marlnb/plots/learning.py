@@ -29,10 +29,10 @@ def learning_curve(
         returns: `[iteration]`, or several by name, in units of reward per agent and episode; NaN where none was
             measured.
         references: named levels drawn as horizontal lines, as `{"random": -42.9}`.
-        smooth: iterations in a running mean, drawn over the raw curve; 1: none.
+        smooth: iterations in a running mean, drawn thick over the thin curve of each iteration; 1: none.
     """
     ax = axes(ax)
-    curves = returns if isinstance(returns, Mapping) else {"trained": returns}
+    curves, is_smooth = returns if isinstance(returns, Mapping) else {"trained": returns}, False
     x = np.asarray(frames, dtype=float)
     million = x.max(initial=0) >= 1e6
     x = x / (1e6 if million else 1e3)
@@ -41,7 +41,8 @@ def learning_curve(
         known = np.isfinite(y)
         colour, dash = OKABE_ITO[index % len(OKABE_ITO)], DASHES[index % len(DASHES)]
         if smooth > 1 and known.sum() > smooth:
-            ax.plot(x[known], y[known], color=colour, alpha=0.3, linewidth=0.9)
+            is_smooth = True
+            ax.plot(x[known], y[known], color=colour, alpha=0.4, linewidth=0.9)
             ax.plot(x[known], running_mean(y[known], smooth), color=colour, linestyle=dash, linewidth=2, label=name)
         else:
             ax.plot(x[known], y[known], color=colour, linestyle=dash, linewidth=2, label=name)
@@ -49,16 +50,19 @@ def learning_curve(
     if len(curves) > 1:
         ax.legend(frameon=False, fontsize=9, loc="lower right")
     ax.margins(x=0.01)
-    unit = "million frames" if million else "thousand frames"
-    return finish(ax, title=title, x=f"environment steps ({unit})", y="return per agent and episode (reward)")
+    label = f"environment steps ({'million' if million else 'thousand'})"
+    note = f"\nthin: each iteration, thick: mean of {smooth} around it" if is_smooth else ""
+    return finish(ax, title=title, x=label + note, y="return per agent and episode (reward)")
 
 
 def running_mean(y: np.ndarray, window: int) -> np.ndarray:
-    """The mean of the last `window` values at each place (of fewer at the start)."""
-    total = np.concatenate([[0.0], np.cumsum(y)])
-    stop = np.arange(1, len(y) + 1)
-    start = np.maximum(stop - window, 0)
-    return (total[stop] - total[start]) / (stop - start)
+    """The mean of each value and its neighbours, `window` in all, an even one counting one less; of fewer near an end.
+
+    As many on either side, so that a curve that climbs is not drawn later than it did.
+    """
+    total, place = np.concatenate([[0.0], np.cumsum(y)]), np.arange(len(y))
+    half = np.minimum((window - 1) // 2, np.minimum(place, place[::-1]))
+    return (total[place + half + 1] - total[place - half]) / (2 * half + 1)
 
 
 def reference_lines(ax: Axes, references: Mapping[str, float]) -> None:

@@ -111,7 +111,10 @@ def _round(values: list[float]) -> list[int]:
 
 
 def test_a_running_mean_by_hand() -> None:
-    assert running_mean(np.array([2.0, 4.0, 6.0, 0.0]), 2).tolist() == [2, 3, 5, 3]
+    y = np.array([2.0, 4.0, 6.0, 2.0, 1.0])
+    assert running_mean(y, 3).tolist() == running_mean(y, 4).tolist() == [2, 4, 4, 3, 1]
+    assert running_mean(y, 5).tolist() == [2, 4, 3, 3, 1]
+    assert running_mean(np.arange(9.0), 7).tolist() == list(range(9))  # what climbs is drawn when it does
 
 
 def test_every_episode_is_in_the_histogram() -> None:
