@@ -92,8 +92,13 @@ class Replay:
         self._keep_what_was_next({key: now[key][:, 0] for key in after})
         slots = (torch.arange(n_steps + 1, device=self._device) + self._written) % self._n_slots
         self._forget(slots)
+        begin = self._written % self._n_slots
+        before_end = min(n_steps, self._n_slots - begin)  # the rest goes to the ring's beginning
         for key, value in now.items():
-            self._at_slots(self._rows[key]).index_copy_(0, slots[:-1], value.transpose(0, 1))
+            ring, moments = self._at_slots(self._rows[key]), value.transpose(0, 1)
+            ring[begin : begin + before_end].copy_(moments[:before_end])
+            if before_end < n_steps:
+                ring[: n_steps - before_end].copy_(moments[before_end:])
         self._set_aside(slots[:-2], {key: value[:, :-1] for key, value in after.items()}, now)
         for key, value in after.items():
             self._at_slots(self._rows[key])[slots[-1]] = value[:, -1]
@@ -297,8 +302,8 @@ def _recurrent(rollout: TensorDictBase, own: str) -> Tensor | None:
 
 def _differs(left: Sample, right: Sample, axes: int) -> Tensor:
     """Where any number of any field differs, `[env]` or `[env, time]`: the first `axes` axes."""
-    found = [(value != right[key]).flatten(axes).any(-1) for key, value in left.items()]
-    return torch.stack(found).any(0)
+    found = [(value != right[key]).flatten(axes) for key, value in left.items()]
+    return torch.stack([each.sum(-1, dtype=torch.int32) for each in found]).sum(0) > 0  # faster than `any`
 
 
 def _next(key: Key) -> Key:
