@@ -4,7 +4,7 @@ let made = 0;
 const WRITING_MS = 700; // for so long after a key nothing else is put under the writer's fingers
 
 const CSS = `
-.marlnb-form { color: var(--jp-ui-font-color1, #222); font-size: var(--jp-widgets-font-size, 13px); margin: 2px; }
+.marlnb-form { container-type: inline-size; color: var(--jp-ui-font-color1, #222); font-size: var(--jp-widgets-font-size, 13px); margin: 2px; }
 .marlnb-form summary { cursor: pointer; padding: 7px 9px; line-height: 1.2; border: 1px solid var(--jp-border-color1, #bbb);
   background: var(--jp-layout-color2, #eee); }
 .marlnb-form summary:hover { background: var(--jp-layout-color1, #fff); }
@@ -22,6 +22,14 @@ const CSS = `
 .marlnb-field [aria-invalid=true] { border-color: var(--jp-error-color1, #b00020); }
 .marlnb-field .marlnb-help { flex: 1 1 18em; min-width: 0; }
 .marlnb-field .marlnb-problem { flex: 1 0 100%; box-sizing: border-box; margin: 0; padding: 2px 0 4px calc(11em + 8px); }
+@container (max-width: 42em) {
+  .marlnb-field .control { flex: 1 1 12em; max-width: 15em; }
+  .marlnb-field .marlnb-help { flex: 1 0 100%; box-sizing: border-box; padding-left: calc(11em + 8px); }
+}
+@container (max-width: 26em) {
+  .marlnb-field label { flex-basis: 100%; text-align: left; }
+  .marlnb-field .marlnb-help, .marlnb-field .marlnb-problem { padding-left: 0; }
+}
 `;
 
 const element = (kind, properties = {}, ...children) => {

@@ -1,13 +1,23 @@
-"""What panels work on in threads ends with their test: such work draws from torch's global generator, as tests do."""
+"""Panels' threads: what they work on ends with their test, as it draws from torch's global generator; and haste."""
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 
 import pytest
 
 from marlnb.widgets.worker import settle
+
+
+@pytest.fixture
+def hasty() -> Iterator[None]:
+    """Threads are switched as often as can be."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
 
 
 @pytest.fixture(autouse=True)

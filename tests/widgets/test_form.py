@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -108,3 +109,27 @@ def test_what_does_not_fit_cannot_be_chosen_and_says_why() -> None:
         _ = part.config
     part.refuse({})
     assert part.config == MAPPOConfig()
+
+
+def test_what_a_page_sends_of_one_option_leaves_the_others_alone() -> None:
+    told: list[dict[str, Any]] = []
+    form = ConfigForm(MAPPOConfig, title="options", on_change=lambda: told.append(form.problems))
+    page = form.box
+    form.fields["epochs"].set(7)
+    page.set_state({"option_lr": "1e-3"})  # of a page that has not heard of the epochs
+    assert (form.config.lr, form.config.epochs) == (1e-3, 7) and told == [{}]
+    page.set_state({"option_lr": "fast", "option_epochs": "0", "option_value_loss": "huber"})
+    assert list(form.problems) == list(page.problems) == ["lr", "epochs"] and len(told) == 4
+    assert page.title == "options (3 changed, 2 cannot be used)" and page.is_open
+    assert (page.option_lr, page.option_epochs) == ("fast", "0")
+    form.set(MAPPOConfig())
+    assert form.n_changed == 0 and page.problems == {} and page.title == "options" and page.option_epochs != "0"
+    assert len(told) == 4  # what is set by code calls nobody
+
+
+def test_what_is_drawn_says_what_each_option_is() -> None:
+    drawn = {option["name"]: option for option in ConfigForm(MAPPOConfig).box.options}
+    assert list(drawn) == [item.name for item in fields(MAPPOConfig)]
+    assert drawn["value_loss"]["choices"] == ["l2", "huber"] and drawn["value_loss"]["control"] == "choice"
+    assert drawn["lr"]["control"] == "text" and "more than 0" in drawn["lr"]["help"]
+    assert drawn["target_kl"]["placeholder"] == "none" and drawn["lr"]["placeholder"] == ""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -18,15 +16,6 @@ from tests.widgets.trained import until
 
 SMALL = ("env=mpe/simple_tag", "algorithm=ippo", "n_envs=4", "rollout_steps=10", "frames=400", "threads=1")
 N_THREADS, N_CLICKS = 4, 8
-
-
-@pytest.fixture
-def hasty() -> Iterator[None]:
-    """Threads are switched as often as can be."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(before)
 
 
 def test_clicks_while_answers_arrive_from_many_threads(hasty: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,15 +13,6 @@ from marlnb.widgets.turns import TURN
 from tests.widgets.trained import until
 
 N_ROUNDS = 4
-
-
-@pytest.fixture
-def hasty() -> Iterator[None]:
-    """Threads are switched as often as can be."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(before)
 
 
 def test_clicks_steps_and_answers_at_once(
