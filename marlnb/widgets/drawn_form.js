@@ -24,7 +24,8 @@ const CSS = `
 .marlnb-field .marlnb-problem { flex: 1 0 100%; box-sizing: border-box; margin: 0; padding: 2px 0 4px calc(11em + 8px); }
 @container (max-width: 42em) {
   .marlnb-field .control { flex: 1 1 12em; max-width: 15em; }
-  .marlnb-field .marlnb-help { flex: 1 0 100%; box-sizing: border-box; padding-left: calc(11em + 8px); }
+  .marlnb-field { padding: 4px 0; }
+  .marlnb-field .marlnb-help { flex: 1 0 100%; box-sizing: border-box; padding-left: calc(11em / 0.9 + 8px); }
 }
 @container (max-width: 26em) {
   .marlnb-field label { flex-basis: 100%; text-align: left; }
@@ -51,7 +52,8 @@ function fieldOf(option, model, id, listen) {
   const read = option.control === "tick" ? "checked" : "value";
   const control = controlOf(option, id);
   const help = element("span", { id: `${id}-help`, className: "marlnb-help", textContent: option.help });
-  const label = element("label", { htmlFor: id, textContent: option.name });
+  const words = option.name.split("_").flatMap((word, place) => (place ? ["_", element("wbr"), word] : [word]));
+  const label = element("label", { htmlFor: id }, ...words);
   const root = element("div", { className: `marlnb-field marlnb-field-${option.name}` },
     label, element("div", { className: "control" }, control), help);
   let wroteAt = -Infinity;

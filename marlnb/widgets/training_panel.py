@@ -62,7 +62,7 @@ class TrainingPanel:
     @in_turn
     def _make(self, shown: Experiment, run: str | None) -> None:
         self._folder = _field("run", "runs/<env>-<algorithm>-<seed>-<n>", run or "")
-        self._minutes = _field("minutes at most", "none", width="26em", tooltip="of this session, then it is stopped, saved")
+        self._minutes = _field("minutes at most", "none", width="26em", tooltip="of this session, then saved")
         self._fill_from = _field("fill from", "a run's folder, a YAML file, or overrides")
         fill = button_for(self._fill, "Fill", "", "show that experiment in the form", width="6em")
         self._start_button = button_for(
