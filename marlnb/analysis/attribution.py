@@ -60,6 +60,7 @@ def attribute(
     policies: Mapping[str, Policy] | None = None,
     episodes: Sequence[int] | None = None,
     checkpoint: int | None = None,
+    steps: Sequence[int] | None = None,
     batch_size: int = 1024,
     seed: int = 0,
     save: str | None = None,
@@ -97,6 +98,7 @@ def attribute(
             None: all for values and for actors whose agents hear one another (gnn), own otherwise.
         policies: by group; None: those of the checkpoint that made the recording.
         episodes: indices of the episodes to explain; None: all. checkpoint: of a recording that spans several.
+        steps: those to explain, counted since their episode began; None: all.
         batch_size: rows read at once.
         seed: of everything that is drawn.
         save: write it as it goes along, batch by batch, to `<recording>.attributions/<save>.h5`, and map that into
@@ -121,7 +123,7 @@ def attribute(
     policy = chosen_policy(policies if policies is not None else source.policies(checkpoint), group, output, source)
     members = members_of(spec, agent, policy, output, site)
     asked = ask(source, policy, output, members, sources, site, method)
-    rows = source.rows(episodes, checkpoint)
+    rows = source.rows(episodes, checkpoint, steps)
     baseline = baseline if baseline is not None else "distribution" if method in OF_DISTRIBUTION else "mean"
     if method in OF_DISTRIBUTION and not (isinstance(baseline, str) and baseline == "distribution"):
         raise AnalysisError(f"method={method!r} averages over baseline='distribution'; got {baseline!r}")

@@ -71,8 +71,10 @@ class RowSource:
         self.recording, self.group = recording, group
         self.env: EnvSpec = recording.spec
 
-    def rows(self, episodes: Sequence[int] | None, checkpoint: int | None = None) -> Rows:
-        """All rows, or those of some episodes, by number, or of one checkpoint, by its iteration.
+    def rows(
+        self, episodes: Sequence[int] | None, checkpoint: int | None = None, steps: Sequence[int] | None = None
+    ) -> Rows:
+        """All rows, or those of some episodes, by number, of one checkpoint, by its iteration, or of some steps.
 
         Raises:
             AnalysisError: there are none.
@@ -87,6 +89,8 @@ class RowSource:
             index = index[np.isin(episode, np.asarray(episodes, dtype=np.int64))]
         if checkpoint is not None:
             index = index[self._of_checkpoint(checkpoint, len(episode))[index]]
+        if steps is not None:
+            index = index[np.isin(t[index], np.asarray(steps, dtype=np.int64))]
         if not len(index):
             raise AnalysisError(f"{self.recording.path} has no rows of whole episodes to analyse")
         return Rows(index, episode[index], t[index])

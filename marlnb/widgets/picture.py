@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from matplotlib.figure import Figure
 
 from marlnb.plots.learning import learning_curve
 from marlnb.training.run import Run
+from marlnb.widgets.kept_picture import KeptPicture
 from marlnb.widgets.worker import Newest
 
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -66,6 +68,8 @@ class Still:
     def __init__(self, widget: w.Box, text: Callable[[], str], figure: Callable[[], Figure | None]) -> None:
         self._widget, self._text, self._figure = widget, text, figure
         self._handles: list[Any] = []
+        self._kept: KeptPicture | None = None  # once it is displayed
+        self._outdated = False
         self._drawn_at, self._wait_s = -float("inf"), SOON_S
         self._drawing = Newest(wait_s=0)
 
@@ -73,11 +77,19 @@ class Still:
         """Displays the widget, and the picture below it."""
         from IPython.display import display
 
-        if not self._handles:
+        if self._kept is None:
+            self._kept = KeptPicture()
             self._widget.add_class("marlnb-live")
-            self._widget.children = (*self._widget.children, w.HTML(_HIDDEN))
+            self._widget.children = (*self._widget.children, w.HTML(_HIDDEN), self._kept)
+            _after_each_cell(weakref.WeakMethod(self._renew_outdated))
         display(self._view(), raw=True)
-        self._handles.append(display(self._bundle(), raw=True, display_id=True))
+        bundle = self._bundle()
+        self._handles.append(display(bundle, raw=True, display_id=True, metadata=self._kept.metadata))
+        self._kept.keep(bundle)
+
+    def outdate(self) -> None:
+        """It shows the picture no more: after the cell that is run now, if one is, the picture is drawn anew."""
+        self._outdated = True
 
     def renew(self, *, now: bool = False) -> bool:
         """Draws it anew where it is displayed: now, or when the last time is long enough ago; whether it did."""
@@ -92,21 +104,46 @@ class Still:
             self._drawn_at = time.monotonic()
             self._drawing.ask(self._bundle, self._update, lambda error: self._update({"text/plain": str(error)}))
 
+    def _renew_outdated(self) -> None:
+        if self._outdated:
+            self.renew(now=True)
+
     def _is_due(self, now: bool) -> bool:
         return bool(self._handles) and (now or time.monotonic() - self._drawn_at >= self._wait_s)
 
     def _update(self, bundle: dict[str, Any]) -> None:
+        if self._kept is None:
+            return
         for handle in self._handles:
-            handle.update(bundle, raw=True)
+            handle.update(bundle, raw=True, metadata=self._kept.metadata)
+        self._kept.keep(bundle)
 
     def _view(self) -> dict[str, Any]:
         shown = {"version_major": 2, "version_minor": 0, "model_id": self._widget.model_id}
         return {VIEW: shown, "text/plain": self._text()}
 
     def _bundle(self) -> dict[str, Any]:
-        self._drawn_at = time.monotonic()
+        self._drawn_at, self._outdated = time.monotonic(), False
         drawn = self._figure()
         bundle = {"text/plain": self._text(), **({} if drawn is None else {"image/png": png(drawn)})}
         took_s = time.monotonic() - self._drawn_at
         self._wait_s = max(min(2 * self._wait_s, STILL_EVERY_S), SELDOM * took_s)
         return bundle
+
+
+def _after_each_cell(call: weakref.WeakMethod[Callable[[], None]]) -> None:
+    """In a notebook's kernel, whenever a cell has run, for as long as the method's object is held."""
+    from IPython.core.getipython import get_ipython
+
+    shell = get_ipython()
+    if shell is None:
+        return
+
+    def ran(*_: object) -> None:
+        method = call()
+        if method is None:
+            shell.events.unregister("post_run_cell", ran)
+        else:
+            method()
+
+    shell.events.register("post_run_cell", ran)

@@ -2,6 +2,9 @@
 const BARS = 8; // features that are drawn
 const KINDS = { probability: "action, probability", score: "action, score (no probability)", value: "action" };
 
+// where a step's values lie among those that are there; null where it is not explained
+const rowOf = (found, t) => (found.at === undefined || found.at === null ? t : found.at === t ? 0 : null);
+
 function makeCard({ agent, steps, onPick, onLook }) {
   const card = make("section", "ms-card");
   card.dataset.agent = agent.name;
@@ -39,6 +42,7 @@ function makeCard({ agent, steps, onPick, onLook }) {
 
   let look = null;
   let lookBars = null;
+  let lookNote = null; // where only one step is explained
   let concepts = [];
   let now = 0;
   let visible = true; // in the window: what is not is not drawn
@@ -51,7 +55,7 @@ function makeCard({ agent, steps, onPick, onLook }) {
   function attributed(found, refused, asked) {
     lookBars?.end();
     looks.replaceChildren();
-    look = lookBars = null;
+    look = lookBars = lookNote = null;
     if (refused) { looks.append(make("div", "ms-problem", refused)); return; }
     if (!found) return;
     const values = floatsOf(found.values);
@@ -61,10 +65,12 @@ function makeCard({ agent, steps, onPick, onLook }) {
     const objects = floatsOf(found.by_object);
     let most = 0;
     for (const v of objects) most = Math.max(most, v);
-    look = { values, count, scale: 1 / (top || 1), names: found.objects, objects, most: most || 1, colour: agent.colour };
+    look = { values, count, scale: 1 / (top || 1), names: found.objects, objects, most: most || 1, colour: agent.colour, row: (t) => rowOf(found, t) };
     looks.append(make("div", "ms-help", `${asked.method.replaceAll("_", " ")} of ${found.target}, in ${found.units}`));
     lookBars = makeBars({ names: found.names.slice(0, BARS), colour: agent.colour, signed: true });
     looks.append(lookBars.box);
+    lookNote = found.at === undefined || found.at === null ? null : make("div", "ms-help ms-alone");
+    if (lookNote) looks.append(lookNote);
     const hidden = count - lookBars.count + found.left_out;
     if (hidden > 0) looks.append(make("div", "ms-help", `${hidden} features that mattered less are not drawn`));
     for (const warning of found.warnings) looks.append(make("div", "ms-problem", `not to be trusted: ${warning}`));
@@ -87,6 +93,13 @@ function makeCard({ agent, steps, onPick, onLook }) {
     return told;
   }
 
+  function drawLook(row) {
+    if (row === null) lookBars.set(new Float32Array(lookBars.count).fill(NaN), 0, look.scale, null);
+    else lookBars.set(look.values, row * look.count, look.scale, null);
+    const told = row === null ? "explained once scrubbing rests" : "this step alone is explained";
+    if (lookNote && lookNote.textContent !== told) lookNote.textContent = told;
+  }
+
   function draw(t) {
     heatmap.at(t);
     const told = action(t);
@@ -94,7 +107,7 @@ function makeCard({ agent, steps, onPick, onLook }) {
     isTaken.fill(0);
     for (let p = 0; p < parts; p++) isTaken[taken[t * parts + p]] = 1;
     bars?.set(choices, t * n, agent.kind === "probability" ? 1 : 1 / reach, isTaken);
-    lookBars?.set(look.values, t * look.count, look.scale, null);
+    if (look) drawLook(look.row(t));
     for (const concept of concepts) concept.at(t);
   }
 

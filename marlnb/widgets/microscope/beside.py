@@ -12,8 +12,8 @@ from marlnb.models.edit import Edit
 from marlnb.recording.makers import maker_of
 from marlnb.recording.reader import Recording
 from marlnb.training.subject import Subject
+from marlnb.widgets.microscope.answers import Shown
 from marlnb.widgets.microscope.episode_view import EpisodeView, view_episode
-from marlnb.widgets.microscope.loading import Shown
 from marlnb.widgets.microscope.rollouts import Rollouts
 
 SubjectLike = Subject | str | os.PathLike[str] | None

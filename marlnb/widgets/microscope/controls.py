@@ -13,10 +13,10 @@ from marlnb.analysis.methods import Method
 from marlnb.errors import MarlnbError, RecordingError
 from marlnb.models.edit import Edit
 from marlnb.widgets.controls import Button, Dropdown, Tab
+from marlnb.widgets.microscope.answers import Shown
 from marlnb.widgets.microscope.beside import changes
 from marlnb.widgets.microscope.edits_panel import EditsPanel
 from marlnb.widgets.microscope.episode_view import EpisodeView
-from marlnb.widgets.microscope.loading import Shown
 from marlnb.widgets.microscope.tabs import BookmarksPanel, ComparePanel, ConceptsPanel
 from marlnb.widgets.microscope.unit_panel import Unit, UnitPanel
 from marlnb.widgets.style import code_html, styled

@@ -1,9 +1,9 @@
-"""What each observed feature contributed to what an agent did, over one episode: `mnb.attribute` on that episode."""
+"""What each observed feature contributed to what an agent did: `mnb.attribute` on one episode, or on one step of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from marlnb.models.policy import Policy
 from marlnb.widgets.microscope.episode_view import EpisodeView
 
 MOST_NUMBERS = 4_000_000  # of one group's explanation, unless it is asked for: steps × agents × features
+MOST_OF_STEP = 400_000  # of one group's single step
 To = Literal["action", "value"]
 
 
@@ -27,6 +28,7 @@ class Explanation:
     Attributes:
         to, method: what was asked. found: the attributions, as `mnb.attribute` gave them.
         refused: by group, in words. too_large: whether some group was refused for its size alone.
+        at: by group of which a single step was explained, the place of that step.
     """
 
     to: To
@@ -34,6 +36,17 @@ class Explanation:
     found: Mapping[str, Attribution]
     refused: Mapping[str, str]
     too_large: bool = False
+    at: Mapping[str, int] = field(default_factory=dict)
+
+    def filled_by(self, step: Explanation) -> Explanation:
+        """With a single step of each group whose whole episode is not explained."""
+        more = {group: found for group, found in step.found.items() if group not in self.found}
+        return replace(
+            self,
+            found={**more, **self.found},
+            refused={group: why for group, why in self.refused.items() if group not in more},
+            at={group: step.at[group] for group in more},
+        )
 
 
 def refused(view: EpisodeView, to: To, method: Method, why: str) -> Explanation:
@@ -47,7 +60,8 @@ def explain(
     *,
     to: To = "action",
     method: Method = "integrated_gradients",
-    compared_with: EpisodeView | None = None,
+    baseline: Mapping[str, np.ndarray],
+    place: int | None = None,
     most: int | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Explanation:
@@ -57,22 +71,23 @@ def explain(
     goal, would otherwise explain nothing.
 
     Args:
-        compared_with: an episode of the recording whose mean is meant, where it is not the view's own.
-        most: numbers of a group's attribution beyond which it is refused; None: MOST_NUMBERS.
+        baseline: that mean, as `mean_observations` has it.
+        place: of the only step that is explained, among the view's steps; None: all of them are.
+        most: numbers of a group's attribution beyond which it is refused; None: MOST_NUMBERS, or MOST_OF_STEP.
         tell: called with how far it is.
     """
-    baseline = mean_observations(compared_with or view)
     found, refused, too_large = {}, {}, False
-    for place, group in enumerate(view.groups, 1):
-        size = len(view.t) * len(group.agents) * len(group.features)
-        if size > (MOST_NUMBERS if most is None else most):
+    steps = view.t if place is None else view.t[place : place + 1]
+    allowed = (MOST_NUMBERS if place is None else MOST_OF_STEP) if most is None else most
+    for number, group in enumerate(view.groups, 1):
+        if len(steps) * len(group.agents) * len(group.features) > allowed:
             too_large = True
             refused[group.name] = (
-                f"{len(group.features):,} features over {len(view.t):,} steps are explained when they are asked for: "
+                f"{len(group.features):,} features over {len(steps):,} steps are explained when they are asked for: "
                 "Explain anyway; mnb.attribute(..., features={...}, episodes=[...]) takes them in groups"
             )
             continue
-        tell(f"{group.name}, {place} of {len(view.groups)} groups")
+        tell(f"{group.name}, {number} of {len(view.groups)} groups")
         try:
             several = len(view.recording.checkpoints["iteration"].unique()) > 1
             found[group.name] = attribute(
@@ -83,12 +98,13 @@ def explain(
                 baseline=None if method in ("gradient_shap", "deeplift_shap") else baseline,
                 policies=policies,
                 episodes=[view.episode],
+                steps=None if place is None else steps.tolist(),
                 checkpoint=view.checkpoint if several else None,
                 progress=False,
             )
         except MarlnbError as error:
             refused[group.name] = str(error)
-    return Explanation(to, method, found, refused, too_large)
+    return Explanation(to, method, found, refused, too_large, {} if place is None else dict.fromkeys(found, place))
 
 
 def mean_observations(view: EpisodeView) -> dict[str, np.ndarray]:

@@ -68,11 +68,13 @@ function makeFilm(steps) {
 
   function overlay() {
     let count = 0;
+    const row = look.row(t);
+    if (row === null) return 0;
     context.strokeStyle = context.fillStyle = look.colour;
     context.lineWidth = 3;
     const n = look.names.length;
     for (let k = 0; k < n; k++) {
-      const share = look.objects[t * n + k] / look.most, spots = where.get(look.names[k]);
+      const share = look.objects[row * n + k] / look.most, spots = where.get(look.names[k]);
       if (!(share > 0.01) || !spots || Number.isNaN(spots[2 * t])) continue;
       context.beginPath();
       context.arc(spots[2 * t] * canvas.width, spots[2 * t + 1] * canvas.height, Math.sqrt(share) * RADIUS * canvas.width, 0, 7);

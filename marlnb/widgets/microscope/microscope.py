@@ -6,30 +6,29 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from marlnb.analysis.decoding import decode
 from marlnb.analysis.decoding_result import Decoding
 from marlnb.analysis.methods import Method
 from marlnb.config import EnvConfig
-from marlnb.errors import AnalysisError, RecordingError, unknown
+from marlnb.errors import AnalysisError, RecordingError
 from marlnb.models.edit import Edit
 from marlnb.recording.reader import Recording
+from marlnb.widgets.microscope.answers import Shown
 from marlnb.widgets.microscope.beside import Beside, SubjectLike, changes, maker_or_why
 from marlnb.widgets.microscope.bookmarks import Bookmark, Bookmarks
+from marlnb.widgets.microscope.code import code_of
 from marlnb.widgets.microscope.controls import Controls
+from marlnb.widgets.microscope.display import Display
 from marlnb.widgets.microscope.episode_view import view_episode
 from marlnb.widgets.microscope.explanation import To
-from marlnb.widgets.microscope.loading import Loading, Shown, image_at
+from marlnb.widgets.microscope.first_scope import first_scope
+from marlnb.widgets.microscope.loading import Loading
 from marlnb.widgets.microscope.readings import concepts_of
-from marlnb.widgets.microscope.scope import Scope
 from marlnb.widgets.microscope.sides import concepts_data, sent_layers, side_of, units_of_layer
-from marlnb.widgets.microscope.still import still
-from marlnb.widgets.microscope.unit_orders import ORDERS
 from marlnb.widgets.microscope.unit_panel import Unit
-from marlnb.widgets.picture import Still, with_picture
-from marlnb.widgets.turns import TURN, in_turn
-from marlnb.widgets.worker import Newest
-
-STILL_S = 1.5  # without a step, after which the still picture follows
+from marlnb.widgets.turns import in_turn
 
 
 class Microscope:
@@ -59,33 +58,16 @@ class Microscope:
         self.beside = Beside(recording, *maker_or_why(recording, subject), env)
         self.view = view_episode(recording, episode)
         self.sides = self.beside.alone(self.view)
-        layers = self.view.layers
-        chosen = layer or next((one for one in layers if one.endswith("hidden_1")), layers[0] if layers else "")
-        if layers and chosen not in layers:
-            raise RecordingError(unknown("layer", chosen, layers))
-        if order not in ORDERS:
-            raise RecordingError(unknown("order of units", order, ORDERS))
-        for agent in agents:
-            self.view.group_of(agent)
-        self.scope = Scope(
-            sides=[side_of(self.view, self.sides[0].title, sent_layers(self.view, chosen))],
-            layers=layers,
-            orders=ORDERS,
-            layer=chosen,
-            order=order,
-            agents=list(agents),
-            t=self.view.place(t),
-        )
+        self.scope = first_scope(self.view, self.sides[0].title, t, layer, order, agents)
         self.loading = Loading(self.scope, lambda: self.controls.offer_more(self.loading.too_large))
         self.controls = Controls(self)
         self.widget = self.controls.widget
-        self._still = Still(self.widget, lambda: repr(self), self.figure)
-        self._stilling = Newest(wait_s=STILL_S)
+        self._display = Display(self.widget, self.scope, lambda: self.sides, lambda: repr(self))
         self._kept = Bookmarks(recording.path)
         self._show_bookmarks()
         self.scope.observe(lambda change: self._picked(change["new"]), "picked")
         self.scope.observe(lambda change: self._send_layer(change["new"]), "layer")
-        self.scope.observe(lambda _: self._renew_still(), ["t", "layer", "order", "agents", "films"])
+        self.scope.observe(lambda _: self.loading.explain_step(), "t")
         self._begin()
 
     @property
@@ -220,33 +202,21 @@ class Microscope:
 
     def as_code(self) -> str:
         """The cell that shows what is shown now."""
-        scope = self.scope
-        options = {"episode": self.view.episode, "t": self.t, "layer": scope.layer, "order": scope.order}
-        told = ", ".join(f"{name}={value!r}" for name, value in options.items())
-        agents = f", agents={scope.agents!r}" if scope.agents else ""
-        lines = [f"recording = mnb.Recording.open({str(self.recording.path)!r})"]
-        lines.append(f"scope = mnb.microscope(recording, {told}{agents})")
-        lines += [f"scope.decode({one.label!r}, site={one.site!r})" for one in self.decodings]
-        return "\n".join(["import marlnb as mnb", *lines, "scope"])
+        return code_of(self.recording.path, self.view.episode, self.t, self.scope, self.decodings)
 
     def _ipython_display_(self, **options: Any) -> None:
-        self._still.display()
+        self._display.show()
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        return with_picture(self.widget, repr(self), self.figure)
+        return self._display.bundle()
 
     def __repr__(self) -> str:
         returns = ", ".join(f"{agent} {value:.3g}" for agent, value in self.view.returns.items())
         return f"Microscope({self.recording.path.name}, episode {self.view.episode}, step {self.t}; returns: {returns})"
 
-    def figure(self) -> Any:
+    def figure(self) -> Figure:
         """What is shown now as a still figure."""
-        with TURN:  # drawing takes long, and looks at what was shown when it began
-            sides, scope = list(self.sides), self.scope
-            t, layer, order, agents = scope.t, scope.layer, scope.order, list(scope.agents)
-            sent = [scope.images(number) for number in range(len(sides))]
-        images = [image_at(side, t, there) for side, there in zip(sides, sent)]
-        return still([side.view for side in sides], [side.title for side in sides], t, layer, order, agents, images)
+        return self._display.figure()
 
     @in_turn
     def show(self, sides: list[Shown], t: int) -> None:
@@ -278,9 +248,6 @@ class Microscope:
             for data, side in zip(self.scope.sides, self.sides)
         ]
         self.scope.sides = data
-
-    def _renew_still(self) -> None:
-        self._stilling.ask(lambda: None, lambda _: self._still.renew_soon(), lambda _: None)
 
     def _picked(self, picked: dict[str, Any]) -> None:
         if not picked:

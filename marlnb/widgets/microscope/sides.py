@@ -81,11 +81,14 @@ def quantise(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def attribution_of(explanation: Explanation, spoken: Spoken | None = None) -> Data:
-    """By agent: names and values `[time, feature]` of the features that matter most, and the objects they speak of."""
+    """By agent: names and values `[time, feature]` of the features that matter most, and the objects they speak of.
+
+    Of a group of which a single step was explained, values are of that step, and `at` is its place.
+    """
     found: Data = {}
-    for attribution in explanation.found.values():
+    for group, attribution in explanation.found.items():
         for place, agent in enumerate(attribution.agents):
-            found[agent] = _bars(attribution, place, agent, spoken or {})
+            found[agent] = {**_bars(attribution, place, agent, spoken or {}), "at": explanation.at.get(group)}
     return {"to": explanation.to, "method": explanation.method, "agents": found, "refused": dict(explanation.refused)}
 
 

@@ -16,6 +16,7 @@ import marlnb as mnb
 from marlnb.errors import ConfigError, RecordingError
 from marlnb.widgets.microscope.edits_panel import parse_units
 from marlnb.widgets.microscope.microscope import Microscope
+from tests.widgets.trained import until
 
 SITE = "listener/actor/hidden_1"
 
@@ -160,16 +161,45 @@ def test_units_are_read_as_people_write_them() -> None:
             parse_units(wrong)
 
 
-def test_what_is_too_large_is_explained_when_it_is_asked_for(
+def test_of_what_is_too_large_the_step_that_is_shown_is_explained(
     listener: mnb.Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("marlnb.widgets.microscope.explanation.MOST_NUMBERS", 100)
-    scope = mnb.microscope(listener)
-    assert scope.wait(60)
-    found = scope.scope.attributions[0]
-    assert found["agents"].keys() == {"speaker_0"} and "11 features over 25 steps" in found["refused"]["listener"]
+    whole = mnb.attribute(listener, group="listener", progress=False)  # episode 0 comes first
+    scope = mnb.microscope(listener, t=3)
+    assert scope.wait(60) and scope.wait(60)
+    for t in (3, 17):
+        scope.go(t=t)
+        assert scope.wait(60)
+        found = scope.scope.attributions[0]
+        speaker, step = (found["agents"][agent] for agent in ("speaker_0", "listener_0"))
+        assert (speaker["at"], step["at"]) == (None, t) and found["refused"] == {}
+        values = dict(zip(step["names"], np.frombuffer(step["values"], "<f4")))
+        truth = dict(zip(whole.feature_names, whole.values[t, 0]))
+        assert values.keys() == truth.keys() and values == pytest.approx(truth, abs=1e-4)
     assert scope.controls.anyway.layout.display == ""
     scope.controls.anyway.click()
     assert scope.wait(60)
-    assert set(scope.scope.attributions[0]["agents"]) == {"speaker_0", "listener_0"}
+    assert scope.scope.attributions[0]["agents"]["listener_0"]["at"] is None
     assert scope.controls.anyway.layout.display == "none" and scope.scope.working == ""
+
+
+def test_a_step_that_is_too_large_as_well_says_so(listener: mnb.Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("marlnb.widgets.microscope.explanation.MOST_NUMBERS", 100)
+    monkeypatch.setattr("marlnb.widgets.microscope.explanation.MOST_OF_STEP", 10)
+    scope = mnb.microscope(listener)
+    assert scope.wait(60) and scope.wait(60)
+    found = scope.scope.attributions[0]
+    assert found["agents"].keys() == {"speaker_0"} and "11 features over 25 steps" in found["refused"]["listener"]
+
+
+def test_the_step_that_is_shown_comes_before_a_long_episode(
+    listener: mnb.Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("marlnb.widgets.microscope.explaining.FEW_NUMBERS", 0)
+    monkeypatch.setattr("marlnb.widgets.microscope.explaining.START_S", 3.0)
+    scope = mnb.microscope(listener, t=4)
+    until(lambda: scope.scope.attributions[0])
+    assert {one["at"] for one in scope.scope.attributions[0]["agents"].values()} == {4}
+    assert scope.wait(60)
+    assert {one["at"] for one in scope.scope.attributions[0]["agents"].values()} == {None}

@@ -18,8 +18,9 @@ N_ROUNDS = 4
 def test_clicks_steps_and_answers_at_once(
     hasty: None, listener: mnb.Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("marlnb.widgets.microscope.loading.START_S", 0.0)
-    monkeypatch.setattr("marlnb.widgets.microscope.loading.SEND_S", 0.0)  # every picture by itself
+    for module in ("filming", "explaining"):
+        monkeypatch.setattr(f"marlnb.widgets.microscope.{module}.START_S", 0.0)
+    monkeypatch.setattr("marlnb.widgets.microscope.filming.SEND_S", 0.0)  # every picture by itself
     raised: list[BaseException | None] = []
     monkeypatch.setattr(threading, "excepthook", lambda what: raised.append(what.exc_value))
     scope = mnb.microscope(listener)

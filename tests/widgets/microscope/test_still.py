@@ -1,0 +1,39 @@
+"""The picture below a microscope, in a notebook that was executed where nobody looked."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+import marlnb as mnb
+
+CELLS = (
+    "import marlnb as mnb\nscope = mnb.microscope({path!r}, 3, t=5)\nscope",
+    "scope.go(t=9)",
+    "for t in range(12):\n    scope.go(t=t)\nscope.wait(60)",
+    "assert scope._still._outdated is False",
+)
+
+
+def test_it_is_the_last_one_whatever_cells_did(listener: mnb.Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    said, pictures = [], []
+
+    def ended(cell: nbformat.NotebookNode, **_: object) -> None:
+        (data,) = [output.data for output in made.cells[0].outputs if "image/png" in output.get("data", {})]
+        said.append(data["text/plain"].partition(";")[0])
+        pictures.append(base64.b64decode(data["image/png"]))
+
+    made = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(one.format(path=str(listener.path))) for one in CELLS]
+    )
+    NotebookClient(made, kernel_name="python3", on_cell_executed=ended).execute()
+    assert said == [f"Microscope(recording.h5, episode 3, step {t}" for t in (5, 9, 11, 11)]
+    assert len(set(pictures)) == 3 and pictures[2] == pictures[3]
+    states = made.metadata["widgets"]["application/vnd.jupyter.widget-state+json"]["state"].values()
+    (t,) = [model["state"]["t"] for model in states if "bookmarks" in model["state"]]
+    assert t == 11
