@@ -1,6 +1,6 @@
 """The first hour as a person has it: each notebook opened in JupyterLab, Run All, and what stands there afterwards.
 
-Parameters are small, in the parameters cell of the copy; what is trained is not good, and nothing is promised of it.
+Parameters are small, in the parameters cell of the copy.
 """
 
 from __future__ import annotations
@@ -8,36 +8,15 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import nbformat
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.lab import ROOT, Lab
+from tests.notebooks.small import SMALL
 
 DONE_MS = 400_000
-SMALL: dict[str, dict[str, Any]] = {
-    "quickstart": {
-        "seed": 1,
-        "frames": 3200,
-        "n_envs": 16,
-        "record_episodes": 24,
-        "stopping_episodes": 12,
-        "evaluation_episodes": 12,
-        "n_shuffles": 1,
-    },
-    "own_environments": {},
-    "choose_and_compare": {"seeds": [0]},
-    "look_inside": {"episodes": 60},
-    "does_the_listener_listen": {
-        "episodes": 50,
-        "traced_episodes": 16,
-        "traced_every": 12,
-        "n_random": 9,
-        "n_shuffles": 1,
-    },
-}
 PANELS = {  # what of widgets is to be seen, by notebook, and words in it
     "own_environments": (".marlnb-environment", "walker_0, walker_1 (2)"),
     "choose_and_compare": (".marlnb-training", "complete, 8.2k of 8.2k frames"),

@@ -7,14 +7,14 @@ from pathlib import Path
 import nbformat
 
 from marlnb.batch.execute import execute
+from tests.notebooks.small import SMALL
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "does_the_listener_listen.ipynb"
-SMALL = {"episodes": 50, "traced_episodes": 16, "traced_every": 12, "n_random": 9, "n_shuffles": 1}
 
 
 def test_it_runs(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    execute(NOTEBOOK, folder, SMALL, progress=False)
+    execute(NOTEBOOK, folder, SMALL[NOTEBOOK.stem], progress=False)
     executed = nbformat.read(folder / "notebook.ipynb", 4)
     figures = [o for cell in executed.cells for o in cell.get("outputs", []) if "image/png" in o.get("data", {})]
     assert len(figures) == 5

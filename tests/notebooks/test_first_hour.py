@@ -14,9 +14,14 @@ import pytest
 from marlnb.batch.execute import execute
 from marlnb.recording.reader import Recording
 from marlnb.training.run import Run
+from tests.notebooks.small import SMALL
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 PATH = ("quickstart", "own_environments", "choose_and_compare", "look_inside", "does_the_listener_listen")
+
+
+def run_small(name: str, folder: Path) -> Path:
+    return execute(FOLDER / f"{name}.ipynb", folder, SMALL[name], progress=False)
 
 
 def figures(executed: Path) -> int:
@@ -45,14 +50,14 @@ def test_links_to_files_lead_somewhere(path: Path) -> None:
 
 
 def test_algorithms_are_compared(tmp_path: Path) -> None:
-    executed = execute(FOLDER / "choose_and_compare.ipynb", tmp_path / "run", {"seeds": [0]}, progress=False)
+    executed = run_small("choose_and_compare", tmp_path / "run")
     states = {name: Run.open(tmp_path / "run" / f"{name}-0").status()["state"] for name in ("iql", "vdn", "qmix")}
     assert set(states.values()) == {"complete"}
     assert figures(executed) >= 4  # the panel's curve; curves, ends, which is better
 
 
 def test_agents_are_looked_into(tmp_path: Path) -> None:
-    executed = execute(FOLDER / "look_inside.ipynb", tmp_path / "run", {"episodes": 60}, progress=False)
+    executed = run_small("look_inside", tmp_path / "run")
     with Recording.open(tmp_path / "run" / "recordings" / "early.h5") as recording:
         assert recording.checkpoint[0] == 10
     assert figures(executed) >= 4  # the microscope's still, units of an episode, tuning, the map

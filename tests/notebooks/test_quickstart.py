@@ -11,17 +11,9 @@ from marlnb.analysis.attribution_result import Attribution
 from marlnb.batch.execute import execute
 from marlnb.recording.reader import Recording
 from marlnb.training.run import Run
+from tests.notebooks.small import SMALL
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
-SMALL = {  # agents that have hardly trained keep no promise; with another seed than 0 this is told, and all goes on
-    "seed": 1,
-    "frames": 3200,
-    "n_envs": 16,
-    "record_episodes": 24,
-    "stopping_episodes": 12,
-    "evaluation_episodes": 12,
-    "n_shuffles": 1,
-}
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -37,7 +29,7 @@ def test_a_notebook_is_stripped_and_has_one_cell_of_parameters(path: Path) -> No
 def test_the_quickstart_runs_and_goes_on_from_what_is_there(tmp_path: Path) -> None:
     quickstart = next(path for path in NOTEBOOKS if path.stem == "quickstart")
     folder = tmp_path / "run"
-    execute(quickstart, folder, SMALL, progress=False)
+    execute(quickstart, folder, SMALL["quickstart"], progress=False)
     run = Run.open(folder)
     assert run.status()["state"] == "complete" and run.checkpoints
     written = run.recordings["recording"].stat().st_mtime_ns
@@ -53,6 +45,6 @@ def test_the_quickstart_runs_and_goes_on_from_what_is_there(tmp_path: Path) -> N
     assert "not reached with mappo, seed 1: a return of -9.0: -" in told
     assert "not reached with mappo, seed 1: silence costs 2.0: " in told
     assert "image/png" in (folder / "notebook.html").read_text(encoding="utf-8")
-    execute(quickstart, folder, SMALL, progress=False)
+    execute(quickstart, folder, SMALL["quickstart"], progress=False)
     assert run.recordings["recording"].stat().st_mtime_ns == written  # trained and recorded once
     assert len(run.metrics()) == 8

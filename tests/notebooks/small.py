@@ -1,0 +1,27 @@
+"""Small parameters of notebooks, by name: what is trained with them is not good, and nothing is promised of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+SMALL: dict[str, dict[str, Any]] = {
+    "quickstart": {  # with another seed than 0 it is told that a promise is not kept, and all goes on
+        "seed": 1,
+        "frames": 3200,
+        "n_envs": 16,
+        "record_episodes": 24,
+        "stopping_episodes": 12,
+        "evaluation_episodes": 12,
+        "n_shuffles": 1,
+    },
+    "own_environments": {},
+    "choose_and_compare": {"seeds": [0]},
+    "look_inside": {"episodes": 60},
+    "does_the_listener_listen": {
+        "episodes": 50,
+        "traced_episodes": 16,
+        "traced_every": 12,
+        "n_random": 9,
+        "n_shuffles": 1,
+    },
+}
