@@ -133,7 +133,8 @@ class AgentGRUCell(nn.Module):
 def fast_training(network: nn.Module) -> Iterator[None]:
     """Inside the block the network's layers compute the same by faster routes; values may differ by rounding.
 
-    For a learner's update only: outside, every layer is made of plain torch modules, for captum and torch.func.
+    For a learner's update and for passes over recorded rows: outside, every layer is made of plain torch modules, for
+    captum and torch.func. Only sites may be hooked into meanwhile; what is inside a layer may not be called.
     """
     layers = [module for module in network.modules() if isinstance(module, AgentLinear | HiddenLayer)]
     try:

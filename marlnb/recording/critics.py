@@ -15,7 +15,7 @@ from marlnb.errors import SiteError
 from marlnb.models.policy import Policy
 from marlnb.models.sites import Site
 from marlnb.recording.layout import Field
-from marlnb.recording.recompute import device_of
+from marlnb.recording.recompute import device_of, fast_pass
 from marlnb.recording.sources import Selection, capture_if_any, recurrent_site
 from marlnb.training.rollout import carried
 
@@ -54,7 +54,8 @@ class GroupCritic:
 
     def evaluate(self, observations: Mapping[str, Tensor], state: Tensor | None) -> list[Tensor]:
         """A feed-forward critic's values and activations, `[row, agent, ...]`, from `[row, agent, *shape]` by group."""
-        return self._run(observations, state, None)[0]
+        with fast_pass(self.policy, device_of(self.policy)):
+            return self._run(observations, state, None)[0]
 
     def follow(
         self,

@@ -61,7 +61,8 @@ class EpisodeRecorder:
         capacity = -(-env.spec.max_steps // every) if env.spec.max_steps else FIRST_CAPACITY
         self._waiting_rows = min(WAITING_ROWS, writer.block_rows)
         capacity += -(-self._waiting_rows // env.n_envs)
-        self._ring = InFlight(contents.buffered, env.n_envs, capacity, Path(writer.path).parent)
+        folder = Path(writer.path).parent
+        self._ring = InFlight(contents.buffered, env.n_envs, capacity, folder, contents.lasting)
         self._columns = Columns(contents, self._ring, fields or contents.fields)
         self._ended = Ended(contents.selections)
         self._begun = np.zeros(env.n_envs, np.int64)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import prod
 from pathlib import Path
 
@@ -21,29 +21,67 @@ from marlnb.recording.layout import Field
 
 MEMORY_BYTES = 2 * 1024**3
 VIEWS = 64
+KEPT = 64  # steps whose tensors are kept before they are copied together
+KEPT_BYTES = 16 * 1024  # of one tensor: memory that is not given back at once must be asked for anew
+FRESH = 8  # tensors in a row with memory of their own show that the next will have its own too
 
 
 class Seen:
-    """The last tensor that came from one place, and its memory once the same one has come again.
+    """The last tensor that came from one place, and its memory: a buffer that its owner fills anew is asked once.
 
+    Args:
+        dtype: the only one whose memory is read; None: any.
     Attributes:
-        array: the memory of `tensor`, where that is a buffer that its owner fills anew; None if that is not known, or
-            it has none that numpy can read.
+        array: the memory of `tensor`; None where numpy cannot read it, or reads another type.
     """
 
-    __slots__ = ("array", "tensor")
+    __slots__ = ("_dtype", "array", "tensor")
 
-    def __init__(self) -> None:
+    def __init__(self, dtype: np.dtype | None = None) -> None:
+        self._dtype = dtype
         self.tensor: Tensor | None = None
         self.array: np.ndarray | None = None
 
     def look(self, tensor: Tensor) -> np.ndarray | None:
         """`array`, now that `tensor` has come."""
         if tensor is not self.tensor:
-            self.tensor, self.array = tensor, None
-        elif self.array is None and tensor.device.type == "cpu" and tensor.dtype != torch.bfloat16:
-            self.array = tensor.detach().numpy()
+            self.tensor = tensor
+            try:
+                array = tensor.numpy()
+            except (TypeError, RuntimeError):  # on another device, a bfloat16, or one with a gradient
+                array = None
+            self.array = array if array is None or self._dtype in (None, array.dtype) else None
         return self.array
+
+
+class Kept:
+    """Tensors of one place that are kept as they are, once some have shown that each comes with memory of its own.
+
+    Attributes:
+        tensors: of the steps from position `first` on, not copied yet.
+        ready: whether the next is kept.
+        looks: whether tensors that are copied are to be shown to `look`.
+    """
+
+    __slots__ = ("_held", "first", "looks", "ready", "tensors")
+
+    def __init__(self, *, may: bool) -> None:
+        self.first, self.ready, self.looks = 0, False, may
+        self.tensors: list[Tensor] = []
+        self._held: dict[int, Tensor] = {}
+
+    def look(self, tensor: Tensor) -> None:
+        """Learns from a tensor that is copied now; all are held until they are enough, so that none's memory is given
+        to another."""
+        storage = tensor.untyped_storage()
+        fits = tensor.device.type == "cpu" and storage.nbytes() <= KEPT_BYTES
+        if fits and storage.data_ptr() not in self._held:
+            self._held[storage.data_ptr()] = tensor
+            if len(self._held) < FRESH:
+                return
+            self.ready = True
+        self.looks = False
+        self._held.clear()
 
 
 class InFlight:
@@ -53,33 +91,59 @@ class InFlight:
         fields: shapes of one copy's row.
         capacity: steps held at first; it doubles when an episode is longer.
         folder: where buffers that would take more than `MEMORY_BYTES` lie instead, in files without a name.
+        lasting: paths of the fields whose tensors nobody writes to again.
     """
 
-    def __init__(self, fields: Sequence[Field], n_envs: int, capacity: int, folder: Path) -> None:
+    def __init__(
+        self, fields: Sequence[Field], n_envs: int, capacity: int, folder: Path, lasting: Collection[str] = ()
+    ) -> None:
         self.fields, self.n_envs, self.capacity, self.folder = fields, n_envs, capacity, folder
         self.position = 0
-        self._seen = [Seen() for _ in fields]
+        self._seen = [Seen(field.stored_dtype) for field in fields]
+        self._kept = [Kept(may=field.path in lasting) for field in fields]
         self._allocate()
 
     def put(self, first: int, sources: Sequence[Tensor]) -> None:
-        """Copies the tensors `[env, ...]` of fields `first`, `first` + 1, ... into the current slot.
+        """Takes the tensors `[env, ...]` of fields `first`, `first` + 1, ... for the current slot.
 
-        Buffers that the environment fills anew at each step are known after two, and then copied as plain memory:
-        after a step of an environment torch's code has left the processor's cache, and one call costs 30 µs.
+        After a step of an environment torch's code has left the processor's cache, and one call costs 30 µs. So buffers
+        that the environment fills anew at each step are known after two, and are plain memory from then on, as is what
+        numpy can read of others; small tensors that last are kept, and copied many at once.
         """
         slot = self.position % self.capacity
+        if slot % KEPT == 0:
+            for index in range(first, first + len(sources)):
+                self._catch_up(index)
         targets, others = [], []
         for index, source in enumerate(sources, first):
-            seen = self._seen[index]
-            if seen.tensor is source and seen.array is not None:
-                self._arrays[index][slot] = seen.array
-                continue
-            if self._plain[index]:
-                seen.look(source)
-            targets.append(self._target(index, slot))
-            others.append(source)
+            seen, kept = self._seen[index], self._kept[index]
+            if kept.ready:
+                if source is not seen.tensor:
+                    if not kept.tensors:
+                        kept.first = self.position
+                    kept.tensors.append(source)
+                    seen.tensor = source
+                    continue
+                self._catch_up(index)
+                kept.ready = False  # what has come twice is a buffer after all
+            if kept.looks:
+                kept.look(source)
+            array = seen.look(source)
+            if array is None:
+                targets.append(self._target(index, slot))
+                others.append(source)
+            else:
+                self._arrays[index][slot] = array
         if others:
             torch._foreach_copy_(targets, others)  # one call: Python between copies costs more than the copies
+
+    def _catch_up(self, index: int) -> None:
+        """Copies what is kept of a field; its slots lie side by side."""
+        kept = self._kept[index]
+        if kept.tensors:
+            slot = kept.first % self.capacity
+            self._buffers[index][slot : slot + len(kept.tensors)] = torch.stack(kept.tensors)
+            kept.tensors.clear()
 
     def _target(self, index: int, slot: int) -> Tensor:
         """Field `index` of a slot; views are made many at a time, when the first of them is needed."""
@@ -92,6 +156,7 @@ class InFlight:
 
     def rows(self, index: int, flat: np.ndarray) -> np.ndarray:
         """Field `index`, `[row, ...]`, as the bytes that are written; flat: `[row]`, slot × copies + copy."""
+        self._catch_up(index)
         array = self._arrays[index]
         return array.reshape(-1, *array.shape[2:]).take(flat, axis=0)
 
@@ -101,6 +166,8 @@ class InFlight:
 
     def grow(self, oldest: int) -> None:
         """Doubles the capacity, keeping positions `oldest` to now."""
+        for index in range(len(self.fields)):
+            self._catch_up(index)
         before, capacity = self._arrays, self.capacity
         self.capacity *= 2
         self._allocate()
@@ -116,7 +183,6 @@ class InFlight:
             torch.from_numpy(array).view(field.torch_dtype) for array, field in zip(self._arrays, self.fields)
         ]
         self._views: dict[tuple[int, int], Sequence[Tensor]] = {}
-        self._plain = [str(array.dtype) == field.dtype for array, field in zip(self._arrays, self.fields)]
 
     def _buffer(self, field: Field, on_disk: bool) -> np.ndarray:
         shape = (self.capacity, self.n_envs, *field.shape)

@@ -29,14 +29,19 @@ AXES = {"action": "component", "logits": "parameter", "action_mask": "choice"}
 
 @dataclass(frozen=True)
 class Source:
-    """One field and how to get its tensor `[env, ...]` from a moment (or from the step after it)."""
+    """One field and how to get its tensor `[env, ...]` from a moment (or from the step after it).
+
+    Attributes:
+        lasts: nobody writes to the tensor again, so that it may be copied later.
+    """
 
     field: Field
     get: Callable[[Any], Tensor]
+    lasts: bool = False
 
     def of_agents(self, agents: tuple[str, ...]) -> Source:
         """The same, saying whose it is."""
-        return Source(replace(self.field, agents=agents), self.get)
+        return replace(self, field=replace(self.field, agents=agents))
 
 
 @dataclass(frozen=True)
@@ -105,7 +110,7 @@ def moment_sources(
     silent = sorted(site.name for site in sites if site.name not in activations)
     if silent:
         raise SiteError(f"these sites never fired while the policies acted: {', '.join(silent)}")
-    found = [_source("steps/t", (), lambda moment: moment.t, moment)]
+    found = [_source("steps/t", (), lambda moment: moment.t, moment, lasts=True)]
     for selection in selections:
         found += _group_sources(moment, selection, policies[selection.group.name], dtype)
     by_group = {selection.group.name: selection for selection in selections}
@@ -113,7 +118,9 @@ def moment_sources(
         chosen = by_group[site.name.split("/")[0]].of_site(site)
         assert chosen is not None  # `select_sites` leaves out those of other agents
         get = picked(_activation(activations, site.name), chosen.pick)
-        source = _source(f"activations/{site.name}", ("agent", "unit"), get, moment, chosen.group.name, dtype)
+        source = _source(
+            f"activations/{site.name}", ("agent", "unit"), get, moment, chosen.group.name, dtype, lasts=True
+        )
         found.append(source if site.agents is None else source.of_agents(chosen.agents))
     if moment.state is not None:
         dims = _axes(moment.state.shape[1:], "feature")
@@ -150,11 +157,12 @@ def _group_sources(moment: Moment, selection: Selection, policy: Policy, dtype: 
         if 0 in inner:  # as the parameters of a policy that has none
             continue
         dims = ("agent", *_axes(inner, AXES.get(field, "feature")))
-        yield _source(f"steps/{name}/{field}", dims, picked(get, pick), moment, name)
+        lasts = field in ("logits", "log_prob")  # an environment may put actions right in place
+        yield _source(f"steps/{name}/{field}", dims, picked(get, pick), moment, name, lasts=lasts)
     if moment.recurrent[name] is not None:
         path = f"recurrent/{name}/{recurrent_site(policy, 'actor')}"
         get_state = picked(lambda moment: moment.recurrent[name], pick)
-        yield _source(path, ("agent", "layer", "unit"), get_state, moment, name, dtype)
+        yield _source(path, ("agent", "layer", "unit"), get_state, moment, name, dtype, lasts=True)
 
 
 def recurrent_site(policy: Policy, part: str) -> str:
@@ -237,7 +245,9 @@ def _source(
     example: Moment | Step,
     group: str = "",
     dtype: str | None = None,
+    *,
+    lasts: bool = False,
 ) -> Source:
     tensor = get(example)
     kind = dtype or str(tensor.dtype).removeprefix("torch.")
-    return Source(Field(path, dims, tuple(tensor.shape[1:]), kind, group), get)
+    return Source(Field(path, dims, tuple(tensor.shape[1:]), kind, group), get, lasts)

@@ -196,7 +196,7 @@ def _inputs(
     def whole(path: str, field: Field, get: Callable[[Moment], Any]) -> str:
         if path in recorded and recorded[path].shape == field.shape:
             return path
-        context.append(Source(field, get))
+        context.append(Source(field, get, path.startswith("recurrent/")))
         return field.path
 
     found: dict[str, Inputs] = {}
