@@ -16,6 +16,7 @@ from marlnb.groundtruth.claims import Claim, Finding
 from marlnb.groundtruth.key import Question
 from marlnb.groundtruth.mixing import mixed_policy, mixing_weights
 from marlnb.groundtruth.planting import Planted
+from marlnb.groundtruth.reworking import reworked
 from marlnb.models.edit import Edit
 from marlnb.models.edits import edited
 from marlnb.models.policy import Policy
@@ -26,15 +27,23 @@ from marlnb.training.agents import Agents
 
 @dataclass(frozen=True)
 class Case:
-    """An instance, a recording of it and the question. No key."""
+    """An instance, a recording of it and the question. No key.
+
+    Attributes:
+        later: the agents as a later checkpoint has them, for who asks what stayed the same (`reworking`).
+    """
 
     question: Question
     agents: Agents
     recording: Recording
+    later: Agents
 
     @staticmethod
     def of(planted: Planted, recording: Recording) -> Case:
-        return Case(planted.question, planted.agents, recording)
+        policies = {group: reworked(policy, planted.key) for group, policy in planted.policies.items()}
+        agents = planted.agents
+        later = Agents(policies, agents.env, agents.path, source=f"{agents.source}, later", networks=agents.networks)
+        return Case(planted.question, agents, recording, later)
 
     @property
     def policies(self) -> Mapping[str, Policy]:

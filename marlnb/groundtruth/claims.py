@@ -18,6 +18,8 @@ ClaimKind = Literal[
     "onset",
     "code",
     "influence",
+    "alike",
+    "features",
     "shares",
     "complete",
     "necessary",
@@ -36,7 +38,10 @@ class Claim:
             read from, used or not; with `concept="nonsense"`, what random labels could be read from), effect (`agent`,
             `site`, `direction` `[unit]`, `output`, `value`: logits by which the output grows when the activations move
             by `direction`), onset (`agent`, `site`, `steps`: (episode, step) from which it holds the concept), code
-            (`code`: the word for each goal), influence (`pairs` of agents, the first of which drives the second),
+            (`code`: the word for each goal), influence (`pairs` of agents, the first of which drives the second), alike
+            (`sites`: the (agent, site) whose units hold later what they held, see `reworking`), features (`agent`,
+            `site`, `basis` of one direction `[unit]`: what a dictionary's feature writes when the concept is there, and
+            by which it moves the choices; one claim a feature),
             shares (`agent`, `value`: reward by which the team's value grows with one more of the agent's Q, under the
             planted mixer);
             complete and necessary (`value`: share of the driven logits' variance that is left with the claimed parts

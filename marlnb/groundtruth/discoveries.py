@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 
 from marlnb.groundtruth.claims import Claim, Finding
 from marlnb.groundtruth.key import AnswerKey, Node
 from marlnb.groundtruth.mixing import mixing_weights
+from marlnb.groundtruth.reworking import stays
+
+Placed = TypeVar("Placed", Claim, Node)
 
 DECOY_OVERLAP = 0.5
 """Share of a claimed direction that lies in a decoy's units from which on the decoy counts as found."""
+CIRCUIT_IN_FEATURE = 0.1
+"""Share of a feature's direction that lies in the circuit's units from which on it is more than a decoy's."""
 NONSENSE = "nonsense"
 """The concept that nobody holds: a random class of each episode."""
 
@@ -18,7 +25,8 @@ def decoys_claimed(finding: Finding, key: AnswerKey) -> tuple[int, int]:
     """Decoys claimed, of those that claims could have named: agents that only hold, and nodes at attempted units.
 
     Agents that hold a decoy and use nothing are counted where agents are attempted; where it was claimed from what the
-    concept can be read, labels that are nonsense are the decoy, once for each agent of the key.
+    concept can be read, labels that are nonsense are the decoy, once for each agent of the key; where it was claimed
+    what stayed alike, what was drawn anew.
     """
     claimed = near = 0
     if "holds" in finding.attempts:
@@ -29,14 +37,21 @@ def decoys_claimed(finding: Finding, key: AnswerKey) -> tuple[int, int]:
         idle_in_team = {agent for agent, weight in planted_weights(key).items() if not weight}
         named = {claim.agent for claim in finding.of("shares")}
         claimed, near = claimed + len(idle_in_team & named), near + len(idle_in_team)
+    if "alike" in finding.attempts:
+        redrawn = {place for place, kept in stays(key).items() if not kept}
+        claimed += len(redrawn & {pair for claim in finding.of("alike") for pair in claim.sites})
+        near += len(redrawn)
     if "agents" in finding.attempts:
         named = {agent for claim in finding.of("agents") for agent in claim.agents}
         idle = {node.agent for node in key.decoys} - set(key.agents)
         claimed, near = claimed + len(idle & named), near + len(idle)
-    if {"units", "subspace"} & set(finding.attempts):
+    if {"units", "subspace", "features"} & set(finding.attempts):
         for node in key.decoys:
+            if "features" in finding.attempts and node.site not in {n.site for n in key.nodes if n.readout}:
+                continue  # dictionaries are asked of the layers that feed a head
             near += 1
-            claimed += any(_names(claim, node) for claim in at(list(finding.claims), node))
+            own = [unit for other in at(list(key.nodes), node) for unit in other.units]
+            claimed += any(_names(claim, node, own) for claim in at(list(finding.claims), node))
     return claimed, near
 
 
@@ -47,12 +62,16 @@ def planted_weights(key: AnswerKey) -> dict[str, float]:
     return {} if alone else mixing_weights(tuple(team), key.name, key.seed)
 
 
-def _names(claim: Claim, decoy: Node) -> bool:
+def _names(claim: Claim, decoy: Node, own: list[int]) -> bool:
+    """Args: own: the circuit's units at that place. A feature that holds some of those too has a cause."""
     if claim.kind == "units":
         return bool(set(claim.units) & set(decoy.units))
     if claim.kind == "subspace":
         inside = np.linalg.qr(np.array(claim.basis).T)[0][list(decoy.units)]
         return bool((np.linalg.svd(inside, compute_uv=False)[0]) ** 2 > DECOY_OVERLAP)
+    if claim.kind == "features":
+        shares = np.array(claim.basis[0]) ** 2
+        return bool(shares[list(decoy.units)].sum() > DECOY_OVERLAP and shares[own].sum() < CIRCUIT_IN_FEATURE)
     return False
 
 
@@ -66,5 +85,6 @@ def strays(finding: Finding, key: AnswerKey) -> float | None:
     return float(np.mean([unit not in known.get((agent, site), set()) for agent, site, unit in named]))
 
 
-def at(claims: list[Claim], node: Node) -> list[Claim]:
+def at(claims: list[Placed], node: Node) -> list[Placed]:
+    """Those of the node's agent and site."""
     return [claim for claim in claims if (claim.agent, claim.site) == (node.agent, node.site)]

@@ -40,13 +40,17 @@ class Faithfulness:
 
 
 def faithfulness(planted: Planted, recording: Recording, finding: Finding) -> list[Faithfulness]:
-    """Of every site at which the finding claims units, or a subspace where it claims one."""
+    """Of every site at which the finding claims units, or a subspace where it claims one, or features: their span."""
     outputs = dict(planted.question.outputs)
     parts: dict[tuple[str, str], np.ndarray] = {}
     for kind in ("units", "subspace"):  # a subspace says more, and comes last
         for claim in finding.of(kind):
             if claim.units or claim.basis:
                 parts[claim.agent, claim.site] = _basis(claim, planted)
+    written: dict[tuple[str, str], list[tuple[float, ...]]] = {}
+    for claim in finding.of("features"):
+        written.setdefault((claim.agent, claim.site), []).extend(claim.basis)
+    parts |= {place: np.linalg.qr(np.array(rows).T)[0].T for place, rows in written.items()}
     found = []
     for (agent, site), basis in parts.items():
         group = site.split("/")[0]
@@ -77,8 +81,8 @@ def spillover(planted: Planted, recording: Recording) -> float:
 
 
 def measured(planted: Planted, recording: Recording, finding: Finding) -> Finding:
-    """The finding with its faithfulness among its claims, where it claims units or subspaces."""
-    if not {"units", "subspace"} & set(finding.attempts):
+    """The finding with its faithfulness among its claims, where it claims units, subspaces or features."""
+    if not {"units", "subspace", "features"} & set(finding.attempts):
         return finding
     last = {node.site for node in planted.key.nodes if node.readout}
     claims = []

@@ -13,6 +13,7 @@ from marlnb.errors import AnalysisError
 from marlnb.groundtruth.claims import Claim, Finding
 from marlnb.groundtruth.discoveries import DECOY_OVERLAP, at, decoys_claimed, planted_weights, strays
 from marlnb.groundtruth.key import AnswerKey, Node
+from marlnb.groundtruth.reworking import stays
 
 EFFECT_TOLERANCE = 0.1
 """Largest relative error of an effect that counts as recovered."""
@@ -90,10 +91,11 @@ class Score:
 def score(finding: Finding, key: AnswerKey, *, onsets: Onsets | None = None) -> Score:
     """Scores every kind of claim that the finding attempted.
 
-    agents, sites, influence: what both name over what either names. units: the same, of each node of the circuit.
+    agents, sites, influence, alike: what both name over what either names. units: the same, of each circuit node.
     holds: the share of each node's units (or 1 for its site) among what was claimed.
     subspace: mean squared cosine of the principal angles, over the larger of the two dimensions. effect: 1 if within a
     tenth of the key's, for every output and unit (or any direction within a subspace) that the key has one for.
+    features: squared cosine of the nearest feature with each driven direction, leaving decoys' units out.
     onset: share of episodes whose step is right. code: share of goals whose word is right. shares: 1
     for each agent of a team whose weight is right within a tenth. complete, necessary: the
     share of variance kept, and that taken away.
@@ -133,6 +135,14 @@ def _influence(finding: Finding, key: AnswerKey) -> list[Item]:
     return [Item("influence", what, _overlap(found, set(key.influences)))]
 
 
+def _alike(finding: Finding, key: AnswerKey) -> list[Item]:
+    asked = stays(key)
+    found = {pair for claim in finding.of("alike") for pair in claim.sites if pair in asked}
+    same = {place for place, kept in asked.items() if kept}
+    what = ", ".join(f"{a}: {s}" for a, s in sorted(same)) or "none"
+    return [Item("alike", what, _overlap(found, same))]
+
+
 def _units(finding: Finding, key: AnswerKey) -> list[Item]:
     items = []
     for node in key.nodes:
@@ -161,6 +171,39 @@ def _holds(finding: Finding, key: AnswerKey) -> list[Item]:
             named = {unit for claim in here for unit in claim.units or node.units}
             items.append(Item("holds", _where(node), len(named & set(node.units)) / len(node.units)))
     return items
+
+
+def _features(finding: Finding, key: AnswerKey) -> list[Item]:
+    """By driven direction, the squared cosine with the feature next to it, among the units that are no decoy's: units
+    that always do the same cannot be told apart by what they encode."""
+    items = []
+    for node in key.nodes:
+        if node.readout:
+            mute = [unit for decoy in at(list(key.decoys), node) for unit in decoy.units]
+            found = [np.array(claim.basis[0]) for claim in at(finding.of("features"), node)]
+            for direction in _driven(node):
+                best = max((_cosine(feature, direction, mute) ** 2 for feature in found), default=0.0)
+                items.append(Item("features", _where(node), best))
+    return items
+
+
+def _driven(node: Node) -> list[np.ndarray]:
+    """`[unit of the site]`, length 1: each unit, or of a plane the direction that drives each output."""
+    if not node.basis:
+        return [np.eye(max(node.units) + 1)[unit] for unit in node.units]
+    found = []
+    for _, weights in node.readout:
+        direction = np.zeros(len(node.basis[0]))
+        direction[list(node.units)] = weights
+        found.append(direction / np.linalg.norm(direction))
+    return found
+
+
+def _cosine(feature: np.ndarray, direction: np.ndarray, mute: list[int]) -> float:
+    heard = feature.copy()
+    heard[mute] = 0.0
+    size = float(np.linalg.norm(heard))
+    return float(heard[: len(direction)] @ direction) / size if size > 0 else 0.0
 
 
 def _effects(finding: Finding, key: AnswerKey) -> list[Item]:
@@ -244,8 +287,10 @@ _SCORERS: dict[str, Callable[[Finding, AnswerKey], list[Item]]] = {
     "subspace": _subspaces,
     "holds": _holds,
     "effect": _effects,
+    "features": _features,
     "code": _code,
     "influence": _influence,
+    "alike": _alike,
     "shares": _shares,
     "complete": _kept,
     "necessary": _removed,

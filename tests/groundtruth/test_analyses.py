@@ -47,6 +47,15 @@ def test_who_takes_what_is_decoded_for_what_is_used_finds_decoys(instance):
     assert found.by_kind()["agents"] < 0.5 and found.decoys_claimed >= 2
 
 
+def test_a_dictionarys_features_carry_the_choices_of_who_uses_the_concept(instance):
+    """Which agent, and all of its choices; the single features lie only somewhere near what was planted."""
+    subject, recording = instance("role_switch", "mlp", False)
+    found = scored(subject, recording, analyses(["dictionary"])["dictionary"])
+    kinds = found.by_kind()
+    assert kinds["agents"] == 1.0 and kinds["complete"] > 0.9 and kinds["necessary"] > 0.9
+    assert 0.1 < kinds["features"] < 1 and found.decoys_claimed == 0 and found.decoys > 2
+
+
 def test_a_case_holds_no_key(instance):
     subject, recording = instance("role_switch", "gru", True)
     case = Case.of(subject, recording)

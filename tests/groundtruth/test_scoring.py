@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -141,3 +142,20 @@ def test_shares_are_right_within_a_tenth_and_a_weight_of_zero_is_a_decoy():
     assert [item.recovered for item in found.items if item.what.endswith("0.5")] == [1.0]
     assert [item.recovered for item in found.items if item.what.endswith("2")] == [0.0]
     assert (found.decoys_claimed, found.decoys) == (1, 1)
+
+
+def test_a_feature_is_as_right_as_it_is_near_and_a_decoys_own_is_a_discovery():
+    def feature(**weights):
+        direction = np.zeros(8)
+        for unit, weight in weights.items():
+            direction[int(unit[1:])] = weight
+        return Claim("features", agent="agent_1", site=UNIT.site, basis=(tuple(direction),))
+
+    near = score(finding_of(("features",), feature(u0=0.6, u3=0.8), feature(u5=1.0)), key_of(UNIT))
+    assert near.recovered == pytest.approx(0.64) and (near.decoys_claimed, near.decoys) == (0, 2)
+    both = score(finding_of(("features",), feature(u3=0.6, u7=0.8)), key_of(UNIT))  # unit 7 is a decoy
+    assert both.recovered == pytest.approx(1.0) and both.decoys_claimed == 0
+    alone = score(finding_of(("features",), feature(u0=0.6, u7=0.8)), key_of(UNIT))
+    assert alone.recovered == 0.0 and alone.decoys_claimed == 1
+    elsewhere = key_of(replace(UNIT, agent="agent_0"))
+    assert score(finding_of(("features",), feature(u3=1.0)), elsewhere).recovered == 0.0

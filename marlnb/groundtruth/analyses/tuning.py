@@ -1,4 +1,8 @@
-"""tuning: which units follow the concept. As with decoding, they hold it; whether they use it is another question."""
+"""tuning: which units follow the concept. As with decoding, they hold it; whether they use it is another question.
+
+A tuning's p-values are corrected for the units of one agent at one site. A label is asked of several, so they are
+multiplied by the number of these (Bonferroni), or each agent would have its own chance to be named by luck.
+"""
 
 from __future__ import annotations
 
@@ -10,27 +14,33 @@ from marlnb.groundtruth.case import Case, analysis
 from marlnb.groundtruth.claims import Claim, Finding
 from marlnb.groundtruth.discoveries import NONSENSE
 
-N_SHUFFLES = 39
+N_SHUFFLES = 199
+LEVEL = 0.05
 
 
 @analysis("tuning")
 def tuned_units(case: Case) -> Finding:
-    claims = []
-    for group in case.question.groups:
-        for site in case.hidden_sites(group):
-            for agent in case.members(group):
-                units = _tuned(case, site, agent, case.question.concept)
-                if len(units):
-                    claims.append(Claim("holds", agent=agent, site=site, units=tuple(map(int, units))))
-        last = case.hidden_sites(group)[-1]
-        for agent in case.members(group):
-            if len(_tuned(case, last, agent, case.nonsense())):
-                claims.append(Claim("holds", agent=agent, site=last, concept=NONSENSE))
+    groups = case.question.groups
+    everywhere = [(site, agent) for g in groups for site in case.hidden_sites(g) for agent in case.members(g)]
+    last = [(case.hidden_sites(g)[-1], agent) for g in groups for agent in case.members(g)]
+    claims = [
+        Claim("holds", agent=agent, site=site, units=units)
+        for (agent, site), units in _tuned(case, everywhere, case.question.concept).items()
+    ]
+    fooled = _tuned(case, last, case.nonsense())
+    claims += [Claim("holds", agent=agent, site=site, concept=NONSENSE) for agent, site in fooled]
     return case.finding("tuning", ("holds",), claims)
 
 
-def _tuned(case: Case, site: str, agent: str, by: str | np.ndarray) -> np.ndarray:
-    try:
-        return tuning(case.recording, site=site, by=by, agent=agent, n_shuffles=N_SHUFFLES, repetitions=20).tuned
-    except AnalysisError:  # the agent's units or label never vary: nothing is tuned
-        return np.array([], dtype=int)
+def _tuned(case: Case, places: list[tuple[str, str]], by: str | np.ndarray) -> dict[tuple[str, str], tuple[int, ...]]:
+    """By (agent, site), the units whose p-value times the number of places is at most LEVEL, where there are any."""
+    found = {}
+    for site, agent in places:
+        try:
+            p = tuning(case.recording, site=site, by=by, agent=agent, n_shuffles=N_SHUFFLES, repetitions=20).p_value
+        except AnalysisError:  # the agent's units or label never vary: nothing is tuned
+            continue
+        units = tuple(map(int, np.flatnonzero(p * len(places) <= LEVEL)))
+        if units:
+            found[agent, site] = units
+    return found

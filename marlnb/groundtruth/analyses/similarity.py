@@ -1,0 +1,43 @@
+"""similarity: which agents' sites hold at a later checkpoint what they held, whatever the order of their units.
+
+CKA weighs directions by their variance, CCA counts all alike; what is the same must be the same by both.
+similarity_by_cka goes by the first alone. It is here to show what that is worth: where a circuit is loud, all the rest
+of a layer may be another and hardly lower it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from marlnb.analysis.similarity import similarity
+from marlnb.analysis.similarity_measures import Method
+from marlnb.analysis.views import View
+from marlnb.groundtruth.case import Case, analysis
+from marlnb.groundtruth.claims import Claim, Finding
+
+ALIKE = 0.99
+"""From which on two sites are the same but for what training drifts."""
+
+
+@analysis("similarity")
+def same_by_cka_and_cca(case: Case) -> Finding:
+    both = alike(case, "cka") & alike(case, "cca")
+    return case.finding("similarity", ("alike",), [Claim("alike", sites=tuple(sorted(both)))])
+
+
+@analysis("similarity_by_cka")
+def same_by_cka(case: Case) -> Finding:
+    return case.finding("similarity_by_cka", ("alike",), [Claim("alike", sites=tuple(sorted(alike(case, "cka"))))])
+
+
+@lru_cache(maxsize=2)
+def alike(case: Case, method: Method) -> frozenset[tuple[str, str]]:
+    """(agent, site) that are; kept, since two analyses read them."""
+    places = [(agent, site) for g in case.question.groups for site in case.hidden_sites(g) for agent in case.members(g)]
+    return frozenset(place for place in places if _score(case, *place, method) >= ALIKE)
+
+
+def _score(case: Case, agent: str, site: str, method: Method) -> float:
+    """Of the recorded moments: shuffled episodes say nothing here, since what was drawn anew sees the same things."""
+    before, after = View(case.recording, site, agent), View(case.recording, site, agent, subject=case.later)
+    return similarity(before, after, method=method, n_shuffles=1, repetitions=20).score
