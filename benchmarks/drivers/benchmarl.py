@@ -15,7 +15,7 @@ from benchmarl.experiment import Callback, Experiment, ExperimentConfig
 from benchmarl.models.mlp import MlpConfig
 
 from benchmarks.drivers.pace import Pace
-from benchmarks.drivers.settings import ALGORITHMS, OFF_POLICY, TASKS, environment_options, on_policy
+from benchmarks.drivers.settings import ALGORITHMS, OFF_POLICY, TASKS, VMAS, environment_options, on_policy
 
 
 class Paced(Callback):  # type: ignore[misc]
@@ -77,7 +77,7 @@ def algorithm_config(algorithm: str, task: str) -> Any:
 
 
 def task_of(name: str) -> Any:
-    task = (VmasTask if name == "navigation" else PettingZooTask)[name.upper()].get_from_yaml()
+    task = (VmasTask if name in VMAS else PettingZooTask)[name.upper()].get_from_yaml()
     task.config.update(environment_options(name))
     return task
 

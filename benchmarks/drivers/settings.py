@@ -51,20 +51,21 @@ class OffPolicySettings:
 
 
 SETTINGS = Settings()
-NAVIGATION = Settings(n_envs=60, rollout_steps=100)
+BATCHED = Settings(n_envs=60, rollout_steps=100)
 OFF_POLICY = OffPolicySettings()
 ALGORITHMS = ("ippo", "maddpg", "qmix", "iql")
-TASKS = ("multiwalker", "simple_spread", "navigation")
+TASKS = ("multiwalker", "simple_spread", "navigation", "balance")
+VMAS = ("navigation", "balance")
 
 
 def on_policy(task: str) -> Settings:
-    return NAVIGATION if task == "navigation" else SETTINGS
+    return BATCHED if task in VMAS else SETTINGS
 
 
 def environment_options(name: str) -> dict[str, Any]:
     """The constructor's keyword arguments, in PettingZoo's words."""
     if name == "multiwalker":
         return {"n_walkers": 3, "shared_reward": False, "max_cycles": 500}
-    if name == "navigation":
+    if name in VMAS:
         return {"n_agents": 3}
     return {"N": 3, "local_ratio": 0.5, "max_cycles": 100}

@@ -1,0 +1,66 @@
+"""One training of BenchMARL's IPPO, evaluated as it goes; run by the Python of `make bench-peers-setup`.
+
+    .peers/benchmarl/bin/python -m benchmarks.verify.benchmarl_side TASK SEED FILE --frames N --evaluations K
+
+from the repository's root. FILE gets `[[frames, [return of each episode]], ...]`, of deterministic episodes, each cut
+at its first end; an episode's return is the mean over its agents of the sum of their rewards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from benchmarl.experiment import Experiment
+from benchmarl.models.mlp import MlpConfig
+
+from benchmarks.drivers.benchmarl import algorithm_config, experiment_config, set_on_policy, task_of
+from benchmarks.drivers.settings import on_policy
+
+
+def evaluations(folder: Path) -> list[tuple[int, list[float]]]:
+    """Frames and returns of every evaluation that BenchMARL's own JSON holds, in order."""
+    (file,) = folder.glob("*/*.json")
+    value: Any = json.loads(file.read_text())
+    for _ in range(4):  # environment, task, algorithm, seed
+        (value,) = value.values()
+    return sorted((step["step_count"], step["return"]) for name, step in value.items() if name.startswith("step_"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("task")
+    parser.add_argument("seed", type=int)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--frames", type=int, required=True)
+    parser.add_argument("--evaluations", type=int, required=True)
+    parser.add_argument("--episodes", type=int, default=100)
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    model = MlpConfig.get_from_yaml()
+    model.num_cells, model.activation_class = list(on_policy(asked.task).hidden), torch.nn.Tanh
+    with tempfile.TemporaryDirectory() as folder:
+        config = experiment_config(folder)
+        set_on_policy(config, asked.task, workers=False)
+        config.max_n_frames, config.max_n_iters = asked.frames, None
+        config.evaluation, config.create_json = True, True
+        config.evaluation_interval, config.evaluation_episodes = asked.frames // asked.evaluations, asked.episodes
+        experiment = Experiment(
+            task=task_of(asked.task),
+            algorithm_config=algorithm_config("ippo", asked.task),
+            model_config=model,
+            seed=asked.seed,
+            config=config,
+        )
+        experiment.run()
+        found = evaluations(Path(folder))
+    assert found[-1][0] == asked.frames and len(found[-1][1]) == asked.episodes
+    asked.file.write_text(json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    main()

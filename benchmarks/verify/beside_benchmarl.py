@@ -1,0 +1,99 @@
+"""Does IPPO learn multiwalker and VMAS balance as well as BenchMARL's does on the same frames?
+
+    python -m benchmarks.verify.beside_benchmarl [--tasks balance] [--seeds 0 1] [--longer 4] [--out FOLDER]
+
+Both sides train with the settings of benchmarks/drivers/settings.py, one thread each, one training after the other,
+and play 100 episodes without exploration each third of the way; an episode's return is the mean over its agents of
+the sum of their rewards. A training whose result lies in FOLDER is not done again; marlnb's go on where they were
+broken off, BenchMARL's begin anew. Needs `make bench-peers-setup`. The table goes to stdout and to FOLDER/table.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import fmean
+
+from benchmarks import peers
+from benchmarks.contest import PYTHONS, check_peers
+from benchmarks.drivers.marlnb import overrides
+from benchmarks.drivers.settings import on_policy
+from marlnb.config import Experiment
+from marlnb.training.train import train
+
+FRAMES = {"balance": 90_000, "multiwalker": 60_000}
+EVALUATIONS, EPISODES = 3, 100
+Curve = list[tuple[int, float]]
+
+
+def words(task: str, seed: int, frames: int) -> list[str]:
+    """marlnb's training in Hydra's grammar."""
+    iterations = frames // EVALUATIONS // on_policy(task).frames
+    return [
+        *overrides(task, "ippo", updates=1, threads=1),
+        f"frames={frames}",
+        f"seed={seed}",
+        f"evaluate_every={iterations}",
+        f"evaluation_episodes={EPISODES}",
+        "checkpoint_every=10",
+        *(["env.workers=0"] if task == "multiwalker" else []),
+    ]
+
+
+def ours(task: str, seed: int, frames: int, out: Path) -> Curve:
+    run = train(Experiment.compose(*words(task, seed, frames)), out / f"{task}-{frames}-marlnb-{seed}", resume=True)
+    return [(row["frames"], fmean(map(fmean, row["returns"].values()))) for row in run.evaluations()]
+
+
+def theirs(task: str, seed: int, frames: int, out: Path) -> Curve:
+    file = out / f"{task}-{frames}-benchmarl-{seed}.json"
+    if not file.exists():
+        sizes = ("--frames", frames, "--evaluations", EVALUATIONS, "--episodes", EPISODES)
+        command = [PYTHONS["benchmarl"], "-m", "benchmarks.verify.benchmarl_side", task, seed, file.absolute(), *sizes]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "SDL_VIDEODRIVER": "dummy"}
+        subprocess.run([str(word) for word in command], cwd=peers.ROOT, env=environment, check=True)
+    return [(seen, fmean(returns)) for seen, returns in json.loads(file.read_text())]
+
+
+SIDES: dict[str, Callable[[str, int, int, Path], Curve]] = {"marlnb": ours, "BenchMARL": theirs}
+
+
+def table(found: dict[tuple[str, str], dict[int, Curve]]) -> str:
+    """A line for each task and side: the mean return of one agent at every evaluation, by seed."""
+    lines = ["| task | frames | trained by | at the end, by seed | before, by seed |", "| --- " * 5 + "|"]
+    for (task, side), curves in found.items():
+        last = ", ".join(f"{seed}: {curve[-1][1]:.2f}" for seed, curve in curves.items())
+        before = "; ".join(
+            f"{seed}: " + ", ".join(f"{score:.2f} at {frames:,}" for frames, score in curve[:-1])
+            for seed, curve in curves.items()
+        )
+        frames = max(curve[-1][0] for curve in curves.values())
+        lines.append(f"| {task} | {frames:,} | {side} | {last} | {before} |")
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", nargs="+", choices=sorted(FRAMES), default=sorted(FRAMES))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
+    parser.add_argument("--longer", type=int, default=1, metavar="N", help="times as many frames")
+    parser.add_argument("--out", type=Path, default=Path("runs/beside_benchmarl"), metavar="FOLDER")
+    asked = parser.parse_args(arguments)
+    check_peers(peers.BENCHMARL)
+    asked.out.mkdir(parents=True, exist_ok=True)
+    found: dict[tuple[str, str], dict[int, Curve]] = {}
+    for seed in asked.seeds:
+        for task in asked.tasks:
+            for side, curve in SIDES.items():
+                found.setdefault((task, side), {})[seed] = curve(task, seed, asked.longer * FRAMES[task], asked.out)
+                shown = table(dict(sorted(found.items())))
+                (asked.out / "table.md").write_text(shown)
+    print(shown)
+
+
+if __name__ == "__main__":
+    main()
