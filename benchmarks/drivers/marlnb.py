@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.drivers.pace import Pace
-from benchmarks.drivers.settings import ALGORITHMS, OFF_POLICY, TASKS, environment_options, on_policy
+from benchmarks.drivers.settings import ALGORITHMS, OFF_POLICY, TASKS, VMAS, environment_options, on_policy
 from marlnb.config import Experiment
 from marlnb.training.run import Run
 from marlnb.training.trainer import Trainer
@@ -39,7 +39,7 @@ def environment_words(task: str, continuous: bool) -> list[str]:
     if task == "simple_spread":
         words = [f"env.{key}={value}" for key, value in options.items()]
         return ["env=mpe/simple_spread", *words, f"env.continuous_actions={continuous}"]
-    source = "vmas" if task == "navigation" else "pettingzoo"
+    source = "vmas" if task in VMAS else "pettingzoo"
     return [f"env={source}/{task}", *(f"env.kwargs.{key}={value}" for key, value in options.items())]
 
 
@@ -61,7 +61,7 @@ def ippo_options(task: str) -> dict[str, Any]:
 
 
 def off_policy_options(algorithm: str, updates: int, policy_actions: str) -> dict[str, Any]:
-    own: dict[str, Any] = {"double": False}  # BenchMARL's Q-learning is not double
+    own: dict[str, Any] = {"double": False, "standardise_rewards": False}  # as BenchMARL's Q-learning
     if algorithm == "maddpg":
         own = {"policy_actions": policy_actions}
     return {

@@ -133,6 +133,16 @@ class Replay:
             sample[self.group.name, "recurrent"] = self._recurrent.index_select(0, held)
         return sample
 
+    def held(self, key: Key) -> Tensor:
+        """One field of every frame held, `[frame, ...]`, in no order; not of what was seen next.
+
+        Raises:
+            ShapeError: nothing is held.
+        """
+        if not len(self):
+            raise ShapeError(f"no {key!r}: the memory is empty")
+        return self._rows[key][: min(self._written, self._n_slots) * self._n_envs]
+
     def state_dict(self) -> dict[str, Any]:
         """Tensors and numbers; only what is filled."""
         filled = min(self._written + 1, self._n_slots) * self._n_envs if self._rows else 0

@@ -26,6 +26,7 @@ from marlnb.registry import ALGORITHMS
 from marlnb.specs import ActionKind, EnvSpec, GroupSpec
 
 QLoss = Literal["l2", "huber"]
+LEAST_DEVIATION = 1e-6  # of rewards, below which they count as constant
 
 
 @ALGORITHMS.register("iql")
@@ -39,6 +40,11 @@ class IQLConfig(OffPolicyConfig):
     epsilon_end: float = option(0.05, help="share of random actions after epsilon_frames", ge=0, le=1)
     epsilon_frames: int = option(50_000, help="over which it falls, as a straight line", unit="frames", ge=0)
     double: bool = option(True, help="the next action is chosen by the network, its value told by the target")
+    standardise_rewards: bool = option(
+        True,
+        help="learn from rewards less their mean, over their deviation, as measured when learning begins, unless an "
+        "episode had terminated by then; values are told in units of reward either way",
+    )
     loss: QLoss = option("l2", help="shape of the loss", choices=("l2", "huber"))
     burn_in: int = option(0, help="first steps of a sequence that only warm up the recurrent state", unit="steps", ge=0)
 
@@ -100,6 +106,12 @@ class QLearner(OffPolicyLearner):
 
     An ending bootstraps from the episode's last observation unless the agent terminated. With a mixer the reward is
     the mean over the group's living agents; agents that do not live, and next values of those that terminated, count 0.
+
+    With `standardise_rewards` the networks learn (Q - shift) / scale, where scale is the deviation of the rewards held
+    when learning begins and shift their mean for ever, mean / (1 - gamma). The task stays the same: what is worth 0, as
+    the future of those who terminated, is -shift / scale. Values thus neither drift for as long as learning lasts nor
+    lie where the mixer's ELU is bent, which makes targets overshoot ever more (docs/verification.md).
+    Source: after EPyMARL's standardise_rewards (Papoudakis et al. 2021, arXiv:2006.07869), whose mean is a running one.
     """
 
     config: IQLConfig
@@ -135,9 +147,11 @@ class QLearner(OffPolicyLearner):
         """One gradient step.
 
         Returns:
-            loss; q_mean and target_mean: of the actions taken and what they learn from; epsilon; grad_norm_actor and
-            grad_norm_mixer.
+            loss; q_mean and target_mean, in units of reward: of the actions taken and what they learn from; epsilon;
+            grad_norm_actor and grad_norm_mixer.
         """
+        if self.steps == 0 and self.config.standardise_rewards:
+            self._measure_rewards()
         loss, metrics = self.loss(sample)
         norms = self._optimizer.step(loss, self._lr, self.config.max_grad_norm)
         self.follow_targets()
@@ -157,12 +171,28 @@ class QLearner(OffPolicyLearner):
         if self.policy.mixer is not None:
             living_next &= acting | sample["next", own, "alive"]
             chosen, following = self._mixed(sample, chosen * acting, following * living_next)
-            reward = (reward * acting).sum(-1) / acting.sum(-1).clamp_min(1)
+            reward = _of_team(reward, acting)
             acting, living_next = acting.any(-1), living_next.any(-1)
-        target = torch.addcmul(reward, following, living_next.to(following.dtype), value=self.config.gamma)
+        gamma, shift, scale = self.config.gamma, self.policy.value_shift, self.policy.value_scale
+        future = torch.where(living_next, following, -shift / scale)
+        target = (reward - (1 - gamma) * shift) / scale + gamma * future
         loss = _mean(_error(chosen, target, self.config.loss), acting)
-        means = {"q_mean": _mean(chosen.detach(), acting), "target_mean": _mean(target, acting)}
+        told = {"q_mean": chosen.detach(), "target_mean": target}
+        means = {name: _mean(self.policy.in_rewards(values), acting) for name, values in told.items()}
         return loss, {"loss": loss.detach(), **means, "epsilon": self.policy.epsilon.clone()}
+
+    def _measure_rewards(self) -> None:
+        """Sets the policy's scale and shift; leaves them where an episode terminated, gamma is 1 or nothing is held."""
+        own, gamma = self.group.name, self.config.gamma
+        if gamma == 1 or not len(self.replay) or self.replay.held(("next", own, "terminated")).any():
+            return
+        reward, acting = self.replay.held(("next", own, "reward")).squeeze(-1), self.replay.held((own, "acting"))
+        if self.policy.mixer is not None:
+            reward, acting = _of_team(reward, acting), acting.any(-1)
+        reward = reward[acting]
+        self.policy.value_shift.fill_(reward.mean() / (1 - gamma))
+        deviation = float(reward.std(correction=0))
+        self.policy.value_scale.fill_(deviation if deviation > LEAST_DEVIATION else 1.0)
 
     def _q_values(self, sample: Sample) -> tuple[Tensor, Tensor, Tensor]:
         """Q of the moments, of those that follow (which choose the next action) and the target's of those."""
@@ -217,6 +247,11 @@ class QLearner(OffPolicyLearner):
         with torch.no_grad():
             next_total = slow(following, mixer.inputs(seen, sample.get(("next", "state"))))
         return mixer(chosen, now), next_total
+
+
+def _of_team(reward: Tensor, acting: Tensor) -> Tensor:
+    """The mean over those who act `[n]`, 0 where nobody does."""
+    return (reward * acting).sum(-1) / acting.sum(-1).clamp_min(1)
 
 
 def _error(q: Tensor, target: Tensor, kind: QLoss) -> Tensor:

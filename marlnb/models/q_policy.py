@@ -23,10 +23,14 @@ class QPolicy(ActorPolicy):
 
     Attributes:
         epsilon: `[]`, the share of exploring actions that are drawn evenly from those allowed; the learner sets it.
+        value_scale, value_shift: `[]`, what the network or the mixer says times the scale, plus the shift, is the value
+            in units of reward; 1 and 0 until the learner sets them.
     """
 
     greedy = True
     epsilon: Tensor
+    value_scale: Tensor
+    value_shift: Tensor
 
     def __init__(self, group: GroupSpec, config: ModelConfig, mixer: Mixer | None = None) -> None:
         super().__init__()
@@ -35,6 +39,8 @@ class QPolicy(ActorPolicy):
         self.mixer = mixer
         self.recurrent_shape = self.critic_recurrent_shape = self.actor.network.recurrent_shape
         self.register_buffer("epsilon", torch.ones(()))
+        self.register_buffer("value_scale", torch.ones(()))
+        self.register_buffer("value_shift", torch.zeros(()))
 
     @torch.no_grad()
     def act(
@@ -64,14 +70,18 @@ class QPolicy(ActorPolicy):
     ) -> tuple[Tensor, Tensor | None]:
         """The largest Q of each agent; with a mixer that of the group at those, the same for all its agents.
 
-        An action mask is no argument here: the largest is taken over all choices.
+        In units of reward. An action mask is no argument here: the largest is taken over all choices.
         """
         q, after = self.actor.step(observations[self.group.name], recurrent)
         best = q.amax(-1)
         if self.mixer is None:
-            return best, after
-        total = self.mixer(best, self.mixer.inputs(observations, state))
+            return self.in_rewards(best), after
+        total = self.in_rewards(self.mixer(best, self.mixer.inputs(observations, state)))
         return total.unsqueeze(-1).expand_as(best), after
+
+    def in_rewards(self, value: Tensor) -> Tensor:
+        """In units of reward, what the network or the mixer says."""
+        return torch.addcmul(self.value_shift, value, self.value_scale)
 
     @property
     def has_critic(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +231,54 @@ def test_the_teams_target_by_hand() -> None:
         future = learner.targets["actor"](sample["next", "a", "observation"])[0, 0].max()
     expected = (chosen - (2.0 + 0.5 * future)) ** 2
     torch.testing.assert_close(learner.loss(sample)[0].detach(), expected)
+
+
+@pytest.mark.parametrize("name", ["iql", "vdn", "qmix"])
+def test_shifted_and_scaled_values_have_the_targets_of_the_task_as_it_is(name: str) -> None:
+    """In units of reward r + 0.9 times what follows, nothing after the end, where the shift is 20 and the scale 4."""
+    learner = build(CONFIGS[name](gamma=0.9, double=False))
+    learner.policy.value_shift.fill_(20.0)
+    learner.policy.value_scale.fill_(4.0)
+    sample = sample_of()
+    going_on = ~sample["next", "a", "terminated"][..., 0]
+    with torch.no_grad():
+        following = learner.targets["actor"](sample["next", "a", "observation"]).amax(-1)
+        if learner.policy.mixer is not None:
+            following = learner.targets["mixer"](following * going_on, sample["next", "state"])[:, None].expand(-1, 3)
+    expected = sample["next", "a", "reward"][..., 0] + 0.9 * torch.where(going_on, 4 * following + 20, 0.0)
+    torch.testing.assert_close(learner.loss(sample)[1]["target_mean"], expected.mean())
+
+
+def filled(config: IQLConfig, rollout: TensorDict, env: EnvSpec) -> QLearner:
+    """One that has remembered a rollout and made its first step."""
+    learner = build(config, env)
+    learner.update(rollout)
+    return learner
+
+
+@pytest.mark.parametrize("name", ["iql", "vdn"])
+def test_rewards_are_measured_when_learning_begins_unless_an_episode_terminated(
+    name: str, make_env: Callable[..., EnvSpec], make_rollout: Callable[..., TensorDict]
+) -> None:
+    env = make_env(ActionSpec("discrete", n=(4,)))
+    config = CONFIGS[name](gamma=0.9, learning_starts=0, updates=1, batch_size=8)
+    policies = {"walker": build(config, env).policy}
+    rollout = make_rollout(env, policies)
+    terminated = rollout["next", "walker", "terminated"]
+    assert terminated.any()
+    as_it_is = filled(config, rollout, env).policy
+    assert float(as_it_is.value_scale) == 1.0 and float(as_it_is.value_shift) == 0.0
+    terminated.zero_()
+    reward = rollout["next", "walker", "reward"][..., 0]
+    reward = reward if name == "iql" else reward.mean(-1)
+    measured = filled(config, rollout, env).policy
+    torch.testing.assert_close(measured.value_scale, reward.std(correction=0))
+    torch.testing.assert_close(measured.value_shift, 10 * reward.mean())
+    rollout["next", "walker", "reward"].fill_(-3.0)
+    constant = filled(config, rollout, env).policy
+    assert float(constant.value_scale) == 1.0 and float(constant.value_shift) == pytest.approx(-30.0)
+    undiscounted = filled(replace(config, gamma=1.0), rollout, env).policy
+    assert float(undiscounted.value_shift) == 0.0
 
 
 def test_forbidden_choices_are_not_bootstrapped_from() -> None:
