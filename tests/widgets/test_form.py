@@ -118,10 +118,12 @@ def test_what_a_page_sends_of_one_option_leaves_the_others_alone() -> None:
     form.fields["epochs"].set(7)
     page.set_state({"option_lr": "1e-3"})  # of a page that has not heard of the epochs
     assert (form.config.lr, form.config.epochs) == (1e-3, 7) and told == [{}]
+    put: list[str] = []
+    page.observe(lambda change: put.append(change["new"]), "option_epochs")
     page.set_state({"option_lr": "fast", "option_epochs": "0", "option_value_loss": "huber"})
     assert list(form.problems) == list(page.problems) == ["lr", "epochs"] and len(told) == 4
     assert page.title == "options (3 changed, 2 cannot be used)" and page.is_open
-    assert (page.option_lr, page.option_epochs) == ("fast", "0")
+    assert (page.option_lr, page.option_epochs) == ("fast", "0") and put == ["0"]
     form.set(MAPPOConfig())
     assert form.n_changed == 0 and page.problems == {} and page.title == "options" and page.option_epochs != "0"
     assert len(told) == 4  # what is set by code calls nobody
