@@ -1,30 +1,31 @@
 """What recording costs: CPU over the same rollout without it, bandwidth to disk, and times of the usual reads.
 
-    python -m benchmarks.recording [--part overhead] [--rollout mpe/simple_spread] [--repeats 3] [--seconds 4]
+    python -m benchmarks.recording [--part overhead] [--rollout mpe/simple_spread] [--seconds 100]
 
 Rollouts of simple_spread through mpe2 and PettingZoo, whose steps cost what steps of real environments do (the target
-of 3% is set against those), and of marlnb's own, batched one, where a step costs next to nothing. CPU time is the
-process's own, with every step to disk. Within one rollout the recorder takes turns with nothing, 25 steps each, so
-that both see the same machine; the last rows' way to disk counts too. The medians over repeats are shown. "all" is
-both hidden layers and everything that `record` keeps beside activations by default; "nothing" records nothing in its
-turns: what the measurement itself scatters by; "idle" is all of it with `every` beyond the episodes' length, so that
-only their first steps are kept; "rows" has neither activations, critics' values nor labels; "captured" is all of it
-with hooks at every step instead of one pass over the rows of ended episodes. The file is made and closed once, in the
-milliseconds shown, which are added for rollouts of 1,000 and 5,000 steps. The floor is what the same bytes cost by
-`ndarray.tofile`, and the same networks and labels over the same rows, 1,024 at a time.
+of 3% is set against those), and of marlnb's own, batched one, where a step costs next to nothing. CPU time is that of
+all the process's threads, with every step to disk. Within one rollout four turns follow one another, over and over:
+alone, with an idle recorder, alone, with one that keeps all. A turn is as many whole episodes as fill a block of the
+file, so that each has its share of everything: copying, networks, labels, writing. Each turn is compared with the one
+before it; what is shown are the medians of these pairs, and their quartiles. "all" is what `record` keeps unless told
+otherwise: every site of the actor (two hidden layers of 64 and the head), observations, actions, logits, critics'
+values and the environment's labels, in float32; "idle" is the same with `every` beyond the episodes' length, so that
+only their first steps are kept; "nothing" compares the turns without a recorder: what the measurement itself scatters
+by. The file is made and closed once, in the milliseconds shown, which are added for rollouts of 1,000 and 5,000 steps.
+The floor is what the same bytes cost by `ndarray.tofile`, and the same networks and labels over the same rows.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import h5py
 import numpy as np
@@ -48,11 +49,12 @@ from marlnb.training.learners import build_learners
 from marlnb.training.run import Run
 
 ROLLOUTS = (("pettingzoo/simple_spread", 1), ("pettingzoo/simple_spread", 8), ("mpe/simple_spread", 32))
-CASES = ("nothing", "idle", "rows", "captured", "all")
+CASES = ("nothing", "idle", "all")
 LENGTHS = (1000, 5000)
 TARGET = 0.03
 EPISODE_STEPS = 25
-FIRST_TURNS = 4
+BLOCK_ROWS = 4096
+FEWEST_PAIRS = 4
 
 
 def main() -> None:
@@ -60,16 +62,19 @@ def main() -> None:
     parser.add_argument("--part", choices=("overhead", "bandwidth"), help="one of the two; none: both")
     parser.add_argument("--rollout", choices=sorted({name for name, _ in ROLLOUTS}), help="one of them; none: all")
     parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=4.0, help="of one rollout, by the plain steps' time")
+    parser.add_argument("--repeats", type=int, default=3, help="of writing and reading")
+    parser.add_argument("--seconds", type=float, default=110.0, help="of one rollout")
     parser.add_argument("--megabytes", type=int, default=512)
     options = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         if options.part != "bandwidth":
-            totals = " | ".join(f"all, {steps:,} steps | floor" for steps in LENGTHS)
-            print(f"| rollout | copies | plain µs/step | {' | '.join(CASES)} | file ms | {totals} | ≤ {TARGET:.0%} |")
-            print("| --- " * (5 + len(CASES) + 2 * len(LENGTHS)) + "|")
+            totals = " | ".join(f"all, {steps:,} steps" for steps in LENGTHS)
+            cases = " | ".join(f"{case} µs | % (quartiles)" for case in CASES)
+            print(
+                f"| rollout | copies | bytes a step | pairs | plain µs/step | {cases} | floor µs | file ms | {totals} |"
+            )
+            print("| --- " * (7 + 2 * len(CASES) + len(LENGTHS)) + "|")
             for name, copies in ROLLOUTS:
                 if options.rollout in (None, name):
                     run = untrained_run(Path(folder) / f"{name.replace('/', '-')}-{copies}", name)
@@ -90,10 +95,10 @@ def untrained_run(path: Path, name: str) -> Run:
 
 
 def overhead(run: Run, folder: Path, copies: int, options: argparse.Namespace) -> str:
-    """One line of the table: medians over interleaved repeats."""
+    """One line of the table."""
     request = Request(
         episodes=copies,  # fewer would be played by fewer copies
-        sites="*/actor/hidden_*",
+        sites="*/actor/*",
         agents=None,
         every=1,
         dtype=options.dtype,
@@ -106,112 +111,95 @@ def overhead(run: Run, folder: Path, copies: int, options: argparse.Namespace) -
         env=None,
         device="cpu",
     )
-    with (
-        prepare(run, request) as prepared,  # no hooks are left in its policies, so that they play the plain ones too
-        mock.patch("marlnb.recording.trial.agrees", lambda *given: False),
-        prepare(run, request) as hooked,
-    ):
-        everything = prepared.trial.contents
-        rows = without(everything, "labels", "critics", "activations")
-        cases: dict[str, tuple[Prepared, Contents | None, int]] = {
-            "nothing": (prepared, None, 1),
-            "idle": (prepared, everything, 10**6),
-            "rows": (prepared, rows, 1),
-            "captured": (hooked, hooked.trial.contents, 1),
-            "all": (prepared, everything, 1),
-        }
-        first = taking_turns(prepared, None, 1, folder / "overhead.h5", FIRST_TURNS)
-        n_turns = max(FIRST_TURNS, int(options.seconds / 2 / EPISODE_STEPS / first.plain_s))
-        spent: dict[str, list[Turns]] = {name: [] for name in cases}
-        for _ in range(options.repeats):
-            for name, (by, contents, every) in cases.items():
-                spent[name].append(taking_turns(by, contents, every, folder / "overhead.h5", n_turns))
-        floor = statistics.median(floor_s(everything, copies, folder / "floor.bin") for _ in range(options.repeats))
-    plain = statistics.median(turns.plain_s for all_turns in spent.values() for turns in all_turns)
-    shares = {name: statistics.median(turns.share for turns in found) for name, found in spent.items()}
-    file_s = statistics.median(turns.file_s for turns in spent["all"])
-    totals = [shares["all"] + file_s / steps / plain for steps in LENGTHS]
-    floors = [floor / plain + file_s / steps / plain for steps in LENGTHS]
-    met = " ".join("met" if total <= TARGET else "missed" for total in totals)
-    each = " | ".join(f"{shares[name]:+.1%}" for name in CASES)
-    both = " | ".join(f"{total:+.1%} | {least:+.1%}" for total, least in zip(totals, floors))
-    name = run.experiment.env.name
-    return f"| {name} | {copies} | {plain * 1e6:.0f} | {each} | {file_s * 1e3:.1f} | {both} | {met} |"
+    with prepare(run, request) as prepared:
+        contents = prepared.trial.contents
+        turns = taking_turns(prepared, folder, options.seconds)
+        floor = statistics.median(floor_s(contents, copies, folder / "floor.bin") for _ in range(options.repeats))
+    plain = statistics.median(turns.plain_s)
+    file_s = statistics.median(turns.file_s)
+    each = " | ".join(_shown(turns.added_s[name], plain) for name in CASES)
+    all_s = statistics.median(turns.added_s["all"])
+    totals = [(all_s + file_s / steps) / plain for steps in LENGTHS]
+    shown = " | ".join(f"{total:+.1%} {'met' if total <= TARGET else 'missed'}" for total in totals)
+    step_bytes = copies * sum(field.row_bytes for field in contents.fields)
+    told = f"{run.experiment.env.name} | {copies} | {step_bytes:,} | {len(turns.added_s['all'])} | {plain * 1e6:.0f}"
+    return f"| {told} | {each} | {floor * 1e6:.0f} | {file_s * 1e3:.1f} | {shown} |"
 
 
-def without(contents: Contents, *parts: str) -> Contents:
-    """What is left when activations, critics or labels are not recorded."""
-    left = replace(contents, critics=()) if "critics" in parts else contents
-    dropped = tuple(f"{part}/" for part in parts)
-    left = replace(left, actors=()) if "activations" in parts else left
-    left = replace(left, before=[source for source in left.before if not source.field.path.startswith(dropped)])
-    if "labels" not in parts or left.labels is None:
-        return left
-    context = [source for source in left.context if source is not left.labels.source]
-    return replace(left, labels=None, context=context)
+def _shown(added_s: list[float], plain_s: float) -> str:
+    """Microseconds and share of a plain step; the quartiles of the pairs."""
+    low, middle, high = statistics.quantiles(added_s, n=4)
+    return f"{middle * 1e6:.1f} | {middle / plain_s:+.1%} ({low / plain_s:+.1%} to {high / plain_s:+.1%})"
 
 
 @dataclass(frozen=True)
 class Turns:
-    """CPU seconds of a step of all copies without the recorder, what it adds as a share of them, and of the file."""
+    """CPU seconds of a step of all copies without a recorder, what each case adds to it, and of files: made, closed."""
 
-    plain_s: float
-    share: float
-    file_s: float
+    plain_s: list[float]
+    added_s: dict[str, list[float]]
+    file_s: list[float]
 
 
 class TakingTurns:
-    """Tells a watcher every second turn of `EPISODE_STEPS` steps; all copies begin an episode with each."""
+    """Tells the watchers in turns of `n_steps` steps, with a turn alone before each; all copies begin an episode."""
 
-    def __init__(self, watcher: EpisodeRecorder | None) -> None:
-        self.watcher, self.is_on, self.steps = watcher, False, 0
-        self.spent_s = {False: 0.0, True: 0.0}
+    def __init__(self, watchers: dict[str, EpisodeRecorder], n_steps: int) -> None:
+        self.order: list[tuple[str, EpisodeRecorder | None]] = []
+        for name, watcher in watchers.items():
+            self.order += [("plain", None), (name, watcher)]
+        self.n_steps, self.turn, self.steps = n_steps, 0, 0
+        self.watcher = self.order[0][1]
+        self.spent_s: list[tuple[str, float]] = []
         self.began = time.process_time()
 
     def before_step(self, moment: Moment) -> None:
-        if self.is_on and self.watcher is not None:
+        if self.watcher is not None:
             self.watcher.before_step(moment)
 
     def after_step(self, moment: Moment, step: Step) -> None:
-        if self.is_on and self.watcher is not None:
+        if self.watcher is not None:
             self.watcher.after_step(moment, step)
         self.steps += 1
-        if self.steps == EPISODE_STEPS:
+        if self.steps == self.n_steps:
             assert bool(step.done.all()), "copies whose episodes end at different times cannot take turns"
             now = time.process_time()
-            self.spent_s[self.is_on] += now - self.began
-            self.began, self.is_on, self.steps = now, not self.is_on, 0
+            self.spent_s.append((self.order[self.turn][0], (now - self.began) / self.n_steps))
+            self.began, self.steps, self.turn = now, 0, (self.turn + 1) % len(self.order)
+            self.watcher = self.order[self.turn][1]
 
 
-def taking_turns(prepared: Prepared, contents: Contents | None, every: int, path: Path, n_turns: int) -> Turns:
-    """One rollout with `n_turns` turns of each kind; without contents, nothing is recorded in either."""
-    n_envs, began = prepared.env.n_envs, time.process_time()
-    recorder, writer = None, None
-    if contents is not None:
-        agents: dict[str, list[Any]] = {"id": [0] * 3, "name": ["a"] * 3}
-        rows = n_turns * n_envs * -(-EPISODE_STEPS // every)
-        writer = RecordingWriter(path, contents.fields, {}, agents, expected_rows=rows)
-        recorder = EpisodeRecorder(prepared.env, contents, writer, every=every, activations=prepared.activations)
-    file_s, watcher = time.process_time() - began, TakingTurns(recorder)
-    play(
-        prepared.env,
-        prepared.policies,
-        episodes=2 * n_turns * n_envs,
-        seed=0,
-        explore=False,
-        watcher=watcher,
-    )
-    if writer is not None and recorder is not None:
+def taking_turns(prepared: Prepared, folder: Path, seconds: float) -> Turns:
+    """One rollout of about so many seconds; its first turns, in which memory is touched first, do not count."""
+    n_envs, file_s = prepared.env.n_envs, []
+    watchers, writers = {}, []
+    for name, every in (("idle", 10**6), ("all", 1)):
         began = time.process_time()
+        agents: dict[str, list[Any]] = {"id": [0] * 3, "name": ["a"] * 3}
+        path = folder / f"{name}.h5"
+        writer = RecordingWriter(path, prepared.trial.contents.fields, {}, agents, expected_rows=BLOCK_ROWS)
+        options: dict[str, Any] = {"every": every, "activations": prepared.activations}
+        watchers[name] = EpisodeRecorder(prepared.env, prepared.trial.contents, writer, **options)
+        writers.append(writer)
+        file_s.append(time.process_time() - began)
+    n_episodes = -(-BLOCK_ROWS // (n_envs * EPISODE_STEPS))
+    watcher = TakingTurns(watchers, n_episodes * EPISODE_STEPS)
+    pairs = FEWEST_PAIRS + int(seconds / (4 * watcher.n_steps * prepared.trial.step_s))
+    episodes = 4 * (pairs + 1) * n_episodes * n_envs
+    play(prepared.env, prepared.policies, episodes=episodes, seed=0, explore=False, watcher=watcher)
+    for place, (recorder, writer) in enumerate(zip(watchers.values(), writers)):
         recorder.settle()
         writer.flush()
-        on_disk = time.process_time()
+        began = time.process_time()
         writer.close(complete=True)
-        watcher.spent_s[True] += on_disk - began
-        file_s += time.process_time() - on_disk
-    path.unlink(missing_ok=True)
-    plain, with_it = watcher.spent_s[False], watcher.spent_s[True]
-    return Turns(plain / n_turns / EPISODE_STEPS, with_it / plain - 1, file_s)
+        file_s[place] += time.process_time() - began
+        writer.path.unlink()
+    spent = watcher.spent_s[4:]
+    plain = [each for name, each in spent if name == "plain"]
+    added: dict[str, list[float]] = {"nothing": [after - before for before, after in itertools.pairwise(plain)]}
+    for (_, before), (name, after) in zip(spent[::2], spent[1::2]):
+        added.setdefault(name, []).append(after - before)
+    return Turns(plain, added, file_s)
 
 
 def floor_s(contents: Contents, copies: int, path: Path) -> float:

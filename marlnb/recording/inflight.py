@@ -58,16 +58,17 @@ class Kept:
     """Tensors of one place that are kept as they are, once some have shown that each comes with memory of its own.
 
     Attributes:
-        tensors: of the steps from position `first` on, not copied yet.
+        tensors: of the steps from position `first` on, not copied yet; last: the one that was kept last.
         ready: whether the next is kept.
         looks: whether tensors that are copied are to be shown to `look`.
     """
 
-    __slots__ = ("_held", "first", "looks", "ready", "tensors")
+    __slots__ = ("_held", "first", "last", "looks", "ready", "tensors")
 
     def __init__(self, *, may: bool) -> None:
         self.first, self.ready, self.looks = 0, False, may
         self.tensors: list[Tensor] = []
+        self.last: Tensor | None = None
         self._held: dict[int, Tensor] = {}
 
     def look(self, tensor: Tensor) -> None:
@@ -118,11 +119,11 @@ class InFlight:
         for index, source in enumerate(sources, first):
             seen, kept = self._seen[index], self._kept[index]
             if kept.ready:
-                if source is not seen.tensor:
+                if source is not kept.last:
                     if not kept.tensors:
                         kept.first = self.position
                     kept.tensors.append(source)
-                    seen.tensor = source
+                    kept.last = source
                     continue
                 self._catch_up(index)
                 kept.ready = False  # what has come twice is a buffer after all
