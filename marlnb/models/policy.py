@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ActorOutput(NamedTuple):
-    """What `Policy.act` gives for one moment.
+    """What `Policy.act` gives for one moment: tensors that the policy does not write to again.
 
     Attributes:
         action: as the group's ActionSpec says, `[env, agent(, component)]`, ready for the environment.
