@@ -72,7 +72,7 @@ def sample_efficiency(
     for name, (frames, band) in curves.items():
         index = names.index(name)
         places = np.asarray(frames, dtype=float) / scale
-        colour = algorithm_colour(name, names)
+        colour, step = algorithm_colour(name, names), max(len(names), len(places) // 12)
         for frames_of_run, values in single.get(name, ()):
             ax.plot(np.asarray(frames_of_run, dtype=float) / scale, values, color=colour, alpha=0.35, linewidth=0.8)
         ax.fill_between(places, band.low, band.high, color=colour, alpha=0.18, linewidth=0)
@@ -83,7 +83,7 @@ def sample_efficiency(
             linestyle=DASHES[index % len(DASHES)],
             marker=MARKERS[index % len(MARKERS)],
             markersize=4.5,
-            markevery=max(1, len(places) // 12),
+            markevery=(index * step // len(names), step),  # not at one place: curves may lie on each other
             linewidth=2,
             label=literal(name),
         )
