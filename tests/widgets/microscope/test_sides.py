@@ -12,7 +12,7 @@ import marlnb as mnb
 from marlnb.errors import RecordingError
 from marlnb.recording.makers import maker_of
 from marlnb.widgets.microscope.episode_view import view_episode
-from marlnb.widgets.microscope.explanation import explain
+from marlnb.widgets.microscope.explanation import explain, mean_observations
 from marlnb.widgets.microscope.mpe_objects import bodies_of
 from marlnb.widgets.microscope.pictures import drawn_again
 from marlnb.widgets.microscope.readings import concepts_of
@@ -54,8 +54,9 @@ def test_attribution_that_is_drawn_is_mnb_attributes(listener: mnb.Recording) ->
     view = view_episode(listener, 4)
     subject = maker_of(listener, None)
     spoken = next(drawn_again(view, subject, images=False)).spoken
-    sent = attribution_of(explain(view, subject.policies(130)), spoken)["agents"]["listener_0"]
     mean = {name: listener.steps(name, "observation").to_numpy().mean(axis=0) for name in ("speaker", "listener")}
+    found = explain(view, subject.policies(130), baseline=mean_observations(view))
+    sent = attribution_of(found, spoken)["agents"]["listener_0"]
     truth = mnb.attribute(listener, group="listener", baseline=mean, episodes=[4], progress=False)
     values = _floats(sent["values"], 25, 11)
     for place, name in enumerate(sent["names"]):
