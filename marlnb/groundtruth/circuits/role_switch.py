@@ -2,7 +2,7 @@
 
     first layer   a = relu(alarm), of one step in the gru's world, lasting in the mlp's
     second layer  r = a               gru: r latches tanh(4) = 0.9993 at the alarm and keeps it
-    logits        before 4 - 8 r, after 8 r - 4 of two actions
+    logits        before 4 - 8 r, after 8 r - 4 of two actions; r is 0 in all other agents
 
 Decoys in every agent: a unit that holds the alarm just the same and drives nothing, and one that holds whether the
 partner's goal was told.
@@ -33,8 +33,8 @@ def plant(draft: Draft) -> None:
     before, after = (int(a) for a in rng.permutation(np.arange(1, 5))[:2])
     weights = {before: [-2 * STRENGTH], after: [2 * STRENGTH]}
     draft.drive(GROUP, agent, [second], weights)
-    wiring.prefer(before, STRENGTH, agent)
-    wiring.prefer(after, -STRENGTH, agent)
+    wiring.prefer(before, STRENGTH)  # every agent: who hears no alarm goes on, weights shared or not
+    wiring.prefer(after, -STRENGTH)
     draft.holds(GROUP, agent, 1, [first], exact=draft.network == "mlp")
     draft.holds(GROUP, agent, 2, [second], readout=weights)
     for weights_of in ({ALARM: [1.0]}, {name: [1.0] for name in TOLD}):
