@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
-from marlnb.plots.canvas import INK, MUTED, SEQUENTIAL, agent_colour, literal
+from marlnb.plots.canvas import DASHES, INK, MUTED, SEQUENTIAL, agent_colour, literal
 from marlnb.widgets.microscope.episode_view import EpisodeView
 from marlnb.widgets.microscope.unit_orders import unit_orders
 
@@ -47,7 +47,10 @@ def _shown(view: EpisodeView, layer: str, agents: Sequence[str]) -> list[str]:
 
 
 def _picture(ax: Axes, image: bytes | None) -> None:
-    ax.set_axis_off()
+    ax.set_xticks([])
+    ax.set_yticks([])
+    for side in ax.spines.values():
+        side.set_color("#B0B0B0")
     if not image:
         ax.text(0.5, 0.5, "no picture", ha="center", va="center", color=MUTED)
         return
@@ -55,14 +58,15 @@ def _picture(ax: Axes, image: bytes | None) -> None:
 
 
 def _rewards(ax: Axes, view: EpisodeView, here: int) -> None:
+    agents = list(view.recording.spec.agents)
     for group in view.groups:
         for k, agent in enumerate(group.agents):
-            colour = agent_colour(agent, view.recording.spec.agents)
-            ax.plot(view.t, group.reward[:, k], color=colour, label=literal(agent))
+            colour, dash = agent_colour(agent, agents), DASHES[agents.index(agent) % len(DASHES)]
+            ax.plot(view.t, group.reward[:, k], color=colour, linestyle=dash, label=literal(agent))
             if group.value is not None:
-                ax.plot(view.t, group.value[:, k], color=colour, linestyle=":")
+                ax.plot(view.t, group.value[:, k], color=colour, linestyle=dash, linewidth=0.8, alpha=0.8)
     ax.axvline(view.t[here], color=MUTED)
-    ax.set_title("reward (lines), value (dots)", fontsize=9, loc="left", color=INK)
+    ax.set_title("reward (thick), value (thin)", fontsize=9, loc="left", color=INK)
     ax.set_xlabel("time (steps)", color=INK)
     ax.legend(fontsize=8, frameon=False)
 
@@ -76,4 +80,11 @@ def _units(ax: Axes, view: EpisodeView, agent: str, layer: str, order: str, here
     ax.imshow(shown.T, aspect="auto", cmap=SEQUENTIAL, interpolation="nearest", extent=edges)
     ax.axvline(view.t[here], color="#FF2D2D")
     ax.set_yticks([])
-    ax.set_title(literal(f"{agent}: {layer}, {x.shape[1]} units"), fontsize=9, loc="left", color=INK)
+    told = literal(f"{agent}: {layer}, {x.shape[1]} units by step, {_range(x)}")
+    ax.set_title(told, fontsize=9, loc="left", color=INK)
+
+
+def _range(x: np.ndarray) -> str:
+    """What the colours of units `[time, unit]` mean."""
+    known = x[np.isfinite(x)]
+    return f"{known.min():.2g} (dark) to {known.max():.2g} (bright)" if known.size else "none known"
