@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from marlnb.analysis.corrections import benjamini_hochberg, holm, max_statistic
+from marlnb.analysis.distrust import shown_as_html
 from marlnb.analysis.linear_models import Kind
 from marlnb.analysis.readings import DirectionKind, Reading
 from marlnb.errors import AnalysisError, unknown
@@ -225,9 +226,7 @@ class Decoding:
         )
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<p style='color:#b00020'><b>NOT TO BE TRUSTED:</b> {note}</p>" for note in self.warnings)
-        table = self.table().to_html(index=False, float_format="%.3g")
-        return f"<p>{self!r}</p>{notes}{table}<p>{self.resolution}</p>"
+        return f"{shown_as_html(repr(self), self.warnings, self.table())}<p>{self.resolution}</p>"
 
 
 def corrected_together(decodings: Sequence[Decoding]) -> list[Decoding]:

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from marlnb.analysis.corrections import holm
+from marlnb.analysis.distrust import shown_as_html
 from marlnb.analysis.intervention import FEW_EPISODES, MOST_COPIES, SubjectLike
 from marlnb.analysis.paired import paired
 from marlnb.analysis.trajectories import roll_out
@@ -75,8 +76,7 @@ class Mediation:
         )
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<p style='color:#b00020'><b>NOT TO BE TRUSTED:</b> {note}</p>" for note in self.warnings)
-        return f"<p>{self!r}</p>{notes}{self.table().to_html(index=False, float_format='%.3g')}"
+        return shown_as_html(repr(self), self.warnings, self.table())
 
 
 def mediation(

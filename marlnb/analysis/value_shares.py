@@ -14,6 +14,7 @@ from torch import Tensor
 
 from marlnb.analysis.attribution_result import TOLERANCE
 from marlnb.analysis.attribution_setup import check_recorded
+from marlnb.analysis.distrust import shown_as_html
 from marlnb.analysis.outputs import Output, pick
 from marlnb.analysis.rows import Moments, Rows, RowSource
 from marlnb.errors import AnalysisError, unknown
@@ -101,8 +102,7 @@ class ValueShares:
         return f"ValueShares({self.group}, {self.mixer}: {parts}, {len(self.total)} rows{flag})"
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<p style='color:#b00020'><b>NOT TO BE TRUSTED:</b> {note}</p>" for note in self.warnings)
-        return f"<p>{self!r}</p>{notes}{self.table().to_html(index=False, float_format='%.3g')}"
+        return shown_as_html(repr(self), self.warnings, self.table())
 
 
 def decompose_value(

@@ -1,0 +1,11 @@
+"""What a result shows in a notebook."""
+
+import pandas as pd
+
+from marlnb.analysis.distrust import shown_as_html
+
+
+def test_a_result_shows_its_words_its_doubts_and_its_table() -> None:
+    shown = shown_as_html("Mediation(x)", ("few: 3 < 20",), pd.DataFrame({"unit": [7], "effect": [0.12345]}))
+    assert shown.startswith("<p>Mediation(x)</p>") and "NOT TO BE TRUSTED:</b> few: 3 &lt; 20</p>" in shown
+    assert "0.123<" in shown and "NOT TO" not in shown_as_html("x", (), pd.DataFrame())
