@@ -4,9 +4,10 @@ let made = 0;
 const WRITING_MS = 700; // for so long after a key nothing else is put under the writer's fingers
 
 const CSS = `
-.marlnb-form { container-type: inline-size; color: var(--jp-ui-font-color1, #222); font-size: var(--jp-widgets-font-size, 13px); margin: 2px; }
-.marlnb-form summary { cursor: pointer; padding: 7px 9px; line-height: 1.2; border: 1px solid var(--jp-border-color1, #bbb);
-  background: var(--jp-layout-color2, #eee); }
+.marlnb-form { container-type: inline-size; color: var(--jp-ui-font-color1, #222); margin: 2px;
+  font-size: var(--jp-widgets-font-size, 13px); }
+.marlnb-form summary { cursor: pointer; padding: 7px 9px; line-height: 1.2; font-weight: 600;
+  border: 1px solid var(--jp-border-color1, #bbb); background: var(--jp-layout-color2, #eee); }
 .marlnb-form summary:hover { background: var(--jp-layout-color1, #fff); }
 .marlnb-form details[open] > div { border: 1px solid var(--jp-border-color1, #bbb); border-top: 0; padding: 10px 6px; }
 .marlnb-field { display: flex; flex-wrap: wrap; align-items: center; column-gap: 8px; padding: 2px 0; }
@@ -41,7 +42,8 @@ const element = (kind, properties = {}, ...children) => {
 
 function controlOf(option, id) {
   if (option.control === "choice") {
-    return element("select", { id }, ...option.choices.map((words) => element("option", { value: words, textContent: words })));
+    const choices = option.choices.map((words) => element("option", { value: words, textContent: words }));
+    return element("select", { id }, ...choices);
   }
   if (option.control === "tick") return element("input", { id, type: "checkbox" });
   return element("input", { id, type: "text", placeholder: option.placeholder, autocomplete: "off", spellcheck: false });
