@@ -37,7 +37,8 @@ class ValueShares:
         q, weight, share: `[row, agent]`: the agent's own Q; d total / d its Q; what it adds to the total. NaN where it
             was not acting: a mixer takes such an agent's Q for 0.
         total, rest: `[row]`, the group's Q, and what is left of it where every agent's Q is at its baseline. Shares and
-            rest add up to the total. All in reward.
+            rest add up to the total. All in reward; where rewards were standardised for learning, an agent's Q is less
+            their mean, which is in the rest.
         baseline: `[agent]`, the Q that each agent's is compared with.
     """
 
@@ -148,15 +149,16 @@ def decompose_value(
     if baseline == "mean":
         compared = (q * acting).sum(0) / acting.sum(0).clamp(min=1)
     found = [_shares(policy.mixer, *part, compared, n_steps) for part in every]
-    share, weight, total, rest = (torch.cat(parts).numpy() for parts in zip(*found))
-    absent = ~acting.numpy()
-    for x in (share, weight):
-        x[absent] = np.nan
-    own = q.numpy().copy()
-    own[absent] = np.nan
+    share, weight, total, rest = (torch.cat(parts) for parts in zip(*found))
+    share, own, compared = (policy.value_scale * values for values in (share, q, compared))
+    total, rest = policy.in_rewards(total), policy.in_rewards(rest)
+    absent = ~acting
+    for values in (share, weight, own):
+        values[absent] = torch.nan
     return ValueShares(
-        own, weight, share, total, rest, compared.numpy(), rows.episode, rows.t, policy.group.agents, group,
-        "sum" if isinstance(policy.mixer, SumMixer) else "monotonic", of, baseline, source.origin(),
+        own.numpy(), weight.numpy(), share.numpy(), total.numpy(), rest.numpy(), compared.numpy(), rows.episode, rows.t,
+        policy.group.agents, group, "sum" if isinstance(policy.mixer, SumMixer) else "monotonic", of, baseline,
+        source.origin(),
     )  # fmt: skip
 
 

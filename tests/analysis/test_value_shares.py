@@ -61,6 +61,24 @@ def test_qmixs_shares_add_up_and_its_weights_are_its_slopes(tmp_path: Path) -> N
         assert found.table()["part"].sum() == pytest.approx(1)
 
 
+def test_all_is_told_in_units_of_reward(tmp_path: Path) -> None:
+    """A policy that learned from rewards less their mean over their deviation says so of its values alone."""
+    run = made(tmp_path / "qmix", "qmix")
+    policies = run.policies()
+    with record(run, episodes=2, progress=False) as recording:
+        plain = decompose_value(recording, "agent", of="best", baseline="mean")
+        policies["agent"].value_scale.fill_(3.0)  # type: ignore[union-attr, operator]
+        policies["agent"].value_shift.fill_(-20.0)  # type: ignore[union-attr, operator]
+        found = decompose_value(recording, "agent", of="best", baseline="mean", policies=policies)
+        observations = {"agent": torch.from_numpy(recording.steps("agent", "observation").to_numpy())}
+    value, _ = policies["agent"].value(observations)  # type: ignore[operator]
+    np.testing.assert_allclose(found.total, value[:, 0].detach(), rtol=1e-4)
+    np.testing.assert_allclose(found.share, 3 * plain.share, rtol=1e-5)
+    np.testing.assert_allclose(found.baseline, 3 * plain.baseline, rtol=1e-5)
+    np.testing.assert_allclose(found.share.sum(1) + found.rest, found.total, atol=1e-3)
+    np.testing.assert_array_equal(found.weight, plain.weight)
+
+
 def test_what_has_no_mixer_is_refused(recording: Recording) -> None:
     with pytest.raises(AnalysisError, match="no mixer"):
         decompose_value(recording, "listener")
