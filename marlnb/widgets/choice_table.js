@@ -1,6 +1,4 @@
 // A table of which one row can be chosen: native radio buttons, so that arrow keys and screen readers work as usual.
-let made = 0;
-
 const CSS = `
 .marlnb-choice { overflow: auto; max-height: 15em; color: var(--jp-ui-font-color1, #222); }
 .marlnb-choice table { border-collapse: collapse; width: 100%; font-size: var(--jp-ui-font-size1, 13px); }
@@ -14,7 +12,7 @@ const CSS = `
 `;
 
 function render({ model, el }) {
-  const group = `marlnb-choice-${Date.now()}-${made++}`;
+  const group = `marlnb-choice-${Math.random().toString(36).slice(2)}`;
   const style = document.createElement("style");
   style.textContent = CSS;
   const root = document.createElement("div");

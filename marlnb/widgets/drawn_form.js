@@ -1,6 +1,5 @@
 // Options one below the other: label, control, help beside it, and what is wrong with it below. What stands in each
 // control is a value of its own in the model. Native controls, so that keys and screen readers work as usual.
-let made = 0;
 const WRITING_MS = 700; // for so long after a key nothing else is put under the writer's fingers
 
 const CSS = `
@@ -91,7 +90,7 @@ function fieldOf(option, model, id, listen) {
 }
 
 function render({ model, el }) {
-  const id = `marlnb-form-${Date.now()}-${made++}`;
+  const id = `marlnb-form-${Math.random().toString(36).slice(2)}`; // each widget has a module of its own: nothing to count in
   const heard = [];
   const listen = (event, act) => { heard.push([event, act]); model.on(event, act); };
   const fields = model.get("options").map((option, place) => fieldOf(option, model, `${id}-${place}`, listen));

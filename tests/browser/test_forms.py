@@ -95,6 +95,10 @@ def test_a_form_works_by_keyboard_and_does_not_move_the_notebook(
     notebook = lab.open(page, lab.write("by-keys.ipynb", PANEL, SAY))
     panel = notebook.run(0).locator(".marlnb-training")
     expect(panel).to_contain_text("episodes of at most 25 steps", timeout=SLOW_MS)
+    named = panel.evaluate("panel => [...panel.querySelectorAll('.marlnb-form [id]')].map(one => one.id)")
+    assert len(set(named)) == len(named) > 30  # forms that are drawn in the same millisecond, too
+    named = panel.evaluate("panel => [...panel.querySelectorAll('.marlnb-form [id]')].map(one => one.id)")
+    assert len(set(named)) == len(named) > 30  # forms that are drawn in the same millisecond, too
     panel.get_by_role("tab", name="Algorithm", exact=True).click()
     folded = panel.locator(ALGORITHM).first
     folded.focus()
