@@ -17,11 +17,11 @@ from tests.browser.lab import ARGUMENTS, CHROMIUM, SLOW_MS, Lab, lab_on
 CELL = """
 import marlnb as mnb
 from marlnb.widgets import TrainingPanel
-experiment = mnb.Experiment.compose("env=mpe/simple_speaker_listener", "algorithm=mappo", "frames=200_000", "threads=1")
+experiment = mnb.Experiment.compose("env=mpe/simple_speaker_listener", "algorithm=mappo", "frames=2_000_000", "threads=1")
 TrainingPanel(experiment, "{run}", references={{"random": -39.8, "scripted oracle": -7.5}})
 """
 THEMES = "@jupyterlab/apputils-extension:themes"
-TRAINED_S = 45
+TRAINED_S = 20
 COLOURS = 128  # a palette keeps the files small
 
 
