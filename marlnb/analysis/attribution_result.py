@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from marlnb.analysis.attribution_file import BY_ROW, WHOLE, AttributionFile, beside, read
+from marlnb.analysis.distrust import shown_as_html
 from marlnb.analysis.faithfulness import Faithfulness
 from marlnb.analysis.methods import COMPLETE
 from marlnb.errors import AnalysisError
@@ -241,8 +242,7 @@ class Attribution:
         return beside(self.origin["recording"], f"{self.group}-{self.to}-{what}-{self.method}-{self.sources}{by}")
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<p style='color:#b00020'><b>NOT TO BE TRUSTED:</b> {note}</p>" for note in self.warnings)
-        return f"<p>{self!r}</p>{notes}{self.summary().to_html(index=False, float_format='%.3g')}"
+        return shown_as_html(repr(self), self.warnings, self.summary())
 
     def __repr__(self) -> str:
         n_rows, n_agents, n_features = self.values.shape

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from marlnb.analysis.distrust import shown_as_html
 from marlnb.errors import AnalysisError
 
 Actions = dict[str, tuple[tuple[str, ...], tuple[float, ...], tuple[float, ...]]]
@@ -133,5 +134,4 @@ class Intervention:
         return f"Intervention({', '.join(made)}{at}: return {told}; {self.settings.get('episodes')} episodes{flag})"
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<p style='color:#b00020'><b>NOT TO BE TRUSTED:</b> {note}</p>" for note in self.warnings)
-        return f"<p>{self!r}</p>{notes}{self.table().to_html(index=False, float_format='%.3g')}"
+        return shown_as_html(repr(self), self.warnings, self.table())

@@ -89,8 +89,14 @@ class RowSource:
             index = index[np.isin(episode, np.asarray(episodes, dtype=np.int64))]
         if checkpoint is not None:
             index = index[self._of_checkpoint(checkpoint, len(episode))[index]]
-        if steps is not None:
-            index = index[np.isin(t[index], np.asarray(steps, dtype=np.int64))]
+        if steps is not None and len(index):
+            there = t[index]
+            index = index[np.isin(there, np.asarray(steps, dtype=np.int64))]
+            if not len(index):
+                asked = ", ".join(map(str, steps)) or "none"
+                raise AnalysisError(
+                    f"no row is at the steps asked for ({asked}); there are {there.min()} to {there.max()}"
+                )
         if not len(index):
             raise AnalysisError(f"{self.recording.path} has no rows of whole episodes to analyse")
         return Rows(index, episode[index], t[index])

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from marlnb.analysis.distrust import shown_as_html
+
 
 @dataclass(frozen=True, eq=False)
 class TemporalAttribution:
@@ -100,5 +102,4 @@ class TemporalAttribution:
         )
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<p style='color:#b00020'><b>NOT TO BE TRUSTED:</b> {note}</p>" for note in self.warnings)
-        return f"<p>{self!r}</p>{notes}{self.table().to_html(index=False, float_format='%.3g')}"
+        return shown_as_html(repr(self), self.warnings, self.table())

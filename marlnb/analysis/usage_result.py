@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from marlnb.analysis.distrust import shown_as_html
 from marlnb.errors import AnalysisError
 
 Verdict = Literal["used", "decodable but not used", "not shown to be used"]
@@ -99,5 +100,4 @@ class Usage:
         return f"Usage({self.concept} at {self.site}, {self.agent}: {self.verdict}; {self.units}: {told}{flag})"
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<p style='color:#b00020'><b>NOT TO BE TRUSTED:</b> {note}</p>" for note in self.warnings)
-        return f"<p>{self!r}</p>{notes}{self.table().to_html(index=False, float_format='%.3g')}"
+        return shown_as_html(repr(self), self.warnings, self.table())

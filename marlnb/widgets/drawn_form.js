@@ -90,7 +90,7 @@ function fieldOf(option, model, id, listen) {
 }
 
 function render({ model, el }) {
-  const id = `marlnb-form-${Math.random().toString(36).slice(2)}`; // each widget has a module of its own: nothing to count in
+  const id = `marlnb-form-${Math.random().toString(36).slice(2)}`; // a widget's module is its own
   const heard = [];
   const listen = (event, act) => { heard.push([event, act]); model.on(event, act); };
   const fields = model.get("options").map((option, place) => fieldOf(option, model, `${id}-${place}`, listen));
