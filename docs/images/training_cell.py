@@ -17,7 +17,8 @@ from tests.browser.lab import ARGUMENTS, CHROMIUM, SLOW_MS, Lab, lab_on
 CELL = """
 import marlnb as mnb
 from marlnb.widgets import TrainingPanel
-experiment = mnb.Experiment.compose("env=mpe/simple_speaker_listener", "algorithm=mappo", "frames=2_000_000", "threads=1")
+experiment = mnb.Experiment.compose(
+    "env=mpe/simple_speaker_listener", "algorithm=mappo", "frames=2_000_000", "threads=1")
 TrainingPanel(experiment, "{run}", references={{"random": -39.8, "scripted oracle": -7.5}})
 """
 THEMES = "@jupyterlab/apputils-extension:themes"
