@@ -1,13 +1,17 @@
-"""What every test runs under: no screen, no network loggers, one torch thread, Ctrl-C heard."""
+"""What every test runs under: no screen, no network loggers, one torch thread, Ctrl-C heard, draws of its own."""
 
 from __future__ import annotations
 
 import os
+import random
 import signal
 import sys
-from collections.abc import Iterator
+import zlib
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -22,6 +26,35 @@ os.environ.update(
 torch.set_num_threads(1)
 # `make test &` of a script ignores it, and so would all that the tests start
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def seed_draws(name: str) -> None:
+    """`MARLNB_TEST_DRAWS=1` and so on: other draws, to find tests that pass by luck."""
+    seed = zlib.crc32(f"{name} {os.environ.get('MARLNB_TEST_DRAWS', '0')}".encode())
+    torch.manual_seed(seed)
+    np.random.seed(seed)
+    random.seed(seed)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test draws the same whatever ran before it in its process."""
+    seed_draws(item.nodeid)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Generator[None, object, object]:
+    """What tests share is drawn the same whichever of them asks first, and takes no draws from that one."""
+    if fixturedef.scope == "function":
+        return (yield)
+    before = torch.get_rng_state(), np.random.get_state(), random.getstate()
+    seed_draws(f"{fixturedef.baseid}::{fixturedef.argname}")
+    try:
+        return (yield)
+    finally:
+        torch.set_rng_state(before[0])
+        np.random.set_state(before[1])
+        random.setstate(before[2])
 
 
 @pytest.fixture

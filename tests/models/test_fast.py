@@ -17,15 +17,26 @@ def test_an_affine_map_and_its_gradients_are_those_of_double_precision(sizes: tu
     gradients = torch.autograd.grad(y, (x, weight, bias), slope)
 
     with torch.no_grad():
-        exact = x.double() @ weight.double().T + bias.double()
-        exact = exact.tanh() if tanh else exact
-        slopes = slope * (1 - exact**2) if tanh else slope.double()
-        expected = (slopes @ weight.double(), torch.einsum("abo,abi->oi", slopes, x.double()), slopes.sum((0, 1)))
+        xs, weights, slopes = x.double(), weight.double(), slope.double()
+        exact = xs @ weights.T + bias.double()
+        magnitude = xs.abs() @ weights.T.abs() + bias.double().abs()
+        sizes_of_slopes = slopes.abs()
+        if tanh:
+            exact = exact.tanh()
+            slopes = slopes * (1 - exact**2)
+            sizes_of_slopes *= 1 + magnitude  # 1 - y**2 is of a rounded y, which was that of a rounded sum
+        expected = gradients_of(xs, weights, slopes)
+        magnitudes = gradients_of(xs.abs(), weights.abs(), sizes_of_slopes)
         without_gradient = fast.affine(x, weight, bias, tanh=tanh)
-    torch.testing.assert_close(y.double(), exact, atol=5e-6, rtol=0)
     torch.testing.assert_close(without_gradient, y, atol=0, rtol=0)
-    for found, wanted in zip(gradients, expected):
-        torch.testing.assert_close(found.double(), wanted, atol=1e-6 * float(wanted.abs().max()), rtol=0)
+    for found, wanted, size in zip((y, *gradients), (exact, *expected), (magnitude, *magnitudes)):
+        rounding = ((found.double() - wanted).abs() / size).max() / torch.finfo(torch.float32).eps
+        assert rounding < 8
+
+
+def gradients_of(x: torch.Tensor, weight: torch.Tensor, slope: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Of `x @ weight.T + bias` by x, weight and bias."""
+    return slope @ weight, torch.einsum("abo,abi->oi", slope, x), slope.sum((0, 1))
 
 
 def test_weights_held_still_take_no_gradient_and_pass_it_on() -> None:
