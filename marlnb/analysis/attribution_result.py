@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from marlnb.analysis.attribution_file import BY_ROW, WHOLE, AttributionFile, beside, read
-from marlnb.analysis.distrust import shown_as_html
+from marlnb.analysis.distrust import doubts, shown_as_html
 from marlnb.analysis.faithfulness import Faithfulness
 from marlnb.analysis.methods import COMPLETE
 from marlnb.errors import AnalysisError
@@ -246,7 +246,7 @@ class Attribution:
 
     def __repr__(self) -> str:
         n_rows, n_agents, n_features = self.values.shape
-        flag = "".join(f"; NOT TO BE TRUSTED: {note}" for note in self.warnings)
+        flag = doubts(self.warnings)
         return (
             f"Attribution({self.method}, {self.target}, {self.group}: {n_rows} rows x {n_agents} agents x "
             f"{n_features} features, {self.units}{flag})"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from marlnb.analysis.distrust import doubts, shown_as_html
 from marlnb.analysis.information import Information
 from marlnb.analysis.resampling import Interval
 
@@ -75,7 +76,7 @@ class Communication:
         return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in asdict(self).items()}
 
     def __repr__(self) -> str:
-        flag = "".join(f"; NOT TO BE TRUSTED: {note}" for note in self.warnings)
+        flag = doubts(self.warnings)
         s, influence = self.signalling, self.influence
         causal = (
             "its influence could not be tried"
@@ -89,4 +90,4 @@ class Communication:
 
     def _repr_html_(self) -> str:
         code = pd.DataFrame(self.code.astype(int), index=list(self.messages), columns=list(self.goals))
-        return f"<p>{self!r}</p>{self.table().to_html(index=False, float_format='%.3g')}{code.to_html()}"
+        return f"{shown_as_html(repr(self), self.warnings, self.table())}{code.to_html()}"

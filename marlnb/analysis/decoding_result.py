@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from marlnb.analysis.corrections import benjamini_hochberg, holm, max_statistic
-from marlnb.analysis.distrust import shown_as_html
+from marlnb.analysis.distrust import doubts, shown_as_html
 from marlnb.analysis.linear_models import Kind
 from marlnb.analysis.readings import DirectionKind, Reading
 from marlnb.errors import AnalysisError, unknown
@@ -216,7 +216,7 @@ class Decoding:
         best = max(self.scores, key=lambda s: s.score)
         when = "" if best.t is None else f" at t={best.t}"
         later = f" ({best.offset:+d} steps)" if best.offset else ""
-        flag = "".join(f"; NOT TO BE TRUSTED: {note}" for note in self.warnings)
+        flag = doubts(self.warnings)
         survivors = sum(score.survives() for score in self.scores)
         n = len(self.scores)
         several = f"; {survivors} of {n} scores survive correction" if n > 1 else ""

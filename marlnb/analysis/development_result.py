@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from marlnb.analysis.distrust import doubts, shown_as_html
+
 
 @dataclass(frozen=True)
 class Development:
@@ -49,7 +51,7 @@ class Development:
         return {**found, "returns": {name: values.tolist() for name, values in self.returns.items()}}
 
     def __repr__(self) -> str:
-        flag = "".join(f"; NOT TO BE TRUSTED: {note}" for note in self.warnings)
+        flag = doubts(self.warnings)
         first, last = self.values[:, 0], self.values[:, -1]
         where = int(np.nanargmax(last))
         return (
@@ -59,4 +61,4 @@ class Development:
 
     def _repr_html_(self) -> str:
         square = pd.DataFrame(self.values, index=list(self.places), columns=[int(c) for c in self.iterations])
-        return f"<p>{self!r}</p>{square.to_html(float_format='%.2f')}"
+        return shown_as_html(repr(self), self.warnings, square, index=True)

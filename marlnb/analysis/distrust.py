@@ -1,4 +1,4 @@
-"""How a result shows itself in a notebook: what it says, why it must not be trusted, its table."""
+"""How a result shows itself: what it says, why it must not be trusted, its table."""
 
 from __future__ import annotations
 
@@ -8,9 +8,25 @@ from html import escape
 import pandas as pd
 
 
-def shown_as_html(said: str, warnings: Sequence[str], table: pd.DataFrame) -> str:
-    """The result in words, each warning in red, the table without its index."""
+def doubts(warnings: Sequence[str]) -> str:
+    """What is said behind a result in its own line; nothing where there is none."""
+    return "".join(f"; NOT TO BE TRUSTED: {note}" for note in warnings)
+
+
+def shown_as_html(
+    said: str,
+    warnings: Sequence[str],
+    table: pd.DataFrame | None = None,
+    *,
+    index: bool = False,
+    rows: int | None = None,
+) -> str:
+    """The result in words, each warning in red, the table; index: with the names of its rows; rows: its first only."""
     notes = "".join(
         f"<p style='color:#b00020'><b>NOT TO BE TRUSTED:</b> {escape(note, quote=False)}</p>" for note in warnings
     )
-    return f"<p>{said}</p>{notes}{table.to_html(index=False, float_format='%.3g')}"
+    shown = more = ""
+    if table is not None:
+        shown = table.head(rows or len(table)).to_html(index=index, float_format="%.3g")
+        more = f"<p>the first {rows} of {len(table)} rows: table()</p>" if rows and rows < len(table) else ""
+    return f"<p>{escape(said, quote=False)}</p>{notes}{shown}{more}"

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from marlnb.analysis.distrust import doubts, shown_as_html
+
 
 @dataclass(frozen=True)
 class EventAverage:
@@ -70,7 +72,7 @@ class EventAverage:
         return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in asdict(self).items()}
 
     def __repr__(self) -> str:
-        flag = "".join(f"; NOT TO BE TRUSTED: {note}" for note in self.warnings)
+        flag = doubts(self.warnings)
         at = int(self.n_events[self.lags == 0][0])
         return (
             f"EventAverage({self.agent} {self.what} around {self.event}: {at} events of {self.n_episodes} episodes, "
@@ -78,4 +80,4 @@ class EventAverage:
         )
 
     def _repr_html_(self) -> str:
-        return f"<p>{self!r}</p>{self.table().head(12).to_html(index=False, float_format='%.3g')}"
+        return shown_as_html(repr(self), self.warnings, self.table(), rows=12)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from marlnb.analysis.distrust import doubts, shown_as_html
 from marlnb.errors import AnalysisError
 
 FEW_EPISODES = 20
@@ -75,16 +76,15 @@ class Influence:
         return {**told, "pairs": self.table().to_dict("records"), "warnings": list(self.warnings), **self.origin}
 
     def __repr__(self) -> str:
-        flag = "".join(f"; NOT TO BE TRUSTED: {note}" for note in self.warnings)
+        flag = doubts(self.warnings)
         return (
             f"Influence(through {self.through}: {self.measure}, {len(self.agents)} agents x {len(self.sources)} "
             f"sources, {self.n_episodes} episodes, {self.units}{flag})"
         )
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<p style='color:#b00020'><b>NOT TO BE TRUSTED:</b> {note}</p>" for note in self.warnings)
         matrix = pd.DataFrame(self.values, index=pd.Index(self.agents, name="agent"), columns=list(self.sources))
-        return f"<p>{self!r}</p>{notes}{matrix.to_html(float_format='%.3g')}"
+        return shown_as_html(repr(self), self.warnings, matrix, index=True)
 
 
 def over_episodes(by_row: np.ndarray, episode: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:

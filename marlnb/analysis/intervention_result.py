@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from marlnb.analysis.distrust import shown_as_html
+from marlnb.analysis.distrust import doubts, shown_as_html
 from marlnb.errors import AnalysisError
 
 Actions = dict[str, tuple[tuple[str, ...], tuple[float, ...], tuple[float, ...]]]
@@ -130,7 +130,7 @@ class Intervention:
             if e.outcome == "return" and e.who in self.agents
         )
         at = "" if arm.dose is None else f" at dose {arm.dose:g}"
-        flag = "".join(f"; NOT TO BE TRUSTED: {note}" for note in self.warnings)
+        flag = doubts(self.warnings)
         return f"Intervention({', '.join(made)}{at}: return {told}; {self.settings.get('episodes')} episodes{flag})"
 
     def _repr_html_(self) -> str:

@@ -12,6 +12,7 @@ import pandas as pd
 from sklearn.manifold import trustworthiness
 
 from marlnb.analysis.decoding_labels import Label
+from marlnb.analysis.distrust import doubts, shown_as_html
 from marlnb.analysis.row_values import RowValues, row_values
 from marlnb.analysis.views import Units, View, site_agents
 from marlnb.errors import AnalysisError, unknown
@@ -66,7 +67,7 @@ class Embedding:
         return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in asdict(self).items()}
 
     def __repr__(self) -> str:
-        flag = "".join(f"; NOT TO BE TRUSTED: {note}" for note in self.warnings)
+        flag = doubts(self.warnings)
         held = f", {self.explained.sum():.0%} of the variance" if len(self.explained) else ""
         return (
             f"Embedding({self.site}, {self.method}: {len(self.points):,} of {self.n_rows:,} moments{held}, "
@@ -74,7 +75,7 @@ class Embedding:
         )
 
     def _repr_html_(self) -> str:
-        return f"<p>{self!r}</p>{self.table().head(8).to_html(index=False, float_format='%.3g')}"
+        return shown_as_html(repr(self), self.warnings, self.table(), rows=8)
 
 
 def embed(

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from marlnb.analysis.corrections import holm
-from marlnb.analysis.distrust import shown_as_html
+from marlnb.analysis.distrust import doubts, shown_as_html
 from marlnb.analysis.intervention import FEW_EPISODES, MOST_COPIES, SubjectLike
 from marlnb.analysis.paired import paired
 from marlnb.analysis.trajectories import roll_out
@@ -69,7 +69,7 @@ class Mediation:
         return pd.DataFrame({name: getattr(self, name) for name in names})
 
     def __repr__(self) -> str:
-        flag = "".join(f"; NOT TO BE TRUSTED: {note}" for note in self.warnings)
+        flag = doubts(self.warnings)
         told = ", ".join(map(str, self.mediators.tolist())) or "none"
         return (
             f"Mediation({self.by} at {self.site}, {self.agent}: {len(self.unit)} units tuned, mediators {told}{flag})"

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from marlnb.analysis.distrust import doubts, shown_as_html
+
 SIGNIFICANT = 0.05
 STABLE = 0.5
 APART = 1.25
@@ -126,8 +128,8 @@ class Roles:
         return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in asdict(self).items()}
 
     def __repr__(self) -> str:
-        flag = "".join(f"; NOT TO BE TRUSTED: {note}" for note in self.warnings)
+        flag = doubts(self.warnings)
         return f"Roles({self.of}: {self.verdict()}{flag})"
 
     def _repr_html_(self) -> str:
-        return f"<p>{self!r}</p>{self.table().to_html(index=False, float_format='%.3g')}"
+        return shown_as_html(repr(self), self.warnings, self.table())

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from marlnb.analysis.distrust import doubts, shown_as_html
 from marlnb.errors import AnalysisError, unknown
 
 
@@ -46,14 +47,14 @@ class Similarity:
         return asdict(self)
 
     def __repr__(self) -> str:
-        flag = "".join(f"; NOT TO BE TRUSTED: {note}" for note in self.warnings)
+        flag = doubts(self.warnings)
         return (
             f"Similarity({self.a} ~ {self.b}: {self.method} {self.score:.2f} [{self.low:.2f}, {self.high:.2f}], "
             f"episodes shuffled {self.shuffled:.2f}{flag})"
         )
 
     def _repr_html_(self) -> str:
-        return f"<p>{self!r}</p>{self.table().to_html(index=False, float_format='%.3g')}"
+        return shown_as_html(repr(self), self.warnings, self.table())
 
 
 @dataclass(frozen=True)
@@ -101,10 +102,10 @@ class SimilarityMatrix:
         return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in asdict(self).items()}
 
     def __repr__(self) -> str:
-        flag = "".join(f"; NOT TO BE TRUSTED: {note}" for note in self.warnings)
+        flag = doubts(self.warnings)
         low, high = float(self.values.min()), float(self.values.max())
         return f"SimilarityMatrix({self.method}, {len(self.rows)} × {len(self.columns)}, {low:.2f} to {high:.2f}{flag})"
 
     def _repr_html_(self) -> str:
         square = pd.DataFrame(self.values, index=list(self.rows), columns=list(self.columns))
-        return f"<p>{self!r}</p>{square.to_html(float_format='%.2f')}"
+        return shown_as_html(repr(self), self.warnings, square, index=True)

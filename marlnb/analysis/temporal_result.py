@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.distrust import shown_as_html
+from marlnb.analysis.distrust import doubts, shown_as_html
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ class TemporalAttribution:
         return {**told, "lags": lags, "warnings": list(self.warnings), **self.origin}
 
     def __repr__(self) -> str:
-        flag = "".join(f"; NOT TO BE TRUSTED: {note}" for note in self.warnings)
+        flag = doubts(self.warnings)
         return (
             f"TemporalAttribution({self.target}, {self.group}: {len(self.score)} rows x {len(self.agents)} agents x "
             f"{self.lookback + 1} steps x {len(self.feature_names)} features, {self.units}{flag})"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from marlnb.analysis.distrust import doubts, shown_as_html
 from marlnb.errors import AnalysisError, unknown
 
 
@@ -75,12 +76,11 @@ class Tracing:
 
     def __repr__(self) -> str:
         k, j = np.unravel_index(np.argmax(np.nan_to_num(self.recovered, nan=-np.inf)), self.recovered.shape)
-        flag = "".join(f"; NOT TO BE TRUSTED: {note}" for note in self.warnings)
+        flag = doubts(self.warnings)
         return (
             f"Tracing({self.outcome}: clean {self.clean:.3g}, corrupted {self.corrupted:.3g}; most recovered: "
             f"{self.recovered[k, j]:.0%} at {self.sites[k]} of {self.agents[k]}, t={self.times[j]}{flag})"
         )
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<p style='color:#b00020'><b>NOT TO BE TRUSTED:</b> {note}</p>" for note in self.warnings)
-        return f"<p>{self!r}</p>{notes}"
+        return shown_as_html(repr(self), self.warnings)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from marlnb.analysis.distrust import doubts, shown_as_html
 from marlnb.models.directions import Direction
 
 SIGNIFICANT = 0.05
@@ -91,11 +92,11 @@ class Tuning:
 
     def __repr__(self) -> str:
         best = self.order[0]
-        flag = "".join(f"; NOT TO BE TRUSTED: {note}" for note in self.warnings)
+        flag = doubts(self.warnings)
         return (
             f"Tuning({self.agent} {self.site} by {self.by}: {len(self.tuned)} of {self.n_units} units tuned, "
             f"most of all unit {best} (eta² {self.strength[best]:.2f}, shuffled {self.shuffled[best]:.2f}){flag})"
         )
 
     def _repr_html_(self) -> str:
-        return f"<p>{self!r}</p>{self.table().head(12).to_html(index=False, float_format='%.3g')}"
+        return shown_as_html(repr(self), self.warnings, self.table(), rows=12)

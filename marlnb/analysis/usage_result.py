@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from marlnb.analysis.distrust import shown_as_html
+from marlnb.analysis.distrust import doubts, shown_as_html
 from marlnb.errors import AnalysisError
 
 Verdict = Literal["used", "decodable but not used", "not shown to be used"]
@@ -96,7 +96,7 @@ class Usage:
             f"{t.edit} {t.effect:.3f} [{t.low:.3f}, {t.high:.3f}], at random {t.random_mean:.3f}, p={t.p_value:.3g}"
             for t in self.tests
         )
-        flag = "".join(f"; NOT TO BE TRUSTED: {note}" for note in self.warnings)
+        flag = doubts(self.warnings)
         return f"Usage({self.concept} at {self.site}, {self.agent}: {self.verdict}; {self.units}: {told}{flag})"
 
     def _repr_html_(self) -> str:

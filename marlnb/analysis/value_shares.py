@@ -14,7 +14,7 @@ from torch import Tensor
 
 from marlnb.analysis.attribution_result import TOLERANCE
 from marlnb.analysis.attribution_setup import check_recorded
-from marlnb.analysis.distrust import shown_as_html
+from marlnb.analysis.distrust import doubts, shown_as_html
 from marlnb.analysis.outputs import Output, pick
 from marlnb.analysis.rows import Moments, Rows, RowSource
 from marlnb.errors import AnalysisError, unknown
@@ -98,7 +98,7 @@ class ValueShares:
         return {**told, "agents": self.table().to_dict("records"), "warnings": list(self.warnings), **self.origin}
 
     def __repr__(self) -> str:
-        flag = "".join(f"; NOT TO BE TRUSTED: {note}" for note in self.warnings)
+        flag = doubts(self.warnings)
         parts = ", ".join(f"{line.agent} {line.part:.0%}" for line in self.table().itertuples())
         return f"ValueShares({self.group}, {self.mixer}: {parts}, {len(self.total)} rows{flag})"
 
