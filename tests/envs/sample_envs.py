@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import sys
 import time
 from typing import Any, ClassVar
@@ -78,20 +79,23 @@ class Raising(Scripted):
         return super().step(actions)
 
 
-class Hanging(Scripted):
+class Interrupting(Scripted):
+    """In the first step of the episode with seed 0 it interrupts the process that waits for it, and takes a while."""
+
+    def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+        if self.t == 0 and self.seed_given == 0:
+            os.kill(os.getppid(), signal.SIGINT)
+            time.sleep(0.3)
+        return super().step(actions)
+
+
+class Hanging(Interrupting):
     """Never comes back from its first step."""
 
     def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+        super().step(actions)
         while True:
             time.sleep(0.01)
-
-
-class Slow(Scripted):
-    """Takes a while over a step, so that a signal arrives in the middle of it."""
-
-    def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-        time.sleep(0.3)
-        return super().step(actions)
 
 
 class Inside(Scripted):

@@ -118,9 +118,8 @@ def test_an_environment_that_cannot_be_built_leaves_nothing() -> None:
 
 
 def test_an_interrupt_waits_for_the_step() -> None:
-    with vector_env(sample_envs.Slow, 2, workers=2) as env:
+    with vector_env(sample_envs.Interrupting, 2, workers=2) as env:
         env.reset(0)
-        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
             env.step(NOTHING)
         step = env.step(NOTHING)
@@ -128,11 +127,16 @@ def test_an_interrupt_waits_for_the_step() -> None:
 
 
 def test_a_second_interrupt_gives_up_on_a_hanging_environment() -> None:
+    def heard(number: int, frame: object) -> None:
+        """Sends the second once the first was heard, as two that are unheard are one."""
+        signal.signal(signal.SIGINT, before)
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        raise KeyboardInterrupt
+
     env = vector_env(sample_envs.Hanging, 2, workers=2)
     mine = pids(env)
     env.reset(0)
-    for delay_s in (0.2, 0.6):
-        threading.Timer(delay_s, os.kill, (os.getpid(), signal.SIGINT)).start()
+    before = signal.signal(signal.SIGINT, heard)
     with pytest.raises(KeyboardInterrupt):
         env.step(NOTHING)
     assert not any(map(runs, mine))
