@@ -83,9 +83,10 @@ def test_a_training_saves_before_its_allocation_ends_and_goes_on_in_the_next(
     experiment = count_experiment("frames=400")
     expected = train(experiment, tmp_path / "whole", progress=False)
 
-    clock(9990)
-    run = train(experiment, tmp_path / "run", progress=False, callbacks=[lambda report: clock(9990 + report.iteration)])
-    assert run.status()["iteration"] == 8  # of ten seconds, the last quarter is kept for saving
+    clock(9760)
+    later = [lambda report: clock(9760 + 24 * report.iteration)]
+    run = train(experiment, tmp_path / "run", progress=False, callbacks=later)
+    assert run.status()["iteration"] == 8  # of four minutes, the last is kept for saving
     status = run.status()
     assert status["state"] == "stopped" and status["reason"].startswith("the allocation ends in ")
     assert 0 < run.checkpoint().iteration == status["iteration"]

@@ -79,7 +79,7 @@ def start(folder: Path, seconds: float) -> subprocess.Popen[str]:
 def test_one_that_is_killed_leaves_nothing_and_others_wait(tmp_path: Path) -> None:
     killed = start(tmp_path, 600)
     deadline = time.monotonic() + 120
-    while not (tmp_path / "calls").exists():
+    while not ((tmp_path / "calls").exists() and (tmp_path / "calls").read_text()):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     others = [start(tmp_path, 0.3) for _ in range(3)]
