@@ -35,8 +35,22 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
     maker.end()
 
 
-def told(batch: Batch, **options: bool) -> str:
-    stream = io.StringIO()
+class Telling(io.StringIO):
+    """Makes a file once it has been told something."""
+
+    def __init__(self, what: str, file: Path) -> None:
+        super().__init__()
+        self.what, self.file = what, file
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        if self.what in self.getvalue():
+            self.file.touch()
+        return written
+
+
+def told(batch: Batch, stream: io.StringIO | None = None, **options: bool) -> str:
+    stream = stream or io.StringIO()
     watch(batch, poll_s=0.1, stream=stream, **options)
     return stream.getvalue()
 
@@ -49,7 +63,8 @@ def events(batch: Batch) -> str:
 def lose(batch: Batch) -> None:
     """Submits a batch, and kills its supervisor and its job while that runs."""
     submit(batch)
-    wait_until(lambda: (batch.job("n=0").folder / "attempts").exists())
+    attempts = batch.job("n=0").folder / "attempts"
+    wait_until(lambda: attempts.exists() and attempts.stat().st_size)
     kill(supervisor(batch))
     wait_until(lambda: not processes_of(batch.job("n=0").folder))
 
@@ -87,11 +102,11 @@ def test_the_cap_is_kept_by_whoever_watches_next_and_a_person_begins_it_anew(mak
 
 
 def test_failed_and_stopped_jobs_are_left_and_told(make: Maker) -> None:
-    goes_on = f"[ ${{PWD##*=}} = 2 ] || exit 1; sleep 5; {COMPLETE}"  # long enough to find the others gone
+    goes_on = f"[ ${{PWD##*=}} = 2 ] || exit 1; until [ -e go_on ]; do sleep 0.05; done; {COMPLETE}"
     batch = make("", n=(0, 1, 2), python=make.script(goes_on), at_once=2)
     batch.job("n=1").write_status(JobStatus("stopped", reason="the file STOP"))
     batch.executor().submit(batch, [batch.job("n=0"), batch.job("n=2")], then=False)
-    text = told(batch)
+    text = told(batch, Telling("n=0: failed", batch.job("n=2").folder / "go_on"))
     assert "[2/3] n=0: failed" in text and "marlnb batch" in text  # how to run just that again
     states = {name: status.state for name, status in batch.statuses().items()}
     assert states == {"n=0": "failed", "n=1": "stopped", "n=2": "complete"}

@@ -46,13 +46,12 @@ def test_the_environment_has_threads_gpus_and_no_allocation(maker: Maker) -> Non
 
 
 def test_a_time_limit_warns_asks_and_kills() -> None:
-    now = time.monotonic()
+    before = time.monotonic()
     plan = limit_plan(Profile(time_limit="01:00:00", warn_s=300))
-    assert [(round(when - now), number.name) for when, number in plan] == [
-        (3300, "SIGUSR1"),
-        (3600, "SIGTERM"),
-        (3630, "SIGKILL"),
-    ]
+    after = time.monotonic()
+    assert [number.name for _, number in plan] == ["SIGUSR1", "SIGTERM", "SIGKILL"]
+    for (when, _), due_s in zip(plan, (3300, 3600, 3630)):
+        assert before + due_s <= when <= after + due_s
     assert limit_plan(Profile()) == []
 
 
