@@ -35,17 +35,18 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
     maker.end()
 
 
-class Telling(io.StringIO):
-    """Makes a file once it has been told something."""
+class Heard(io.StringIO):
+    """Makes files once it has been told something."""
 
-    def __init__(self, what: str, file: Path) -> None:
+    def __init__(self, files: dict[str, Path]) -> None:
         super().__init__()
-        self.what, self.file = what, file
+        self.files = files
 
     def write(self, text: str) -> int:
         written = super().write(text)
-        if self.what in self.getvalue():
-            self.file.touch()
+        for what, file in self.files.items():
+            if what in self.getvalue():
+                file.touch()
         return written
 
 
@@ -102,11 +103,12 @@ def test_the_cap_is_kept_by_whoever_watches_next_and_a_person_begins_it_anew(mak
 
 
 def test_failed_and_stopped_jobs_are_left_and_told(make: Maker) -> None:
-    goes_on = f"[ ${{PWD##*=}} = 2 ] || exit 1; until [ -e go_on ]; do sleep 0.05; done; {COMPLETE}"
+    goes_on = f"until [ -e go_on ]; do sleep 0.05; done; [ ${{PWD##*=}} = 2 ] || exit 1; {COMPLETE}"
     batch = make("", n=(0, 1, 2), python=make.script(goes_on), at_once=2)
     batch.job("n=1").write_status(JobStatus("stopped", reason="the file STOP"))
     batch.executor().submit(batch, [batch.job("n=0"), batch.job("n=2")], then=False)
-    text = told(batch, Telling("n=0: failed", batch.job("n=2").folder / "go_on"))
+    first_look, then = (batch.job(name).folder / "go_on" for name in ("n=0", "n=2"))
+    text = told(batch, Heard({"0/3 complete": first_look, "n=0: failed": then}))
     assert "[2/3] n=0: failed" in text and "marlnb batch" in text  # how to run just that again
     states = {name: status.state for name, status in batch.statuses().items()}
     assert states == {"n=0": "failed", "n=1": "stopped", "n=2": "complete"}
