@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Literal
 
 import nbformat
 from playwright.sync_api import Locator, Page, expect
@@ -26,6 +27,7 @@ ARGUMENTS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
 )
 SLOW_MS = 120_000
+Application = Literal["lab", "notebooks"]  # JupyterLab and Notebook 7, as their addresses begin
 ROOT = Path(__file__).parents[2]
 
 
@@ -55,14 +57,15 @@ class Lab:
         """Its JUPYTER_DATA_DIR, where signatures of notebooks lie."""
         return self.folder / ".home" / "data"
 
-    def open(self, page: Page, name: str) -> Notebook:
+    def open(self, page: Page, name: str, application: Application = "lab") -> Notebook:
         """A notebook in a fresh workspace, its kernel connected."""
-        self.show(page, name)
+        self.show(page, name, application)
         return Notebook(page).connected()
 
-    def show(self, page: Page, name: str) -> None:
-        """A file in a fresh workspace; what a page waits for is up to the caller."""
-        page.goto(f"{self.url}/lab/workspaces/{secrets.token_hex(4)}/tree/{name}?token={self.token}")
+    def show(self, page: Page, name: str, application: Application = "lab") -> None:
+        """A file in a fresh workspace of JupyterLab, or in Notebook 7; what a page waits for is up to the caller."""
+        place = f"lab/workspaces/{secrets.token_hex(4)}/tree" if application == "lab" else application
+        page.goto(f"{self.url}/{place}/{name}?token={self.token}")
 
     def choose(self, plugin: str, settings: dict[str, object] | None) -> None:
         """Settings of a person for the pages that are opened from now on; None: as they were."""
@@ -108,6 +111,11 @@ class Notebook:
         self.page.keyboard.press("Escape")
         self.page.keyboard.press("Control+s")
         expect(self.page.locator(".lm-TabBar-tab.lm-mod-current.jp-mod-dirty")).to_have_count(0, timeout=SLOW_MS)
+
+    def shut_down(self) -> None:
+        """Ends its kernel."""
+        self.menu("Kernel", "Shut Down Kernel")
+        expect(self.page.locator(".jp-KernelName:has-text('No Kernel')")).to_be_attached(timeout=SLOW_MS)
 
     def menu(self, *path: str) -> None:
         """Chooses from the menu bar, as `menu("Run", "Run All Cells")`."""

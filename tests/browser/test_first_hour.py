@@ -61,8 +61,7 @@ def test_run_all_gets_to_the_end(name: str, folder: Path, lab: Lab, page: Page, 
         panel.scroll_into_view_if_needed()
         keep(page, "panel")
     assert faults == []
-    notebook.menu("Kernel", "Shut Down Kernel")
-    page.wait_for_selector(".jp-KernelName:has-text('No Kernel')", timeout=60_000, state="attached")
+    notebook.shut_down()
 
 
 def _wait_for_the_end(page: Page) -> None:

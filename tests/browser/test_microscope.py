@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-import nbformat
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
@@ -206,29 +204,3 @@ def test_a_concept_is_decoded_and_steered_along(lab: Lab, page: Page, no_errors:
     expect(edits).to_contain_text("direction=mnb.Direction(", timeout=SLOW_MS)
     keep(panel, "steer-dark")
     assert not no_errors, no_errors
-
-
-def test_the_picture_that_is_saved_is_the_last_one_also_after_a_reload(lab: Lab, page: Page) -> None:
-    notebook, panel = _opened(lab, page, "reloaded")
-    before = _saved_picture(lab, page, "reloaded", "step 0;")
-    page.reload()
-    notebook.connected()
-    _pictures(panel, 0)
-    panel.locator(".ms-slider").fill("12")
-    assert _saved_picture(lab, page, "reloaded", "step 12;") != before
-
-
-def _saved_picture(lab: Lab, page: Page, name: str, told: str) -> str:
-    """What stands below the panel in the notebook's file, once it tells of this."""
-    found: list[str] = []
-
-    def is_saved() -> bool:
-        Notebook(page).menu("File", "Save Notebook")
-        time.sleep(0.5)
-        outputs = nbformat.read(lab.folder / f"{name}.ipynb", 4).cells[0].outputs
-        shown = [output.data for output in outputs if "image/png" in output.get("data", {})]
-        found[:] = [data["image/png"] for data in shown if told in data["text/plain"]]
-        return bool(found)
-
-    until(is_saved, 90)
-    return found[0]

@@ -107,15 +107,6 @@ def test_run_all_restart_and_an_interrupt(lab: Lab, page: Page) -> None:
     button(panel, "Stop").click()
     expect(panel).to_contain_text("stopped: go on", timeout=SLOW_MS)
 
-    notebook.save()
-    expect(notebook.output(0).locator(".jp-RenderedImage img")).to_be_hidden()
-    notebook.menu("Kernel", "Shut Down Kernel")
-    expect(page.locator(".jp-KernelName:has-text('No Kernel')")).to_be_visible(timeout=SLOW_MS)
-    page.reload()  # without a kernel there is no widget, and its last picture is shown
-    picture = notebook.output(0).locator(".jp-RenderedImage img")
-    expect(picture).to_be_visible(timeout=SLOW_MS)
-    assert picture.evaluate("image => image.naturalWidth") > 300
-
 
 def test_an_environment_that_raises_while_it_trains(lab: Lab, page: Page, keep: Callable[..., None]) -> None:
     (lab.folder / "broken.py").write_text(BROKEN)

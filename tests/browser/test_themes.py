@@ -107,8 +107,7 @@ def test_a_narrow_notebook_7_is_readable_and_every_control_has_a_name(
 ) -> None:
     page.set_viewport_size({"width": 480, "height": 900})
     name = lab.write("narrow.ipynb", PANEL.format(run="runs/narrow", frames=2000))
-    page.goto(f"{lab.url}/notebooks/{name}?token={lab.token}")
-    panel = _trained(Notebook(page).connected())
+    panel = _trained(lab.open(page, name, "notebooks"))
     assert _look_at_every_page(panel, keep, CLIPPED) == {}
     assert _look_at_every_page(panel, keep, FAINT) == {}
     for tab in PAGES:
