@@ -26,5 +26,5 @@ def nothing_goes_on_in_threads() -> Iterator[None]:
     settle()
     for thread in threading.enumerate():
         if thread.name.startswith("training "):
-            thread.join(10)
+            thread.join(120)
             assert not thread.is_alive(), "a test left a training behind"

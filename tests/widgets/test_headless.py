@@ -9,10 +9,10 @@ from typing import Any
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 
 from marlnb.batch.execute import execute
 from marlnb.training.run import Run
+from tests.widgets.kernels import run_cells
 
 CELLS = (
     "import marlnb as mnb\n"
@@ -55,7 +55,7 @@ def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_plain_execution_trains_tells_and_leaves_its_picture(where: Path) -> None:
     made = _notebook("run")
-    NotebookClient(made, kernel_name="python3", resources={"metadata": {"path": str(where)}}).execute()
+    run_cells(made, resources={"metadata": {"path": str(where)}})
     _check(made, where / "run")
 
 
@@ -70,5 +70,5 @@ def test_a_job_does_the_same_and_its_page_shows_the_picture(where: Path) -> None
 def test_a_panel_that_is_not_displayed_leaves_its_picture_where_it_trains(where: Path) -> None:
     made = _notebook("run")
     made.cells[1].source += ".run"
-    NotebookClient(made, kernel_name="python3", resources={"metadata": {"path": str(where)}}).execute()
+    run_cells(made, resources={"metadata": {"path": str(where)}})
     assert "image/png" in made.cells[2].outputs[-1]["data"]

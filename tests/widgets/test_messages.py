@@ -15,6 +15,7 @@ from marlnb.widgets.checkpoints_panel import CheckpointsPanel
 from marlnb.widgets.recording_panel import RecordingPanel
 from marlnb.widgets.run_panel import RunPanel
 from marlnb.widgets.training_panel import TrainingPanel
+from marlnb.widgets.worker import settle
 from tests.widgets.trained import original, run, until  # noqa: F401
 
 MOST = 300  # of ZMQ's 1,000: a notebook displays more than one panel
@@ -62,6 +63,8 @@ def test_panels_of_their_own_are_few_messages(sent: Sent, run: Run, kind: Any) -
 
 def test_a_form_that_is_set_anew_is_one_message(sent: Sent) -> None:
     panel = TrainingPanel(Experiment.compose("env=mpe/simple_tag", "algorithm=ippo"))
+    until(lambda: panel.environment.spec is not None and panel.algorithm.networks)
+    settle()
     before = sent("comm_msg")
     panel.length.set({"frames": 5, "seed": 6, "rollout_steps": 0})
     assert sent("comm_msg") == before + 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,9 +77,7 @@ def test_a_click_tells_the_exact_value_and_more(scope: Microscope, listener: mnb
     scope.scope.set_state({"picked": {"side": 0, "agent": "listener_0", "layer": "actor/hidden_1", "unit": 9, "t": 7}})
     panel = scope.controls.unit
     assert f"{listener.file[f'activations/{SITE}'][82, 0, 9]:.6g}" in panel._line.value
-    deadline = time.monotonic() + 30
-    while panel.tuning is None and time.monotonic() < deadline:
-        time.sleep(0.02)
+    until(lambda: panel.tuning is not None)
     truth = mnb.tuning(listener, site=SITE, by="goal", agent="listener_0")
     assert panel.tuning is not None and panel.tuning.strength[9] == pytest.approx(truth.strength[9])
     assert scope.controls.edits.units.value == "9" and scope.controls.edits.site.value == SITE

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 
 import marlnb as mnb
+from tests.widgets.kernels import run_cells
 
 CELLS = (
     "import marlnb as mnb\nscope = mnb.microscope({path!r}, 3, t=5)\nscope",
@@ -31,7 +31,7 @@ def test_it_is_the_last_one_whatever_cells_did(listener: mnb.Recording, monkeypa
     made = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(one.format(path=str(listener.path))) for one in CELLS]
     )
-    NotebookClient(made, kernel_name="python3", on_cell_executed=ended).execute()
+    run_cells(made, on_cell_executed=ended)
     assert said == [f"Microscope(recording.h5, episode 3, step {t}" for t in (5, 9, 11, 11)]
     assert len(set(pictures)) == 3 and pictures[2] == pictures[3]
     states = made.metadata["widgets"]["application/vnd.jupyter.widget-state+json"]["state"].values()
