@@ -60,7 +60,9 @@ def test_killed_jobs_are_begun_again_up_to_a_cap_failed_ones_are_not_and_the_oth
 
 def test_a_supervisor_outlives_its_caller_and_runs_the_report_last(make: Maker) -> None:
     batch = make(
-        "print(n)", n=(3,), then="import pathlib\nprint(sorted(p.name for p in pathlib.Path(batch, 'jobs').iterdir()))"
+        "import pathlib, time\nwhile not pathlib.Path(run, 'kept').exists():\n    time.sleep(0.05)\nprint(n)",
+        n=(3,),
+        then="import pathlib\nprint(sorted(p.name for p in pathlib.Path(batch, 'jobs').iterdir()))",
     )
     program = (
         "import sys; from marlnb.batch.folder import Batch; batch = Batch.open(sys.argv[1]);"
@@ -71,6 +73,7 @@ def test_a_supervisor_outlives_its_caller_and_runs_the_report_last(make: Maker) 
     pid = supervisor(batch)
     assert os.getsid(pid) == pid  # a terminal that is closed, or a notebook's kernel that ends, does not reach it
     assert {name: heard.state for name, heard in batch.executor().known(batch).items()}["report"] == "queued"
+    (batch.job("n=3").folder / "kept").mkdir()
     assert finish(batch) == {"n=3": ("complete", "")}
     assert output(batch.job("n=3").folder) == "3\n"
     assert batch.report_job().status().state == "complete"
@@ -105,7 +108,7 @@ def test_cancelled_jobs_are_stopped_whether_they_run_or_wait(make: Maker) -> Non
 
 def test_a_time_limit_warns_and_a_training_that_went_on_is_begun_again_without_being_counted(make: Maker) -> None:
     warned = (
-        'echo run >> attempts; n=$(wc -l < attempts); trap \'echo "{\\"frames\\": $n}" > status.json; exit 75\' USR1\n'
+        'trap \'echo "{\\"frames\\": $n}" > status.json; exit 75\' USR1; echo run >> attempts; n=$(wc -l < attempts)\n'
         '[ $n = 3 ] && { echo \'{"state": "complete"}\' > job_status.json; exit 0; }\nwhile true; do sleep 0.05; done'
     )
     batch = make("", python=make.script(warned), **WARNED_SOON, resubmits=0)
@@ -124,7 +127,7 @@ def test_a_time_limit_without_headway_is_counted(make: Maker) -> None:
 
 
 def test_two_batches_on_a_machine_take_different_cores(make: Maker) -> None:
-    batches = [make("", python=make.script("sleep 60")) for _ in range(2)]
+    batches = [make("", python=make.script("sleep 600")) for _ in range(2)]
     for batch in batches:
         submit(batch)
     pids = []
@@ -138,7 +141,7 @@ def test_two_batches_on_a_machine_take_different_cores(make: Maker) -> None:
 
 def test_gpus_are_dealt_out_from_those_that_are_visible(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-a,GPU-b")
-    show = "echo $CUDA_VISIBLE_DEVICES > gpu; [ $(cat ../*/gpu | wc -l) = 3 ] || sleep 1; exit 1"
+    show = "echo $CUDA_VISIBLE_DEVICES > gpu; until [ $(cat ../*/gpu | wc -l) -ge 2 ]; do sleep 0.05; done; exit 1"
     batch = make("", n=(0, 1, 2), python=make.script(show), gpus=1, at_once=2)
     submit(batch)
     finish(batch)
