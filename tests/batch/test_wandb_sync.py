@@ -6,6 +6,7 @@ Weights & Biases' own servers have not been asked.
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ def attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("WANDB_MODE", "offline")
     folder = tmp_path / "sweep" / "jobs" / "algorithm=x,seed=0"
     run = train(count_experiment("loggers=[wandb]", "frames=64"), folder, progress=False)
+    time.sleep(1)  # wandb names the folder of an attempt by the second
     monkeypatch.setenv("WANDB_MODE", "offline")  # as in the job that goes on, a process of its own
     return resume(run, frames=128, progress=False)
 
