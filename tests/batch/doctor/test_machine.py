@@ -62,7 +62,8 @@ def test_temporary_folders_whose_name_is_too_long_for_sockets(tmp_path: Path) ->
 
 def test_an_active_environment_that_is_not_the_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path))
-    monkeypatch.delenv("CONDA_PREFIX", raising=False)
+    for name in ("CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME"):  # of whoever runs the tests
+        monkeypatch.delenv(name, raising=False)
     (found,) = told("warn", answers("shell", subject(tmp_path)))
     assert f"VIRTUAL_ENV is {tmp_path}" in found
 
