@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -78,6 +79,13 @@ class QPolicy(ActorPolicy):
             return self.in_rewards(best), after
         total = self.in_rewards(self.mixer(best, self.mixer.inputs(observations, state)))
         return total.unsqueeze(-1).expand_as(best), after
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *how: Any) -> None:
+        """Weights from before there were scale and shift are taken with 1 and 0: they learnt values in reward."""
+        keys = {f"{prefix}value_scale": torch.ones(()), f"{prefix}value_shift": torch.zeros(())}
+        if not any(key in state_dict for key in keys):
+            state_dict.update(keys)
+        super()._load_from_state_dict(state_dict, prefix, *how)
 
     def in_rewards(self, value: Tensor) -> Tensor:
         """In units of reward, what the network or the mixer says."""

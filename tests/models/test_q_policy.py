@@ -79,6 +79,18 @@ def test_with_a_mixer_the_value_is_the_groups() -> None:
     torch.testing.assert_close(policy.value({"walker": observation})[0], alone.sum(-1, keepdim=True).expand(4, 3))
 
 
+def test_weights_from_before_there_was_a_scale_tell_values_in_reward() -> None:
+    old, policy, observation = make_policy(), make_policy(), torch.randn(4, 3, 6)
+    weights = {name: tensor for name, tensor in old.state_dict().items() if not name.startswith("value_")}
+    policy.value_scale.fill_(7.0)
+    policy.value_shift.fill_(-2.0)
+    for holder, prefix in ((policy, ""), (torch.nn.ModuleDict({"policy": policy}), "policy.")):  # as in a frozen group
+        holder.load_state_dict({f"{prefix}{name}": tensor for name, tensor in weights.items()})
+        assert torch.equal(policy.value({"walker": observation})[0], old.actor(observation).amax(-1))
+    with pytest.raises(RuntimeError, match="value_shift"):
+        policy.load_state_dict(weights | {"value_scale": torch.ones(())})
+
+
 @pytest.mark.parametrize("config", [IQLConfig(), QMIXConfig()], ids=["iql", "qmix"])
 def test_recordings_and_attributions_reach_q_policies(tmp_path: Path, config: IQLConfig) -> None:
     env = ENVIRONMENTS.get("mpe/simple_spread")()
