@@ -38,20 +38,25 @@ def overrides_of(experiment: Experiment) -> list[str]:
     return words
 
 
-def as_code(experiment: Experiment, run: str | None = None, *, verb: str = "train") -> str:
-    """A cell that composes the experiment and trains it."""
+def as_code(experiment: Experiment, run: str | None = None, *, stop_after_s: float | None = None) -> str:
+    """A cell that composes the experiment and trains it, for so many seconds at most."""
     lines = "".join(f"    {_literal(word)},\n" for word in overrides_of(experiment))
     folder = f", run={run!r}, resume=True" if run else ""
+    composed = f"import marlnb as mnb\n\nexperiment = mnb.Experiment.compose(\n{lines})\n"
+    if stop_after_s is None:
+        return f"{composed}run = mnb.train(experiment{folder})"
     return (
-        "import marlnb as mnb\n\n"
-        f"experiment = mnb.Experiment.compose(\n{lines})\n"
-        f"{'training' if verb == 'start' else 'run'} = mnb.{verb}(experiment{folder})"
+        f"{composed}training = mnb.start(experiment{folder})\n"
+        f"training.wait(timeout_s={stop_after_s:g})\n"
+        "training.stop()  # saved, if it has not ended by itself\n"
+        "run = training.wait()"
     )
 
 
-def as_command(experiment: Experiment, run: str | None = None) -> str:
-    """The line for a terminal that trains it, broken where it is long."""
-    words = ["marlnb", "train", *map(shlex.quote, overrides_of(experiment))]
+def as_command(experiment: Experiment, run: str | None = None, *, stop_after_s: float | None = None) -> str:
+    """The line for a terminal that trains it, for so many seconds at most; broken where it is long."""
+    limit = [] if stop_after_s is None else ["timeout", f"{stop_after_s:g}"]  # at SIGTERM a training saves and ends
+    words = [*limit, "marlnb", "train", *map(shlex.quote, overrides_of(experiment))]
     if run:
         words += [shlex.quote(f"run={run}"), "--resume"]
     return " \\\n  ".join(_filled(words))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,3 +86,13 @@ def test_code_runs_and_makes_the_experiment() -> None:
     assert made["experiment"] == experiment
     assert as_code(experiment, "runs/x").endswith("mnb.train(experiment, run='runs/x', resume=True)")
     assert as_command(experiment, "runs/a b").endswith("'run=runs/a b' --resume")
+
+
+def test_code_and_command_stop_after_a_time(tmp_path: Path) -> None:
+    experiment = Experiment.compose("env=mpe/simple", "algorithm=ippo", "n_envs=2", "frames=100_000_000")
+    folder, made = str(tmp_path / "run"), dict[str, Any]()
+    exec(as_code(experiment, folder, stop_after_s=0.2), made)
+    assert made["run"].status()["state"] == "stopped" and made["run"].checkpoints
+    words = shlex.split(as_command(experiment, folder, stop_after_s=90).replace("\\\n", ""))
+    assert words[:4] == ["timeout", "90", "marlnb", "train"]
+    assert Experiment.compose(*words[4:-2]) == experiment

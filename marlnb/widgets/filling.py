@@ -28,8 +28,19 @@ def experiment_from(source: str) -> Experiment:
     if path.suffix in (".yaml", ".yml", ".json"):
         return _from_file(path)
     if "=" in text:
-        return Experiment.compose(*shlex.split(text.removeprefix("marlnb train ")))
+        return Experiment.compose(*_overrides_in(text))
     raise ConfigError(f"{text} is no run's folder, no .yaml or .json file, and holds no overrides such as env=mpe/...")
+
+
+def _overrides_in(text: str) -> list[str]:
+    """The overrides among words as a terminal takes them, also of a whole command, pasted into one line."""
+    try:
+        words = [word for word in shlex.split(text.replace("\\\n", " ")) if word.strip()]
+    except ValueError as error:
+        raise ConfigError(f"{text} cannot be read: {error}") from error
+    if ["marlnb", "train"] not in (words[:2], words[2:4]):  # `timeout 300` may stand before them
+        return words
+    return [word for word in words[words.index("train") + 1 :] if not word.startswith(("run=", "--"))]
 
 
 def _from_file(path: Path) -> Experiment:

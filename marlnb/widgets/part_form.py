@@ -24,6 +24,7 @@ class PartForm:
 
     Attributes:
         box: the widget to show.
+        name: of what is chosen, also while a search shows others.
         refused: by name, why it cannot be chosen here; such names are listed below with the reason.
     """
 
@@ -44,14 +45,14 @@ class PartForm:
             on_change: called in turn after somebody chose another name, or changed an option.
         """
         self.registry = registry
+        self.name = shown if isinstance(shown, str) else str(shown.name)
         self.refused: dict[str, str] = {}
         self._on_change = on_change
         self._quiet = False
         self._forms: dict[str, ConfigForm] = {}
-        name = shown if isinstance(shown, str) else shown.name
-        names = self._names_with(name)
+        names = self._names_with(self.name)
         look: dict[str, Any] = {"style": LABEL, "layout": {"width": "34em" if searched else "26em"}}
-        listed = {"options": names, "value": name, "description": label or registry.kind, **look}
+        listed = {"options": names, "value": self.name, "description": label or registry.kind, **look}
         self._finders: list[Any] = []
         if searched:
             families = sorted({found.split("/")[0] for found in names})
@@ -61,7 +62,7 @@ class PartForm:
             self._name: Any = Select(rows=7, **listed)
         else:
             self._name = Dropdown(**listed)
-        if shown is not name:
+        if not isinstance(shown, str):
             self.form.set(shown)
         about, below = self._known()
         self._about = w.HTML(about)
@@ -69,13 +70,6 @@ class PartForm:
         for finder in self._finders:
             finder.observe(self._narrow, "value")
         self._name.observe(self._chosen, "value")
-
-    @property
-    def name(self) -> str:
-        """Raises ConfigError where nothing is chosen."""
-        if self._name.value is None:
-            raise ConfigError(f"no {self.registry.kind} is chosen")
-        return str(self._name.value)
 
     @property
     def form(self) -> ConfigForm:
@@ -88,7 +82,7 @@ class PartForm:
 
     @property
     def config(self) -> Any:
-        """Raises ConfigError: nothing is chosen, it was refused, or an option cannot be used."""
+        """Raises ConfigError: it was refused, or an option cannot be used."""
         if self.name in self.refused:
             raise ConfigError(self.refused[self.name])
         return self.form.config
@@ -100,7 +94,7 @@ class PartForm:
             for finder, anything in zip(self._finders, ("", ALL_FAMILIES)):
                 finder.value = anything
             self._name.options = self._names_with(config.name)
-        self._name.value = config.name
+        self._name.value = self.name = config.name
         self.form.set(config)
         self._show()
 
@@ -108,7 +102,7 @@ class PartForm:
     def refuse(self, reasons: Mapping[str, str]) -> None:
         """Takes names away that cannot be chosen, and says why below; the chosen one stays, with its reason."""
         self.refused = dict(reasons)
-        self._offer([name for name in self.registry.names() if name not in reasons or name == self._name.value])
+        self._offer([name for name in self.registry.names() if name not in reasons or name == self.name])
         self._show()
 
     def _names_with(self, name: str) -> list[str]:
@@ -123,23 +117,27 @@ class PartForm:
         ]
         self._offer(found)
         if not found:
-            self._about.value = problem_html(f"no {self.registry.kind} has {self._search.value!r} in its name")
+            told = problem_html(f"no {self.registry.kind} has {self._search.value!r} in its name")
+            self._about.value = told + note_html(f"{self.name} is still chosen")
+        elif self.name not in found:
+            self._about.value = note_html(f"{self.name} is still chosen; choose one of these {len(found)} instead")
+        else:
+            self._about.value, _ = self._known()
 
     def _offer(self, names: list[str]) -> None:
-        """Names to choose from; the chosen one stays chosen where it is among them, and is not chosen anew."""
-        chosen = self._name.value
+        """Names to choose from; the chosen one stays chosen, and is not chosen anew."""
         if list(self._name.options) == names:
             return
-        self._quiet = chosen in names
+        self._quiet = True
         try:
             self._name.options = names
-            if chosen in names:
-                self._name.value = chosen
+            self._name.value = self.name if self.name in names else None
         finally:
             self._quiet = False
 
     def _chosen(self, change: Any) -> None:
         if change["new"] is not None and not self._quiet:
+            self.name = str(change["new"])
             self._show()
             self._on_change()
 

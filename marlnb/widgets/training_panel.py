@@ -25,6 +25,9 @@ from marlnb.widgets.style import LABEL, code_html, note_html, problem_html, styl
 from marlnb.widgets.training_form import TrainingForm
 from marlnb.widgets.turns import in_turn
 
+LIMIT_HELP = (
+    '<div class="marlnb-help" style="margin-left: 13em">of this session; then it stops, saved [a number or none]</div>'
+)
 DEFAULT = ("env=mpe/simple_spread", "algorithm=mappo")
 
 
@@ -63,6 +66,8 @@ class TrainingPanel:
     def _make(self, shown: Experiment, run: str | None) -> None:
         self._folder = _field("run", "runs/<env>-<algorithm>-<seed>-<n>", run or "")
         self._minutes = _field("minutes at most", "none", width="26em", tooltip="of this session, then saved")
+        alike = {"layout": w.Layout(), "style": w.HTML().style}
+        self._limit, self._filled = w.HTML(**alike), w.HTML(**alike)
         self._fill_from = _field("fill from", "a run's folder, a YAML file, or overrides")
         fill = button_for(self._fill, "Fill", "", "show that experiment in the form", width="6em")
         self._start_button = button_for(
@@ -78,12 +83,13 @@ class TrainingPanel:
         self.environment, self.algorithm, self.device = self.form.environment, self.form.algorithm, self.form.device
         self.length, self.keeping = self.form.length, self.form.keeping
         pages = {**self.form.pages, "As code": self._as_code, "As a command": self._as_command}
-        pages["Length"] = w.VBox([self.length.box, self._minutes])
+        pages["Length"] = w.VBox([self.length.box, self._minutes, self._limit])
         self.tabs = Tab(list(pages.values()), titles=list(pages))
         self._place = w.VBox()
         fill_line = w.HBox([self._fill_from, fill])
         start_line = w.HBox([self._folder, self._start_button])
-        self.widget = styled(fill_line, self.tabs, start_line, self._problem, self._place, name="marlnb-training")
+        shown = [fill_line, self._filled, self.tabs, start_line, self._problem, self._place]
+        self.widget = styled(*shown, name="marlnb-training")
         self._still = Still(self.widget, self._told, self._figure)
         for field in (self._folder, self._minutes):
             field.observe(lambda _: self._changed(), "value")
@@ -207,9 +213,9 @@ class TrainingPanel:
         try:
             self.fill(self._fill_from.value)
         except MarlnbError as error:
-            self._problem.value = problem_html(str(error))
+            self._filled.value = problem_html(str(error))
         else:
-            self._problem.value = note_html(f"filled from {self._fill_from.value}")
+            self._filled.value = note_html(f"filled from {self._fill_from.value}")
 
     @in_turn
     def _watch(self, run: Run) -> RunPanel:
@@ -224,16 +230,26 @@ class TrainingPanel:
         """What was chosen, as code and as a command; or why it cannot be."""
         folder = self._folder.value.strip() or None
         try:
-            experiment, _ = self.experiment, self.stop_after_s
+            experiment, limit = self.experiment, self._limit_told()
         except MarlnbError as error:
-            self._problem.value = problem_html(str(error))
+            self._problem.value = self._as_code.value = self._as_command.value = problem_html(str(error))
             self._start_button.disabled = True
             return
         self.device.look_at(experiment)
-        self._as_code.value = code_html(as_code(experiment, folder))
-        self._as_command.value = code_html(as_command(experiment, folder))
+        self._as_code.value = code_html(as_code(experiment, folder, stop_after_s=limit))
+        self._as_command.value = code_html(as_command(experiment, folder, stop_after_s=limit))
         self._problem.value = ""
         self._start_button.disabled = False
+
+    def _limit_told(self) -> float | None:
+        """`stop_after_s`, with what is wrong with it told at its field."""
+        try:
+            limit = self.stop_after_s
+        except ConfigError as error:
+            self._limit.value = problem_html(str(error))
+            raise
+        self._limit.value = LIMIT_HELP
+        return limit
 
 
 def _field(name: str, placeholder: str, value: str = "", *, width: str = "34em", **options: Any) -> Text:

@@ -94,11 +94,25 @@ def test_a_part_is_searched_for_by_family_and_name() -> None:
     part._search.value = "zebra"
     assert not part._name.options and "zebra" in part._about.value
     part._search.value, part._family.value = "", "(all)"
+    assert part._name.value == "mpe/simple_spread"
     part._name.value = "mpe/simple_tag"
     part.form.fields["num_good"].enter("3")
     part._name.value = "mpe/simple_spread"
     part._name.value = "mpe/simple_tag"
     assert part.config.num_good == 3  # what was entered comes back
+
+
+def test_a_search_chooses_nothing() -> None:
+    changes: list[str] = []
+    part = PartForm(ENVIRONMENTS, "mpe/simple_spread", searched=True, on_change=lambda: changes.append(part.name))
+    for sought in ("tag", "zebra", "spread", ""):
+        part._search.value = sought
+        assert part.config.name == "mpe/simple_spread" and changes == []
+        assert ("still chosen" in part._about.value) == (sought in ("tag", "zebra"))
+        assert part._name.value == (None if sought in ("tag", "zebra") else "mpe/simple_spread")
+    part._search.value = "tag"
+    part._name.value = "mpe/simple_tag"
+    assert changes == ["mpe/simple_tag"] and "still chosen" not in part._about.value
 
 
 def test_what_does_not_fit_cannot_be_chosen_and_says_why() -> None:

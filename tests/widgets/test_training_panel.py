@@ -14,6 +14,7 @@ import pytest
 
 from marlnb.config import Experiment
 from marlnb.errors import ConfigError, RunError
+from marlnb.overrides import as_command
 from marlnb.training.run import Run
 from marlnb.training.train import train
 from marlnb.widgets.training_panel import TrainingPanel
@@ -81,13 +82,20 @@ def test_networks_are_counted_by_an_independent_sum(panel: TrainingPanel) -> Non
 
 def test_bad_input_stops_at_the_field(panel: TrainingPanel) -> None:
     panel.length.fields["frames"].enter("many")
-    assert "frames must be a whole number" in _text(panel._problem) and panel._start_button.disabled
+    for told in (panel._problem, panel._as_code, panel._as_command):
+        assert "frames must be a whole number" in _text(told)
+    assert panel._start_button.disabled
     with pytest.raises(ConfigError, match="frames must be a whole number"):
         panel.start()
     panel.length.fields["frames"].enter("400")
     assert not panel._start_button.disabled
     panel._minutes.value = "soon"
-    assert "a number of minutes" in _text(panel._problem)
+    assert "a number of minutes" in _text(panel._problem) and "a number of minutes" in _text(panel._limit)
+    panel._minutes.value = "2"
+    assert "above 0" not in _text(panel._limit) and "timeout_s=120" in _text(panel._as_code)
+    panel._fill_from.value = "nowhere"
+    panel._fill()
+    assert "nowhere is no run's folder" in _text(panel._filled) and not panel._problem.value
 
 
 def test_training_shows_the_run_and_stays_resumable(panel: TrainingPanel, tmp_path: Path) -> None:
@@ -139,11 +147,18 @@ def test_a_form_is_filled_from_a_folder_a_file_or_words(tmp_path: Path) -> None:
         str(tmp_path / "experiment.json"),
         " ".join(SMALL),
         f"marlnb train {' '.join(SMALL)}",
+        as_command(experiment, "runs/a b", stop_after_s=300),
+        as_command(experiment, "runs/a b").replace("\n", ""),  # as a page pastes it into one line
     ):
         panel.set(Experiment.compose("env=mpe/simple_spread"))
         panel.fill(source)
         assert panel.experiment == experiment
-    for wrong, told in (("", "fill from what"), ("nowhere", "no run's folder"), ("env=mpe/simple_tagg", "simple_tag")):
+    for wrong, told in (
+        ("", "fill from what"),
+        ("nowhere", "no run's folder"),
+        ("env=mpe/simple_tagg", "simple_tag"),
+        ("env='", "quotation"),
+    ):
         with pytest.raises((ConfigError, RunError), match=told):
             panel.fill(wrong)
     assert Run.open(run.path).experiment == experiment
