@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import re
 from collections.abc import Callable, Sized
 from dataclasses import dataclass
 from html import escape
@@ -49,7 +50,8 @@ class Verdict:
 
     def _repr_html_(self) -> str:
         colour = COLOURS[self.right]
-        return f'<div role="status" style="border-left:4px solid {colour};padding:2px 10px">{escape(repr(self))}</div>'
+        text = re.sub("`([^`]+)`", r"<code>\1</code>", escape(repr(self)))
+        return f'<div role="status" style="border-left:4px solid {colour};padding:2px 10px">{text}</div>'
 
 
 EXERCISES: dict[str, Exercise] = {}
@@ -70,7 +72,7 @@ def check(name: str, answer: Any = ..., **given: Any) -> Verdict:
     """Says whether an answer is right, and if it is not, what may have been misunderstood.
 
     Args:
-        name: of the exercise, as "1.2". answer: `...` and None are none yet.
+        name: of the exercise, as "1.2". answer: `...`, None and a function with nothing in it are none yet.
         given: what the notebook hands over to judge it with, as `run=`.
     Raises:
         ConfigError: there is no such exercise.
@@ -81,7 +83,7 @@ def check(name: str, answer: Any = ..., **given: Any) -> Verdict:
     if name not in EXERCISES:
         raise ConfigError(unknown("exercise", name, EXERCISES))
     asked = EXERCISES[name]
-    if answer is ... or answer is None:
+    if answer is ... or answer is None or _is_empty(answer):
         verdict = Verdict(name, None, f"What is asked: {asked.asks}.")
     else:
         try:
@@ -90,6 +92,16 @@ def check(name: str, answer: Any = ..., **given: Any) -> Verdict:
             verdict = Verdict(name, False, str(wrong))
     _given[name] = verdict
     return verdict
+
+
+def _is_empty(answer: Any) -> bool:
+    """Whether it is a function of which only the first line has been written, or given."""
+    code = getattr(answer, "__code__", None)
+    return code is not None and (code.co_code, code.co_consts) == (_nothing.__code__.co_code, (None,))
+
+
+def _nothing() -> None:
+    pass
 
 
 def marks(chapter: int | str) -> pd.DataFrame:
@@ -103,7 +115,7 @@ def marks(chapter: int | str) -> pd.DataFrame:
     names = sorted(name for name in EXERCISES if name.split(".")[0] == number)
     right = {name: _given[name].right if name in _given else None for name in names}
     words = {True: "right", False: "not yet", None: "to do"}
-    table = pd.DataFrame({"exercise": names, "is": [words[right[name]] for name in names]})
+    table = pd.DataFrame({"exercise": names, "answer": [words[right[name]] for name in names]})
     return table.set_index("exercise")
 
 
