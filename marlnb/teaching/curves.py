@@ -83,9 +83,7 @@ def came_at(answer: Any, run: Run) -> str:
         raise WrongAnswer(f"The first mean of {WINDOW} iterations is there after {frames[WINDOW - 1]:,} frames.")
     there = float(np.interp(given, frames, smooth.to_numpy()))
     if given > frames[passed]:
-        raise WrongAnswer(
-            f"There it is at {there:.1f}, above -12. But asked is the first time, and that was earlier."
-        )
+        raise WrongAnswer(f"There it is at {there:.1f}, above -12. But asked is the first time, and that was earlier.")
     early = " That early they only learn to move towards the middle." if given < 200_000 else ""
     raise WrongAnswer(f"There the smoothed curve is at {there:.1f}, so not above -12 yet.{early}")
 
