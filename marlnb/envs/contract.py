@@ -79,7 +79,10 @@ def _play(env: VectorEnv, episodes: int, seed: int, most_steps: int) -> _Played:
         if len(played.actions) >= most_steps:
             raise _fail(env, "episodes end", f"copy 0 ended {int(ended[0])} of {episodes} in {most_steps} steps")
         played.actions.append(random_actions(env, step, generator))
-        step = env.step(played.actions[-1])
+        handed = {name: action.clone() for name, action in played.actions[-1].items()}
+        step = env.step(handed)
+        if not all(torch.equal(handed[name], action) for name, action in played.actions[-1].items()):
+            raise _fail(env, "actions left alone", "the actions handed to a step were written to")
         if places(step) != first_places:
             raise _fail(env, "buffers reused", "a tensor of this step is not where that of the first one was")
         _check_form(env, step)

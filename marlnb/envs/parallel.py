@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from marlnb.envs.vector import SEED_SPAN, GroupStep, Step, VectorEnv, allocate_step
+from marlnb.envs.vector import SEED_SPAN, GroupStep, Step, VectorEnv, allocate_step, step_of
 from marlnb.envs.workers.copies import Copies
-from marlnb.envs.workers.memory import Arrays, GroupArrays, arrays_in, size_bytes
+from marlnb.envs.workers.memory import Arrays, GroupArrays, allocated
 from marlnb.envs.workers.pool import Pool
 from marlnb.envs.workers.randomness import Kept
 from marlnb.envs.workers.source import Source
@@ -41,7 +41,7 @@ class Here:
         with Kept(python=True):
             self._copies = Copies(source, range(n_envs))
             self.spec = self._copies.describe()
-            self.arrays = arrays_in(bytearray(size_bytes(self.spec, n_envs)), self.spec, n_envs)
+            self.arrays = allocated(self.spec, n_envs)
             self._copies.attach(self.spec, self.arrays, n_envs)
         self.envs = self._copies.envs
         self._closed = False
@@ -92,7 +92,7 @@ class ParallelVectorEnv(VectorEnv):
             group.name: ActionPort(group, arrays.groups[group.name], f"{self.spec.name}: group {group.name!r}")
             for group in self.spec.groups
         }
-        self._shared = _step_of(arrays)
+        self._shared = step_of(arrays)
         self._step = self._shared if self.device.type == "cpu" else allocate_step(self.spec, n_envs, self.device)
         self._was_reset = False
 
@@ -181,20 +181,6 @@ class ActionPort:
                 f"{self._where}: action {given[env, agent]} of agent {agent} in copy {env} is not in {valid}"
             )
         self._shared[wrong] = 0 if self._spec.kind != "continuous" else (self._low + self._high) / 2
-
-
-def _step_of(arrays: Arrays) -> Step:
-    """Tensors over the arrays' own memory."""
-
-    def tensor(array: np.ndarray | None) -> Tensor | None:
-        return None if array is None else torch.from_numpy(array)
-
-    groups = {
-        name: GroupStep(**{field.name: tensor(getattr(group, field.name)) for field in fields(GroupStep)})  # type: ignore[arg-type]
-        for name, group in arrays.groups.items()
-    }
-    common = {name: tensor(getattr(arrays, name)) for name in ("done", "episode_seed", "state", "final_state")}
-    return Step(groups=groups, **common)  # type: ignore[arg-type]
 
 
 def _copy_step(source: Step, target: Step) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from marlnb.envs.workers.memory import Arrays, allocated
 from marlnb.errors import EnvError
 from marlnb.specs import EnvSpec
 
@@ -48,6 +49,8 @@ class Step:
     done `[env]` bool: the copy's episode has just ended and it has been reset already.
     episode_seed `[env]` int64: the seed of the episode that the observations belong to.
     state, final_state `[env, *state_shape]`: as observation and final_observation, None where there is no state.
+    memory `[byte]` uint8: where all of these lie together on the CPU, so that a step can be kept with one copy; None
+    where they do not.
     """
 
     groups: dict[str, GroupStep]
@@ -55,6 +58,7 @@ class Step:
     episode_seed: Tensor
     state: Tensor | None = None
     final_state: Tensor | None = None
+    memory: np.ndarray | None = None
 
 
 class VectorEnv(ABC):
@@ -77,7 +81,8 @@ class VectorEnv(ABC):
         """Steps every copy.
 
         Args:
-            actions: per group, as `ActionSpec` says; the values for agents that are not acting are ignored.
+            actions: per group, as `ActionSpec` says; the values for agents that are not acting are ignored. They are
+                the caller's: never written to.
         """
 
     def state_dict(self) -> dict[str, Tensor] | None:
@@ -127,34 +132,32 @@ class VectorEnv(ABC):
 
 def allocate_step(spec: EnvSpec, n_envs: int, device: torch.device | str) -> Step:
     """Zeroed buffers for `spec`, all agents alive and acting."""
+    step = step_of(allocated(spec, n_envs))
+    for group in step.groups.values():
+        for flags in (group.alive, group.acting, group.action_mask):
+            if flags is not None:
+                flags.fill_(True)
+    if torch.device(device).type == "cpu":
+        return step
 
-    def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        return torch.zeros(n_envs, *shape, dtype=dtype, device=device)
+    def moved(part: GroupStep | Step) -> dict[str, Tensor]:
+        return {name: x.to(device) for name in part.__slots__ if isinstance(x := getattr(part, name), Tensor)}
 
-    groups = {}
-    for group in spec.groups:
-        n, shape, dtype = group.n_agents, group.observation.shape, getattr(torch, group.observation.dtype)
-        flags = [zeros(n, dtype=torch.bool) for _ in range(4)]
-        groups[group.name] = GroupStep(
-            observation=zeros(n, *shape, dtype=dtype),
-            alive=~flags[0],
-            acting=~flags[1],
-            reward=zeros(n),
-            terminated=flags[2],
-            truncated=flags[3],
-            final_observation=zeros(n, *shape, dtype=dtype),
-            action_mask=zeros(n, group.action.n_logits, dtype=torch.bool).logical_not_()
-            if group.has_action_mask
-            else None,
-        )
-    has_state = spec.state_shape is not None
-    return Step(
-        groups=groups,
-        done=zeros(dtype=torch.bool),
-        episode_seed=zeros(dtype=torch.int64),
-        state=zeros(*spec.state_shape) if has_state else None,  # type: ignore[misc]
-        final_state=zeros(*spec.state_shape) if has_state else None,  # type: ignore[misc]
-    )
+    return Step({name: GroupStep(**moved(group)) for name, group in step.groups.items()}, **moved(step))  # type: ignore[arg-type]
+
+
+def step_of(arrays: Arrays) -> Step:
+    """Tensors over the arrays' own memory."""
+
+    def tensor(array: np.ndarray | None) -> Tensor | None:
+        return None if array is None else torch.from_numpy(array)
+
+    groups = {
+        name: GroupStep(**{field.name: tensor(getattr(group, field.name)) for field in fields(GroupStep)})  # type: ignore[arg-type]
+        for name, group in arrays.groups.items()
+    }
+    common = {name: tensor(getattr(arrays, name)) for name in ("done", "episode_seed", "state", "final_state")}
+    return Step(groups, **common, memory=arrays.memory)  # type: ignore[arg-type]
 
 
 def episode_seeds(seed: int, episode: Tensor) -> Tensor:

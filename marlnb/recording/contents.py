@@ -60,11 +60,6 @@ class Contents:
         ]
 
     @property
-    def lasting(self) -> set[str]:
-        """Paths of what is buffered whose tensors nobody writes to again."""
-        return {source.field.path for source in (*self.before, *self.context, *self.after) if source.lasts}
-
-    @property
     def recomputed(self) -> list[str]:
         """Sites that are computed when an episode ends, rather than captured as they fire."""
         fields = [item.path for actor in self.actors for item in actor.fields]

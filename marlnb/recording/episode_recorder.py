@@ -1,7 +1,7 @@
 """EpisodeRecorder: watches `play` and hands whole episodes to the file.
 
-In a step it only copies into buffers that exist already, and only what cannot be told later. Episodes that have ended
-wait there until there are some thousand rows of them; then actors and critics run over all of these for what they had
+In a step it only keeps what cannot be told later, and leaves even copying to later where it can. Episodes that have
+ended wait until there are some thousand rows of them; then actors and critics run over all of these for what they had
 inside, labels are asked for, and the rows appended: a call costs as much as a hundred rows.
 """
 
@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from marlnb.envs.vector import Step, VectorEnv
-from marlnb.errors import SiteError
 from marlnb.recording.columns import Columns
 from marlnb.recording.contents import Contents
 from marlnb.recording.ended import Ended, Lying
 from marlnb.recording.frames import FrameStore
 from marlnb.recording.inflight import InFlight, Seen
 from marlnb.recording.layout import Field
+from marlnb.recording.waiting import Waiting
 from marlnb.recording.writer import RowWriter
 from marlnb.training.episodes import Moment
 
@@ -62,7 +62,7 @@ class EpisodeRecorder:
         self._waiting_rows = min(WAITING_ROWS, writer.block_rows)
         capacity += -(-self._waiting_rows // env.n_envs)
         folder = Path(writer.path).parent
-        self._ring = InFlight(contents.buffered, env.n_envs, capacity, folder, contents.lasting)
+        self._ring = InFlight(contents.buffered, env.n_envs, capacity, folder)
         self._columns = Columns(contents, self._ring, fields or contents.fields)
         self._ended = Ended(contents.selections)
         self._begun = np.zeros(env.n_envs, np.int64)
@@ -70,9 +70,8 @@ class EpisodeRecorder:
         self._limit = self._ring.capacity
         self._alone = env.n_envs == 1
         self._followed = [critic for critic in contents.critics if critic.by_step]
-        self._after_at = len(self._ring.fields) - len(contents.after)
-        self._before = [source.get for source in (*contents.before, *contents.context)]
-        self._after = [source.get for source in contents.after]
+        self._before = Waiting(self._ring, 0, (*contents.before, *contents.context), activations)
+        self._after = Waiting(self._ring, len(self._ring.fields) - len(contents.after), contents.after)
         self._clock = self._next = 0  # steps of `play`, and the one at which a step is next to be kept
         self._due = True
         self._done = Seen()
@@ -92,12 +91,14 @@ class EpisodeRecorder:
 
     def after_step(self, moment: Moment, step: Step) -> None:
         if self._due:
-            self._ring.put(self._after_at, [get(step) for get in self._after])
+            if self._before.learns or self._after.learns:
+                self._before.memory = self._after.memory = step.memory
+            self._after.take(step)
             self._ring.position += 1
         done = self._done.look(step.done)
         if done is None:
             done = step.done.cpu().numpy()
-        if np.count_nonzero(done):
+        if b"\1" in done.tobytes():  # numpy's own counting would have to be fetched into the cache
             self._begins = done.copy()
             self._finish(np.flatnonzero(done & (self._episode >= 0)), moment, step)
         elif self._alone and self._due and self._ring.position - self._begun[0] >= STREAM_ROWS:
@@ -116,14 +117,7 @@ class EpisodeRecorder:
         ring = self._ring
         if ring.position >= self._limit:
             self._make_room()
-        try:
-            tensors = [get(moment) for get in self._before]
-        except KeyError as error:
-            raise SiteError(f"the site {error} fired at first, but not at every step") from error
-        tensors.extend(values)
-        ring.put(0, tensors)
-        if self.activations:
-            self.activations.clear()
+        self._before.take(moment, values)
         if self.frames is not None:
             self.frames.draw(moment.env, self._episode >= 0, moment.t.numpy(), ring.position)
 
@@ -139,6 +133,7 @@ class EpisodeRecorder:
     def _make_room(self) -> None:
         """Keeps every step of the episodes that still run."""
         self.settle()
+        self._copy()
         counted = self._episode >= 0
         oldest = int(self._begun[counted].min())
         if self._ring.position - oldest >= self._ring.capacity:
@@ -184,11 +179,17 @@ class EpisodeRecorder:
 
     def _lying(self, copies: np.ndarray, numbers: np.ndarray, begun: np.ndarray, stop: np.ndarray) -> Lying:
         """The rows of episodes, `[episode]` each, one after the other."""
+        self._copy()
         lying = Lying.between(copies, numbers, begun, stop)
         if self.every > 1:
             t = self._ring.rows(0, lying.flat(self._ring))
             lying = lying.only(t % self.every == 0)
         return lying
+
+    def _copy(self) -> None:
+        """Brings into the ring what waits."""
+        self._before.copy()
+        self._after.copy()
 
     def _append(self, lying: Lying) -> None:
         """Writes rows, so many at a time that what is computed stays in the processor's cache."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from math import prod
 from pathlib import Path
 
@@ -21,9 +21,6 @@ from marlnb.recording.layout import Field
 
 MEMORY_BYTES = 2 * 1024**3
 VIEWS = 64
-KEPT = 64  # steps whose tensors are kept before they are copied together
-KEPT_BYTES = 16 * 1024  # of one tensor: memory that is not given back at once must be asked for anew
-FRESH = 8  # tensors in a row with memory of their own show that the next will have its own too
 
 
 class Seen:
@@ -54,37 +51,6 @@ class Seen:
         return self.array
 
 
-class Kept:
-    """Tensors of one place that are kept as they are, once some have shown that each comes with memory of its own.
-
-    Attributes:
-        tensors: of the steps from position `first` on, not copied yet; last: the one that was kept last.
-        ready: whether the next is kept.
-        looks: whether tensors that are copied are to be shown to `look`.
-    """
-
-    __slots__ = ("_held", "first", "last", "looks", "ready", "tensors")
-
-    def __init__(self, *, may: bool) -> None:
-        self.first, self.ready, self.looks = 0, False, may
-        self.tensors: list[Tensor] = []
-        self.last: Tensor | None = None
-        self._held: dict[int, Tensor] = {}
-
-    def look(self, tensor: Tensor) -> None:
-        """Learns from a tensor that is copied now; all are held until they are enough, so that none's memory is given
-        to another."""
-        storage = tensor.untyped_storage()
-        fits = tensor.device.type == "cpu" and storage.nbytes() <= KEPT_BYTES
-        if fits and storage.data_ptr() not in self._held:
-            self._held[storage.data_ptr()] = tensor
-            if len(self._held) < FRESH:
-                return
-            self.ready = True
-        self.looks = False
-        self._held.clear()
-
-
 class InFlight:
     """A ring of `capacity` steps for each field; positions are counted from the beginning and never wrap.
 
@@ -92,44 +58,24 @@ class InFlight:
         fields: shapes of one copy's row.
         capacity: steps held at first; it doubles when an episode is longer.
         folder: where buffers that would take more than `MEMORY_BYTES` lie instead, in files without a name.
-        lasting: paths of the fields whose tensors nobody writes to again.
     """
 
-    def __init__(
-        self, fields: Sequence[Field], n_envs: int, capacity: int, folder: Path, lasting: Collection[str] = ()
-    ) -> None:
+    def __init__(self, fields: Sequence[Field], n_envs: int, capacity: int, folder: Path) -> None:
         self.fields, self.n_envs, self.capacity, self.folder = fields, n_envs, capacity, folder
         self.position = 0
         self._seen = [Seen(field.stored_dtype) for field in fields]
-        self._kept = [Kept(may=field.path in lasting) for field in fields]
         self._allocate()
 
-    def put(self, first: int, sources: Sequence[Tensor]) -> None:
-        """Takes the tensors `[env, ...]` of fields `first`, `first` + 1, ... for the current slot.
+    def put(self, indices: Sequence[int], sources: Sequence[Tensor]) -> None:
+        """Takes the tensors `[env, ...]` of these fields for the current slot.
 
-        After a step of an environment torch's code has left the processor's cache, and one call costs 30 µs. So buffers
-        that the environment fills anew at each step are known after two, and are plain memory from then on, as is what
-        numpy can read of others; small tensors that last are kept, and copied many at once.
+        Buffers that the environment fills anew at each step are known after two, and are plain memory from then on, as
+        is what numpy can read of others.
         """
         slot = self.position % self.capacity
-        if slot % KEPT == 0:
-            for index in range(first, first + len(sources)):
-                self._catch_up(index)
         targets, others = [], []
-        for index, source in enumerate(sources, first):
-            seen, kept = self._seen[index], self._kept[index]
-            if kept.ready:
-                if source is not kept.last:
-                    if not kept.tensors:
-                        kept.first = self.position
-                    kept.tensors.append(source)
-                    kept.last = source
-                    continue
-                self._catch_up(index)
-                kept.ready = False  # what has come twice is a buffer after all
-            if kept.looks:
-                kept.look(source)
-            array = seen.look(source)
+        for index, source in zip(indices, sources):
+            array = self._seen[index].look(source)
             if array is None:
                 targets.append(self._target(index, slot))
                 others.append(source)
@@ -138,13 +84,15 @@ class InFlight:
         if others:
             torch._foreach_copy_(targets, others)  # one call: Python between copies costs more than the copies
 
-    def _catch_up(self, index: int) -> None:
-        """Copies what is kept of a field; its slots lie side by side."""
-        kept = self._kept[index]
-        if kept.tensors:
-            slot = kept.first % self.capacity
-            self._buffers[index][slot : slot + len(kept.tensors)] = torch.stack(kept.tensors)
-            kept.tensors.clear()
+    def fill(self, index: int, position: int, values: np.ndarray | Tensor) -> None:
+        """Takes `values` `[step, env, ...]` of a field for the steps from `position` on, whose slots lie side by side.
+
+        An array is of the type that is stored, a tensor of any."""
+        slot = position % self.capacity
+        if isinstance(values, Tensor):
+            self._buffers[index][slot : slot + len(values)] = values
+        else:
+            self._arrays[index][slot : slot + len(values)] = values
 
     def _target(self, index: int, slot: int) -> Tensor:
         """Field `index` of a slot; views are made many at a time, when the first of them is needed."""
@@ -157,7 +105,6 @@ class InFlight:
 
     def rows(self, index: int, flat: np.ndarray) -> np.ndarray:
         """Field `index`, `[row, ...]`, as the bytes that are written; flat: `[row]`, slot × copies + copy."""
-        self._catch_up(index)
         array = self._arrays[index]
         return array.reshape(-1, *array.shape[2:]).take(flat, axis=0)
 
@@ -167,8 +114,6 @@ class InFlight:
 
     def grow(self, oldest: int) -> None:
         """Doubles the capacity, keeping positions `oldest` to now."""
-        for index in range(len(self.fields)):
-            self._catch_up(index)
         before, capacity = self._arrays, self.capacity
         self.capacity *= 2
         self._allocate()

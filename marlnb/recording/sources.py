@@ -32,7 +32,7 @@ class Source:
     """One field and how to get its tensor `[env, ...]` from a moment (or from the step after it).
 
     Attributes:
-        lasts: nobody writes to the tensor again, so that it may be copied later.
+        lasts: nobody writes to the tensor again, so that it may be read and copied later.
     """
 
     field: Field
@@ -157,7 +157,7 @@ def _group_sources(moment: Moment, selection: Selection, policy: Policy, dtype: 
         if 0 in inner:  # as the parameters of a policy that has none
             continue
         dims = ("agent", *_axes(inner, AXES.get(field, "feature")))
-        lasts = field in ("logits", "log_prob")  # an environment may put actions right in place
+        lasts = field in ("action", "logits", "log_prob")  # the rest are the environment's own buffers
         yield _source(f"steps/{name}/{field}", dims, picked(get, pick), moment, name, lasts=lasts)
     if moment.recurrent[name] is not None:
         path = f"recurrent/{name}/{recurrent_site(policy, 'actor')}"

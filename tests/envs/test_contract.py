@@ -143,6 +143,7 @@ def drifts(env: Spoiled, step: Step) -> None:
         ("zero rows for the dead", lambda env, step: fill(rows(step).observation, 1.0)),
         ("no transition after reset", lambda env, step: fill(rows(step).reward, 1.0)),
         ("buffers reused", moved),
+        ("actions left alone", lambda env, step: None if env.was_reset else fill(env.actions["a"], 99)),
         ("episode seeds", lambda env, step: fill(step.episode_seed, env.seed)),
         ("ends once", lambda env, step: fill(rows(step).terminated, True) if env.steps == 1 else None),
         ("ends are told", kills_silently),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from marlnb.recording.inflight import FRESH, KEPT, KEPT_BYTES, InFlight
+from marlnb.recording.inflight import InFlight
 from marlnb.recording.layout import Field
 from marlnb.recording.writer import RecordingWriter
 
@@ -22,45 +22,13 @@ def test_a_buffer_that_is_filled_anew_is_read_anew(tmp_path: Path, dtype: str) -
     others = (torch.full((2, 3), 9, dtype=kind), buffer)
     for value in range(5):
         buffer.fill_(value)
-        ring.put(0, [others[0] if value == 3 else buffer])
-        ring.put(1, [torch.tensor([value, -value])])
+        ring.put([0], [others[0] if value == 3 else buffer])
+        ring.put([1], [torch.tensor([value, -value])])
         ring.position += 1
     flat = np.arange(8).reshape(4, 2)[[1, 2, 3, 0]].ravel()  # the fifth step took the first one's slot
     expected = torch.tensor([1.0, 2.0, 9.0, 4.0]).to(kind)
     assert torch.equal(ring.tensor_rows(0, flat), expected.repeat_interleave(2)[:, None].expand(8, 3))
     assert ring.rows(1, flat).tolist() == [1, -1, 2, -2, 3, -3, 4, -4]
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int64"])
-@pytest.mark.parametrize("units", [3, KEPT_BYTES], ids=["small", "large"])
-def test_tensors_that_last_are_copied_later_and_in_their_places(tmp_path: Path, dtype: str, units: int) -> None:
-    """Around the ring's end, when it grows, and with a tensor that comes twice after all."""
-    kind, capacity, steps = getattr(torch, dtype), KEPT + 10, 2 * KEPT + 40
-    ring = InFlight([Field("x", ("unit",), (units,), dtype)], 1, capacity, tmp_path, {"x"})
-    twice = torch.full((1, units), 99.0)
-    kept_most = 0
-    for step in range(steps):
-        ring.put(0, [twice if step in (steps - 6, steps - 5) else torch.full((1, units), float(step))])
-        kept_most = max(kept_most, len(ring._kept[0].tensors))
-        ring.position += 1
-        if step == steps - 20:
-            ring.grow(steps - 50)
-    assert (kept_most > FRESH) == (units == 3)
-    values = [99 if step in (steps - 6, steps - 5) else step for step in range(steps - 50, steps)]
-    found = ring.tensor_rows(0, np.arange(steps - 50, steps) % ring.capacity)
-    assert torch.equal(found, torch.tensor(values).to(kind)[:, None].expand(50, units))
-
-
-@pytest.mark.parametrize("views", [1, 3])
-def test_memory_that_is_written_again_is_never_kept(tmp_path: Path, views: int) -> None:
-    """A policy that puts its outputs into buffers of its own, as views that are new each time, one after the other."""
-    ring = InFlight([Field("x", (), (), "float32")], 2, 64, tmp_path, {"x"})
-    buffers = [torch.zeros(4) for _ in range(views)]
-    for step in range(40):
-        buffers[step % views].fill_(step)
-        ring.put(0, [buffers[step % views][1:3]])
-        ring.position += 1
-    assert ring.rows(0, np.arange(80)).tolist() == [step for step in range(40) for _ in range(2)]
 
 
 def test_a_block_that_is_written_bit_by_bit_is_whole(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from marlnb.specs import EnvSpec
 
 ALIGNMENT = 64  # bytes: a line of a processor's cache, so that two processes never write to the same one
+COMMON = ("done", "episode_seed", "seed", "state", "final_state")
 
 
 @dataclass
@@ -32,7 +33,7 @@ class GroupArrays:
 
 @dataclass
 class Arrays:
-    """All arrays of B copies. seed `[1]` int64: the one that the user gave to `reset`."""
+    """All arrays of B copies. seed `[1]` int64: the one that the user gave to `reset`; memory: all bytes `[byte]`."""
 
     groups: dict[str, GroupArrays]
     done: np.ndarray
@@ -40,27 +41,31 @@ class Arrays:
     seed: np.ndarray
     state: np.ndarray | None
     final_state: np.ndarray | None
+    memory: np.ndarray
 
 
 def _shapes(spec: EnvSpec, n_envs: int) -> dict[tuple[str | None, str], tuple[tuple[int, ...], str]]:
-    """(group, field) to (shape, dtype)."""
+    """(group, field) to (shape, dtype); what is read before each step lies together at the end, then what is after."""
     found: dict[tuple[str | None, str], tuple[tuple[int, ...], str]] = {
         (None, "seed"): ((1,), "int64"),
-        (None, "done"): ((n_envs,), "bool"),
         (None, "episode_seed"): ((n_envs,), "int64"),
     }
-    if spec.state_shape is not None:
-        found[None, "state"] = found[None, "final_state"] = ((n_envs, *spec.state_shape), "float32")
+    rows = {group.name: (n_envs, group.n_agents) for group in spec.groups}
+    seen = {g.name: ((*rows[g.name], *g.observation.shape), g.observation.dtype) for g in spec.groups}
     for group in spec.groups:
-        rows = (n_envs, group.n_agents)
-        seen = ((*rows, *group.observation.shape), group.observation.dtype)
-        found[group.name, "action"] = ((*rows, *group.action.shape), group.action.dtype)
-        found[group.name, "observation"] = found[group.name, "final_observation"] = seen
-        found[group.name, "reward"] = (rows, "float32")
-        for flag in ("alive", "acting", "terminated", "truncated"):
-            found[group.name, flag] = (rows, "bool")
+        found[group.name, "action"] = ((*rows[group.name], *group.action.shape), group.action.dtype)
+        found[group.name, "final_observation"] = seen[group.name]
+    if spec.state_shape is not None:
+        found[None, "final_state"] = found[None, "state"] = ((n_envs, *spec.state_shape), "float32")
+    for group in spec.groups:
+        found[group.name, "observation"] = seen[group.name]
         if group.has_action_mask:
-            found[group.name, "action_mask"] = ((*rows, group.action.n_logits), "bool")
+            found[group.name, "action_mask"] = ((*rows[group.name], group.action.n_logits), "bool")
+        found[group.name, "alive"] = found[group.name, "acting"] = (rows[group.name], "bool")
+    for name, shape in rows.items():
+        found[name, "reward"] = (shape, "float32")
+        found[name, "terminated"] = found[name, "truncated"] = (shape, "bool")
+    found[None, "done"] = ((n_envs,), "bool")
     return found
 
 
@@ -72,8 +77,9 @@ def size_bytes(spec: EnvSpec, n_envs: int) -> int:
     return sum(_size(*entry) for entry in _shapes(spec, n_envs).values())
 
 
-def arrays_in(buffer: mmap.mmap | bytearray, spec: EnvSpec, n_envs: int, offset: int = 0) -> Arrays:
+def arrays_in(buffer: mmap.mmap | np.ndarray, spec: EnvSpec, n_envs: int, offset: int = 0) -> Arrays:
     """Views into `buffer` from byte `offset` on, the same in every process that maps it."""
+    memory = np.frombuffer(buffer, np.uint8, size_bytes(spec, n_envs), offset)
     views: dict[tuple[str | None, str], np.ndarray] = {}
     for key, (shape, dtype) in _shapes(spec, n_envs).items():
         views[key] = np.frombuffer(buffer, dtype, prod(shape), offset).reshape(shape)
@@ -86,8 +92,15 @@ def arrays_in(buffer: mmap.mmap | bytearray, spec: EnvSpec, n_envs: int, offset:
     }
     return Arrays(
         groups=groups,
-        **{field: views.get((None, field)) for field in Arrays.__dataclass_fields__ if field != "groups"},  # type: ignore[arg-type]
+        memory=memory,
+        **{field: views.get((None, field)) for field in COMMON},  # type: ignore[arg-type]
     )
+
+
+def allocated(spec: EnvSpec, n_envs: int) -> Arrays:
+    """Zeroed arrays of this process alone."""
+    buffer = np.zeros(size_bytes(spec, n_envs) + ALIGNMENT, np.uint8)
+    return arrays_in(buffer, spec, n_envs, -buffer.ctypes.data % ALIGNMENT)
 
 
 def anonymous_file() -> int:
