@@ -102,7 +102,7 @@ def open_whole(path: Path, locking: Locking) -> h5py.File:
 
 def rejoin(path: Path, locking: Locking = None, *, complete: bool = False) -> None:
     """Joins what lies in the folder of segments, in the order of their names."""
-    found = sorted(segments_folder(path).glob("*.h5"))
+    found = _begun(path)
     with open_file(path, locking) as file:
         kept = {name: file.attrs[name] for name in ("settings", "seed") if name in file.attrs}
     join(found, path, complete=complete, attributes=kept, locking=locking)
@@ -130,7 +130,7 @@ def move_recording(path: Path, target: Path) -> None:
 
 def _lags(file: h5py.File, path: Path) -> bool:
     """Whether segments lie in the folder, not being written, of which the joined file does not hold all rows."""
-    found = sorted(segments_folder(path).glob("*.h5"))
+    found = _begun(path)
     if not found or not os.access(path.parent, os.W_OK) or any(map(is_being_written, found[-1:])):
         return False
     rows = dict(zip((str(name) for name in file.attrs["segments"]), file.attrs["segment_rows"]))
@@ -138,6 +138,19 @@ def _lags(file: h5py.File, path: Path) -> bool:
         return len(found) > len(rows)
     with open_recording_file(found[-1], None) as last:
         return count_rows(last) != rows.get(_relative(found[-1], path))
+
+
+def _begun(path: Path) -> list[Path]:
+    """A recording's segments in order, without one whose writer was killed while it made the empty file.
+
+    HDF5 writes the first bytes of a new file after all that they lead to.
+    """
+    return [segment for segment in sorted(segments_folder(path).glob("*.h5")) if any(_first_bytes(segment))]
+
+
+def _first_bytes(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(8)
 
 
 def is_being_written(path: Path) -> bool:
