@@ -40,6 +40,7 @@ class Registry(Generic[T]):
         self.package = package
         self._members: dict[str, T] = {}
         self._broken: dict[str, str] = {}
+        self._needs: dict[str, str] = {}
         self._loaded = False
         self._lock = threading.RLock()
 
@@ -55,6 +56,10 @@ class Registry(Generic[T]):
             return member
 
         return enter
+
+    def needs(self, prefix: str, what: str) -> None:
+        """Members whose names begin so are there where `what` is installed; where none is, the error says it."""
+        self._needs[prefix] = what
 
     def names(self) -> list[str]:
         self._load()
@@ -72,6 +77,9 @@ class Registry(Generic[T]):
         if name not in self._members and is_import_path(name):
             self._members[name] = self._imported(name)
         if name not in self._members:
+            for prefix, what in self._needs.items():
+                if name.startswith(prefix) and not any(member.startswith(prefix) for member in self._members):
+                    raise UnknownNameError(f"{self.kind} {name!r} needs {what}")
             broken = "".join(f"\n{message}" for message in self._broken.values())
             raise UnknownNameError(unknown(self.kind, name, self._members) + broken)
         return self._members[name]

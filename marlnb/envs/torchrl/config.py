@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, make_dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -112,23 +114,43 @@ class LibraryConfig(TorchrlConfig):
         return lambda **kwargs: make(task, **kwargs)
 
 
+@dataclass(frozen=True, kw_only=True)
+class SubstrateConfig(LibraryConfig):
+    """A substrate of MeltingPot."""
+
+    maker: ClassVar[str] = "marlnb.envs.torchrl.meltingpot:Substrate"
+
+    observations: tuple[str, ...] = option(
+        ("RGB",), help="what each player sees: the image, and numbers beside it as further channels"
+    )
+
+    def _constructor(self) -> Callable[..., EnvBase]:
+        return partial(super()._constructor(), observations=self.observations)
+
+
 def installed() -> Iterator[tuple[str, str, str]]:
     """(name, maker, task) of what is installed: OpenSpiel's games, MeltingPot's substrates, SMACv2's races."""
     if find_spec("pyspiel"):
         for game in _games():
             yield f"openspiel/{game}", "marlnb.envs.torchrl.openspiel:Game", game
     for place in _places("meltingpot"):
-        for file in sorted(Path(place, "configs", "substrates").glob("*.py")):
-            if file.stem != "__init__":
-                yield f"meltingpot/{file.stem}", "torchrl.envs:MeltingpotEnv", file.stem
+        for substrate in _substrates(Path(place, "configs", "substrates", "__init__.py")):
+            yield f"meltingpot/{substrate}", SubstrateConfig.maker, substrate
     for _ in _places("smacv2"):
         for race in ("protoss", "terran", "zerg"):
-            yield f"smacv2/{race}", "torchrl.envs:SMACv2Env", f"10gen_{race}"
+            yield f"smacv2/{race}", "marlnb.envs.torchrl.smacv2:Battle", f"10gen_{race}"
 
 
 def _places(package: str) -> list[str]:
     spec = find_spec(package)
     return list(spec.submodule_search_locations or ()) if spec else []
+
+
+def _substrates(file: Path) -> list[str]:
+    """The names in MeltingPot's own list, read without importing it."""
+    tree = ast.parse(file.read_text() if file.exists() else "")
+    lists = [node for node in tree.body if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "SUBSTRATES"]
+    return sorted(str(name.value) for node in lists for name in ast.walk(node) if isinstance(name, ast.Constant))
 
 
 def _games() -> list[str]:
@@ -151,7 +173,7 @@ def register_installed() -> None:
         kind = make_dataclass(
             f"{title}Config",
             (),
-            bases=(LibraryConfig,),
+            bases=(SubstrateConfig if maker == SubstrateConfig.maker else LibraryConfig,),
             namespace={
                 "__doc__": f"{name}, through torchrl.",
                 "__module__": __name__,
@@ -163,5 +185,13 @@ def register_installed() -> None:
         )
         globals()[kind.__name__] = ENVIRONMENTS.register(name)(kind)
 
+
+for _family, _needs in (
+    ("vmas", "VMAS: pip install 'marlnb[vmas]'"),
+    ("openspiel", "OpenSpiel: pip install 'marlnb[openspiel]'"),
+    ("meltingpot", "MeltingPot 2.4 and Python 3.11 or newer: see docs/environments-torchrl.md"),
+    ("smacv2", "SMACv2 and StarCraft II: see docs/environments-torchrl.md"),
+):
+    ENVIRONMENTS.needs(f"{_family}/", _needs)
 
 register_installed()
