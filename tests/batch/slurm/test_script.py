@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -22,7 +23,8 @@ HOSTILE = 'a\'; touch pwned; echo "$(touch pwned)" `touch pwned`\n%j #SBATCH --w
 
 @pytest.fixture(autouse=True)
 def _a_plain_shell(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PYTHONPATH", "MARLNB_JOB", "MARLNB_PROFILES", "MARLNB_CONFIG_DIR", *OFFLINE_VARIABLES):
+    own = [name for name in os.environ if name.startswith("MARLNB_")]  # a script passes those of its shell on
+    for name in ("PYTHONPATH", *own, *OFFLINE_VARIABLES):
         monkeypatch.delenv(name, raising=False)
 
 
