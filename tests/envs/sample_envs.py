@@ -157,6 +157,17 @@ class Mixed(Scripted):
         return np.zeros(int(agent[-1]) + 1, np.float32)
 
 
+class Reshaping(Scripted):
+    """Observes another shape than its space says from step 1 on."""
+
+    def __init__(self, n_agents: int) -> None:
+        super().__init__()
+        self.possible_agents = ["a_0", "a_1", "a_2"][:n_agents]  # type: ignore[misc]
+
+    def _see(self, agent: str) -> np.ndarray:
+        return np.zeros(2) if self.t else super()._see(agent)
+
+
 class Broken(Scripted):
     """Observes another shape than its space says."""
 

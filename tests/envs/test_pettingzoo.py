@@ -259,6 +259,14 @@ def test_what_cannot_be_built_says_why() -> None:
         config("multiwalker", workers=-2)
 
 
+@pytest.mark.parametrize("n_agents", [2, 3])  # all of them there, or one not yet
+def test_a_shape_that_changes_names_the_agent(n_agents: int) -> None:
+    env = vector_env(lambda: sample_envs.Reshaping(n_agents), 1, workers=0)
+    env.reset(0)
+    with pytest.raises(EnvError, match=r"agent 'a_0' observed an array of shape \(2,\); its space says \(3,\)"):
+        env.step({"a": torch.zeros(1, n_agents, dtype=torch.int64)})
+
+
 def test_configs_travel_as_json() -> None:
     made = config("multiwalker", kwargs={"n_walkers": 2}, groups={"all": ["walker_0", "walker_1"]}, max_steps=100)
     assert from_json(to_json(made), EnvConfig) == made

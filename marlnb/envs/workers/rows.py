@@ -48,6 +48,10 @@ class GroupRows:
                         row[...] = observations[agent]
                 except KeyError:
                     raise EnvError(_unseen(agent)) from None
+                except (TypeError, ValueError):
+                    codec = self.rows[self.agents.index(agent)][2]
+                    codec.check(agent, observations[agent])  # says whose it is, and what its space says
+                    raise
                 return
         else:
             self.reward[:] = 0
@@ -96,7 +100,11 @@ class GroupRows:
             if agent not in observations:
                 raise EnvError(_unseen(agent))
             value = observations[agent]
-            codec.write(value, row)
+            try:
+                codec.write(value, row)
+            except (TypeError, ValueError):
+                codec.check(agent, value)
+                raise
             if self.mask is not None:
                 self._write_mask(i, value[MASK] if codec.mask_inside else infos.get(agent, {}).get(MASK))
 
