@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from tensordict import TensorDictBase
 from torch import Tensor
 
 from marlnb.config import Experiment
 from marlnb.envs.vector import VectorEnv
-from marlnb.errors import CheckpointError, MarlnbError
+from marlnb.errors import CheckpointError, EnvError, MarlnbError
 from marlnb.models.policy import Policy
 from marlnb.training.learners import build_learners, load_learners
 from marlnb.training.rollout import Collector, Timing
@@ -66,11 +67,13 @@ class Loop:
 
         Raises:
             DivergedError: losses or weights are no longer finite.
+            EnvError: rewards or observations are not; nothing was learnt from them, and no memory holds them.
         """
         began = time.perf_counter()
         self._collector.timing = timing = Timing()
         with self._streams.active():
             rollout = self._collector.collect()
+            self._check_given(rollout)
             ended = self.scores.add(rollout)
             before = time.perf_counter()
             learning = {name: learner.update(rollout) for name, learner in self.learners.items()}
@@ -107,6 +110,24 @@ class Loop:
                 self._collector.load_state_dict(state["collector"], self.env.load_state_dict(state["env"]))
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"the checkpoint does not fit this experiment: {error!r}") from error
+
+    def _check_given(self, rollout: TensorDictBase) -> None:
+        for name, policy in self.policies.items():
+            reads = next(policy.parameters(), None) is not None
+            for key in [("next", name, "reward"), *([(name, "observation")] if reads else [])]:
+                given = rollout[key]
+                if given.is_floating_point() and not given.sum().isfinite():  # as a sum of large numbers may be, too
+                    self._check_each(name, key[-1], given)
+
+    def _check_each(self, group: str, what: str, given: Tensor) -> None:
+        wrong = (~given.isfinite()).nonzero()
+        if len(wrong):
+            copy, step, agent = wrong[0, :3].tolist()
+            raise EnvError(
+                f"{self.env.spec.name} gave {what} {float(given[tuple(wrong[0])])} to "
+                f"{self.env.spec.group(group).agents[agent]!r} in copy {copy}, step {step} of {given.shape[1]} of this "
+                "iteration; a finite number is needed. Nothing was learnt from it: the last checkpoint is whole"
+            )
 
     def _check_finite(self, learning: Mapping[str, Mapping[str, float]]) -> None:
         wrong = [

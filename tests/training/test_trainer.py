@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from marlnb.config import Experiment
-from marlnb.errors import CheckpointError, ConfigError, RunError
+from marlnb.errors import CheckpointError, ConfigError, EnvError, RunError
 from marlnb.training.loop import DivergedError
 from marlnb.training.report import Report
 from marlnb.training.run import Run
@@ -161,12 +161,25 @@ def test_an_environment_that_cannot_be_built_frees_the_lock(tmp_path: Path) -> N
 
 
 def test_divergence_stops_training_and_is_never_saved(tmp_path: Path) -> None:
-    experiment = count_experiment("env.nan_at=30", "checkpoint_every=1")
+    experiment = count_experiment("checkpoint_every=1")
     run = Run.create(tmp_path / "r", experiment)
     with pytest.raises(DivergedError, match="loss is nan"), Trainer(experiment, run) as trainer:
-        list(trainer)
+        for report in trainer:
+            if report.iteration == 3:
+                with torch.no_grad():
+                    for parameter in trainer.policies["a"].parameters():
+                        parameter.fill_(torch.nan)
     assert run.status()["state"] == "failed" and run.checkpoint().iteration == 3
     assert all(torch.isfinite(p).all() for policy in run.policies().values() for p in policy.parameters())
+
+
+@pytest.mark.parametrize("waits", [(), ("algorithms.a=iql", "algorithms.a.learning_starts=1000")])
+def test_rewards_that_are_no_numbers_are_never_learnt_nor_remembered(tmp_path: Path, waits: tuple[str, ...]) -> None:
+    experiment = count_experiment("env.nan_at=30", "checkpoint_every=1", *waits)
+    run = Run.create(tmp_path / "r", experiment)
+    with pytest.raises(EnvError, match="toy/count gave reward nan to 'a_0' in copy 0"), Trainer(experiment, run) as t:
+        list(t)
+    assert run.status()["state"] == "failed" and run.checkpoint().iteration == 3
 
 
 def test_a_target_return_ends_training_once_a_hundred_episodes_reach_it(tmp_path: Path) -> None:
