@@ -87,6 +87,9 @@ class _Request:
 
 
 def _request(overrides: Sequence[str], variants: Variants) -> _Request:
+    for text in overrides:
+        if not isinstance(text, str):
+            raise ConfigError(f"overrides are texts, as 'algorithm.lr=3e-4'; got {text!r}")
     parsed = [_parse(text) for text in overrides]
     request = _Request(choices=dict(DEFAULTS))
     for override in parsed:
@@ -212,7 +215,8 @@ def _node(group: str, name: str, variants: Variants) -> tuple[dict[str, Any], st
     if name not in own:
         place = f" (and in {variants.folder}/{group})" if variants.folder else ""
         broken = "".join(f"\n{message}" for message in registry.broken().values())
-        raise UnknownNameError(unknown(registry.kind, name, [*registry.names(), *own]) + place + broken)
+        unknown_name = unknown(registry.kind, name, [*registry.names(), *own]) + place + broken
+        raise UnknownNameError(registry.lacking(name) or unknown_name)
     content = variants.read(group, name)
     known = {*registry.names(), *own}
     base = base_of(group, name, content, known, variants.where(group, name))

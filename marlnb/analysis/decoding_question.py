@@ -51,9 +51,8 @@ class Plan:
         """Refuses labels that cannot be decoded; notes what must not be trusted."""
         n_episodes, kind, classes = len(np.unique(episode)), self.classes.kind, self.classes
         if n_episodes < 2 * self.folds:
-            raise AnalysisError(
-                f"{agent}: {self.folds} folds need at least {2 * self.folds} episodes; this recording has {n_episodes}"
-            )
+            found = f"the label {self.label!r} is known at steps of {n_episodes} of this recording's"
+            raise AnalysisError(f"{agent}: {self.folds} folds need at least {2 * self.folds} episodes; {found}")
         if np.ptp(y) == 0:
             raise AnalysisError(
                 f"label {self.label!r} never varies over {agent}'s {len(y)} rows: there is nothing to decode"

@@ -20,6 +20,7 @@ from marlnb.errors import (
     MarlnbError,
     RecordingError,
     RunError,
+    ShapeError,
     SiteError,
     nearest,
 )
@@ -32,7 +33,7 @@ COMMANDS = (
     *("info", "list"),
 )
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
-_INPUT_ERRORS = (ConfigError, RunError, SiteError, RecordingError, AnalysisError, BatchError)
+_INPUT_ERRORS = (ConfigError, RunError, SiteError, ShapeError, RecordingError, AnalysisError, BatchError)
 
 _EPILOG = """\
 examples:

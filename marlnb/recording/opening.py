@@ -48,4 +48,6 @@ def opening_failed(path: Path, error: OSError) -> str:
         return f"{path} is being written; open it when it is done, or with locking=False to see its last whole block"
     if error.errno in NO_LOCKS or any(f"errno = {number}" in text for number in NO_LOCKS):
         return f"{path} lies on a file system without locks; open it with locking=False ({text})"
+    if path.is_dir():
+        return f"{path} is a folder; a recording is a file, as those in a run's recordings/"
     return f"{path} cannot be opened as HDF5: {text}"

@@ -6,13 +6,14 @@ import json
 import os
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from marlnb.config import EnvConfig, Experiment
 from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
-from marlnb.errors import CheckpointError, RunError
+from marlnb.errors import CheckpointError, RunError, nearest
 from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.checkpoint import Checkpoint, best_checkpoint, list_checkpoints
 from marlnb.training.files import (  # noqa: F401  (the rest is known from here too)
@@ -112,6 +113,17 @@ class Run:
         except (OSError, ValueError) as error:
             raise RunError(f"{folder / EXPERIMENT} cannot be read: {error}") from error
         return Run(folder, Experiment.from_json(data))
+
+    def discard_unbegun(self) -> None:
+        """Removes what is there of a run in which nothing was trained or recorded; files of others stay."""
+        parts = [self.path / name for name in ("checkpoints", "recordings")]
+        if read_lines(self.path / METRICS) or any(os.listdir(part) for part in parts):
+            return
+        for name in (METRICS, SPEC, STATUS, EVENTS, LOCK, EXPERIMENT):
+            (self.path / name).unlink(missing_ok=True)
+        for folder in (*parts, self.path):
+            with suppress(OSError):  # a batch job's own files are in it
+                folder.rmdir()
 
     def __repr__(self) -> str:
         status = self.status()
@@ -266,4 +278,5 @@ def _near(folder: Path) -> str:
     """A hint: the runs beside or below a folder that is none."""
     places = [folder, folder.parent] if folder.is_dir() else [folder.parent]
     runs = [str(path.parent) for place in places if place.is_dir() for path in sorted(place.glob(f"*/{EXPERIMENT}"))]
-    return f"; runs near it: {', '.join(runs[:5])}" if runs else ""
+    alike = dict.fromkeys([*nearest(str(folder), runs), *runs])
+    return f"; runs near it: {', '.join(list(alike)[:5])}" if runs else ""

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 from marlnb.config import Experiment
-from marlnb.errors import AllocationEndsError, ConfigError, RunError, StoppedError
+from marlnb.errors import AllocationEndsError, ConfigError, MarlnbError, RunError, StoppedError
 from marlnb.training.control import forget, heed
 from marlnb.training.files import (
     EXPERIMENT,
@@ -64,13 +64,14 @@ def train(
         watchers: who looks on between iterations, as `marlnb.RecordWhileTraining`; what is learnt stays the same.
     Raises:
         RunError: the folder holds something already, a run of another experiment, or one being trained.
-        ConfigError, EnvError: the experiment cannot be run.
+        ConfigError, EnvError: the experiment cannot be run; a folder that was made for it is gone again.
         CheckpointError: a checkpoint cannot be written or read; the earlier ones are whole.
         DivergedError: losses or weights are no longer finite.
         StoppedError: asked to stop, within a batch job: the notebook ends here, and is executed again later.
         AllocationEndsError: the same, because the job's time is nearly over.
     """
-    return drive(open_run(experiment, run, resume=resume), progress, callbacks, watchers)
+    is_new = run is None or not is_run(run)
+    return drive(open_run(experiment, run, resume=resume), progress, callbacks, watchers, is_new=is_new)
 
 
 def resume(
@@ -99,8 +100,14 @@ def open_run(experiment: Experiment, run: str | os.PathLike[str] | None, *, resu
     """The folder in which an experiment is trained, as `train` opens or makes it.
 
     Raises:
-        RunError: as `train` does. ConfigError: a device or logger that is not there; no folder was made.
+        RunError: as `train` does. ConfigError: no Experiment, or a device or logger that is not there; no folder was
+            made.
     """
+    if not isinstance(experiment, Experiment):
+        raise ConfigError(
+            "an Experiment is needed, as Experiment.compose and Experiment.from_json make; "
+            f"got {type(experiment).__name__}"
+        )
     if resume and run is None:
         raise RunError("resume=True needs the run's folder: train(experiment, run=..., resume=True)")
     check_loggers(experiment.loggers)
@@ -113,9 +120,18 @@ def open_run(experiment: Experiment, run: str | os.PathLike[str] | None, *, resu
 
 
 def drive(
-    run: Run, progress: bool, callbacks: Sequence[Callable[[Report], None]], watchers: Sequence[TrainingWatcher]
+    run: Run,
+    progress: bool,
+    callbacks: Sequence[Callable[[Report], None]],
+    watchers: Sequence[TrainingWatcher],
+    *,
+    is_new: bool = False,
 ) -> Run:
-    """A Trainer of the run, driven to its end; requests to save and pause are heeded between iterations."""
+    """A Trainer of the run, driven to its end; requests to save and pause are heeded between iterations.
+
+    Args:
+        is_new: the folder was made just now: it is removed again when the training cannot begin.
+    """
     status = run.status()
     job = os.environ.get(JOB_VARIABLE)
     if status["state"] == "complete" and status.get("frames_total") == run.experiment.frames:
@@ -124,7 +140,7 @@ def drive(
         return run
     if job:
         write_atomically(Path(job) / TRAINING, json.dumps({"run": str(run.path.absolute())}) + "\n", sync=False)
-    with Trainer(run.experiment, run, watchers) as trainer, _heeding_signals(trainer):
+    with _trainer(run, watchers, is_new) as trainer, _heeding_signals(trainer):
         forget(run.path)
         display = Progress(run.experiment, frames=trainer.frames) if progress else None
         try:
@@ -140,6 +156,15 @@ def drive(
     if trainer.state == "stopped":
         _tell_of_stop(run, trainer)
     return run
+
+
+def _trainer(run: Run, watchers: Sequence[TrainingWatcher], is_new: bool) -> Trainer:
+    try:
+        return Trainer(run.experiment, run, watchers)
+    except MarlnbError as error:  # what was asked cannot be done: corrected, it may have the same name
+        if is_new and not isinstance(error, RunError):  # another process may train in it
+            run.discard_unbegun()
+        raise
 
 
 def _tell_of_stop(run: Run, trainer: Trainer) -> None:

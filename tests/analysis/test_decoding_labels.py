@@ -76,5 +76,5 @@ def test_what_cannot_be_a_label_is_refused(recording: Recording) -> None:
         ask(("speaker_1", "action"))
     with pytest.raises(AnalysisError, match="no rows of checkpoint 99"):
         ask("goal", checkpoint=99)
-    with pytest.raises(AnalysisError, match="need at least 10 episodes"):
+    with pytest.raises(AnalysisError, match="known at steps of 0 of this recording"):
         ask("goal", offset=30)

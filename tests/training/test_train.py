@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from marlnb.config import Experiment
-from marlnb.errors import ConfigError, RunError
+from marlnb.errors import ConfigError, MarlnbError, RunError
 from marlnb.training.report import Report
 from marlnb.training.run import Run
 from marlnb.training.train import resume, train
@@ -159,3 +159,30 @@ def test_what_cannot_run_is_refused_before_a_folder_is_made(tmp_path: Path, over
     with pytest.raises(ConfigError, match=message):
         train(count_experiment(override), tmp_path / "r", progress=False)
     assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["env=mpe/simple_spread", "env.continuous_actions=true", "algorithm=iql"], "takes discrete"),
+        (["env=mpe/simple_spread", "model=cnn"], "reads images"),
+        (["env=pettingzoo/custom", "env.entry_point=no_such_module:Env", "env.workers=0"], "cannot import"),
+    ],
+)
+def test_what_cannot_begin_leaves_no_folder(tmp_path: Path, asked: list[str], said: str) -> None:
+    with pytest.raises(MarlnbError, match=said):
+        train(Experiment.compose(*asked), tmp_path / "run", progress=False)
+    assert not (tmp_path / "run").exists()
+    job = tmp_path / "job"
+    job.mkdir()
+    (job / "notebook.ipynb").write_text("{}")
+    with pytest.raises(MarlnbError, match=said):
+        train(Experiment.compose(*asked), job, resume=True, progress=False)
+    assert [path.name for path in job.iterdir()] == ["notebook.ipynb"]
+
+
+def test_what_is_no_experiment_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"an Experiment is needed.*got dict"):
+        train({"env": "mpe/simple_spread"}, tmp_path / "run")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"overrides are texts.*got 3"):
+        Experiment.compose("env=mpe/simple_spread", 3)  # type: ignore[arg-type]

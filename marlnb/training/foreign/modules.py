@@ -83,6 +83,8 @@ def _by_group(modules: Modules | Mapping[str, Modules], spec: EnvSpec) -> dict[s
                 f"one module for {spec.name} with the groups {list(spec.group_names)}: say {{group: module}}"
             )
         return {spec.groups[0].name: modules}
+    if not isinstance(modules, (Mapping, nn.ModuleDict)):
+        raise ConfigError(f"a module, or modules by group, is needed; got {type(modules).__name__}")
     given = dict(modules.items())
     if set(given) != set(spec.group_names):
         raise ConfigError(f"modules are for {sorted(given)}; the groups of {spec.name} are {list(spec.group_names)}")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from marlnb.errors import ConfigError, unknown
+from marlnb.errors import CheckpointError, ConfigError, unknown
 from marlnb.models.foreign.policy import ForeignPolicy
 from marlnb.models.foreign.sb3 import policy_of
 from marlnb.specs import EnvSpec, GroupSpec
@@ -83,6 +83,8 @@ def _opened(given: Any, algorithm: str, opened: dict[str, Any]) -> Any:
     except ImportError as error:
         raise ConfigError("opening a zip needs Stable-Baselines3: pip install 'marlnb[sb3]'") from error
     name = os.fspath(given)
+    if not any(os.path.isfile(path) for path in (name, f"{name}.zip")):
+        raise CheckpointError(f"there is no model of Stable-Baselines3 at {name}")
     if name not in opened:
         opened[name] = getattr(stable_baselines3, algorithm).load(name, device="cpu")
     return opened[name]

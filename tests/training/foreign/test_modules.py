@@ -115,6 +115,8 @@ def test_what_cannot_be_taken(tmp_path: Path) -> None:
         mnb.agents_from_module(chain(n_outputs=4), ENV, path=tmp_path)
     with pytest.raises(ConfigError, match="agents of 'agent' are"):
         mnb.agents_from_module({"agent": {"agent_0": chain()}}, ENV, path=tmp_path)
+    with pytest.raises(ConfigError, match="a module, or modules by group, is needed; got str"):
+        mnb.agents_from_module("policy.pt", ENV, path=tmp_path)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="must be an EnvConfig"):
         mnb.agents_from_module(chain(), 3, path=tmp_path)
     assert mnb.agents_from_module(Bare(), ENV, path=tmp_path).by_group["agent"].sites()[0].kind == "head"

@@ -13,7 +13,7 @@ from stable_baselines3 import A2C, DQN, PPO
 
 import marlnb as mnb
 from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
-from marlnb.errors import ConfigError
+from marlnb.errors import CheckpointError, ConfigError
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Stable-Baselines3's own
 SEEN = gym.spaces.Box(-np.inf, np.inf, (18,), np.float32)
@@ -87,5 +87,7 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
     recurrent.policy.lstm_actor = torch.nn.LSTM(18, 18)  # as sb3-contrib's RecurrentPPO has
     with pytest.raises(ConfigError, match="LSTM layers; recurrent policies from elsewhere are not read"):
         mnb.agents_from_sb3(recurrent, "mpe/simple_spread", path=tmp_path)
+    with pytest.raises(CheckpointError, match="no model of Stable-Baselines3 at nothing"):
+        mnb.agents_from_sb3("nothing.zip", "mpe/simple_spread", algorithm="PPO", path=tmp_path)
     with pytest.raises(ConfigError, match=r"no algorithm 'SAC'"):
         mnb.agents_from_sb3("x.zip", "mpe/simple_spread", algorithm="SAC", path=tmp_path)  # type: ignore[arg-type]
