@@ -61,6 +61,13 @@ class Registry(Generic[T]):
         """Members whose names begin so are there where `what` is installed; where none is, the error says it."""
         self._needs[prefix] = what
 
+    def lacking(self, name: str) -> str | None:
+        """A message of what an unknown name needs that is not installed; None where it is not known to need anything."""
+        for prefix, what in self._needs.items():
+            if name.startswith(prefix) and not any(member.startswith(prefix) for member in self._members):
+                return f"{self.kind} {name!r} needs {what}"
+        return None
+
     def names(self) -> list[str]:
         self._load()
         return sorted(self._members)
@@ -77,11 +84,8 @@ class Registry(Generic[T]):
         if name not in self._members and is_import_path(name):
             self._members[name] = self._imported(name)
         if name not in self._members:
-            for prefix, what in self._needs.items():
-                if name.startswith(prefix) and not any(member.startswith(prefix) for member in self._members):
-                    raise UnknownNameError(f"{self.kind} {name!r} needs {what}")
             broken = "".join(f"\n{message}" for message in self._broken.values())
-            raise UnknownNameError(unknown(self.kind, name, self._members) + broken)
+            raise UnknownNameError(self.lacking(name) or unknown(self.kind, name, self._members) + broken)
         return self._members[name]
 
     def items(self) -> list[tuple[str, T]]:

@@ -95,3 +95,13 @@ def test_a_package_that_cannot_be_imported_fails_each_time_it_is_asked() -> None
     for _ in range(2):
         with pytest.raises(ModuleNotFoundError):
             registry.names()
+
+
+def test_a_library_that_is_not_installed_is_named() -> None:
+    registry: Registry[type] = Registry("environment", "marlnb.envs.mpe")
+    registry.needs("atari/", "Atari: pip install it")
+    with pytest.raises(UnknownNameError, match="environment 'atari/pong' needs Atari: pip install it"):
+        registry.get("atari/pong")
+    registry.register("atari/breakout")(type("Breakout", (), {}))
+    with pytest.raises(UnknownNameError, match="no environment 'atari/pong'"):
+        registry.get("atari/pong")
