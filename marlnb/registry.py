@@ -62,7 +62,7 @@ class Registry(Generic[T]):
         self._needs[prefix] = what
 
     def lacking(self, name: str) -> str | None:
-        """A message of what an unknown name needs that is not installed; None where it is not known to need anything."""
+        """A message of what an unknown name needs that is not installed; None where nothing is known to be needed."""
         for prefix, what in self._needs.items():
             if name.startswith(prefix) and not any(member.startswith(prefix) for member in self._members):
                 return f"{self.kind} {name!r} needs {what}"
