@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
     from marlnb.recording.reader import Recording
 
 AUXILIARY_WEIGHT = 1 / 32
+REFIT_PULL, LEAST_PULL = 0.05, 1e-6
 RESAMPLE_AT = (0.25, 0.5, 0.75)
+EPOCHS, FEWEST_STEPS = 20, 2000
+"""By default; with fewer steps the features have not settled, however small the loss."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ def train_dictionary(
     kind: SparseKind = "topk",
     k: int = 8,
     l1: float = 0.1,
-    epochs: int = 20,
+    epochs: int | None = None,
     batch_rows: int = 256,
     lr: float = 2e-3,
     seed: int = 0,
@@ -57,6 +61,8 @@ def train_dictionary(
     """Trains a sparse autoencoder on one site of agents that share their network, streaming rows from the file.
 
     A fifth of the episodes is held out: reconstruction is told of those. A bounded number of rows is in memory.
+    The L1 penalty shrinks features and bends the directions of those that coincide (Wright and Sharkey 2024), so that
+    at its end the decoder is fitted anew by least squares to the features as they are (Engan et al. 1999).
     Features that never fire are brought back: made anew from badly reconstructed activations three times (Bricken et
     al. 2023, appendix), and for topk by an auxiliary loss on what is left over (Gao et al. 2024, section 2.4).
 
@@ -64,7 +70,7 @@ def train_dictionary(
         agent: whose activations; None: all agents of the site, who must share one network.
         n_features: None: four times the units.
         kind: topk (`k` features an activation) or standard (L1 penalty `l1`, in normalised units).
-        epochs: passes over the training episodes.
+        epochs: passes over the training episodes; None: 20, and more of a small recording, to make 2000 steps.
         lr: Adam's, falling linearly to 0 over the last fifth.
     Raises:
         AnalysisError: an unknown site or agent, agents with networks of their own, a site that never varies, too few
@@ -73,11 +79,14 @@ def train_dictionary(
     """
     stream = ActivationStream(recording, site, agent, seed=seed)
     width = n_features or 4 * stream.n_units
-    settings = Training(kind, k, l1, epochs, batch_rows, lr, 10 * batch_rows, seed)
+    passes = epochs or max(EPOCHS, ceil(FEWEST_STEPS * batch_rows / (len(stream.train) * len(stream.agents))))
+    settings = Training(kind, k, l1, passes, batch_rows, lr, 10 * batch_rows, seed)
     autoencoder = SparseAutoencoder(stream.n_units, width, kind, k, seed=seed)
     autoencoder.mean, autoencoder.scale = stream.moments()
     with torch_threads(1):  # steps are small: more threads wait for each other
         losses = _fit(autoencoder, stream, settings, StatusLine() if progress else None)
+        if kind == "standard":
+            _refit(autoencoder, stream)
     return evaluate_dictionary(autoencoder, stream, site=site, losses=losses)
 
 
@@ -110,6 +119,32 @@ def _fit(
         line.write(f"dictionary of {stream.site}: {count(done)} rows in {duration(time.monotonic() - began)}")
         line.end()
     return losses
+
+
+@torch.no_grad()
+def _refit(autoencoder: SparseAutoencoder, stream: ActivationStream) -> None:
+    """The decoder that reconstructs best what the encoder finds; rows of length 1, their length given to the features.
+
+    A pull towards the old rows, in units of each feature's root mean square, keeps features that go along with each
+    other, as two of one direction do, from being played off against each other.
+    """
+    old = torch.cat((autoencoder.decoder, autoencoder.decoder_bias[None])).double()
+    products, targets = torch.zeros(len(old), len(old), dtype=torch.float64), torch.zeros_like(old)
+    for _, values, acting in stream.blocks(stream.train):
+        x = values[torch.from_numpy(acting)]
+        features = torch.cat((autoencoder(x), torch.ones(len(x), 1)), -1).double()
+        products += features.T @ features
+        targets += features.T @ autoencoder.normalised(x).double()
+    own = products.diagonal()
+    pull = REFIT_PULL * own.clamp_min(LEAST_PULL * own.max())
+    rows = torch.linalg.solve(products + pull.diag(), targets + pull[:, None] * old).float()
+    bias, decoder = rows[-1], rows[:-1]
+    size = decoder.norm(dim=1).clamp_min(1e-6)
+    autoencoder.encoder_bias.add_((bias - autoencoder.decoder_bias) @ autoencoder.encoder).mul_(size)
+    autoencoder.encoder.mul_(size)
+    autoencoder.decoder.copy_(decoder)
+    autoencoder.unit_length()
+    autoencoder.decoder_bias.copy_(bias)
 
 
 def _step(

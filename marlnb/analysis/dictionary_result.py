@@ -107,6 +107,25 @@ class Dictionary:
         centre = float(self.autoencoder.mean @ self.autoencoder.decoder[feature])
         return Direction(self.site, who, vector, centre + share * size, size, f"feature {feature} of {self.site}")
 
+    def agreement(self, other: Dictionary) -> np.ndarray:
+        """How surely each feature is the data's and not the draw's: its cosine with the nearest of another dictionary
+        of the same site, trained with another seed.
+
+        Returns:
+            `[feature]`, 1 where it was found again; NaN for a dead feature.
+        Raises:
+            AnalysisError: the other is of another site, or of other agents.
+        Source: Sharkey et al. 2022 (mean max cosine similarity); Paulo and Belrose 2025, arXiv:2501.16615.
+        """
+        if (self.site, self.agents) != (other.site, other.agents):
+            raise AnalysisError(
+                f"features of {self.site} of {list(self.agents)} cannot be compared with those of {other.site} of "
+                f"{list(other.agents)}"
+            )
+        alive = np.flatnonzero(other.density)
+        cosine = self.autoencoder.decoder.numpy() @ other.autoencoder.decoder.numpy()[alive].T
+        return np.where(self.density > 0, cosine.max(1, initial=-1.0), np.nan)
+
     def attach(self, policy: Policy) -> WithFeatures:
         """A copy of a policy that has the features as the site `<site>_features`, recorded and edited like others."""
         group = list(policy.group.agents)

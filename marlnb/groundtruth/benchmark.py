@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from marlnb.groundtruth.case import Analyse, Case, analyses
 from marlnb.groundtruth.faithfulness import measured, onset_steps, spillover
 from marlnb.groundtruth.ledger import Ledger, Scored
-from marlnb.groundtruth.planting import NETWORKS, Planted, circuit_names, planted
+from marlnb.groundtruth.planting import NETWORKS, Planted, asked_of, circuit_names, planted
 from marlnb.groundtruth.scoring import Score, score
 from marlnb.recording.reader import Recording
 from marlnb.training.progress import duration
@@ -107,7 +107,10 @@ def benchmark(
     chosen = analyses(None if names is None else list(names))
     ledger = Ledger.open(Path(path) / SCORES)
     subjects = list(instances(seeds, circuits, path))
-    todo = [[name for name in chosen if ledger.get(each, episodes, name) is None] for each in subjects]
+    asked = [[name for name in chosen if asked_of(each.question.name, name)] for each in subjects]
+    todo = [
+        [name for name in names if ledger.get(each, episodes, name) is None] for each, names in zip(subjects, asked)
+    ]
     began, total, done = time.monotonic(), sum(map(len, todo)), 0
     for number, (subject, missing) in enumerate(zip(subjects, todo), 1):
         if not missing:
@@ -118,9 +121,14 @@ def benchmark(
         if progress:
             rest = duration((time.monotonic() - began) * (total - done) / done)
             print(f"{number}/{len(subjects)} {subject.agents.path.name} done, {rest} left", flush=True)
-    kept = [ledger.lines[each.question.key_sha256, episodes, name] for name in sorted(chosen) for each in subjects]
+    kept = [
+        ledger.lines[each.question.key_sha256, episodes, name]
+        for name in sorted(chosen)
+        for each, names in zip(subjects, asked)
+        if name in names
+    ]
     seconds = {name: sum(k.seconds for k in kept if k.score.finding.analysis == name) for name in chosen}
-    return Benchmark(tuple(k.score for k in kept), max(k.spillover for k in kept), seconds)
+    return Benchmark(tuple(k.score for k in kept), max((k.spillover for k in kept), default=0.0), seconds)
 
 
 def _score_all(subject: Planted, chosen: Mapping[str, Analyse], episodes: int) -> Iterator[Scored]:

@@ -20,6 +20,8 @@ ClaimKind = Literal[
     "influence",
     "alike",
     "features",
+    "span",
+    "moves",
     "shares",
     "complete",
     "necessary",
@@ -41,7 +43,9 @@ class Claim:
             (`code`: the word for each goal), influence (`pairs` of agents, the first of which drives the second), alike
             (`sites`: the (agent, site) whose units hold later what they held, see `reworking`), features (`agent`,
             `site`, `basis` of one direction `[unit]`: what a dictionary's feature writes when the concept is there, and
-            by which it moves the choices; one claim a feature),
+            by which it moves the choices; one claim a feature), span (`agent`, `site`, `basis` of the features named,
+            together), moves (`agent`, `site`, `direction` `[unit]`, `output`, `value`: logits by which the output grows
+            when a feature that was named adds `direction`),
             shares (`agent`, `value`: reward by which the team's value grows with one more of the agent's Q, under the
             planted mixer);
             complete and necessary (`value`: share of the driven logits' variance that is left with the claimed parts

@@ -45,10 +45,12 @@ def decoys_claimed(finding: Finding, key: AnswerKey) -> tuple[int, int]:
         named = {agent for claim in finding.of("agents") for agent in claim.agents}
         idle = {node.agent for node in key.decoys} - set(key.agents)
         claimed, near = claimed + len(idle & named), near + len(idle)
-    if {"units", "subspace", "features"} & set(finding.attempts):
+    if {"units", "subspace", "features", "span"} & set(finding.attempts):
         for node in key.decoys:
-            if "features" in finding.attempts and node.site not in {n.site for n in key.nodes if n.readout}:
+            if {"features", "span"} & set(finding.attempts) and node.site not in _fed(key):
                 continue  # dictionaries are asked of the layers that feed a head
+            if node.basis and not {"subspace", "features", "span"} & set(finding.attempts):
+                continue  # units do not tell it from what else they hold
             near += 1
             own = [unit for other in at(list(key.nodes), node) for unit in other.units]
             claimed += any(_names(claim, node, own) for claim in at(list(finding.claims), node))
@@ -62,10 +64,20 @@ def planted_weights(key: AnswerKey) -> dict[str, float]:
     return {} if alone else mixing_weights(tuple(team), key.name, key.seed)
 
 
+def _fed(key: AnswerKey) -> set[str]:
+    """Sites from which the circuit goes to a head."""
+    return {node.site for node in key.nodes if node.readout}
+
+
 def _names(claim: Claim, decoy: Node, own: list[int]) -> bool:
     """Args: own: the circuit's units at that place. A feature that holds some of those too has a cause."""
     if claim.kind == "units":
         return bool(set(claim.units) & set(decoy.units))
+    if decoy.basis:
+        if claim.kind not in ("subspace", "features"):
+            return False
+        basis = np.linalg.qr(np.array(claim.basis).T)[0]
+        return bool(np.linalg.svd(np.array(decoy.basis) @ basis, compute_uv=False)[0] ** 2 > DECOY_OVERLAP)
     if claim.kind == "subspace":
         inside = np.linalg.qr(np.array(claim.basis).T)[0][list(decoy.units)]
         return bool((np.linalg.svd(inside, compute_uv=False)[0]) ** 2 > DECOY_OVERLAP)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -70,16 +70,26 @@ class Draft:
         basis: np.ndarray | None = None,
         exact: bool = True,
         readout: Mapping[int, Sequence[float]] | None = None,
+        written: np.ndarray | None = None,
     ) -> None:
-        """Writes a node of the circuit into the key; basis `[dimension, unit of units]`."""
-        self.nodes.append(self._node(group, agent, layer, units, basis, exact, readout))
+        """Writes a node of the circuit into the key; basis `[dimension, unit of units]`, written `[direction, ...]`."""
+        node = self._node(group, agent, layer, units, basis, exact, readout)
+        self.nodes.append(node if written is None else replace(node, written=_wide(written, units)))
 
-    def decoy(self, group: str, layer: int, units: Sequence[int], *, agent: int | None = None) -> None:
-        """Writes units that drive nothing into the key, of one agent or of each."""
+    def decoy(
+        self,
+        group: str,
+        layer: int,
+        units: Sequence[int],
+        *,
+        agent: int | None = None,
+        basis: np.ndarray | None = None,
+    ) -> None:
+        """Writes units, or a subspace of theirs, that drive nothing into the key, of one agent or of each."""
         members = range(self.spec.group(group).n_agents) if agent is None else (agent,)
         outputs = range(self.spec.group(group).action.n[0]) if layer == 2 else ()
         none = {output: [0.0] * len(units) for output in outputs}
-        self.decoys += [self._node(group, member, layer, units, None, True, none) for member in members]
+        self.decoys += [self._node(group, member, layer, units, basis, True, none) for member in members]
 
     def add_minor(self) -> None:
         """Gives a few units of random features a small readout, in every agent."""
@@ -133,11 +143,14 @@ class Draft:
         exact: bool,
         readout: Mapping[int, Sequence[float]] | None,
     ) -> Node:
-        rows: tuple[tuple[float, ...], ...] = ()
-        if basis is not None:
-            wide = np.zeros((len(basis), UNITS))
-            wide[:, list(units)] = basis
-            rows = tuple(tuple(map(float, row)) for row in wide)
+        rows = () if basis is None else _wide(basis, units)
         weights = tuple((output, tuple(map(float, row))) for output, row in sorted((readout or {}).items()))
         member = self.spec.group(group).agents[agent]
         return Node(member, self.wiring(group).site(layer), tuple(units), rows, exact, weights)
+
+
+def _wide(directions: np.ndarray, units: Sequence[int]) -> tuple[tuple[float, ...], ...]:
+    """`[direction][unit of the site]` of `[direction, unit of units]`."""
+    wide = np.zeros((len(directions), UNITS))
+    wide[:, list(units)] = directions
+    return tuple(tuple(map(float, row)) for row in wide)

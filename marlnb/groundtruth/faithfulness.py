@@ -81,8 +81,13 @@ def spillover(planted: Planted, recording: Recording) -> float:
 
 
 def measured(planted: Planted, recording: Recording, finding: Finding) -> Finding:
-    """The finding with its faithfulness among its claims, where it claims units, subspaces or features."""
-    if not {"units", "subspace", "features"} & set(finding.attempts):
+    """The finding with its faithfulness among its claims, where it claims units, subspaces or features.
+
+    Not where a node is written along other directions than it is read along: taking a part out by a projection takes
+    some of what overlaps with it, so that even the planted directions would not keep all.
+    """
+    skewed = any(node.written for node in planted.key.nodes)
+    if skewed or not {"units", "subspace", "features", "span"} & set(finding.attempts):
         return finding
     last = {node.site for node in planted.key.nodes if node.readout}
     claims = []

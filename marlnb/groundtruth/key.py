@@ -23,6 +23,8 @@ class Node:
             (the moment's news on its way into a memory) is not.
         readout: by output, logits for one unit of activation of each unit of `units`; empty where the site does not
             feed the head directly. Zero throughout for a decoy.
+        written: `[direction][unit of the site]`, length 1, one for each output of the readout: what the units grow
+            along when what drives the output is there, where that is not what the readout looks along; else empty.
     """
 
     agent: str
@@ -31,6 +33,7 @@ class Node:
     basis: tuple[tuple[float, ...], ...] = ()
     exact: bool = True
     readout: tuple[tuple[int, tuple[float, ...]], ...] = ()
+    written: tuple[tuple[float, ...], ...] = ()
 
 
 SMALLEST = 0.03
@@ -94,7 +97,12 @@ class AnswerKey:
         return frozenset((node.agent, node.site) for node in self.nodes)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """The fields, of nodes without `written` where there is none: keys that were published stay what they are."""
+        found = asdict(self)
+        for node in (*found["nodes"], *found["decoys"], *found["minor"]):
+            if not node["written"]:
+                del node["written"]
+        return found
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> AnswerKey:

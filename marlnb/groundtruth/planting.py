@@ -27,11 +27,13 @@ NETWORKS: tuple[NetworkName, ...] = ("mlp", "gru")
 
 @dataclass(frozen=True)
 class Circuit:
-    """A kind of circuit: `env` gives the environment for a network, `plant` draws an instance up."""
+    """A kind of circuit: `env` gives the environment for a network, `plant` draws an instance up; `analyses` are those
+    that it was made for, empty for all."""
 
     name: str
     env: Callable[[NetworkName], EnvConfig]
     plant: Callable[[Draft], None]
+    analyses: tuple[str, ...] = ()
 
 
 FIRST_EPISODE, EPISODES_APART = 3000, 100_000
@@ -40,10 +42,12 @@ CIRCUITS: dict[str, Circuit] = {}
 
 
 def circuit(
-    name: str, env: Callable[[NetworkName], EnvConfig]
+    name: str, env: Callable[[NetworkName], EnvConfig], *, analyses: tuple[str, ...] = ()
 ) -> Callable[[Callable[[Draft], None]], Callable[[Draft], None]]:
     """Registers a function that plants a circuit into a draft.
 
+    Args:
+        analyses: that the benchmark asks of it; empty: all.
     Raises:
         ConfigError: another module's circuit has that name.
     """
@@ -52,7 +56,7 @@ def circuit(
         there = CIRCUITS.get(name)
         if there is not None and there.plant.__module__ != plant.__module__:
             raise ConfigError(f"circuit {name!r} is registered already, by {there.plant.__module__}")
-        CIRCUITS[name] = Circuit(name, env, plant)
+        CIRCUITS[name] = Circuit(name, env, plant, analyses)
         return plant
 
     return enter
@@ -95,6 +99,12 @@ def circuit_names() -> list[str]:
     for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
         importlib.import_module(module.name)
     return sorted(CIRCUITS)
+
+
+def asked_of(circuit_name: str, analysis: str) -> bool:
+    """Whether the benchmark asks an analysis of a circuit."""
+    only = CIRCUITS[circuit_name].analyses
+    return not only or analysis in only
 
 
 def planted(

@@ -95,7 +95,9 @@ def score(finding: Finding, key: AnswerKey, *, onsets: Onsets | None = None) -> 
     holds: the share of each node's units (or 1 for its site) among what was claimed.
     subspace: mean squared cosine of the principal angles, over the larger of the two dimensions. effect: 1 if within a
     tenth of the key's, for every output and unit (or any direction within a subspace) that the key has one for.
-    features: squared cosine of the nearest feature with each driven direction, leaving decoys' units out.
+    features: squared cosine of the nearest feature with each driven direction, leaving decoys' units out. span: how
+    much of each driven direction lies in the span of the features named, beyond what would lie in a random one of as
+    many dimensions. moves: share of the steps claimed whose effect is the key's, within a tenth.
     onset: share of episodes whose step is right. code: share of goals whose word is right. shares: 1
     for each agent of a team whose weight is right within a tenth. complete, necessary: the
     share of variance kept, and that taken away.
@@ -179,7 +181,7 @@ def _features(finding: Finding, key: AnswerKey) -> list[Item]:
     items = []
     for node in key.nodes:
         if node.readout:
-            mute = [unit for decoy in at(list(key.decoys), node) for unit in decoy.units]
+            mute = [unit for decoy in at(list(key.decoys), node) if not decoy.basis for unit in decoy.units]
             found = [np.array(claim.basis[0]) for claim in at(finding.of("features"), node)]
             for direction in _driven(node):
                 best = max((_cosine(feature, direction, mute) ** 2 for feature in found), default=0.0)
@@ -187,8 +189,54 @@ def _features(finding: Finding, key: AnswerKey) -> list[Item]:
     return items
 
 
+def _span(finding: Finding, key: AnswerKey) -> list[Item]:
+    """By driven direction, its part within the span, decoys' units left out: (part - r / n) / (1 - r / n) for r of n
+    dimensions, so that a span of everything says nothing."""
+    items = []
+    for node in key.nodes:
+        if not node.readout:
+            continue
+        mute = [unit for decoy in at(list(key.decoys), node) if not decoy.basis for unit in decoy.units]
+        (rows,) = [np.array(claim.basis) for claim in at(finding.of("span"), node)] or [np.zeros((0, 0))]
+        for direction in _driven(node):
+            items.append(Item("span", _where(node), _within_span(rows, direction, mute) if rows.size else 0.0))
+    return items
+
+
+def _within_span(rows: np.ndarray, direction: np.ndarray, mute: list[int]) -> float:
+    heard = np.delete(rows, mute, axis=1)
+    wanted = np.delete(np.pad(direction, (0, rows.shape[1] - len(direction))), mute)
+    _, sizes, basis = np.linalg.svd(heard, full_matrices=False)
+    basis = basis[sizes > 1e-6 * sizes[0]]
+    chance = len(basis) / len(wanted)
+    part = float(np.square(basis @ wanted).sum() / np.square(wanted).sum())
+    return max(0.0, (part - chance) / (1 - chance)) if chance < 1 else 0.0
+
+
+def _move_items(finding: Finding, key: AnswerKey) -> list[Item]:
+    items = []
+    for node in key.nodes:
+        if node.readout:
+            right = [_as_read(claim, key) for claim in at(finding.of("moves"), node)]
+            items.append(Item("moves", _where(node), float(np.mean(right)) if right else 0.0))
+    return items
+
+
+def _as_read(claim: Claim, key: AnswerKey) -> bool:
+    """Whether the output grows as all the readouts at the place say, to EFFECT_TOLERANCE."""
+    expected = 0.0
+    for node in (*key.nodes, *key.minor):
+        if (node.agent, node.site) == (claim.agent, claim.site):
+            weights = dict(node.readout).get(claim.output, (0.0,) * len(node.units))
+            expected += float(np.array(claim.direction)[list(node.units)] @ np.array(weights))
+    return abs(claim.value - expected) <= EFFECT_TOLERANCE * abs(expected)
+
+
 def _driven(node: Node) -> list[np.ndarray]:
-    """`[unit of the site]`, length 1: each unit, or of a plane the direction that drives each output."""
+    """`[unit of the site]`, length 1: each unit, or where no single unit holds it what is written for each output, or
+    the direction that drives it."""
+    if node.written:
+        return [np.array(direction) for direction in node.written]
     if not node.basis:
         return [np.eye(max(node.units) + 1)[unit] for unit in node.units]
     found = []
@@ -288,6 +336,8 @@ _SCORERS: dict[str, Callable[[Finding, AnswerKey], list[Item]]] = {
     "holds": _holds,
     "effect": _effects,
     "features": _features,
+    "span": _span,
+    "moves": _move_items,
     "code": _code,
     "influence": _influence,
     "alike": _alike,

@@ -54,10 +54,7 @@ class ToldScenario(Scenario):
         self.holds = holds
 
     def layout(self) -> Layout:
-        """As other scenarios', the clock among the rows that say what an episode is at."""
-        shapes = super().layout().shapes
-        first = {name: shapes[name] for name in ("position", "velocity", "message")}
-        return Layout({**first, "clock": (1,), "delta": shapes["delta"], **self.blocks()}, self.constants())
+        return with_clock(super().layout(), self.blocks(), self.constants())
 
     def blocks(self) -> dict[str, tuple[int, ...]]:
         return {"told": (3,), "alarm": (1,)}
@@ -93,11 +90,17 @@ class ToldScenario(Scenario):
 
 
 class Told(MPE):
-    """Copies of ToldScenario, whose clock is part of the world."""
+    """Copies of a scenario whose clock is part of the world."""
 
     def step(self, actions: Mapping[str, Tensor]) -> Step:
         self.world["clock"].add_(1)
         return super().step(actions)
+
+
+def with_clock(layout: Layout, blocks: Mapping[str, tuple[int, ...]], constants: tuple[float, ...]) -> Layout:
+    """As other scenarios', the clock among the rows that say what an episode is at."""
+    first = {name: layout.shapes[name] for name in ("position", "velocity", "message")}
+    return Layout({**first, "clock": (1,), "delta": layout.shapes["delta"], **blocks}, constants)
 
 
 def told_at(world: World) -> Tensor:

@@ -103,6 +103,15 @@ class Wiring:
                 if latch is not None:
                     self.update_w[block, unit, list(sources)] = -2 * SHUT * latch
 
+    def add(self, units: Sequence[int], sources: Sequence[int], matrix: np.ndarray, agent: int | None = None) -> None:
+        """More sources of second-layer units that `relay` has set: `matrix` `[unit, source]`."""
+        for block in self._blocks_of(agent):
+            self.w2[np.ix_([block], units, sources)] += matrix
+
+    def shift(self, units: Sequence[int], bias: np.ndarray) -> None:
+        """Adds to what enters second-layer units, in every agent: `bias` `[unit]`."""
+        self.b2[:, list(units)] += bias
+
     def drive(
         self, output: int, units: Sequence[int], weights: Sequence[float] | np.ndarray, agent: int | None = None
     ) -> None:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
+import h5py
 import numpy as np
 import pytest
 import torch
 
+from marlnb import groundtruth
+from marlnb.analysis import dictionary as dictionary_module
+from marlnb.analysis.activation_stream import ActivationStream
 from marlnb.analysis.dictionary import train_dictionary
 from marlnb.analysis.dictionary_evaluation import behaviour_kept
 from marlnb.analysis.dictionary_result import Dictionary
@@ -24,6 +29,7 @@ from marlnb.training.evaluation import evaluate
 from marlnb.training.run import Run
 
 SITE = "listener/actor/hidden_1"
+HIDDEN = "agent/actor/hidden_2"
 N_TRUE, N_UNITS = 24, 64
 
 
@@ -49,8 +55,6 @@ def planted(run: Run, recording: Recording) -> Iterator[tuple[Recording, np.ndar
     rng = np.random.default_rng(3)
     directions = rng.standard_normal((N_TRUE, N_UNITS))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    import h5py
-
     with h5py.File(path, "r+") as file:
         data = file[f"activations/{SITE}"]
         weight = (rng.random((len(data), N_TRUE)) < 2 / N_TRUE) * rng.uniform(1, 2, (len(data), N_TRUE))
@@ -73,6 +77,65 @@ def test_directions_that_activations_are_made_of_are_found(planted: tuple[Record
     assert np.mean(cosine.max(axis=1) > 0.9) >= 0.95
     assert found.explained > 0.9
     assert found.active < 8
+
+
+@pytest.fixture(scope="module")
+def superposed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Recording, np.ndarray]]:
+    """A recording whose 32 units hold 64 directions, two of which are there at a time: more than there are units."""
+    subject = groundtruth.planted("decoy", path=tmp_path_factory.mktemp("superposed"))
+    subject.record(120).close()
+    rng = np.random.default_rng(int(torch.randint(2**31, ()).item()))
+    directions = rng.standard_normal((64, 32))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    (path,) = subject.agents.path.rglob("recording.h5")
+    with h5py.File(path, "r+") as file:
+        data = file["activations/agent/actor/hidden_2"]
+        there = rng.random((*data.shape[:2], 64)) < 2 / 64
+        data[...] = (there * rng.uniform(0.5, 1.5, there.shape) @ directions).astype(np.float32)
+    with Recording.open(path) as found:
+        yield found, directions
+
+
+def test_more_directions_than_units_are_found_by_default_and_found_again(
+    superposed: tuple[Recording, np.ndarray],
+) -> None:
+    recording, directions = superposed
+    one, other = (train_dictionary(recording, site=HIDDEN, seed=seed, progress=False) for seed in (0, 1))
+    cosine = directions @ one.autoencoder.decoder.numpy().T
+    assert cosine.max(1).mean() >= 0.95  # mean max cosine similarity
+    again, real = one.agreement(other), cosine.max(0) > 0.95
+    assert real.sum() > 40 and again[real].mean() > 0.95 > again[cosine.max(0) < 0.8].mean() + 0.1
+    assert one.agreement(one)[one.density > 0] == pytest.approx(1.0, abs=1e-5)
+    assert np.isnan(again[one.dead]).all()
+
+
+class Rows:
+    """Activations in memory, in the place of a recording's stream."""
+
+    def __init__(self, values: torch.Tensor) -> None:
+        self.values, self.train = values, np.arange(len(values))
+
+    def blocks(self, index: np.ndarray) -> Iterator[tuple[np.ndarray, torch.Tensor, np.ndarray]]:
+        for rows in np.array_split(index, 3):
+            yield rows, self.values[rows][:, None], np.ones((len(rows), 1), bool)
+
+
+def test_the_decoder_is_refitted_to_the_features_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Features of known size along known directions, the decoder bent: least squares finds the directions again."""
+    monkeypatch.setattr(dictionary_module, "REFIT_PULL", 1e-9)
+    true = torch.nn.functional.normalize(torch.randn(4, 8), dim=1)
+    features = torch.rand(300, 4) * (torch.rand(300, 4) < 0.5)
+    features[:, 1] = features[:, 0] * (torch.rand(300) < 0.7)  # one that goes along with another
+    values = features @ true + 0.25
+    autoencoder = SparseAutoencoder(8, 4, "standard", 0)
+    with torch.no_grad():
+        autoencoder.encoder.copy_(torch.linalg.pinv(true) / 2)  # shrunk to a half
+        autoencoder.encoder_bias.copy_(-(torch.full((8,), 0.25) @ autoencoder.encoder) - 1e-5)
+        autoencoder.decoder.copy_(torch.nn.functional.normalize(true + 0.3 * true.roll(1, 0), dim=1))
+        dictionary_module._refit(autoencoder, cast(ActivationStream, Rows(values)))
+        assert torch.allclose(autoencoder.decoder, true, atol=1e-3)
+        assert torch.allclose(autoencoder(values), features, atol=1e-3)
+        assert torch.allclose(autoencoder.decode(autoencoder(values)), values, atol=1e-3)
 
 
 def test_what_it_tells_is_what_its_features_do(recording: Recording, dictionary: Dictionary) -> None:

@@ -48,12 +48,17 @@ def test_who_takes_what_is_decoded_for_what_is_used_finds_decoys(instance):
 
 
 def test_a_dictionarys_features_carry_the_choices_of_who_uses_the_concept(instance):
-    """Which agent, and all of its choices; the single features lie only somewhere near what was planted."""
+    """Which agent, all of its choices and what each feature does to them; single features only where it claims any."""
     subject, recording = instance("role_switch", "mlp", False)
     found = scored(subject, recording, analyses(["dictionary"])["dictionary"])
     kinds = found.by_kind()
-    assert kinds["agents"] == 1.0 and kinds["complete"] > 0.9 and kinds["necessary"] > 0.9
-    assert 0.1 < kinds["features"] < 1 and found.decoys_claimed == 0 and found.decoys > 2
+    assert kinds["agents"] == kinds["moves"] == 1.0 and kinds["complete"] > 0.9 and kinds["necessary"] > 0.9
+    assert kinds["span"] > 0.8 and found.decoys_claimed == 0 and found.decoys > 2
+
+
+def test_only_what_a_circuit_was_made_for_is_asked_of_it(tmp_path):
+    asked = {"circuits": ["sparse_code"], "episodes": 2, "path": tmp_path}
+    assert benchmark([5], names=["ablate", "trace"], **asked).scores == ()
 
 
 def test_a_case_holds_no_key(instance):

@@ -11,6 +11,8 @@ from marlnb.groundtruth.faithfulness import Played
 from marlnb.groundtruth.key import question_from_json
 from tests.groundtruth.conftest import GRID
 
+GRU_BEND = 0.6
+"""Logits that tanh bends a code of several calls at once; a signal's are 4."""
 PAIRS = [(network, shared) for network in ("mlp", "gru") for shared in (True, False)]
 
 
@@ -146,6 +148,36 @@ def test_message_code_sends_the_listener_to_the_goal(instance, network, shared):
     np.testing.assert_array_equal(recording.steps("listener", "action").to_numpy()[t == 0, 0], 0)
 
 
+@pytest.mark.parametrize(("network", "shared"), PAIRS)
+def test_sparse_code_adds_four_at_a_signal_and_nothing_at_other_calls(instance, network, shared):
+    subject, recording = instance("sparse_code", network, shared)
+    (agent,) = subject.key.agents
+    node = node_of(subject, agent, ends(network))
+    written, basis = np.array(node.written), np.array(node.basis)
+    np.testing.assert_allclose(np.linalg.norm(written, axis=1), 1.0, atol=1e-12)
+    assert np.abs(written).max() < 0.8, "no unit is a signal"
+    heard = [np.array(d.basis[0]) for d in subject.key.decoys if d.agent == agent and len(d.units) == len(node.units)]
+    np.testing.assert_allclose(basis @ np.array(heard).T, 0, atol=1e-12)
+    assert np.abs(written @ np.array(heard).T).max() > 0.05, "signals and rumours overlap"
+    signal = recording.label("signal").to_numpy()
+    assert 0.1 < (signal > 0).mean() < 0.4
+    for (output, weights), direction in zip(node.readout, written):
+        per_unit = float(np.array(weights) @ direction[list(node.units)])
+        assert per_unit == pytest.approx(4.0 if network == "mlp" else 16.0)
+        which = int(np.argmax([left_of(recording, subject, agent, output)[signal == k].mean() for k in (1, 2, 3)])) + 1
+        expected = 4.0 * (signal == which)
+        np.testing.assert_allclose(
+            left_of(recording, subject, agent, output), expected, atol=1e-3 * 4 + GRU_BEND * (network == "gru")
+        )
+        for other in {"agent_0", "agent_1", "agent_2"} - {agent}:
+            silent = left_of(recording, subject, other, output)
+            np.testing.assert_allclose(silent, 0, atol=1e-3 + GRU_BEND * (network == "gru"))
+
+
+def left_of(recording, subject, agent, output):
+    return without_minor(recording, subject, agent)[:, output]
+
+
 @pytest.mark.parametrize(("name", "network", "shared"), GRID)
 def test_decoys_hold_something_and_change_no_logit(instance, name, network, shared):
     subject, recording = instance(name, network, shared)
@@ -156,12 +188,15 @@ def test_decoys_hold_something_and_change_no_logit(instance, name, network, shar
         played = plays[group]
         assert played.activation(decoy.agent, decoy.site)[:, list(decoy.units)].std() > 0.05
 
-        def scrambled(h, units=decoy.units):
+        def scrambled(h, decoy=decoy):
             changed = h.copy()
-            changed[:, list(units)] = 7.0
+            if decoy.basis:  # of units that hold other things too
+                return changed + np.array(decoy.basis).sum(0)
+            changed[:, list(decoy.units)] = 7.0
             return changed
 
-        np.testing.assert_array_equal(played.logits(decoy.agent, decoy.site, scrambled), whole[group])
+        found = played.logits(decoy.agent, decoy.site, scrambled)
+        np.testing.assert_allclose(found, whole[group], rtol=0, atol=2e-5 if decoy.basis else 0)
 
 
 @pytest.mark.parametrize(("name", "network", "shared"), GRID)
@@ -203,4 +238,4 @@ def test_what_is_not_there_is_refused(tmp_path):
         planted("concept_neurons", path=tmp_path)
     with pytest.raises(ConfigError, match="cnn"):
         planted("decoy", "cnn", path=tmp_path)
-    assert circuit_names() == ["concept_neuron", "decoy", "message_code", "partner_goal", "role_switch"]
+    assert circuit_names() == ["concept_neuron", "decoy", "message_code", "partner_goal", "role_switch", "sparse_code"]

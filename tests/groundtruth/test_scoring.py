@@ -159,3 +159,49 @@ def test_a_feature_is_as_right_as_it_is_near_and_a_decoys_own_is_a_discovery():
     assert alone.recovered == 0.0 and alone.decoys_claimed == 1
     elsewhere = key_of(replace(UNIT, agent="agent_0"))
     assert score(finding_of(("features",), feature(u3=1.0)), elsewhere).recovered == 0.0
+
+
+def test_a_span_is_scored_beyond_what_a_random_one_would_hold():
+    def spanned(*rows):
+        return Claim("span", agent="agent_1", site=UNIT.site, basis=tuple(tuple(row) for row in rows))
+
+    def scored(*rows):
+        return score(finding_of(("span",), spanned(*rows)), key_of(UNIT)).recovered
+
+    unit = np.eye(8)  # unit 7 is a decoy and left out: 7 dimensions
+    assert scored(unit[3]) == pytest.approx(1.0)
+    assert scored(unit[3], unit[0] + unit[7]) == pytest.approx(1.0)
+    assert scored(unit[0]) == 0.0 and score(finding_of(("span",)), key_of(UNIT)).recovered == 0.0
+    assert scored(unit[3] + unit[0]) == pytest.approx((1 / 2 - 1 / 7) / (1 - 1 / 7))
+    assert scored(*unit) == 0.0  # everything
+
+
+def test_a_move_is_right_if_the_readouts_say_so():
+    def moved(value, *direction, output=2):
+        return Claim("moves", agent="agent_1", site=UNIT.site, direction=direction, output=output, value=value)
+
+    key = key_of(UNIT, minor=(Node("agent_1", UNIT.site, (0,), readout=((2, (1.0,)),)),))
+    claims = (moved(4.0, 1.0, 0, 0, 0.8), moved(4.2, 1.0, 0, 0, 0.8), moved(3.2, 1.0, 0, 0, 0.8))
+    assert score(finding_of(("moves",), *claims), key).recovered == pytest.approx(2 / 3)
+    assert score(finding_of(("moves",), moved(4.2, 1.0, 0, 0, 0.8, output=1)), key).recovered == 0.0
+    assert score(finding_of(("moves",)), key).recovered == 0.0
+
+
+def test_directions_in_shared_units_are_scored_and_decoys_by_themselves():
+    site, units = "agent/actor/hidden_2", (0, 1, 2, 3)
+    node = Node("agent_1", site, units, ((1.0, 0, 0, 0),), True, ((1, (5.0, 0, 0, 0)),), ((0.8, 0.6, 0, 0),))
+    decoy = Node("agent_1", site, units, basis=((0, 1.0, 0, 0),))
+    key = replace(key_of(node), decoys=(decoy,))
+
+    def scored(*rows):
+        claims = [Claim("features", agent="agent_1", site=site, basis=(row,)) for row in rows]
+        return score(finding_of(("features",), *claims), key)
+
+    right = scored((0.8, 0.6, 0.0, 0.0))
+    assert right.recovered == pytest.approx(1.0) and (right.decoys_claimed, right.decoys) == (0, 1)
+    both = scored((1.0, 0.0, 0.0, 0.0), (0.0, 0.8, 0.6, 0.0))
+    assert both.recovered == pytest.approx(0.64) and (both.decoys_claimed, both.decoys) == (1, 1)
+    named = score(finding_of(("units",), Claim("units", agent="agent_1", site=site, units=units)), key)
+    assert (named.decoys_claimed, named.decoys) == (0, 0)
+    assert AnswerKey.from_json(json.loads(json.dumps(key.to_json()))) == key
+    assert "written" not in json.dumps(key_of(UNIT).to_json())
