@@ -14,7 +14,7 @@ from marlnb.widgets.choice_table import ChoiceTable
 from marlnb.widgets.controls import Button
 from marlnb.widgets.dependants import open_to_look
 from marlnb.widgets.sizes import file_bytes, told_bytes
-from marlnb.widgets.style import code_html, note_html, problem_html
+from marlnb.widgets.style import log_html, note_html, problem_html
 from marlnb.widgets.turns import in_turn
 from marlnb.widgets.worker import Newest
 
@@ -84,7 +84,7 @@ class RecordingsList:
             self._opening.ask(lambda: _described(path), self._describe, self._not_described)
 
     def _describe(self, text: str) -> None:
-        self._told.value = code_html(text)
+        self._told.value = log_html(text)
         self._open.disabled = False
 
     def _not_described(self, error: Exception) -> None:

@@ -31,6 +31,7 @@ from marlnb.widgets.style import log_html, note_html, problem_html, styled
 from marlnb.widgets.turns import in_turn
 
 if TYPE_CHECKING:
+    from marlnb.models.policy import Policy
     from marlnb.widgets.checkpoints_panel import CheckpointsPanel
     from marlnb.widgets.recording_panel import RecordingPanel
 
@@ -82,6 +83,11 @@ class RunPanel:
         self.tabs = Tab(list(self._pages.values()), titles=list(self._pages), selected_index=0)
         self.tabs.observe(self._open_page, "selected_index")
         self.widget: w.VBox = styled(controls, self._line, self._error, self.returns, self.tabs, name="marlnb-run")
+
+    @property
+    def policies(self) -> dict[str, Policy] | None:
+        """By group, of the checkpoint that was loaded last in the tab; None before."""
+        return None if self.checkpoints is None else self.checkpoints.policies
 
     def close(self) -> None:
         """Looks no more; a training goes on."""

@@ -9,7 +9,13 @@ import ipywidgets as w
 
 LABEL = {"description_width": "11em"}  # the style of a control with its name before it
 
+_ARROW = (
+    "%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 18 18'%3E"
+    "%3Cpath fill='none' stroke='%23ccc' stroke-width='2' d='M5 7l4 4 4-4'/%3E%3C/svg%3E"
+)  # ipywidgets' own is black, also in a dark theme
+
 CSS = """
+[data-jp-theme-light="false"] .marlnb-panel { --jp-widgets-dropdown-arrow: url("data:image/svg+xml,ARROW"); }
 .marlnb-help { color: var(--jp-ui-font-color2, #666); font-size: 90%; line-height: 1.25; }
 .marlnb-problem { color: var(--jp-error-color1, #b00020); margin: 0 0 4px 11em; line-height: 1.3;
   white-space: pre-wrap; }
@@ -31,7 +37,7 @@ CSS = """
 @media (max-width: 800px) { .marlnb-panel .widget-hbox { flex-wrap: wrap; } }
 .marlnb-panel { border: 1px solid var(--jp-border-color2, #ddd); padding: 8px; max-width: 72em; }
 .marlnb-panel .marlnb-panel { border: 0; padding: 0; }
-"""
+""".replace("ARROW", _ARROW)
 
 
 def styled(*children: w.Widget, name: str = "") -> w.VBox:

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from marlnb.config import Experiment
 from marlnb.errors import ConfigError, MarlnbError
+from marlnb.models.policy import Policy
 from marlnb.overrides import as_code, as_command
 from marlnb.training.background import Training
 from marlnb.training.run import Run, is_run
@@ -88,8 +89,8 @@ class TrainingPanel:
         self._place = w.VBox()
         fill_line = w.HBox([self._fill_from, fill])
         start_line = w.HBox([self._folder, self._start_button])
-        shown = [fill_line, self._filled, self.tabs, start_line, self._problem, self._place]
-        self.widget = styled(*shown, name="marlnb-training")
+        parts = [fill_line, self._filled, self.tabs, start_line, self._problem, self._place]
+        self.widget = styled(*parts, name="marlnb-training")
         self._still = Still(self.widget, self._told, self._figure)
         for field in (self._folder, self._minutes):
             field.observe(lambda _: self._changed(), "value")
@@ -107,6 +108,11 @@ class TrainingPanel:
     def run(self) -> Run | None:
         """The run that is watched."""
         return None if self.watched is None else self.watched.run
+
+    @property
+    def policies(self) -> dict[str, Policy] | None:
+        """By group, of the checkpoint that was loaded last in the run's tab; None before."""
+        return None if self.watched is None else self.watched.policies
 
     @property
     def stop_after_s(self) -> float | None:

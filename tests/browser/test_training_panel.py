@@ -23,6 +23,11 @@ def test_a_person_chooses_trains_and_reads_the_code(lab: Lab, page: Page, keep: 
     expect(panel).to_contain_text("mpe/simple_tag: episodes of at most 25 steps", timeout=SLOW_MS)
     expect(panel.locator(".marlnb-environment img")).to_be_visible(timeout=SLOW_MS)
     keep(page, "1-environment")
+    search = panel.get_by_placeholder("search").first
+    search.fill("walker")  # a search chooses nothing
+    expect(panel).to_contain_text("mpe/simple_tag is still chosen", timeout=SLOW_MS)
+    search.fill("")
+    expect(panel.get_by_label("environment", exact=True)).to_have_value("mpe/simple_tag", timeout=SLOW_MS)
     panel.get_by_role("button", name="Random rollout").click()
     expect(panel).to_contain_text("random actions, returns:", timeout=SLOW_MS)
 
@@ -37,6 +42,10 @@ def test_a_person_chooses_trains_and_reads_the_code(lab: Lab, page: Page, keep: 
     expect(panel.locator(".marlnb-field-frames [role=alert]")).to_contain_text("whole number", timeout=SLOW_MS)
     keep(page, "3-problem")
     expect(panel.locator("button.marlnb-train")).to_be_disabled()
+    panel.get_by_role("tab", name="As code").click()  # where no code stands that would do something else
+    expect(panel.locator("[role=alert]:visible").first).to_contain_text("whole number", timeout=SLOW_MS)
+    expect(panel.locator("pre:visible")).to_have_count(0)
+    panel.get_by_role("tab", name="Length").click()
     frames.fill("6_000")
     panel.get_by_role("tab", name="As code").click()
     expect(panel).to_contain_text("frames=6000", timeout=SLOW_MS)

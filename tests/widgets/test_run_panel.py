@@ -15,6 +15,7 @@ from marlnb.errors import RunError
 from marlnb.training.checkpoint_removal import remove_checkpoint
 from marlnb.training.run import METRICS, Run, is_run
 from marlnb.widgets.run_panel import RunPanel, attach
+from marlnb.widgets.training_panel import TrainingPanel
 from tests.widgets.trained import SMALL, original, run, text_of, until  # noqa: F401
 
 
@@ -129,3 +130,15 @@ def _lines(panel: RunPanel) -> dict[str, list[list[float]]]:
     """What a page that is opened now would be sent."""
     found: dict[str, list[list[float]]] = panel.returns.get_state("lines")["lines"]
     return found
+
+
+def test_what_was_loaded_is_the_panels(run: Run) -> None:  # noqa: F811
+    panel = TrainingPanel(run=run.path)
+    assert panel.watched is not None and panel.policies is None
+    panel.watched.tabs.selected_index = 1
+    assert panel.watched.checkpoints is not None and panel.policies is None
+    panel.watched.checkpoints.choose(3)
+    panel.watched.checkpoints.load()
+    until(lambda: panel.policies is not None)
+    assert panel.policies is not None and set(panel.policies) == {"speaker", "listener"}
+    panel.watched.close()
