@@ -3,16 +3,29 @@
     python -m benchmarks.recording [--part overhead] [--rollout mpe/simple_spread] [--seconds 100]
 
 Rollouts of simple_spread through mpe2 and PettingZoo, whose steps cost what steps of real environments do (the target
-of 3% is set against those), and of marlnb's own, batched one, where a step costs next to nothing. CPU time is that of
-all the process's threads, with every step to disk. Within one rollout four turns follow one another, over and over:
-alone, with an idle recorder, alone, with one that keeps all. A turn is as many whole episodes as fill a block of the
-file, so that each has its share of everything: copying, networks, labels, writing. Each turn is compared with the one
-before it; what is shown are the medians of these pairs, and their quartiles. "all" is what `record` keeps unless told
-otherwise: every site of the actor (two hidden layers of 64 and the head), observations, actions, logits, critics'
-values and the environment's labels, in float32; "idle" is the same with `every` beyond the episodes' length, so that
-only their first steps are kept; "nothing" compares the turns without a recorder: what the measurement itself scatters
-by. The file is made and closed once, in the milliseconds shown, which are added for rollouts of 1,000 and 5,000 steps.
-The floor is what the same bytes cost by `ndarray.tofile`, and the same networks and labels over the same rows.
+of 3% is set against those), and of marlnb's own, batched one, where a step costs next to nothing. "The rollout" is all
+that plays it: acting, stepping every copy, resets, counting returns. Its copies are stepped in this process
+(`workers=0`), so that its CPU time is that of all the process's threads; with worker processes the same work is done
+elsewhere and its CPU counts as well. Every step goes to disk. "all" is what `record` keeps unless told otherwise: every
+site of the actor (two hidden layers of 64 and the head), observations, actions, logits, critics' values and the
+environment's labels, in float32; "idle" is the same with `every` beyond the episodes' length, so that only their first
+steps are kept.
+
+Within one rollout turns follow one another, over and over: alone, with an idle recorder, alone, with one that keeps
+all. A turn is as many whole episodes as fill a block of the file, so that each has its share of everything: copying,
+networks, labels, writing. Two figures are given, each the median over turns with an interval that 95% of bootstrapped
+medians lie in:
+
+- "calls": the CPU time that the thread spends inside the recorder's calls in a turn with it, over that of the rest of
+  the same turn. What each turn scatters by falls on both sides, so this is the sharp figure. What the clock's own
+  readings cost there is taken off: turns alone have them too, around nothing. It does not see what a recorder does to
+  the caches that the environment finds.
+- "paired": CPU of the turn with a recorder less that of the turn alone before it, over that of a turn alone. It sees
+  everything, and scatters by what "nothing" shows: turns alone against the next turn alone.
+
+The file is made and closed once, in the milliseconds shown, which are added for rollouts of 1,000 and 5,000 steps (to
+the calls). The floor is what the same bytes cost by `ndarray.tofile`, and the same networks and labels over the same
+rows.
 """
 
 from __future__ import annotations
@@ -23,6 +36,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,12 +63,13 @@ from marlnb.training.learners import build_learners
 from marlnb.training.run import Run
 
 ROLLOUTS = (("pettingzoo/simple_spread", 1), ("pettingzoo/simple_spread", 8), ("mpe/simple_spread", 32))
-CASES = ("nothing", "idle", "all")
+RECORDERS = ("idle", "all")
 LENGTHS = (1000, 5000)
 TARGET = 0.03
 EPISODE_STEPS = 25
 BLOCK_ROWS = 4096
 FEWEST_PAIRS = 4
+BOOTSTRAPS = 2000
 
 
 def main() -> None:
@@ -70,11 +85,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         if options.part != "bandwidth":
             totals = " | ".join(f"all, {steps:,} steps" for steps in LENGTHS)
-            cases = " | ".join(f"{case} µs | % (quartiles)" for case in CASES)
+            cases = " | ".join(f"{case}, calls µs | % (95%) | paired % (95%)" for case in RECORDERS)
             print(
-                f"| rollout | copies | bytes a step | pairs | plain µs/step | {cases} | floor µs | file ms | {totals} |"
+                f"| rollout | copies | bytes a step | turns | plain µs/step | nothing, paired % (95%) | {cases} | "
+                f"floor µs | file ms | {totals} |"
             )
-            print("| --- " * (7 + 2 * len(CASES) + len(LENGTHS)) + "|")
+            print("| --- " * (8 + 3 * len(RECORDERS) + len(LENGTHS)) + "|")
             for name, copies in ROLLOUTS:
                 if options.rollout in (None, name):
                     run = untrained_run(Path(folder) / f"{name.replace('/', '-')}-{copies}", name)
@@ -115,56 +131,108 @@ def overhead(run: Run, folder: Path, copies: int, options: argparse.Namespace) -
         contents = prepared.trial.contents
         turns = taking_turns(prepared, folder, options.seconds)
         floor = statistics.median(floor_s(contents, copies, folder / "floor.bin") for _ in range(options.repeats))
-    plain = statistics.median(turns.plain_s)
-    file_s = statistics.median(turns.file_s)
-    each = " | ".join(_shown(turns.added_s[name], plain) for name in CASES)
-    all_s = statistics.median(turns.added_s["all"])
-    totals = [(all_s + file_s / steps) / plain for steps in LENGTHS]
+    plain, file_s = statistics.median(turns.plain_s), statistics.median(turns.file_s)
+    each = " | ".join(
+        f"{statistics.median(turns.calls_s[name]) * 1e6:.1f} | {_shown(turns.calls_share[name])} | "
+        f"{_shown([added / plain for added in turns.added_s[name]])}"
+        for name in RECORDERS
+    )
+    all_share = statistics.median(turns.calls_share["all"])
+    totals = [all_share + file_s / steps / plain for steps in LENGTHS]
     shown = " | ".join(f"{total:+.1%} {'met' if total <= TARGET else 'missed'}" for total in totals)
     step_bytes = copies * sum(field.row_bytes for field in contents.fields)
     told = f"{run.experiment.env.name} | {copies} | {step_bytes:,} | {len(turns.added_s['all'])} | {plain * 1e6:.0f}"
-    return f"| {told} | {each} | {floor * 1e6:.0f} | {file_s * 1e3:.1f} | {shown} |"
+    nothing = _shown([added / plain for added in turns.added_s["nothing"]])
+    return f"| {told} | {nothing} | {each} | {floor * 1e6:.0f} | {file_s * 1e3:.1f} | {shown} |"
 
 
-def _shown(added_s: list[float], plain_s: float) -> str:
-    """Microseconds and share of a plain step; the quartiles of the pairs."""
-    low, middle, high = statistics.quantiles(added_s, n=4)
-    return f"{middle * 1e6:.1f} | {middle / plain_s:+.1%} ({low / plain_s:+.1%} to {high / plain_s:+.1%})"
+def _shown(shares: list[float]) -> str:
+    """The median, and where 95% of the medians of samples drawn from these lie."""
+    low, high = median_interval(shares)
+    return f"{statistics.median(shares):+.1%} ({low:+.1%} to {high:+.1%})"
+
+
+def median_interval(values: list[float]) -> tuple[float, float]:
+    """95% interval of the median, by the percentile bootstrap."""
+    drawn = np.random.default_rng(0).choice(values, (BOOTSTRAPS, len(values)))
+    low, high = np.percentile(np.median(drawn, axis=1), [2.5, 97.5])
+    return float(low), float(high)
 
 
 @dataclass(frozen=True)
 class Turns:
-    """CPU seconds of a step of all copies without a recorder, what each case adds to it, and of files: made, closed."""
+    """CPU seconds of a step of all copies.
+
+    Attributes:
+        plain_s: `[turn]`, without a recorder; file_s: of files, made and closed.
+        added_s: by case, `[turn]`, what the process spent beyond the turn alone before it.
+        calls_s, calls_share: by recorder, `[turn]`, the thread's time in its calls; over the rest of that turn.
+    """
 
     plain_s: list[float]
     added_s: dict[str, list[float]]
+    calls_s: dict[str, list[float]]
+    calls_share: dict[str, list[float]]
     file_s: list[float]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """CPU seconds of one turn, for each of its steps: the process's, and the thread's in the recorder's calls."""
+
+    name: str
+    process_s: float
+    calls_s: float
+
+
+class Timed:
+    """A recorder whose calls are timed; or none, which tells what the clock's readings cost."""
+
+    def __init__(self, recorder: EpisodeRecorder | None) -> None:
+        self.recorder, self.spent_ns = recorder, 0
+
+    def before_step(self, moment: Moment) -> None:
+        began = time.thread_time_ns()
+        if self.recorder is not None:
+            self.recorder.before_step(moment)
+        self.spent_ns += time.thread_time_ns() - began
+
+    def after_step(self, moment: Moment, step: Step) -> None:
+        began = time.thread_time_ns()
+        if self.recorder is not None:
+            self.recorder.after_step(moment, step)
+        self.spent_ns += time.thread_time_ns() - began
+
+    def taken_ns(self) -> int:
+        """What was spent since this was last asked."""
+        spent, self.spent_ns = self.spent_ns, 0
+        return spent
 
 
 class TakingTurns:
     """Tells the watchers in turns of `n_steps` steps, with a turn alone before each; all copies begin an episode."""
 
-    def __init__(self, watchers: dict[str, EpisodeRecorder], n_steps: int) -> None:
-        self.order: list[tuple[str, EpisodeRecorder | None]] = []
-        for name, watcher in watchers.items():
-            self.order += [("plain", None), (name, watcher)]
+    def __init__(self, recorders: dict[str, EpisodeRecorder], n_steps: int) -> None:
+        self.order: list[tuple[str, Timed]] = []
+        for name, recorder in recorders.items():
+            self.order += [("plain", Timed(None)), (name, Timed(recorder))]
         self.n_steps, self.turn, self.steps = n_steps, 0, 0
         self.watcher = self.order[0][1]
-        self.spent_s: list[tuple[str, float]] = []
+        self.turns: list[Turn] = []
         self.began = time.process_time()
 
     def before_step(self, moment: Moment) -> None:
-        if self.watcher is not None:
-            self.watcher.before_step(moment)
+        self.watcher.before_step(moment)
 
     def after_step(self, moment: Moment, step: Step) -> None:
-        if self.watcher is not None:
-            self.watcher.after_step(moment, step)
+        self.watcher.after_step(moment, step)
         self.steps += 1
         if self.steps == self.n_steps:
             assert bool(step.done.all()), "copies whose episodes end at different times cannot take turns"
             now = time.process_time()
-            self.spent_s.append((self.order[self.turn][0], (now - self.began) / self.n_steps))
+            calls_s = self.watcher.taken_ns() * 1e-9
+            name = self.order[self.turn][0]
+            self.turns.append(Turn(name, (now - self.began) / self.n_steps, calls_s / self.n_steps))
             self.began, self.steps, self.turn = now, 0, (self.turn + 1) % len(self.order)
             self.watcher = self.order[self.turn][1]
 
@@ -194,12 +262,17 @@ def taking_turns(prepared: Prepared, folder: Path, seconds: float) -> Turns:
         writer.close(complete=True)
         file_s[place] += time.process_time() - began
         writer.path.unlink()
-    spent = watcher.spent_s[4:]
-    plain = [each for name, each in spent if name == "plain"]
+    spent = watcher.turns[4:]
+    clock_s = statistics.median(turn.calls_s for turn in spent if turn.name == "plain")
+    plain = [turn.process_s - clock_s for turn in spent if turn.name == "plain"]
     added: dict[str, list[float]] = {"nothing": [after - before for before, after in itertools.pairwise(plain)]}
-    for (_, before), (name, after) in zip(spent[::2], spent[1::2]):
-        added.setdefault(name, []).append(after - before)
-    return Turns(plain, added, file_s)
+    calls: dict[str, list[float]] = {}
+    shares: dict[str, list[float]] = {}
+    for before, turn in zip(spent[::2], spent[1::2]):
+        added.setdefault(turn.name, []).append(turn.process_s - before.process_s)
+        calls.setdefault(turn.name, []).append(turn.calls_s - clock_s)
+        shares.setdefault(turn.name, []).append((turn.calls_s - clock_s) / (turn.process_s - turn.calls_s))
+    return Turns(plain, added, calls, shares, file_s)
 
 
 def floor_s(contents: Contents, copies: int, path: Path) -> float:
@@ -211,17 +284,19 @@ def floor_s(contents: Contents, copies: int, path: Path) -> float:
     inputs = {name: each.observation for name, each in contents.inputs.items()}
     seen = {name: torch.rand(n_rows, *fields[place].shape) for name, place in inputs.items()}
     moments = None if contents.labels is None else torch.rand(n_rows, *contents.labels.source.field.shape)
-    began = time.process_time()
-    with open(path, "wb") as file:
+    with open(path, "wb") as file, ExitStack() as stack:
+        actors = [(actor.selection.group.name, stack.enter_context(actor.evaluating())) for actor in contents.actors]
+        critics = [stack.enter_context(critic.evaluating()) for critic in contents.critics]
+        began = time.process_time()
         for _ in range(passes):
-            for actor in contents.actors:
-                actor.evaluate(seen[actor.selection.group.name], None)
-            for critic in contents.critics:
-                critic.evaluate(seen, None)
+            for group, evaluate in actors:
+                evaluate(seen[group], None)
+            for judge in critics:
+                judge(seen, None)
             if contents.labels is not None and moments is not None:
                 contents.labels.tell(moments)
             block.tofile(file)
-    spent = time.process_time() - began
+        spent = time.process_time() - began
     path.unlink()
     return spent / n_rows / passes * copies
 

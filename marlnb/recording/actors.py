@@ -6,14 +6,15 @@ and where nothing is hooked into it: otherwise hooks keep what fires (`marlnb.re
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from torch import Tensor
 
 from marlnb.models.policy import Policy
 from marlnb.models.sites import Site
 from marlnb.recording.layout import Field
-from marlnb.recording.recompute import TOLERANCE, in_critic, recompute
+from marlnb.recording.recompute import TOLERANCE, in_critic, recompute, recomputing
 from marlnb.recording.sources import Selection
 
 
@@ -21,24 +22,31 @@ class GroupActor:
     """The chosen sites of one group's actor.
 
     Attributes:
-        fields: one for each site; `evaluate` returns tensors in this order.
+        fields: one for each site; what `evaluating` gives returns tensors in this order.
     """
 
     def __init__(self, policy: Policy, selection: Selection, sites: Sequence[Site], dtype: str) -> None:
         self.policy, self.selection = policy, selection
         self.names = [site.name for site in sites]
         self.fields: list[Field] = []
-        self._picks = []
+        self._chosen = []
         for site in sites:
             chosen = selection.of_site(site)
             assert chosen is not None  # `select_sites` leaves out those of other agents
             self.fields.append(chosen.field_of(site, dtype))
-            self._picks.append(chosen.pick)
+            self._chosen.append((site.name, chosen.pick))
 
-    def evaluate(self, observation: Tensor, recurrent: Tensor | None) -> list[Tensor]:
-        """Activations `[row, agent, unit]` from observations `[row, agent, *shape]` and states that entered."""
-        found = recompute(self.policy, self.names, {self.selection.group.name: observation}, recurrent=recurrent)
-        return [found[name] if pick is None else found[name][:, pick] for name, pick in zip(self.names, self._picks)]
+    @contextmanager
+    def evaluating(self) -> Iterator[Callable[[Tensor, Tensor | None], list[Tensor]]]:
+        """A function that gives activations `[row, agent, unit]` of observations `[row, agent, *shape]` and of the
+        states that entered, while the block runs."""
+        with recomputing(self.policy, self.names) as run:
+
+            def evaluate(observation: Tensor, recurrent: Tensor | None) -> list[Tensor]:
+                found = run({self.selection.group.name: observation}, recurrent=recurrent)
+                return [found[name] if pick is None else found[name][:, pick] for name, pick in self._chosen]
+
+            yield evaluate
 
 
 def is_hooked(policy: Policy) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import torch
@@ -23,12 +24,23 @@ class Columns:
 
     def __init__(self, contents: Contents, ring: InFlight, fields: Sequence[Field]) -> None:
         self.contents, self._ring, self._fields = contents, ring, contents.fields
+        self._actors: list[Callable[[Tensor, Tensor | None], list[Tensor]]] = []
+        self._critics: dict[int, Callable[[Mapping[str, Tensor], Tensor | None], list[Tensor]]] = {}
         paths = [item.path for item in self._fields]
         self._order = [paths.index(item.path) for item in fields]
         self._index = {item.path: index for index, item in enumerate(ring.fields)}
 
+    @contextmanager
+    def ready(self) -> Iterator[None]:
+        """While the block runs the networks stand ready, for any number of `of`."""
+        with ExitStack() as stack:
+            self._actors = [stack.enter_context(actor.evaluating()) for actor in self.contents.actors]
+            later = [critic for critic in self.contents.critics if not critic.by_step]
+            self._critics = {id(critic): stack.enter_context(critic.evaluating()) for critic in later}
+            yield
+
     def of(self, flat: np.ndarray, copies: np.ndarray, numbers: np.ndarray) -> list[np.ndarray]:
-        """Every field `[row, ...]`, as the bytes that are stored.
+        """Every field `[row, ...]`, as the bytes that are stored; inside `ready`.
 
         Args:
             flat: `[row]`, where each lies in the ring: slot × copies + copy.
@@ -38,11 +50,11 @@ class Columns:
         seen = {name: self._tensor(each.observation, flat) for name, each in contents.inputs.items()}
         found = [self._stored(source.field, flat) for source in contents.before]
         found += self._of_critics(flat, seen)
-        for actor in contents.actors:
+        for actor, evaluate in zip(contents.actors, self._actors, strict=True):
             group = actor.selection.group.name
             recurrent = contents.inputs[group].recurrent
             entering = None if recurrent is None else self._tensor(recurrent, flat)
-            found += _as_stored(actor.evaluate(seen[group], entering), actor.fields)
+            found += _as_stored(evaluate(seen[group], entering), actor.fields)
         if contents.labels is not None:
             found += _as_stored(contents.labels.tell(self._tensor(MOMENT, flat)), contents.labels.fields)
         found += [self._stored(source.field, flat) for source in contents.after]
@@ -56,7 +68,7 @@ class Columns:
                 found += [self._stored(item, flat) for item in critic.fields]
                 continue
             state = self._tensor("steps/state", flat) if "steps/state" in self._index else None
-            found += _as_stored(critic.evaluate(seen, state), critic.fields)
+            found += _as_stored(self._critics[id(critic)](seen, state), critic.fields)
         return found
 
     def _stored(self, item: Field, flat: np.ndarray) -> np.ndarray:

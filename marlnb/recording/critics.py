@@ -6,7 +6,8 @@ step by step, since its state must be carried, and so is one with edits in force
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -27,7 +28,7 @@ class GroupCritic:
         by_step: run it at every step even if it is feed-forward.
     Attributes:
         fields: `steps/<group>/value`, then a field for each site, then the recurrent state that enters the step, where
-            there is one; `evaluate` and `follow` return tensors in this order.
+            there is one; what `evaluating` gives and `follow` return tensors in this order.
     """
 
     def __init__(
@@ -52,10 +53,12 @@ class GroupCritic:
             self.fields.append(Field(path, ("agent", "layer", "unit"), (n, *shape), dtype, name))
             self._picks.append(selection.pick)
 
-    def evaluate(self, observations: Mapping[str, Tensor], state: Tensor | None) -> list[Tensor]:
-        """A feed-forward critic's values and activations, `[row, agent, ...]`, from `[row, agent, *shape]` by group."""
+    @contextmanager
+    def evaluating(self) -> Iterator[Callable[[Mapping[str, Tensor], Tensor | None], list[Tensor]]]:
+        """A function that gives a feed-forward critic's values and activations, `[row, agent, ...]`, of observations
+        `[row, agent, *shape]` by group and of the environment's state, while the block runs."""
         with fast_pass(self.policy, device_of(self.policy)):
-            return self._run(observations, state, None)[0]
+            yield lambda observations, state: self._run(observations, state, None)[0]
 
     def follow(
         self,

@@ -197,10 +197,11 @@ class EpisodeRecorder:
         if not n_rows:
             return
         flat = lying.flat(self._ring)
-        for part in np.array_split(np.arange(n_rows), -(-n_rows // PASS_ROWS)):
-            rows = slice(int(part[0]), int(part[-1]) + 1)
-            columns = self._columns.of(flat[rows], lying.copies[rows], lying.numbers[rows])
-            self.writer.append([column[None] for column in columns])
+        with self._columns.ready():
+            for part in np.array_split(np.arange(n_rows), -(-n_rows // PASS_ROWS)):
+                rows = slice(int(part[0]), int(part[-1]) + 1)
+                columns = self._columns.of(flat[rows], lying.copies[rows], lying.numbers[rows])
+                self.writer.append([column[None] for column in columns])
         if self.frames is not None:
             for start, stop in lying.bounds():
                 positions = lying.positions[start:stop].tolist()

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from marlnb.errors import ShapeError, SiteError
-from marlnb.models.capture import capture
 from marlnb.models.layers import fast_training
 from marlnb.models.policy import Policy
 from marlnb.models.sites import match_sites
+from marlnb.recording.sources import capture_if_any
 
 TOLERANCE = 1e-5  # relative to the largest activation of the site in these rows
 
@@ -47,27 +48,63 @@ def recompute(
         SiteError: a glob that matches nothing, or a site that never fires.
         ShapeError: a recurrent network without the state that entered the step.
     """
+    with recomputing(policy, sites) as run:
+        return run(observations, recurrent=recurrent, critic_recurrent=critic_recurrent, state=state)
+
+
+class Recompute(Protocol):
+    """`recompute` of one policy and chosen sites."""
+
+    def __call__(
+        self,
+        observations: Mapping[str, Tensor],
+        *,
+        recurrent: Tensor | None = None,
+        critic_recurrent: Tensor | None = None,
+        state: Tensor | None = None,
+    ) -> dict[str, Tensor]: ...
+
+
+@contextmanager
+def recomputing(policy: Policy, sites: str | Sequence[str]) -> Iterator[Recompute]:
+    """`recompute` for many batches of rows: what it needs is prepared once, for as long as the block runs."""
     chosen = [site.name for site in match_sites(policy.sites(), sites)]
     acting = [name for name in chosen if not in_critic(name)]
     judging = [name for name in chosen if in_critic(name)]
     device = device_of(policy)
-    observations = {name: seen.to(device) for name, seen in observations.items()}
-    found: dict[str, Tensor] = {}
-    with torch.no_grad(), eval_mode(policy), fast_pass(policy, device):
+
+    def run(
+        observations: Mapping[str, Tensor],
+        *,
+        recurrent: Tensor | None = None,
+        critic_recurrent: Tensor | None = None,
+        state: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        observations = {name: seen.to(device) for name, seen in observations.items()}
+        found: dict[str, Tensor] = {}
         if acting:
+            in_actor.clear()
             entering = _entering(policy, "actor", policy.recurrent_shape, recurrent, device)
-            with capture(policy, acting) as activations:
-                policy.logits(observations[policy.group.name], recurrent=entering)
-            found |= activations
+            policy.logits(observations[policy.group.name], recurrent=entering)
+            found |= in_actor
         if judging:
+            in_critics.clear()
             entering = _entering(policy, "critic", policy.critic_recurrent_shape, critic_recurrent, device)
-            with capture(policy, judging) as activations:
-                policy.value(observations, state=None if state is None else state.to(device), recurrent=entering)
-            found |= activations
-    silent = [name for name in chosen if name not in found]
-    if silent:
-        raise SiteError(f"these sites never fired while they were recomputed: {', '.join(silent)}")
-    return {name: found[name] for name in chosen}
+            policy.value(observations, state=None if state is None else state.to(device), recurrent=entering)
+            found |= in_critics
+        silent = [name for name in chosen if name not in found]
+        if silent:
+            raise SiteError(f"these sites never fired while they were recomputed: {', '.join(silent)}")
+        return {name: found[name] for name in chosen}
+
+    with (
+        torch.no_grad(),
+        eval_mode(policy),
+        fast_pass(policy, device),
+        capture_if_any(policy, acting) as in_actor,
+        capture_if_any(policy, judging) as in_critics,
+    ):
+        yield run
 
 
 def in_critic(site: str) -> bool:
