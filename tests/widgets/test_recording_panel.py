@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import pytest
-import torch
 
 from marlnb.config import Experiment
 from marlnb.models.sites import match_sites
@@ -94,7 +94,8 @@ def test_the_file_holds_what_was_chosen_and_is_as_large_as_was_told(panel: Recor
     subprocess.run([sys.executable, "-m", *words], check=True, capture_output=True)
     with Recording.open(panel.run.recordings["commanded"]) as same:
         for site in chosen:
-            assert torch.equal(torch.as_tensor(same[site].to_numpy()), torch.as_tensor(made[site].to_numpy()))
+            # another process sums in another order where its memory lies otherwise: a step of float16 at most
+            np.testing.assert_allclose(same[site].to_numpy(), made[site].to_numpy(), rtol=2**-10, atol=1e-5)
 
 
 def test_the_estimate_counts_bytes_as_the_axes_do(panel: RecordingPanel) -> None:

@@ -6,8 +6,6 @@ import asyncio
 import html
 import re
 import shlex
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,15 +16,9 @@ from marlnb.overrides import as_command
 from marlnb.training.run import Run
 from marlnb.training.train import train
 from marlnb.widgets.training_panel import TrainingPanel
+from tests.widgets.trained import until
 
 SMALL = ("env=mpe/simple_tag", "algorithm=ippo", "n_envs=4", "rollout_steps=10", "frames=400", "threads=1")
-
-
-def _until(holds: Callable[[], object], deadline_s: float = 60.0) -> None:
-    end = time.monotonic() + deadline_s
-    while not holds():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
 
 
 def _text(widget: object) -> str:
@@ -36,7 +28,7 @@ def _text(widget: object) -> str:
 @pytest.fixture
 def panel() -> TrainingPanel:
     made = TrainingPanel(Experiment.compose(*SMALL))
-    _until(lambda: made.environment.spec is not None and made.algorithm.networks)
+    until(lambda: made.environment.spec is not None and made.algorithm.networks)
     return made
 
 
@@ -48,7 +40,7 @@ def test_a_form_shows_the_experiment_that_it_was_given() -> None:
     experiment = Experiment.compose(*asked)
     panel = TrainingPanel(experiment)
     assert panel.experiment == experiment
-    _until(lambda: panel.environment.spec is not None)
+    until(lambda: panel.environment.spec is not None)
     assert panel.experiment == experiment  # what fits the environment was not changed when that was known
     command = shlex.split(_text(panel._as_command).replace("\\\n", ""))
     assert Experiment.compose(*command[2:]) == experiment
@@ -64,7 +56,7 @@ def test_what_is_clicked_changes_the_experiment(panel: TrainingPanel) -> None:
     choice.algorithm._name.value = "iql"
     panel.environment.part.form.fields["num_good"].enter("3")
     panel.length.fields["seed"].enter("9")
-    _until(lambda: panel.environment.spec is not None)
+    until(lambda: panel.environment.spec is not None)
     expected = Experiment.compose(*SMALL, "algorithms.agent=iql", "env.num_good=3", "seed=9")
     assert panel.experiment == expected
     panel.algorithm._tabs.selected_index = 1
@@ -105,7 +97,7 @@ def test_training_shows_the_run_and_stays_resumable(panel: TrainingPanel, tmp_pa
     run = panel.watched.training.wait(60)
     assert run.status()["state"] == "complete" and run.experiment == panel.experiment
     points = panel.watched.returns.get_state("lines")["lines"]
-    _until(lambda: panel.watched is not None and set(panel.watched.returns.lines) >= {"adversary", "agent"})
+    until(lambda: panel.watched is not None and set(panel.watched.returns.lines) >= {"adversary", "agent"})
     assert points is not None
     bundle = panel._repr_mimebundle_()
     assert "image/png" in bundle  # what is seen where widgets do not run
@@ -120,7 +112,7 @@ def test_a_fault_while_training_is_shown_with_where_it_came_from(tmp_path: Path)
     panel.start()
     watched = panel.watched
     assert watched is not None
-    _until(lambda: "Boom" in _text(watched._error))
+    until(lambda: "Boom" in _text(watched._error))
     assert "faulty.py" in _text(watched._log) and not watched.buttons["start"].disabled
     assert watched.run.status()["state"] == "failed"
 

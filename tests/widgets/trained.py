@@ -14,6 +14,7 @@ import pytest
 from marlnb.config import Experiment
 from marlnb.training.run import Run
 from marlnb.training.train import train
+from marlnb.widgets.turns import TURN
 
 SMALL = (
     *("env=mpe/simple_speaker_listener", "algorithm=mappo", "n_envs=4", "rollout_steps=25", "threads=1"),
@@ -31,9 +32,13 @@ def run(original: Path, tmp_path: Path) -> Run:
     return Run.open(shutil.copytree(original, tmp_path / "run"))
 
 
-def until(holds: Callable[[], object], deadline_s: float = 60.0) -> None:
+def until(holds: Callable[[], object], deadline_s: float = 300.0) -> None:
+    """Waits until something holds, as seen between answers and not in the middle of one; gives up what hangs."""
     end = time.monotonic() + deadline_s
-    while not holds():
+    while True:
+        with TURN:
+            if holds():
+                return
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.01)
 
