@@ -67,8 +67,6 @@ class TrainingPanel:
     def _make(self, shown: Experiment, run: str | None) -> None:
         self._folder = _field("run", "runs/<env>-<algorithm>-<seed>-<n>", run or "")
         self._minutes = _field("minutes at most", "none", width="26em", tooltip="of this session, then saved")
-        alike = {"layout": w.Layout(), "style": w.HTML().style}
-        self._limit, self._filled = w.HTML(**alike), w.HTML(**alike)
         self._fill_from = _field("fill from", "a run's folder, a YAML file, or overrides")
         fill = button_for(self._fill, "Fill", "", "show that experiment in the form", width="6em")
         self._start_button = button_for(
@@ -79,7 +77,9 @@ class TrainingPanel:
             button_style="primary",
             _dom_classes=["marlnb-train"],
         )
-        self._problem, self._as_code, self._as_command = w.HTML(), w.HTML(), w.HTML()
+        self._problem = w.HTML()
+        alike = {"layout": self._problem.layout, "style": self._problem.style}  # said once to a page
+        self._filled, self._limit, self._as_code, self._as_command = (w.HTML(**alike) for _ in range(4))
         self.form = TrainingForm(shown, on_change=self._changed)
         self.environment, self.algorithm, self.device = self.form.environment, self.form.algorithm, self.form.device
         self.length, self.keeping = self.form.length, self.form.keeping
