@@ -12,7 +12,7 @@ export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test browser-setup browser-test cluster-test cluster-up cluster-down lab check format bench bench-peers-setup verify groundtruth wheel clean
+.PHONY: help setup demo test meltingpot-test browser-setup browser-test cluster-test cluster-up cluster-down lab check format bench bench-peers-setup verify groundtruth wheel clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ cluster-up: $(READY) ## root, Debian: start a SLURM to try things on; ARGS=--acc
 
 cluster-down: $(READY) ## stop it, and remove what it left
 	$(BIN)/python -m tests.cluster down $(ARGS)
+
+meltingpot-test: $(READY) ## MeltingPot's substrates, in .peers/meltingpot (2 GB); ARGS="tests/envs/meltingpot -k contract"
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.envs.meltingpot $(ARGS)
 
 browser-test: browser-setup ## drive the widgets in a real JupyterLab and Chromium (Debian's, installed as root if it lacks)
 	MARLNB_BROWSER_TESTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/browser $(ARGS)

@@ -10,7 +10,7 @@ of random observations, for marlnb's reading of the checkpoint to be held agains
 from __future__ import annotations
 
 import argparse
-import contextlib
+import os
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -130,7 +130,8 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     made = arguments.folder.absolute() / arguments.case
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
         experiment = train(CASES[arguments.case], ".")  # config.pkl keeps where it was written
         (made / "checkpoints").mkdir(parents=True)
         shutil.copy(experiment.folder_name / "config.pkl", made)

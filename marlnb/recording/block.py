@@ -38,4 +38,4 @@ class Block:
         write = dataset.write_direct_chunk
         for row in range(written // self.chunk_rows * self.chunk_rows, n_rows, self.chunk_rows):
             for index, offset in self._cells:
-                write((start + row, *offset), self.storage[(*index, slice(row, row + self.chunk_rows))])
+                write((start + row, *offset), self.storage[index][row : row + self.chunk_rows])
