@@ -48,6 +48,7 @@ class Waiting:
         self.learns = bool(sources)
         self.memory: np.ndarray | None = None
         self._looks: list[list[Tensor]] = []
+        self._as_seen: list[list[Tensor]] = []  # of the same, as they were
         self._lasting: list[tuple[int, Field, Callable[[Any], Tensor], int]] = []
         self._pieces: list[_Piece] = []
         self._bytes: np.ndarray | None = None
@@ -146,16 +147,19 @@ class Waiting:
         tensors = [get(what) for _, get in self._direct]
         self._ring.put([index for index, _ in self._direct], tensors)
         self._looks.append(tensors)
+        self._as_seen.append([x.clone() if source.lasts else x for source, x in zip(self._sources, tensors)])
         if len(self._looks) == LOOKS:
             self._decide()
             self.learns = False
             self._looks.clear()
+            self._as_seen.clear()
 
     def _decide(self) -> None:
         direct, pieces = [], []
-        for (index, get), source, seen in zip(self._direct, self._sources, zip(*self._looks)):
+        each = zip(self._direct, self._sources, zip(*self._looks), zip(*self._as_seen))
+        for (index, get), source, seen, copies in each:
             piece = None if self.memory is None else _piece(index, source, seen, self.memory)
-            if source.lasts and _have_their_own(seen):
+            if source.lasts and _have_their_own(seen) and all(map(torch.equal, seen, copies)):
                 self._lasting.append((index, source.field, get, seen[0]._version))
             elif piece is not None:
                 pieces.append(piece)

@@ -133,6 +133,20 @@ def test_memory_that_is_written_again_is_never_kept(anew: bool, tmp_path: Path) 
     assert ring.rows(0, np.arange(80)).tolist() == [step for step in range(40) for _ in range(2)]
 
 
+def test_tensors_that_somebody_else_writes_to_are_kept_as_they_were(tmp_path: Path) -> None:
+    """As an environment that puts actions right in place, which torch does not notice."""
+    source = Source(Field("x", (), (), "float32"), lambda moment: moment, True)
+    ring = InFlight([source.field], N_ENVS, 64, tmp_path)
+    waiting = Waiting(ring, 0, [source])
+    for step in range(40):
+        action = torch.full((N_ENVS,), float(step))
+        waiting.take(action)
+        action.numpy()[:] = -1
+        ring.position += 1
+    waiting.copy()
+    assert ring.rows(0, np.arange(80)).tolist() == [step for step in range(40) for _ in range(2)]
+
+
 @pytest.mark.parametrize("anew", [True, False])
 def test_memory_that_is_written_again_after_all_is_an_error(anew: bool, tmp_path: Path) -> None:
     source = Source(Field("x", (), (), "float32"), lambda moment: moment, True)
