@@ -252,9 +252,16 @@ def test_commands_in_a_page_exist(
         if words[:1] == ["marlnb"] and words[1:2] != ["--help"]:
             assert words[1] in COMMANDS, f"{path.name}: {shlex.join(words)}"
         if words[:2] == ["marlnb", "train"] and "--config-dir" not in words and "seed=0,1,2" not in words:
-            assert command([*words[1:], "--dry-run"]) == 0, (
-                f"{path.name}: {shlex.join(words)}\n{capsys.readouterr().err}"
+            code, said = command([*words[1:], "--dry-run"]), capsys.readouterr().err
+            assert code == 0 or is_refused_for_want_of_a_library(words, said), (
+                f"{path.name}: {shlex.join(words)}\n{said}"
             )
+
+
+def is_refused_for_want_of_a_library(words: list[str], said: str) -> bool:
+    """Of an environment whose library is too large to be installed for the tests: it has a target of its own."""
+    names = [word.removeprefix("env=") for word in words if word.startswith(("env=meltingpot/", "env=smacv2/"))]
+    return any(f"{ENVIRONMENTS.lacking(name)}" in said for name in names)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
