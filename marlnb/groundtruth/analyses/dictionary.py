@@ -47,6 +47,10 @@ class _Used:
     directions: np.ndarray
 
 
+_LAST: dict[tuple[str, str], list[_Used]] = {}
+"""The last one looked at, by its key's hash and its recording: training its dictionaries is what takes the time."""
+
+
 @analysis("dictionary")
 def features_used(case: Case) -> Finding:
     claims: list[Claim] = []
@@ -77,15 +81,12 @@ def _single(used: _Used) -> list[Claim]:
 
 
 def _used(case: Case) -> list[_Used]:
-    """Of the agents that use any feature; both analyses of an instance look at the same dictionaries."""
-    asked = case.question.key_sha256, str(case.agents.path)
+    """Of the agents that use any feature; both analyses of one recording of an instance look at the same ones."""
+    asked = case.question.key_sha256, str(case.recording.path)
     if asked not in _LAST:
         _LAST.clear()
         _LAST[asked] = list(_look(case))
     return _LAST[asked]
-
-
-_LAST: dict[tuple[str, str], list[_Used]] = {}
 
 
 def _look(case: Case) -> Iterator[_Used]:
