@@ -32,14 +32,18 @@ from benchmarl.algorithms import (
 )
 from benchmarl.environments import PettingZooTask, VmasTask
 from benchmarl.experiment import Experiment, ExperimentConfig
+from benchmarl.models.common import ModelConfig
+from benchmarl.models.gru import GruConfig
+from benchmarl.models.lstm import LstmConfig
 from benchmarl.models.mlp import MlpConfig
+from tensordict import TensorDict
 
-ROWS = 16
+ROWS, STEPS = 16, 4  # steps: of the sequences that recurrent policies are shown
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is trained. frames: in all; a batch is a tenth of them."""
+    """What is trained. frames: in all; a batch is a tenth of them. layers: of the memory, where there is one."""
 
     task: Any
     algorithm: Any
@@ -48,6 +52,8 @@ class Case:
     hidden: tuple[int, ...] = (16, 16)
     frames: int = 2000
     activation: type[torch.nn.Module] = torch.nn.Tanh
+    model: type[ModelConfig] = MlpConfig
+    layers: int = 1
 
 
 CASES = {
@@ -61,6 +67,15 @@ CASES = {
     "iddpg_navigation": Case(VmasTask.NAVIGATION, IddpgConfig, shared=True, continuous=True, hidden=(8, 8)),
     "maddpg_unshared_navigation": Case(VmasTask.NAVIGATION, MaddpgConfig, shared=False, continuous=True, hidden=(8, 8)),
     "vdn_simple_spread": Case(PettingZooTask.SIMPLE_SPREAD, VdnConfig, shared=True, hidden=(8, 8)),
+    "ippo_gru_navigation": Case(
+        VmasTask.NAVIGATION, IppoConfig, shared=True, continuous=True, hidden=(8,), model=GruConfig, layers=2
+    ),
+    "mappo_lstm_unshared_simple_spread": Case(
+        PettingZooTask.SIMPLE_SPREAD, MappoConfig, shared=False, hidden=(8,), model=LstmConfig
+    ),
+    "mappo_gru_navigation": Case(
+        VmasTask.NAVIGATION, MappoConfig, shared=True, continuous=True, hidden=(8,), model=GruConfig
+    ),
 }
 
 
@@ -82,8 +97,12 @@ def settings(case: Case, folder: str) -> ExperimentConfig:
 
 
 def train(case: Case, folder: str) -> Experiment:
-    model = MlpConfig.get_from_yaml()
-    model.num_cells, model.activation_class = list(case.hidden), case.activation
+    model: Any = case.model.get_from_yaml()
+    if model.is_rnn:
+        model.hidden_size, model.n_layers = case.hidden[0] + 3, case.layers
+        model.mlp_num_cells, model.mlp_activation_class = list(case.hidden), case.activation
+    else:
+        model.num_cells, model.activation_class = list(case.hidden), case.activation
     experiment = Experiment(
         task=case.task.get_from_yaml(),
         algorithm_config=case.algorithm.get_from_yaml(),
@@ -98,6 +117,8 @@ def train(case: Case, folder: str) -> Experiment:
 
 def expected(experiment: Experiment) -> dict[str, np.ndarray]:
     """By `<group>/<what>`: random observations and states, and what BenchMARL's policies and critics say of them."""
+    if experiment.model_config.is_rnn:
+        return expected_in_time(experiment)
     env = experiment.test_env
     seen = env.full_observation_spec_unbatched.expand(ROWS).rand()
     found: dict[str, np.ndarray] = {}
@@ -120,6 +141,32 @@ def expected(experiment: Experiment) -> dict[str, np.ndarray]:
                 if critic is not None:
                     with loss.critic_network_params.to_module(critic):
                         found[f"{group}/value"] = critic(seen.clone()).get((group, "state_value")).numpy()
+    return found
+
+
+def expected_in_time(experiment: Experiment) -> dict[str, np.ndarray]:
+    """As `expected`, of sequences `[row, time, ...]` that begin without a memory."""
+    begins = torch.zeros(ROWS, STEPS, 1, dtype=torch.bool)
+    begins[:, 0] = True
+    found: dict[str, np.ndarray] = {}
+    for group, agents in experiment.group_map.items():
+        spec = experiment.test_env.full_observation_spec_unbatched[group, "observation"]
+        seen = TensorDict({"is_init": begins}, batch_size=[ROWS, STEPS])
+        observation = torch.randn(ROWS, STEPS, *spec.shape)
+        seen.set(group, TensorDict({"observation": observation}, batch_size=[ROWS, STEPS, len(agents)]))
+        found[f"{group}/observation"] = observation.numpy()
+        if "state" in set(experiment.test_env.full_observation_spec_unbatched.keys()):
+            shape = experiment.test_env.full_observation_spec_unbatched["state"].shape
+            seen.set("state", torch.randn(ROWS, STEPS, *shape))
+            found["state"] = seen.get("state").numpy()
+        with torch.no_grad():
+            told = experiment.algorithm.get_policy_for_loss(group)(seen.clone())
+            for key in ("logits", "action_value", "loc", "scale"):
+                if (group, key) in told.keys(True):
+                    found[f"{group}/{key}"] = told.get((group, key)).numpy()
+            loss = experiment.losses[group]
+            with loss.critic_network_params.to_module(loss.critic_network):
+                found[f"{group}/value"] = loss.critic_network(seen.clone()).get((group, "state_value")).numpy()
     return found
 
 

@@ -9,6 +9,9 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from marlnb.errors import RecordingError
+from marlnb.models.foreign.memory import StackedMemory
+from marlnb.models.packing import pad
+from marlnb.models.policy import Policy
 from marlnb.specs import GroupSpec
 
 LOG_PROBS = ("action_log_prob", "sample_log_prob", "log_prob")
@@ -78,6 +81,36 @@ class GroupFrames:
             parts = action.reshape(*lead, -1).split(list(spec.n), -1)
             action = torch.stack([part.long().argmax(-1) for part in parts], -1)
         return action.long().reshape(*lead, *spec.shape)
+
+
+def entering_state(policy: Policy, batch: TensorDictBase) -> Tensor | None:
+    """The state that entered the group's actor at each frame, as collected: `[frame, agent, layer, unit]`.
+
+    None for a feed-forward actor. Where the frames tell `is_init`, the state is zero there, as GRUModule has it.
+
+    Raises:
+        RecordingError: the frames do not hold it.
+    """
+    shape = policy.recurrent_shape
+    if shape is None:
+        return None
+    memories = [module for module in policy.modules() if isinstance(module, StackedMemory)]
+    parts = []
+    for key in (key for memory in memories for key in memory.keys):
+        found = batch.get(key, None)
+        if found is None:
+            raise RecordingError(
+                f"the frames of {policy.group.name!r} hold no {'/'.join(key)}, the state of its policy"
+            )
+        parts.append(found.reshape(-1, policy.group.n_agents, *found.shape[-2:]))
+    if sum(part.shape[-2] for part in parts) != shape[0]:
+        raise RecordingError(
+            f"the policy of {policy.group.name!r} remembers, and not only by GRUModule or LSTMModule, whose states "
+            "frames hold; record its episodes with marlnb.record instead"
+        )
+    state = torch.cat([pad(part, (part.shape[-2], shape[1])) for part in parts], dim=-2)
+    begins = batch.get("is_init", None)
+    return state if begins is None else state * ~begins.reshape(-1, 1, 1, 1)
 
 
 def root_flag(batch: TensorDictBase, name: str, groups: Sequence[GroupFrames]) -> Tensor:

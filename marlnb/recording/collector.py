@@ -24,11 +24,11 @@ from marlnb.errors import RecordingError
 from marlnb.models.capture import all_sites
 from marlnb.models.policy import Policy
 from marlnb.models.sites import Site, match_sites
-from marlnb.recording.collected import GroupFrames, root_flag
+from marlnb.recording.collected import GroupFrames, entering_state, root_flag
 from marlnb.recording.layout import FORMAT, VERSION, Field
 from marlnb.recording.reader import Recording
 from marlnb.recording.recompute import recompute
-from marlnb.recording.sources import observation_dims
+from marlnb.recording.sources import observation_dims, recurrent_site
 from marlnb.recording.writer import RecordingWriter
 from marlnb.training.agents import Agents
 from marlnb.training.spec_file import spec_to_json
@@ -95,9 +95,6 @@ class CollectorRecorder:
             raise RecordingError(f"dtype must be 'float32' or 'float16'; got {dtype!r}")
         self.agents, self.path, self.dtype, self.values = agents, Path(path).expanduser(), dtype, values
         self.policies: dict[str, Policy] = agents.policies()
-        recurrent = [name for name, policy in self.policies.items() if policy.recurrent_shape is not None]
-        if recurrent:
-            raise RecordingError(f"the policies of {recurrent} remember; what a collector gathers of that is not read")
         self.sites: list[Site] = match_sites(all_sites(self.policies), sites) if sites else []
         self.groups = [GroupFrames(group, (group_map or {}).get(group.name)) for group in agents.spec.groups]
         self.expected_rows, self.frames = expected_rows, 0
@@ -158,14 +155,17 @@ class CollectorRecorder:
         for group in self.groups:
             name, policy = group.spec.name, self.policies[group.spec.name]
             mask = found.get(f"steps/{name}/action_mask")
-            logits, _ = policy.logits(seen[name])
+            entering = entering_state(policy, batch)
+            logits, _ = policy.logits(seen[name], recurrent=entering)
             distribution = policy.distribution
             assert distribution is not None
             flat[f"steps/{name}/logits"] = distribution.mask(logits, None if mask is None else mask.flatten(0, 1))
             own = [site.name for site in self.sites if site.name.startswith(f"{name}/")]
             if own:
-                activations = recompute(policy, own, seen, state=state)
+                activations = recompute(policy, own, seen, recurrent=entering, state=state)
                 flat |= {f"activations/{site}": tensor for site, tensor in activations.items()}
+            if entering is not None:
+                flat[f"recurrent/{name}/{recurrent_site(policy, 'actor')}"] = entering
             if self.values and policy.has_critic:
                 flat[f"steps/{name}/value"] = policy.value(seen, state=state)[0]
         return found | {name: tensor.unflatten(0, shape) for name, tensor in flat.items()}
@@ -197,6 +197,8 @@ class CollectorRecorder:
             members = self.agents.spec.group(group).agents
             whose = () if site.agents is None else tuple(members[index] for index in site.agents)
             return Field(name, ("agent", "unit"), shape, self.dtype, group, whose)
+        if top == "recurrent":
+            return Field(name, ("agent", "layer", "unit"), shape, self.dtype, group)
         last = {"action": "component", "logits": "parameter", "action_mask": "choice"}.get(rest.split("/")[-1])
         dims = ("agent", last) if last and len(shape) == 2 else observation_dims(shape[1:])[: len(shape)]
         return Field(name, dims, shape, kind, group)

@@ -14,7 +14,11 @@ from marlnb.models.network import Network
 from marlnb.models.sites import SiteKind
 
 TRIAL_ROWS = 7
-NO_MEMORY = "recurrent policies from elsewhere are not read, only those whose output is a function of one observation"
+NO_MEMORY = (
+    "where a policy remembers, its state must be an argument: agents_from_module(..., recurrent_shape=(layer, unit)) "
+    "takes modules called on (observation, state) that return (output, state), agents_from_torchrl GRUModule and "
+    "LSTMModule"
+)
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,9 @@ class Fired:
 class ModuleNetwork(Network):
     """A module called on observations `[batch, agent, *shape]`, which returns `[batch, agent, parameter]`.
 
-    Where it returns a tuple of such, they are laid side by side.
+    Where it returns a tuple of such, they are laid side by side. One that remembers is called on (observation, state)
+    and returns (output, state), the state `[batch, agent, layer, unit]` and zero when an episode begins. The state that
+    leaves a step is a site too, `state`, layer after layer: an edit of it enters the next step.
 
     Its sites are the innermost submodules that fire once and put out `[batch, agent, unit]`: in an `nn.Sequential` of
     linear maps and nonlinearities called hidden_1, hidden_2, ..., head; elsewhere by their path in the module.
@@ -38,6 +44,7 @@ class ModuleNetwork(Network):
     Args:
         shape: one agent's observation; dtype: what the module is to see.
         mixes_agents: whether an agent's output may depend on another's input; None: as gradients of a trial tell.
+        recurrent_shape: (layer, unit) of the state; None: it has none.
     Raises:
         ShapeError: it puts out something else.
         ConfigError: what it puts out depends on more than the observations of one moment.
@@ -52,24 +59,36 @@ class ModuleNetwork(Network):
         *,
         dtype: torch.dtype = torch.float32,
         mixes_agents: bool | None = None,
+        recurrent_shape: tuple[int, int] | None = None,
     ) -> None:
         super().__init__()
+        self.recurrent_shape, self.leaving = recurrent_shape, nn.Identity()
         self.module, self.n_agents, self.shape, self.dtype = module, n_agents, tuple(shape), dtype
         self.in_features = int(torch.Size(self.shape).numel())
         fired, output, trial = _trial(self)
         _check_moments(self, output, trial)
         self.out_features = output.shape[-1]
-        self._sites = _named(module, fired, output, n_agents)
+        self._sites = _named(module, fired, output, n_agents, may_be_none=recurrent_shape is not None)
         self.mixes_agents = _mixes(output, trial) if mixes_agents is None else mixes_agents
 
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """x `[..., agent, feature]`: observations flattened."""
         lead = x.shape[:-2]
-        output = joined(self.module(x.reshape(-1, *x.shape[-2:-1], *self.shape).to(self.dtype)))
-        return output.reshape(*lead, *output.shape[1:]), None
+        rows = x.reshape(-1, *x.shape[-2:-1], *self.shape).to(self.dtype)
+        if self.recurrent_shape is None:
+            output = joined(self.module(rows))
+            return output.reshape(*lead, *output.shape[1:]), None
+        shape = (*rows.shape[:2], *self.recurrent_shape)
+        entering = rows.new_zeros(shape, dtype=torch.float32) if recurrent is None else recurrent.reshape(shape)
+        output, after = _with_state(self.module(rows, entering), shape)
+        after = self.leaving(after.flatten(-2))
+        return output.reshape(*lead, *output.shape[1:]), after.reshape(*lead, *shape[1:])
 
     def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
-        return list(self._sites)
+        if self.recurrent_shape is None:
+            return list(self._sites)
+        layers, units = self.recurrent_shape
+        return [*self._sites, ("state", self.leaving, layers * units, "recurrent")]
 
 
 def joined(output: Tensor | Sequence[Tensor]) -> Tensor:
@@ -86,8 +105,17 @@ def joined(output: Tensor | Sequence[Tensor]) -> Tensor:
     raise ShapeError(f"a policy's module must return a tensor or a tuple of tensors; got {type(output).__name__}")
 
 
-def _trial(network: ModuleNetwork) -> tuple[list[Fired], Tensor, Tensor]:
-    """One forward of random observations, gradients on: what fired, the output and the input."""
+def _with_state(result: object, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """The output and the state of a module that remembers."""
+    if isinstance(result, (tuple, list)) and len(result) == 2 and isinstance(result[1], Tensor):
+        if tuple(result[1].shape) != shape:
+            raise ShapeError(f"a state {list(shape)} entered, and one of shape {list(result[1].shape)} left the module")
+        return joined(result[0]), result[1]
+    raise ShapeError(f"a module with recurrent_shape= must return (output, state); got {type(result).__name__}")
+
+
+def _trial(network: ModuleNetwork) -> tuple[list[Fired], Tensor, tuple[Tensor, ...]]:
+    """One forward of random observations, gradients on: what fired, the output, and the input (with its state)."""
     fired: list[Fired] = []
     device = next((p.device for p in network.module.parameters()), torch.device("cpu"))
     generator = torch.Generator().manual_seed(0)
@@ -96,6 +124,10 @@ def _trial(network: ModuleNetwork) -> tuple[list[Fired], Tensor, Tensor]:
     x = (x if network.dtype.is_floating_point else (255 * x).to(network.dtype)).to(device)
     if network.dtype.is_floating_point:
         x.requires_grad_()
+    inputs: tuple[Tensor, ...] = (x,)
+    if network.recurrent_shape is not None:
+        state = torch.rand(rows, network.n_agents, *network.recurrent_shape, generator=generator).to(device)
+        inputs = (x, state.requires_grad_())
 
     def note(path: str) -> object:
         def hook(module: nn.Module, inputs: object, output: object) -> None:
@@ -108,7 +140,9 @@ def _trial(network: ModuleNetwork) -> tuple[list[Fired], Tensor, Tensor]:
     hooks = [module.register_forward_hook(note(path)) for path, module in network.module.named_modules()]  # type: ignore[arg-type]
     try:
         with torch.enable_grad():
-            output = network.eval()(x)[0]
+            output = network.eval()(*inputs)[0]
+    except ShapeError:
+        raise
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
         raise ShapeError(
             f"{type(network.module).__name__} cannot be called on {[rows, network.n_agents, *network.shape]}, "
@@ -123,15 +157,15 @@ def _trial(network: ModuleNetwork) -> tuple[list[Fired], Tensor, Tensor]:
             f"{type(network.module).__name__} must return [batch, agent, parameter]; for observations of batch {rows} "
             f"and {network.n_agents} agents it returned {list(output.shape)}"
         )
-    return fired, output, x
+    return fired, output, inputs
 
 
 @torch.no_grad()
-def _check_moments(network: ModuleNetwork, output: Tensor, x: Tensor) -> None:
+def _check_moments(network: ModuleNetwork, output: Tensor, inputs: tuple[Tensor, ...]) -> None:
     """Asks for the last row again, by itself: what remembers, draws at random or mixes rows answers otherwise."""
     training = network.module.training
     try:
-        again = network.eval()(x[-1:].detach())[0]
+        again = network.eval()(*(given[-1:].detach() for given in inputs))[0]
         same = torch.allclose(again, output[-1:], rtol=1e-3, atol=1e-4)
     except RuntimeError:  # a state of another batch's size
         same = False
@@ -153,7 +187,7 @@ def check_forgets(module: nn.Module, group: str) -> None:
 
 
 def _named(
-    module: nn.Module, fired: list[Fired], output: Tensor, n_agents: int
+    module: nn.Module, fired: list[Fired], output: Tensor, n_agents: int, *, may_be_none: bool = False
 ) -> list[tuple[str, nn.Module, int, SiteKind]]:
     innermost = [item for item in fired if not list(item.module.children())]
     times: dict[int, int] = {}
@@ -166,6 +200,8 @@ def _named(
         # what a module that works in place has overwritten would be recorded as what came after
         if seen and times[id(item.module)] == 1 and item.place != follower:
             kept.append(item)
+    if not kept and may_be_none:
+        return []
     if not kept:
         raise SiteError(
             f"no submodule of {type(module).__name__} puts out [batch, agent, unit] once a call, so nothing is seen; "
@@ -188,12 +224,15 @@ def _named(
 
 
 @torch.enable_grad()
-def _mixes(output: Tensor, x: Tensor) -> bool:
-    """Whether any agent's output has a gradient at another's input; True where none can be had."""
-    if not output.requires_grad or not x.requires_grad:
-        return x.shape[1] > 1
-    for agent in range(x.shape[1]):
-        (gradient,) = torch.autograd.grad(output[:, agent].sum(), x, retain_graph=True, allow_unused=True)
-        if gradient is not None and bool((gradient.abs().sum((0, 2)) > 0)[torch.arange(x.shape[1]) != agent].any()):
-            return True
+def _mixes(output: Tensor, inputs: tuple[Tensor, ...]) -> bool:
+    """Whether any agent's output has a gradient at another's input or state; True where none can be had."""
+    n_agents = inputs[0].shape[1]
+    known = [given for given in inputs if given.requires_grad]
+    if not output.requires_grad or len(known) < len(inputs):
+        return n_agents > 1
+    for agent in range(n_agents):
+        others = torch.arange(n_agents) != agent
+        for gradient in torch.autograd.grad(output[:, agent].sum(), known, retain_graph=True, allow_unused=True):
+            if gradient is not None and bool((gradient.abs().transpose(0, 1).flatten(1).sum(1) > 0)[others].any()):
+                return True
     return False

@@ -42,11 +42,23 @@ class ForeignCritic(nn.Module):
                 f"the critic of {group.name!r} reads {network.in_features} features; the {reads} in {env.name}: {size}"
             )
         self.once_for_all = network.n_agents == 1 < group.n_agents
+        self.recurrent_shape = network.recurrent_shape
 
     def forward(self, observations: Mapping[str, Tensor], state: Tensor | None) -> Tensor:
-        """Values `[..., agent]`."""
-        values = self.network(self.inputs(observations, state))[0].squeeze(-1)
-        return values.expand(*values.shape[:-1], self.group.n_agents)
+        """Values `[..., agent]` from the zero recurrent state (`step` takes another)."""
+        return self.step(observations, state)[0]
+
+    def step(
+        self, observations: Mapping[str, Tensor], state: Tensor | None, recurrent: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Values `[..., agent]`, and the recurrent state after the step, `[..., agent, layer, unit]`."""
+        if recurrent is not None and self.once_for_all:
+            recurrent = recurrent[..., :1, :, :]
+        output, after = self.network(self.inputs(observations, state), recurrent)
+        values, n = output.squeeze(-1), self.group.n_agents
+        if after is not None:
+            after = after.expand(*after.shape[:-3], n, *after.shape[-2:])
+        return values.expand(*values.shape[:-1], n), after
 
     def inputs(self, observations: Mapping[str, Tensor], state: Tensor | None) -> Tensor:
         """`[..., row, feature]`, a row for each agent, or one for all."""
@@ -89,6 +101,7 @@ class ForeignPolicy(Policy):
         self.group, self.network, self.greedy = group, actor, greedy
         self._distribution, self.parameters_of, self.critic = distribution, parameters, critic
         self.recurrent_shape = actor.recurrent_shape
+        self.critic_recurrent_shape = None if critic is None else critic.recurrent_shape
         self._check()
 
     @torch.no_grad()
@@ -117,7 +130,7 @@ class ForeignPolicy(Policy):
     ) -> tuple[Tensor, Tensor | None]:
         if self.critic is None:
             return super().value(observations, state=state, recurrent=recurrent)
-        return self.critic(observations, state), None
+        return self.critic.step(observations, state, recurrent)
 
     @property
     def distribution(self) -> ActionDistribution:

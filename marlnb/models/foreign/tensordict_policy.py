@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,20 +15,21 @@ from tensordict.nn import (
     TensorDictModuleBase,
     TensorDictSequential,
 )
-from torch import Tensor, nn
-from torchrl.modules import QValueModule
+from torch import nn
+from torchrl.modules import GRUModule, LSTMModule, QValueModule
 from torchrl.modules.models.multiagent import MultiAgentNetBase
 
 from marlnb.errors import ConfigError
 from marlnb.models.by_agent import ByAgent
 from marlnb.models.distributions import ActionDistribution, Gaussian, action_distribution
+from marlnb.models.foreign.chained import Chained
+from marlnb.models.foreign.memory import memory_of
 from marlnb.models.foreign.module_network import ModuleNetwork, check_forgets
 from marlnb.models.foreign.naming import leaves
 from marlnb.models.foreign.parameters import Direct, FreeGaussian, LocScale, tanh_delta
 from marlnb.models.foreign.policy import ForeignCritic, ForeignPolicy
 from marlnb.models.foreign.stacked import by_path, place_parameter, stacked
 from marlnb.models.network import Network
-from marlnb.models.sites import SiteKind
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec
 
 Key = tuple[str, ...]
@@ -40,31 +41,6 @@ VALID = (
 )
 
 
-class Chained(Network):
-    """Networks one after another; the sites of each are told apart as part_1, part_2, ..."""
-
-    def __init__(self, parts: Sequence[Network]) -> None:
-        super().__init__()
-        self.parts = nn.ModuleList(parts)
-        first, last = parts[0], parts[-1]
-        self.n_agents, self.in_features, self.out_features = first.n_agents, first.in_features, last.out_features
-        self.centralised = bool(getattr(first, "centralised", False))
-        self.mixes_agents = any(part.mixes_agents for part in parts)
-
-    def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        for part in self.parts:
-            x, _ = part(x)
-        return x, None
-
-    def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
-        found: list[tuple[str, nn.Module, int, SiteKind]] = []
-        for number, part in enumerate(self.parts, start=1):
-            for name, module, n_units, kind in part.site_modules():  # type: ignore[operator]
-                ends: SiteKind = "hidden" if number < len(self.parts) else kind
-                found.append((f"part_{number}.{name}", module, n_units, ends))
-        return found
-
-
 def policy_of(
     module: TensorDictModuleBase, group: GroupSpec, key: Key, *, critic: ForeignCritic | None = None
 ) -> ForeignPolicy:
@@ -73,10 +49,9 @@ def policy_of(
     Args:
         key: the group's place in the tensordict, as `("agents",)`; its observation and action lie beneath.
     Raises:
-        ConfigError: it remembers, nothing writes the group's action, something else than the observation is read on
-            the way, or the distribution is none that marlnb has.
+        ConfigError: it remembers in another way than by GRUModule or LSTMModule, nothing writes the group's action,
+            something else than the observation is read on the way, or the distribution is none that marlnb has.
     """
-    check_forgets(module, group.name)
     steps = list(_steps(module))
     last = _writer(steps, (*key, "action"))
     if last is None:
@@ -96,21 +71,31 @@ def policy_of(
             )
         networks.insert(0, step)
         before = before[: before.index(step)]
-        wanted = {_parts(name) for name in step.in_keys}
+        wanted = _reads(step)
+    keys = {id(_inner(step)): _states(step) for step in networks}
     pieces = [piece for step in networks for piece in _pieces(_inner(step))]
     extractor = pieces.pop() if pieces and isinstance(pieces[-1], EXTRACTORS) else None
-    actor = network_of(pieces, group)
+    for piece in pieces:
+        if not keys.get(id(piece)):
+            check_forgets(piece, group.name)
+    actor = network_of(pieces, group, keys)
     distribution, parameters = _distribution(last, group.action, extractor)
     greedy = isinstance(last, QValueModule)
     return ForeignPolicy(group, actor, distribution, parameters=parameters, greedy=greedy, critic=critic)
 
 
-def network_of(pieces: Sequence[nn.Module], group: GroupSpec) -> Network:
-    """One Network of modules that are called one after another on `[batch, agent, ...]`."""
+def network_of(
+    pieces: Sequence[nn.Module], group: GroupSpec, keys: Mapping[int, Sequence[Key]] | None = None
+) -> Network:
+    """One Network of modules that are called one after another on `[batch, agent, ...]`.
+
+    Args:
+        keys: by a recurrent module's id, where a tensordict holds its states.
+    """
     shape: tuple[int, ...] = group.observation.shape
     parts: list[Network] = []
     for piece in pieces:
-        parts.append(_network(piece, group, shape))
+        parts.append(_network(piece, group, shape, (keys or {}).get(id(piece), ())))
         shape = (parts[-1].out_features,)
     if not parts:
         raise ConfigError(f"the policy of {group.name!r} has no network")
@@ -131,7 +116,9 @@ def critic_of(module: TensorDictModuleBase, group: GroupSpec, env: EnvSpec, key:
     return ForeignCritic(group, network_of(_pieces(_inner(own[0])), group), env)
 
 
-def _network(piece: nn.Module, group: GroupSpec, shape: tuple[int, ...]) -> Network:
+def _network(piece: nn.Module, group: GroupSpec, shape: tuple[int, ...], keys: Sequence[Key]) -> Network:
+    if keys:
+        return memory_of(piece, group.n_agents, keys=keys)
     if not isinstance(piece, MultiAgentNetBase):
         dtype = getattr(torch, group.observation.dtype) if shape == group.observation.shape else torch.float32
         return ModuleNetwork(piece, group.n_agents, shape, dtype=dtype)
@@ -185,7 +172,20 @@ def _parts(key: Any) -> Key:
     return (key,) if isinstance(key, str) else tuple(key)
 
 
+def _states(step: Any) -> tuple[Key, ...]:
+    """The entries that a step reads beside its input because it remembers: hidden, and cell where there is one."""
+    return tuple(_parts(key) for key in step.in_keys[1:-1]) if isinstance(step, (GRUModule, LSTMModule)) else ()
+
+
+def _reads(step: Any) -> set[Key]:
+    """What a step reads of the present moment."""
+    keys = {_parts(name) for name in step.in_keys}
+    return {_parts(step.in_keys[0])} if isinstance(step, (GRUModule, LSTMModule)) else keys
+
+
 def _inner(step: Any) -> nn.Module:
+    if isinstance(step, (GRUModule, LSTMModule)):
+        return step.gru if isinstance(step, GRUModule) else step.lstm  # type: ignore[no-any-return]
     if not isinstance(step, TensorDictModule) or not isinstance(step.module, nn.Module):
         raise ConfigError(f"no module to look into in {type(step).__name__} (a function, or a class of its own)")
     return step.module

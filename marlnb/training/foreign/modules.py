@@ -29,6 +29,7 @@ def agents_from_module(
     distribution: Kind | Mapping[str, Kind] | None = None,
     critics: Mapping[str, nn.Module] | None = None,
     mixes_agents: bool | None = None,
+    recurrent_shape: tuple[int, int] | Mapping[str, tuple[int, int]] | None = None,
     path: str | os.PathLike[str] = "runs/agents_from_module",
     source: str = "modules",
     n_envs: int = 32,
@@ -47,6 +48,8 @@ def agents_from_module(
         critics: by group, modules from `[batch, agent, *observation]` to `[batch, agent, 1]`.
         mixes_agents: whether a module lets one agent's output depend on another's observation; None: gradients of a
             trial tell.
+        recurrent_shape: (layer, unit) of an agent's state, for all groups or by group, where modules remember: they are
+            called on (observation, state `[batch, agent, layer, unit]`) and return (output, the state that leaves).
         path: folder of the recordings made of them.
     Raises:
         ConfigError: groups, agents, observations or actions that do not fit. ShapeError: a module returns something
@@ -60,7 +63,8 @@ def agents_from_module(
         given = by_group[group.name]
         kind = _kind(distribution, group)
         found, parameters, greedy = distribution_of(kind, group.action)
-        actor = _network(given, group, mixes_agents)
+        memory = recurrent_shape.get(group.name) if isinstance(recurrent_shape, Mapping) else recurrent_shape
+        actor = _network(given, group, mixes_agents, memory)
         critic = _critic((critics or {}).get(group.name), group, spec)
         made[group.name] = ForeignPolicy(group, actor, found, parameters=parameters, greedy=greedy, critic=critic)
         networks[group.name] = network_numbers(given, group)
@@ -103,27 +107,43 @@ def _kind(distribution: Kind | Mapping[str, Kind] | None, group: GroupSpec) -> K
     return kind
 
 
-def _network(given: Modules, group: GroupSpec, mixes_agents: bool | None) -> Network:
+def _network(given: Modules, group: GroupSpec, mixes_agents: bool | None, memory: tuple[int, int] | None) -> Network:
     if isinstance(given, (Mapping, nn.ModuleDict)):
-        return _one_each(dict(given.items()), group)
+        return _one_each(dict(given.items()), group, memory)
+    if memory is not None:
+        return _module_network(given, group, group.n_agents, memory, mixes_agents)
     network = network_of([given], group)
     if mixes_agents is not None:
         network.mixes_agents = mixes_agents
     return network
 
 
-def _one_each(given: Mapping[str, nn.Module], group: GroupSpec) -> Network:
+def _one_each(given: Mapping[str, nn.Module], group: GroupSpec, memory: tuple[int, int] | None) -> Network:
     if set(given) != set(group.agents):
         raise ConfigError(f"modules are for {sorted(given)}; the agents of {group.name!r} are {list(group.agents)}")
     members: dict[int, list[int]] = {}
     for index, agent in enumerate(group.agents):
         members.setdefault(id(given[agent]), []).append(index)
     indices = list(members.values())
-    dtype = getattr(torch, group.observation.dtype)
-    networks = [
-        ModuleNetwork(given[group.agents[rows[0]]], len(rows), group.observation.shape, dtype=dtype) for rows in indices
-    ]
+    networks = [_module_network(given[group.agents[rows[0]]], group, len(rows), memory) for rows in indices]
     return ByAgent(group.agents, indices, networks)
+
+
+def _module_network(
+    module: nn.Module,
+    group: GroupSpec,
+    n_agents: int,
+    memory: tuple[int, int] | None,
+    mixes_agents: bool | None = None,
+) -> ModuleNetwork:
+    return ModuleNetwork(
+        module,
+        n_agents,
+        group.observation.shape,
+        dtype=getattr(torch, group.observation.dtype),
+        mixes_agents=mixes_agents,
+        recurrent_shape=memory,
+    )
 
 
 def _critic(module: nn.Module | None, group: GroupSpec, spec: EnvSpec) -> ForeignCritic | None:

@@ -62,6 +62,52 @@ def test_it_says_what_benchmarl_says(case: str, tmp_path: Path) -> None:
         assert not policy.has_critic
 
 
+RECURRENT = {
+    "ippo, shared, two layers, continuous": HERE / "ippo_gru_navigation",
+    "mappo, unshared": HERE / "mappo_lstm_unshared_simple_spread",
+    "mappo, shared, without a state, continuous": HERE / "mappo_gru_navigation",
+}
+
+
+@pytest.mark.parametrize("case", RECURRENT)
+def test_what_remembers_says_what_benchmarl_says_of_sequences(case: str, tmp_path: Path) -> None:
+    policies = mnb.agents_from_benchmarl(RECURRENT[case], path=tmp_path).by_group
+    told: dict[str, Any] = dict(np.load(RECURRENT[case] / "expected.npz"))
+    ((group, policy),) = policies.items()
+    memory, judges = None, None
+    for t in range(4):
+        observation = torch.from_numpy(told[f"{group}/observation"][:, t])
+        logits, memory = policy.logits(observation, recurrent=memory)
+        if "continuous" in case:
+            mean, log_std = logits.chunk(2, dim=-1)
+            np.testing.assert_allclose(mean.detach(), told[f"{group}/loc"][:, t], atol=1e-6)
+            np.testing.assert_allclose(log_std.exp().detach(), told[f"{group}/scale"][:, t], atol=1e-6)
+        else:
+            np.testing.assert_allclose(logits.detach(), told[f"{group}/logits"][:, t], atol=1e-6)
+        state = torch.from_numpy(told["state"][:, t]) if "state" in told else None
+        values, judges = policy.value({group: observation}, state=state, recurrent=judges)
+        np.testing.assert_allclose(values.detach(), told[f"{group}/value"][:, t, :, 0], atol=1e-6)
+
+
+def test_what_remembers_is_recorded_explained_and_edited(tmp_path: Path) -> None:
+    agents = mnb.agents_from_benchmarl(RECURRENT["mappo, unshared"], path=tmp_path)
+    recording = mnb.record(agents, episodes=4, sites="*", progress=False)
+    names = [f"agent/actor/{x}" for x in ("cell", "lstm", "hidden_1", "head")]
+    assert recording.sites[:4] == names and "agent/critic/lstm" in recording.sites
+    entering = recording.recurrent("agent").sel(episode=2).to_numpy()  # [row, agent, (hidden, cell), unit]
+    hidden = recording["agent/actor/lstm"].sel(episode=2).to_numpy()
+    assert not entering[0].any()
+    np.testing.assert_array_equal(entering[1:, :, 0], hidden[:-1])
+    np.testing.assert_array_equal(entering[1:, :, 1], recording["agent/actor/cell"].sel(episode=2).to_numpy()[:-1])
+    found = mnb.attribute_over_time(
+        recording, group="agent", to="action", t=20, lookback=6, policies=agents.by_group
+    )  # fmt: skip
+    assert np.nanmax(np.abs(found.convergence_delta)) < 1e-3 and not found.warnings
+    wiped = mnb.intervene(agents, mnb.Ablate("agent/actor/lstm", agents=("agent_1",)), episodes=2)
+    moved = [wiped.of("tv_direct", f"agent_{k}").difference for k in range(3)]
+    assert moved[1] > 0 and moved[0] == moved[2] == 0
+
+
 def test_agents_of_an_experiment_are_recorded_with_their_critic(tmp_path: Path) -> None:
     agents = mnb.agents_from_benchmarl(SPREAD, path=tmp_path)
     assert agents.source == "BenchMARL mappo checkpoint_60000.pt"

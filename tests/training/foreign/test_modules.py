@@ -143,7 +143,7 @@ class Remembers(nn.Module):
 
 @pytest.mark.parametrize("how", ["keeps", "returns", "rows"])
 def test_what_remembers_is_refused(how: str, tmp_path: Path) -> None:
-    with pytest.raises((ConfigError, ShapeError), match=r"remembers.*recurrent policies from elsewhere are not read"):
+    with pytest.raises((ConfigError, ShapeError), match=r"remembers.*its state must be an argument.*recurrent_shape="):
         mnb.agents_from_module(Remembers(how), ENV, path=tmp_path)
 
 

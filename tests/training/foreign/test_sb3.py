@@ -85,7 +85,7 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
         mnb.agents_from_sb3({"nobody": None}, "mpe/simple_spread", path=tmp_path)
     recurrent = model_of(PPO, CHOICES)
     recurrent.policy.lstm_actor = torch.nn.LSTM(18, 18)  # as sb3-contrib's RecurrentPPO has
-    with pytest.raises(ConfigError, match="LSTM layers; recurrent policies from elsewhere are not read"):
+    with pytest.raises(ConfigError, match="LSTM layers; where a policy remembers"):
         mnb.agents_from_sb3(recurrent, "mpe/simple_spread", path=tmp_path)
     with pytest.raises(CheckpointError, match="no model of Stable-Baselines3 at nothing"):
         mnb.agents_from_sb3("nothing.zip", "mpe/simple_spread", algorithm="PPO", path=tmp_path)

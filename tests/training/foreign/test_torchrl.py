@@ -14,7 +14,6 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 from torchrl.modules import (
     Delta,
     IndependentNormal,
-    LSTMModule,
     MaskedCategorical,
     MultiAgentMLP,
     ProbabilisticActor,
@@ -208,12 +207,14 @@ def test_refusals_say_what_is_valid(tmp_path: Path) -> None:
         mnb.agents_from_torchrl(discrete, DISCRETE, path=tmp_path)
     with pytest.raises(ConfigError, match="writes 'agents/action'"):
         mnb.agents_from_torchrl(discrete, DISCRETE, group_map={"agent": "agents"}, path=tmp_path)
-    recurrent = TensorDictSequential(
-        LSTMModule(18, 8, in_keys=[("agent", "observation"), "h", "c"], out_keys=["x", ("next", "h"), ("next", "c")]),
-        discrete,
+    hidden = ProbabilisticActor(
+        TensorDictModule(nn.LSTM(18, 5), in_keys=[("agent", "observation")], out_keys=[("agent", "logits"), "h"]),
+        in_keys=[("agent", "logits")],
+        out_keys=[("agent", "action")],
+        distribution_class=torch.distributions.Categorical,
     )
-    with pytest.raises(ConfigError, match="LSTM layers; recurrent policies from elsewhere are not read"):
-        mnb.agents_from_torchrl(recurrent, DISCRETE, path=tmp_path)
+    with pytest.raises(ConfigError, match=r"LSTM.*where a policy remembers"):
+        mnb.agents_from_torchrl(hidden, DISCRETE, path=tmp_path)
     bounded = normal_actor(TanhNormal, low=-torch.ones(5), high=torch.ones(5))
     with pytest.raises(ConfigError, match="bounded by low"):
         mnb.agents_from_torchrl(bounded, CONTINUOUS, path=tmp_path)
