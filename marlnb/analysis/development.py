@@ -62,6 +62,7 @@ def development(
     wanted = list(last.sites if sites is None else sites)
     places = [(site, agent) for site in wanted for agent in site_agents(last, site, agents)]
     notes: list[str] = []
+    metrics: set[str] = set()
     scores = np.full((4, len(places), len(at)), np.nan)
     for i, (site, agent) in enumerate(places):
         for j, (recording, iteration) in enumerate(at):
@@ -70,10 +71,10 @@ def development(
             elif measure == "tuning":
                 found = _tuned(recording, site, agent, label, iteration, n_shuffles, seed, notes)
             else:
-                found = _decoded(recording, site, agent, label, iteration, n_shuffles, seed, notes)
+                found = _decoded(recording, site, agent, label, iteration, n_shuffles, seed, notes, metrics)
             scores[:, i, j] = found
     return Development(
-        what=_what(measure, label),
+        what=_what(measure, label, metrics),
         places=tuple(site if len(last[site].labels["agent"]) == 1 else f"{agent} {site}" for site, agent in places),
         iterations=np.array([iteration for _, iteration in at]),
         values=scores[0],
@@ -107,6 +108,7 @@ def _decoded(
     n_shuffles: int,
     seed: int,
     notes: list[str],
+    metrics: set[str],
 ) -> Score:
     assert label is not None
     found = decode(
@@ -120,6 +122,7 @@ def _decoded(
         progress=False,
     )
     notes += [f"checkpoint {iteration}: {note}" for note in found.warnings]
+    metrics.add(found.metric)
     one = found.scores[0]
     return one.score, one.low, one.high, one.observation
 
@@ -175,11 +178,13 @@ def _to_last(
     return found.score, found.low, found.high, found.shuffled
 
 
-def _what(measure: Measure, label: Label | None) -> str:
+def _what(measure: Measure, label: Label | None, metrics: set[str]) -> str:
     if measure == "similarity":
         return "linear CKA to the last checkpoint"
     name = label if isinstance(label, str) else " ".join(map(str, label)) if isinstance(label, tuple) else "label"
-    return f"share of units tuned to {name}" if measure == "tuning" else f"{name} decoded (score)"
+    return (
+        f"share of units tuned to {name}" if measure == "tuning" else f"{name} decoded ({' or '.join(sorted(metrics))})"
+    )
 
 
 def _returns(at: Sequence[tuple[Recording, int]]) -> dict[str, np.ndarray]:

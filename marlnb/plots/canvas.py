@@ -51,6 +51,16 @@ def finish(ax: Axes, *, title: str, x: str, y: str, grid: str = "y") -> Axes:
     return ax
 
 
+def legend_beside(ax: Axes, *, title: str | None = None, size: float | None = None) -> None:
+    """A legend to the right of the axes, where it hides no data.
+
+    size: of the markers in it, in square points, whatever they have in the plot; None: as they are drawn.
+    """
+    legend = ax.legend(frameon=False, fontsize=8.5, title=title, loc="upper left", bbox_to_anchor=(1, 1))
+    for handle in legend.legend_handles if size is not None else ():
+        handle.set_sizes([size])  # type: ignore[union-attr]
+
+
 def literal(text: str) -> str:
     """A user's own text as it is: a `$` in it begins no formula."""
     return text.replace("$", r"\$")

@@ -8,7 +8,7 @@ from typing import Protocol
 from matplotlib.axes import Axes
 
 from marlnb.errors import AnalysisError
-from marlnb.plots.canvas import INK, OKABE_ITO, agent_colour, alarm, axes, finish
+from marlnb.plots.canvas import INK, OKABE_ITO, agent_colour, alarm, axes, finish, legend_beside
 
 
 class ConceptScore(Protocol):
@@ -150,7 +150,7 @@ def _finish(
         for result, score in bars
     ]
     ax.set_xticks(range(len(bars)), names, fontsize=8.5)
-    ax.legend(frameon=False, fontsize=8.5, loc="upper left", bbox_to_anchor=(1, 1))
+    legend_beside(ax)
     asked = f"does an output {asks}" if several else f"{targets[0]}: does it {asks}"
     finish(ax, title=title or f"{asked} towards a concept?\n({bars[0][0].site})", x=x, y=y)
 

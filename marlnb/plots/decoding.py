@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from marlnb.errors import AnalysisError, unknown
-from marlnb.plots.canvas import INK, MUTED, OKABE_ITO, SEQUENTIAL, agent_colour, alarm, axes, finish
+from marlnb.plots.canvas import INK, MUTED, OKABE_ITO, SEQUENTIAL, agent_colour, alarm, axes, finish, legend_beside
 from marlnb.plots.results import DecodingResult, Score
 
 MapAxis = Literal["site", "agent", "offset", "t", "label", "checkpoint"]
@@ -145,7 +145,7 @@ def _curve(
     ax.text(places[-1], chance, "chance ", ha="right", va="bottom", fontsize=8.5, color=INK)
     ax.set_ylim(max(-1.0, min(0.0, chance, *shuffled)), 1.05)
     ax.margins(x=0.02)
-    ax.legend(frameon=False, fontsize=8.5, loc="upper left", bbox_to_anchor=(1, 1))
+    legend_beside(ax)
     alarm(ax, decoding.warnings)
     return ax
 

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from matplotlib.axes import Axes
 
-from marlnb.plots.canvas import DASHES, INK, MARKERS, MUTED, OKABE_ITO, SEQUENTIAL, alarm, axes, finish
+from marlnb.plots.canvas import DASHES, INK, MARKERS, MUTED, OKABE_ITO, SEQUENTIAL, alarm, axes, finish, legend_beside
 
 
 class DevelopmentResult(Protocol):
@@ -61,7 +61,7 @@ def what_when_where(development: DevelopmentResult, *, title: str | None = None,
 def development_curves(development: DevelopmentResult, *, title: str | None = None, ax: Axes | None = None) -> Axes:
     """The same as lines with 95% bands; the control of the last place is dotted."""
     found = development
-    ax = axes(ax)
+    ax = axes(ax, width=8.6)
     for k, place in enumerate(found.places):
         colour, dash = OKABE_ITO[k % len(OKABE_ITO)], DASHES[k % len(DASHES)]
         ax.fill_between(found.iterations, found.low[k], found.high[k], color=colour, alpha=0.18, linewidth=0)
@@ -75,7 +75,7 @@ def development_curves(development: DevelopmentResult, *, title: str | None = No
         linewidth=2,
         label=found.control_name,
     )
-    ax.legend(frameon=False, fontsize=8.5)
+    legend_beside(ax)
     finish(ax, title=title or "When did it come?", x="checkpoint (iteration)", y=found.what)
     alarm(ax, found.warnings)
     return ax

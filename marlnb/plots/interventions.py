@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from marlnb.errors import AnalysisError, unknown
 from marlnb.plots.canvas import DASHES, INK, MARKERS, MUTED, OKABE_ITO, SEQUENTIAL, agent_colour, alarm, axes, finish
+
+DOSES = {
+    "steer": "standard deviations along the direction",
+    "scale": "factor",
+    "noise": "standard deviation, in units of activation",
+    "clamp": "units of activation",
+}
 
 
 class EffectLike(Protocol):
@@ -45,6 +52,8 @@ class ArmLike(Protocol):
 
 
 class InterventionResult(Protocol):
+    @property
+    def edits(self) -> Sequence[Mapping[str, Any]]: ...
     @property
     def agents(self) -> tuple[str, ...]: ...
     @property
@@ -206,7 +215,7 @@ def dose_response(
     ax.axhline(0, color=INK, linewidth=1.0)
     ax.legend(frameon=False, fontsize=8.5)
     what = WORDS.get(outcome, outcome)
-    finish(ax, title=title or f"Dose and response: {what}", x="dose", y=f"{what}:\nchange ({units})")
+    finish(ax, title=title or f"Dose and response: {what}", x=_dose_label(intervention), y=f"{what}:\nchange ({units})")
     alarm(ax, intervention.warnings)
     return ax
 
@@ -309,6 +318,12 @@ def _arm(intervention: InterventionResult, dose: float | None) -> ArmLike:
     if len(found) != 1:
         raise AnalysisError(f"which dose? dose must be one of {[arm.dose for arm in intervention.arms]}; got {dose}")
     return found[0]
+
+
+def _dose_label(intervention: InterventionResult) -> str:
+    """With its unit, where the doses of all edits have one."""
+    units = {DOSES[kind] for kind in (edit["edit"] for edit in intervention.edits) if kind in DOSES}
+    return f"dose ({units.pop()})" if len(units) == 1 else "dose"
 
 
 def _decimals(values: Sequence[float]) -> int:

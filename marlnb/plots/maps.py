@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from marlnb.errors import ShapeError
-from marlnb.plots.canvas import INK, MARKERS, OKABE_ITO, SEQUENTIAL, agent_colour, alarm, axes, finish
+from marlnb.plots.canvas import INK, MARKERS, OKABE_ITO, SEQUENTIAL, agent_colour, alarm, axes, finish, legend_beside
 
 LIKE_THEIR_NAMES = {"blue": OKABE_ITO[0], "green": OKABE_ITO[2], "red": OKABE_ITO[5], "black": OKABE_ITO[6]}
 """For classes that are called by colours: nobody wants to read of red points that are drawn blue."""
@@ -89,5 +89,4 @@ def _classes(ax: Axes, embedding: EmbeddingResult, size: float) -> None:
         marker = MARKERS[k % len(MARKERS)]
         x, y = embedding.points[here, :2].T
         ax.scatter(x, y, s=size, color=colour, marker=marker, linewidths=0, alpha=0.75, label=name)
-    title = embedding.color_name or "agent"
-    ax.legend(frameon=False, fontsize=8.5, markerscale=1.6, title=title, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    legend_beside(ax, title=embedding.color_name or "agent", size=36)

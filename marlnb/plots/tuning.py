@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from marlnb.errors import AnalysisError
-from marlnb.plots.canvas import DASHES, INK, MARKERS, OKABE_ITO, SEQUENTIAL, alarm, axes, finish
+from marlnb.plots.canvas import DASHES, INK, MARKERS, OKABE_ITO, SEQUENTIAL, alarm, axes, finish, legend_beside
 
 
 class TuningResult(Protocol):
@@ -61,7 +61,7 @@ def tuning_curves(
     wrong = [unit for unit in shown if not 0 <= unit < tuning.curve.shape[1]]
     if wrong:
         raise AnalysisError(f"no unit {wrong[0]}; {tuning.site} has {tuning.curve.shape[1]}")
-    ax = axes(ax)
+    ax = axes(ax, width=8.6)
     for k, unit in enumerate(shown):
         colour = OKABE_ITO[k % len(OKABE_ITO)]
         name = f"unit {unit}: η² {tuning.strength[unit]:.2f} (chance {tuning.shuffled[unit]:.2f})"
@@ -78,7 +78,7 @@ def tuning_curves(
             ax.plot(x, y, color=colour, linestyle=style, marker=MARKERS[k % len(MARKERS)], markersize=4.5, label=name)  # type: ignore[arg-type]
     if tuning.is_class:
         ax.set_xticks(tuning.centres, list(tuning.bins))
-    ax.legend(frameon=False, fontsize=8.5)
+    legend_beside(ax)
     finish(ax, title=title or f"{tuning.agent}: units tuned to {tuning.by}", x=tuning.by, y="mean activation")
     alarm(ax, tuning.warnings)
     return ax

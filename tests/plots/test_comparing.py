@@ -159,6 +159,16 @@ def test_classes_that_are_called_by_colours_are_drawn_in_them() -> None:
     assert drawn_in("green", "near") == ["#0072B2", "#E69F00"]  # some that are not: all as they come
 
 
+def test_legends_stand_beside_what_is_drawn() -> None:
+    for ax in (plots.development_curves(GROWTH), plots.tuning_curves(TUNING), plots.unit_map(MAP)):
+        drawn(ax)
+        legend = ax.get_legend()
+        assert legend is not None
+        assert legend.get_window_extent().x0 >= ax.get_window_extent().x1 > 0  # pixels
+    marks = plots.unit_map(MAP).get_legend()
+    assert marks is not None and {mark.get_sizes()[0] for mark in marks.legend_handles} == {36.0}  # type: ignore[union-attr]
+
+
 def test_units_are_named_with_their_strength() -> None:
     ax = plots.tuning_curves(TUNING)
     names = [text.get_text() for text in ax.get_legend().get_texts()]  # type: ignore[union-attr]

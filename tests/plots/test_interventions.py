@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from io import BytesIO
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,6 +45,7 @@ class Arm:
 class Intervention:
     arms: list[Arm]
     agents: tuple[str, ...] = AGENTS
+    edits: tuple[dict[str, Any], ...] = ({"edit": "steer", "site": "listener/actor/hidden_1"},)
     warnings: tuple[str, ...] = ()
 
 
@@ -102,6 +104,9 @@ def test_dose_and_response_in_order_of_doses() -> None:
     np.testing.assert_allclose(ax.get_lines()[0].get_xydata(), [[-1, 1], [0, 0], [2, 4]])
     assert [text.get_text() for text in ax.get_legend().get_texts()] == list(AGENTS)
     shown(ax)
+    assert ax.get_xlabel() == "dose (standard deviations along the direction)"
+    both = ({"edit": "steer"}, {"edit": "scale"})
+    assert plots.dose_response(Intervention(arms, edits=both)).get_xlabel() == "dose"
     with pytest.raises(AnalysisError, match="no doses"):
         plots.dose_response(Intervention([Arm(None, [])]))
     with pytest.raises(AnalysisError, match="which dose"):
