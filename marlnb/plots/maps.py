@@ -53,7 +53,7 @@ def unit_map(embedding: EmbeddingResult, *, title: str | None = None, ax: Axes |
     if points.shape[1] < 2:
         raise ShapeError("a map is drawn from 2 dimensions or more")
     ax = axes(ax, width=6.0, height=4.6)
-    size = float(np.clip(8000 / len(points), 4, 26))
+    size = float(np.clip(20000 / len(points), 7, 26))
     if embedding.color_is_class:
         _classes(ax, embedding, size)
     else:

@@ -121,9 +121,9 @@ def roles_taken(roles: RolesResult, *, title: str | None = None, ax: Axes | None
             place = i + (k - (n_roles - 1) / 2) * width
             bar = ax.bar(place, roles.taken[i, k], width * 0.92, color=agent_colour(agent, roles.all_agents))
             bar[0].set_alpha(1 - 0.6 * k / max(n_roles - 1, 1))
-            ax.text(place, roles.taken[i, k] + 0.01, f"role {k}", ha="center", fontsize=8, color=INK)
+            ax.text(place, roles.taken[i, k] + 0.01, str(k), ha="center", fontsize=8, color=INK)
     ax.set_xticks(range(len(roles.agents)), list(roles.agents))
-    told = f"roles held at once: {roles.division:.2f} (independently: {roles.division_chance:.2f})"
+    told = f"over the bars: number of the role; roles held at once: {roles.division:.2f} (independently: {roles.division_chance:.2f})"
     finish(ax, title=title or "Who takes which role?", x=told, y="share of the stretches")
     alarm(ax, roles.warnings)
     return ax

@@ -51,6 +51,7 @@ def test_similarity_to_the_last_is_of_the_same_moments(trained: list[Recording])
 def test_decoding_beside_the_observation(trained: list[Recording]) -> None:
     found = development(trained, label="goal", sites=[SITE], n_shuffles=1)
     assert found.values[0, 1] > found.values[0, 0] and found.control_name == "observation alone"
+    assert found.what == "goal decoded (balanced accuracy)"
     assert np.isfinite(found.control).all() and found.low[0, 1] <= found.values[0, 1] <= found.high[0, 1]
 
 
