@@ -24,6 +24,10 @@ class EnvError(MarlnbError):
     """An environment that cannot be built, stepped or closed."""
 
 
+class EnvBuildError(ConfigError, EnvError):
+    """An environment that cannot be had as it was asked for; nothing was started."""
+
+
 class ShapeError(MarlnbError):
     """A tensor whose axes are not those that were asked for."""
 
@@ -61,6 +65,11 @@ class StoppedError(MarlnbError):
 
 class AllocationEndsError(StoppedError):
     """A training within a batch job that saved and stopped because the job's time is nearly over: run it again."""
+
+
+def kind_of(error: BaseException) -> type[MarlnbError] | None:
+    """The class of this module that an error is of, as which it can be raised again with another text; else None."""
+    return next((kind for kind in type(error).__mro__ if kind.__module__ == __name__), None)
 
 
 def nearest(asked: str, valid: Iterable[str], *, most: int = 3) -> list[str]:

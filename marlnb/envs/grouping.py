@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from marlnb.errors import ConfigError, EnvError
+from marlnb.errors import ConfigError, EnvBuildError
 from marlnb.specs import ActionSpec, GroupSpec, ObservationSpec, group_agents
 
 
@@ -22,19 +22,19 @@ def group_specs(
         observations, actions: by agent, in the environment's order.
         masked: agents that have an action mask.
     Raises:
-        EnvError: groups that do not name each agent once, or put agents with different spaces together.
+        EnvBuildError: groups that do not name each agent once, or put agents with different spaces together.
     """
     try:
         grouped = group_agents(tuple(observations), groups)
     except ConfigError as error:
-        raise EnvError(f"{name}: {error}") from error
+        raise EnvBuildError(f"{name}: {error}") from error
     found = []
     for group, members in grouped.items():
         first = members[0]
         spaces = {agent: (observations[agent], actions[agent], agent in masked) for agent in members}
         other = next((agent for agent in members if spaces[agent] != spaces[first]), None)
         if other is not None:
-            raise EnvError(
+            raise EnvBuildError(
                 f"{name}: agents {first!r} and {other!r} of group {group!r} have different spaces or masks: "
                 f"{spaces[first]} and {spaces[other]}; put them in groups of their own with "
                 f"groups={{{first!r}: [{first!r}], {other!r}: [{other!r}], ...}}"

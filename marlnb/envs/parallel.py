@@ -16,7 +16,7 @@ from marlnb.envs.workers.memory import Arrays, GroupArrays, allocated
 from marlnb.envs.workers.pool import Pool
 from marlnb.envs.workers.randomness import Kept
 from marlnb.envs.workers.source import Source
-from marlnb.errors import EnvError
+from marlnb.errors import EnvBuildError, EnvError
 from marlnb.specs import EnvSpec, GroupSpec
 
 TOLERANCE = 1e-5  # of an action's range: what rounding in a policy may overshoot
@@ -82,7 +82,7 @@ class ParallelVectorEnv(VectorEnv):
 
     def __init__(self, source: Source, n_envs: int, n_workers: int, device: str = "cpu") -> None:
         if n_envs < 1:
-            raise EnvError(f"{source.name}: at least one copy is needed; got n_envs={n_envs}")
+            raise EnvBuildError(f"{source.name}: at least one copy is needed; got n_envs={n_envs}")
         self.n_envs, self.device = n_envs, torch.device(device)
         self._source = source
         self._stepper: Stepper = Pool(source, n_envs, min(n_workers, n_envs)) if n_workers else Here(source, n_envs)

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 from marlnb.config import Experiment
-from marlnb.errors import AllocationEndsError, ConfigError, MarlnbError, RunError, StoppedError
+from marlnb.errors import AllocationEndsError, ConfigError, RunError, StoppedError
 from marlnb.training.control import forget, heed
 from marlnb.training.files import (
     EXPERIMENT,
@@ -161,7 +161,7 @@ def drive(
 def _trainer(run: Run, watchers: Sequence[TrainingWatcher], is_new: bool) -> Trainer:
     try:
         return Trainer(run.experiment, run, watchers)
-    except MarlnbError as error:  # what was asked cannot be done: corrected, it may have the same name
+    except Exception as error:  # what was asked cannot be done: corrected, it may have the same name
         if is_new and not isinstance(error, RunError):  # another process may train in it
             run.discard_unbegun()
         raise

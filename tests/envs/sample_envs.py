@@ -13,6 +13,8 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
+from marlnb.errors import ConfigError, UnknownNameError
+
 
 class Scripted(ParallelEnv):
     """Three agents: a_2 comes at step 2, a_0 terminates at step 3, a_1 is truncated at 5, a_2 terminates at 6.
@@ -173,3 +175,65 @@ class Broken(Scripted):
 
     def _see(self, agent: str) -> np.ndarray:
         return np.zeros(1)
+
+
+class Breaking(Scripted):
+    """Breaks PettingZoo's API in the way that is asked for, in its first step or in `reset`."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how = how
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        observations, infos = super().reset(seed)
+        if self.how == "reset without infos":
+            return observations
+        if self.how == "a stranger is reset":
+            observations["b_0"] = observations["a_0"]
+        return observations, infos
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        observations, rewards, terminations, truncations, infos = super().step(actions)
+        if self.how == "four parts":
+            return observations, rewards, {a: terminations[a] or truncations[a] for a in rewards}, infos
+        if self.how == "flags of all":
+            return observations, rewards, False, False, infos
+        if self.how == "a reward less" or (self.how == "a last reward less" and self.t == 3):
+            del rewards["a_1"]
+        if self.how == "a stranger sees":
+            observations["b_0"] = observations["a_0"]
+        if self.how == "rewards of two":
+            rewards["a_1"] = np.zeros(2)
+        return observations, rewards, terminations, truncations, infos
+
+
+class Picky(Scripted):
+    """Raises one of marlnb's own errors in its second `reset`."""
+
+    resets = 0
+
+    def reset(self, seed: int | None = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        self.resets += 1
+        if self.resets == 2:
+            raise UnknownNameError("no level 'seven'")
+        return super().reset(seed)
+
+
+class Unseeded(Scripted):
+    """Its `reset` takes nothing, as before PettingZoo 1.22."""
+
+    def reset(self) -> Any:  # type: ignore[override]
+        return super().reset()
+
+
+def passing_on(speed: int = 1, **kwargs: Any) -> Scripted:
+    """As PettingZoo's `parallel_env`: what it does not take itself it hands on."""
+    return Scripted(**kwargs)
+
+
+def in_need(size: int, *, colour: str, speed: int = 1) -> Scripted:
+    return Scripted()
+
+
+def misconfigured(**kwargs: Any) -> Scripted:
+    raise ConfigError("the two sizes exclude one another")

@@ -14,7 +14,7 @@ from torch import Tensor
 from marlnb.envs.contract import check_vector_env
 from marlnb.envs.steps import random_actions
 from marlnb.envs.vector import VectorEnv
-from marlnb.envs.vmas.config import scenarios
+from marlnb.envs.vmas.config import scenario_files
 from marlnb.errors import ConfigError, EnvError
 from marlnb.registry import ENVIRONMENTS
 
@@ -47,7 +47,7 @@ def test_contract(name: str, options: dict[str, Any]) -> None:
     check_vector_env(lambda n_envs: built(name, n_envs, max_steps=7, **options))
 
 
-@pytest.mark.parametrize("name", scenarios())
+@pytest.mark.parametrize("name", sorted(scenario_files()))
 def test_every_scenario_steps(name: str) -> None:
     env = built(name, 2, max_steps=3)
     step, generator = env.reset(5), torch.Generator().manual_seed(0)
@@ -180,7 +180,7 @@ def test_errors(act: Any, message: str) -> None:
 
 
 def test_arguments_that_vmas_refuses() -> None:
-    with pytest.raises(EnvError, match=r"vmas/balance: VMAS, given \{'n_agents': 'three'\}, raised"):
+    with pytest.raises(EnvError, match=r"vmas/balance: the constructor, given \{'n_agents': 'three'\}, raised"):
         built("balance", 2, kwargs={"n_agents": "three"})
     with pytest.raises(EnvError, match="at least one copy"):
         built("balance", 0)

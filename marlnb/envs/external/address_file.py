@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from marlnb.client import SERVER_FILE
-from marlnb.errors import EnvError
+from marlnb.errors import EnvBuildError
 
 
 class AddressFile:
@@ -29,7 +29,7 @@ class AddressFile:
                 file.write(self._content)
             os.replace(part, path)
         except OSError as error:
-            raise EnvError(f"cannot write the server's address to {path}: {error}") from error
+            raise EnvBuildError(f"cannot write the server's address to {path}: {error}") from error
 
     def remove(self) -> None:
         with contextlib.suppress(OSError):

@@ -20,7 +20,7 @@ from marlnb.envs.external.place import Place, agents_of, checked
 from marlnb.envs.external.server import Connection, Server
 from marlnb.envs.steps import tensors
 from marlnb.envs.vector import SEED_SPAN, Step, VectorEnv, allocate_step
-from marlnb.errors import EnvError
+from marlnb.errors import EnvBuildError, EnvError
 
 POLL_S = 0.5
 NOTE_AFTER_S = 3.0
@@ -42,7 +42,7 @@ class ExternalEnv(VectorEnv):
 
     def __init__(self, config: ExternalConfig, n_envs: int, device: str = "cpu") -> None:
         if n_envs < 1:
-            raise EnvError(f"{config.name}: at least one copy is needed; got n_envs={n_envs}")
+            raise EnvBuildError(f"{config.name}: at least one copy is needed; got n_envs={n_envs}")
         self.spec, self.n_envs, self.device = config.spec(), n_envs, torch.device(device)
         self._config, self._agents = config, agents_of(self.spec)
         self._told = allocate_step(self.spec, n_envs, "cpu")

@@ -19,7 +19,7 @@ import numpy as np
 
 from marlnb.client import PROTOCOL, Inbox, Message, WireError
 from marlnb.envs.external.config import UNIX
-from marlnb.errors import EnvError
+from marlnb.errors import EnvBuildError
 
 GREETING_BYTES = 4096  # a stranger's first message is that small
 GREETING_S = 10.0  # and comes that soon
@@ -55,7 +55,7 @@ class Server:
     Attributes:
         address: where it listens, its port filled in.
     Raises:
-        EnvError: the address is taken, or not one to listen at.
+        EnvBuildError: the address is taken, or not one to listen at.
     """
 
     def __init__(self, address: str, token: str, welcome: dict[str, Any], most_body: int) -> None:
@@ -67,7 +67,7 @@ class Server:
             self._socket, self.address = _listening(address)
         except OSError as error:
             self._selector.close()
-            raise EnvError(f"cannot listen at {address}: {error}") from error
+            raise EnvBuildError(f"cannot listen at {address}: {error}") from error
         self._selector.register(self._socket, selectors.EVENT_READ, None)
 
     def poll(self, timeout_s: float) -> Iterator[tuple[Connection, Message | None]]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from marlnb.envs.games.config import GameConfig
 from marlnb.envs.mpe.draws import uniform
 from marlnb.envs.vector import Step, VectorEnv, allocate_step, episode_seeds
-from marlnb.errors import EnvError
+from marlnb.errors import EnvBuildError, EnvError
 from marlnb.specs import EnvSpec
 
 
@@ -41,7 +41,7 @@ class Game(VectorEnv):
 
     def __init__(self, config: GameConfig, spec: EnvSpec, n_envs: int, device: str = "cpu") -> None:
         if n_envs < 1:
-            raise EnvError(f"{config.name} needs at least one copy; asked for n_envs={n_envs}")
+            raise EnvBuildError(f"{config.name} needs at least one copy; asked for n_envs={n_envs}")
         self.spec, self.n_envs, self.device = spec, n_envs, torch.device(device)
         (self.group,) = spec.groups
         self._step = allocate_step(spec, n_envs, self.device)

@@ -14,7 +14,7 @@ from marlnb.envs.mpe.labels import label_specs, read_labels
 from marlnb.envs.mpe.scenario import MPEConfig, Scenario
 from marlnb.envs.mpe.world import DTYPE, World
 from marlnb.envs.vector import Step, VectorEnv, allocate_step, episode_seeds
-from marlnb.errors import EnvError
+from marlnb.errors import EnvBuildError, EnvError
 from marlnb.specs import EnvSpec, GroupSpec, ObservationSpec
 
 
@@ -27,7 +27,7 @@ class MPE(VectorEnv):
 
     def __init__(self, config: MPEConfig, n_envs: int, device: str = "cpu") -> None:
         if n_envs < 1:
-            raise EnvError(f"{config.name} needs at least one copy; asked for n_envs={n_envs}")
+            raise EnvBuildError(f"{config.name} needs at least one copy; asked for n_envs={n_envs}")
         self.config, self.n_envs, self.device = config, n_envs, torch.device(device)
         self.scenario: Scenario = config.scenario()
         layout = self.scenario.layout()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib
-import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, make_dataclass
@@ -14,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from marlnb.config import EnvConfig, option
-from marlnb.errors import ConfigError, EnvError
+from marlnb.envs.constructing import construct, parameters_of
+from marlnb.errors import ConfigError, EnvBuildError
+from marlnb.imports import found_at
 from marlnb.registry import ENVIRONMENTS
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class TorchrlConfig(EnvConfig):
         """B = `n_envs` copies, not yet reset.
 
         Raises:
-            EnvError: the environment cannot be imported or built, or has specs that cannot be handled.
+            EnvBuildError: the environment cannot be imported or built, or has specs that cannot be handled.
         """
         return vector_env(
             self._constructor(), n_envs, device=device, name=self.name, kwargs=self.kwargs, max_steps=self.max_steps
@@ -62,17 +63,17 @@ def vector_env(
             Where it has arguments `n_envs` and `device`, it is told them.
         max_steps: truncates longer episodes.
     Raises:
-        EnvError: it raised, returned something else, or what it returned has specs that cannot be handled.
+        EnvBuildError: it raised, returned something else, or what it returned has specs that cannot be handled.
     """
     from marlnb.envs.torchrl.env import TorchrlVectorEnv
 
     told = {"n_envs": n_envs, "device": device}
-    asked = set(inspect.signature(constructor).parameters)
+    asked = parameters_of(constructor)
     given = {**{key: value for key, value in told.items() if key in asked}, **(kwargs or {})}
     name = name or str(getattr(constructor, "__name__", "torchrl"))
-    env = TorchrlVectorEnv(lambda: constructor(**given), n_envs, name=name, max_steps=max_steps)
+    env = TorchrlVectorEnv(lambda: construct(name, constructor, given), n_envs, name=name, max_steps=max_steps)
     if env.device.type != device.partition(":")[0]:
-        raise EnvError(
+        raise EnvBuildError(
             f"{name} is on {env.device}, not on {device} as asked for; a constructor with an argument `device` is told"
         )
     return env
@@ -91,14 +92,10 @@ class CustomConfig(TorchrlConfig):
             raise ConfigError(f'torchrl/custom.entry_point must be "module:function"; got {self.entry_point!r}')
 
     def _constructor(self) -> Callable[..., EnvBase]:
-        module, _, attribute = self.entry_point.partition(":")
         try:
-            found: Any = importlib.import_module(module)
-            for part in attribute.split("."):
-                found = getattr(found, part)
-        except (ImportError, AttributeError) as error:
-            raise EnvError(f"{self.name}: cannot find {self.entry_point}: {error}") from error
-        return found  # type: ignore[no-any-return]
+            return found_at(self.entry_point)  # type: ignore[no-any-return]
+        except ConfigError as error:
+            raise EnvBuildError(f"{self.name}: {error}") from error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import traceback
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 
@@ -13,11 +12,12 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 from torchrl.envs import EnvBase
 
+from marlnb.envs.constructing import construct
 from marlnb.envs.incoming import Incoming
 from marlnb.envs.streams import Streams
 from marlnb.envs.torchrl.layout import PLAYER, GroupLayout, Layout, layout_of
 from marlnb.envs.vector import SEED_SPAN, GroupStep, Step, VectorEnv, allocate_step, episode_seeds
-from marlnb.errors import EnvError
+from marlnb.errors import EnvBuildError, EnvError
 
 
 class TorchrlVectorEnv(VectorEnv):
@@ -31,16 +31,16 @@ class TorchrlVectorEnv(VectorEnv):
     of it is a function of the seed given to `reset`, but no episode is of its own, and the seeds told count episodes.
 
     Raises:
-        EnvError: `make` raised or returned something else, or has specs that cannot be handled.
+        EnvBuildError: `make` raised or returned something else, or has specs that cannot be handled.
     """
 
     def __init__(self, make: Callable[[], EnvBase], n_envs: int, *, name: str, max_steps: int | None = None) -> None:
         if n_envs < 1:
-            raise EnvError(f"{name} needs at least one copy; asked for n_envs={n_envs}")
+            raise EnvBuildError(f"{name} needs at least one copy; asked for n_envs={n_envs}")
         envs = [_made(make, name)]
         shape = tuple(envs[0].batch_size)
         if shape not in ((), (n_envs,)):
-            raise EnvError(
+            raise EnvBuildError(
                 f"{name}: its batch size must be [] (one copy) or [{n_envs}] (as asked for); it is {list(shape)}. "
                 "A constructor with an argument `n_envs` is told how many copies there are to be"
             )
@@ -268,15 +268,7 @@ def _part(rows: GroupStep, copies: slice) -> GroupStep:
 
 
 def _made(make: Callable[[], EnvBase], name: str) -> EnvBase:
-    try:
-        with warnings.catch_warnings():  # wrappers speak of versions other than their own
-            warnings.simplefilter("ignore")
-            env = make()
-    except EnvError:
-        raise
-    except Exception as error:
-        trace = traceback.format_exc().rstrip()
-        raise EnvError(f"{name}: the constructor raised {type(error).__name__}: {error}\n\n{trace}") from error
+    env = construct(name, make, {})
     if not isinstance(env, EnvBase):
-        raise EnvError(f"{name}: the constructor must return a torchrl EnvBase; it returned {type(env).__name__}")
+        raise EnvBuildError(f"{name}: the constructor must return a torchrl EnvBase; it returned {type(env).__name__}")
     return env

@@ -13,7 +13,7 @@ from torch import Tensor
 from torchrl.data import Bounded, Composite, NonTensor
 from torchrl.envs import EnvBase
 
-from marlnb.errors import EnvError
+from marlnb.errors import EnvBuildError
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 
 PLAYER = "current_player"  # whose turn it is, where OpenSpiel's games tell it
@@ -77,7 +77,7 @@ def layout_of(env: EnvBase, name: str, max_steps: int | None) -> Layout:
     """Reads the specs of `env`.
 
     Raises:
-        EnvError: a spec that cannot be handled; the message names the group and what is valid.
+        EnvBuildError: a spec that cannot be handled; the message names the group and what is valid.
     """
     _refuse_turns(env, name)
     prefixes = {group: (group,) for group in env.group_map} if hasattr(env, "group_map") else {"agent": ()}
@@ -86,7 +86,7 @@ def layout_of(env: EnvBase, name: str, max_steps: int | None) -> Layout:
     seen, dones = env.full_observation_spec, env.full_done_spec
     state = tuple(_unbatched(env, seen["state"])) if "state" in set(seen.keys()) else None
     if state is not None and isinstance(seen["state"], NonTensor):
-        raise EnvError(f"{name}: its state is no tensor; build it without one")
+        raise EnvBuildError(f"{name}: its state is no tensor; build it without one")
     turns = PLAYER in set(seen.keys())
     spec = EnvSpec(name, tuple(g.spec for g in groups), state, max_steps, simultaneous=not turns)
     flags = frozenset(
@@ -97,7 +97,7 @@ def layout_of(env: EnvBase, name: str, max_steps: int | None) -> Layout:
 
 def _refuse_turns(env: EnvBase, name: str) -> None:
     if getattr(env, "parallel", True) is False and PLAYER not in set(env.full_observation_spec.keys()):
-        raise EnvError(
+        raise EnvBuildError(
             f"{name}: torchrl's wrapper of a turn-based environment cannot be stepped: it does not say who is alive "
             "beside whose turn it is; use marlnb's own `pettingzoo/...`, or `openspiel/...`"
         )
@@ -112,18 +112,20 @@ def _group(env: EnvBase, name: str, group: str, prefix: tuple[str, ...], agents:
     seen = env.full_observation_spec[prefix] if prefix else env.full_observation_spec
     action_key: Any = (*prefix, "action") if prefix else "action"
     if action_key not in env.full_action_spec.keys(True, True):
-        raise EnvError(f"{where} has no {action_key!r} among its actions {list(env.full_action_spec.keys(True, True))}")
+        raise EnvBuildError(
+            f"{where} has no {action_key!r} among its actions {list(env.full_action_spec.keys(True, True))}"
+        )
     try:
         leaves = tuple(_leaves(seen, alone=not prefix))
         action = env.full_action_spec[action_key]
         shapes = {leaf: _unbatched(env, seen[leaf])[bool(prefix) :] for leaf in leaves}
         dtypes = {seen[leaf].dtype for leaf in leaves}
     except (KeyError, RuntimeError, AttributeError) as error:
-        raise EnvError(
+        raise EnvBuildError(
             f"{where}: its agents have different specs ({error}); give each a group with `group_map`"
         ) from error
     if not leaves:
-        raise EnvError(f"{where} observes nothing; its entries are {list(seen.keys(True, True))}")
+        raise EnvBuildError(f"{where} observes nothing; its entries are {list(seen.keys(True, True))}")
     dones = env.full_done_spec
     flags = {n for n in ("done", "terminated", "truncated") if prefix and (*prefix, n) in dones.keys(True, True)}
     known = frozenset((set(_ABOUT) & set(seen.keys())) | flags)
@@ -176,16 +178,16 @@ def _action(where: str, spec: Any, shape: torch.Size) -> ActionSpec:
         return ActionSpec("multi_discrete", tuple(int(n) for n in spec.nvec))
     low, high = (bound.reshape(-1, prod(shape)) for bound in _bounds(where, kind, spec))
     if (low != low[0]).any() or (high != high[0]).any():
-        raise EnvError(f"{where}: its agents' actions have different bounds; give each a group with `group_map`")
+        raise EnvBuildError(f"{where}: its agents' actions have different bounds; give each a group with `group_map`")
     return ActionSpec("continuous", low=tuple(low[0].tolist()), high=tuple(high[0].tolist()))
 
 
 def _bounds(where: str, kind: str, spec: Any) -> tuple[Tensor, Tensor]:
     if not isinstance(spec, Bounded) or not spec.dtype.is_floating_point:
-        raise EnvError(
+        raise EnvBuildError(
             f"{where}: actions of the kind {kind} ({spec.dtype}) cannot be handled; valid are Bounded floats, "
             "Categorical, OneHot, MultiCategorical and MultiOneHot"
         )
     if not (spec.space.low.isfinite().all() and spec.space.high.isfinite().all()):
-        raise EnvError(f"{where}: actions without bounds cannot be chosen; bound them with a transform")
+        raise EnvBuildError(f"{where}: actions without bounds cannot be chosen; bound them with a transform")
     return spec.space.low.cpu(), spec.space.high.cpu()

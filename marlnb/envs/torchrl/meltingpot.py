@@ -21,7 +21,7 @@ from tensordict import TensorDictBase
 from torchrl.data import Categorical, Composite
 from torchrl.envs import MeltingpotEnv
 
-from marlnb.errors import EnvError
+from marlnb.errors import EnvBuildError
 
 IMAGE, WORLD = "RGB", "WORLD.RGB"
 
@@ -89,7 +89,7 @@ class _Players:
         found = self._env.observation_spec()[0]
         if missing := [n for n in observations if n not in found or n == WORLD]:
             valid = sorted(n for n in found if n != WORLD)
-            raise EnvError(f"meltingpot/{name} has no observation {missing}; env.observations can be {valid}")
+            raise EnvBuildError(f"meltingpot/{name} has no observation {missing}; env.observations can be {valid}")
         self.action_spec, self.reward_spec, self.close = self._env.action_spec, self._env.reward_spec, self._env.close
 
     def observation_spec(self) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from torchrl.envs import SMACv2Env
 
-from marlnb.errors import EnvError
+from marlnb.errors import EnvBuildError
 
 INSTALL = (
     "install StarCraft II (https://github.com/Blizzard/s2client-proto#downloads; the maps are in SMACv2's repository), "
@@ -29,7 +29,7 @@ class Battle(SMACv2Env):  # type: ignore[misc]
     def __init__(self, map_name: str, capability_config: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
         _check(map_name)
         if capability_config is None and map_name.startswith("10gen_"):
-            raise EnvError(
+            raise EnvBuildError(
                 f"{map_name} needs env.kwargs.capability_config: n_units, n_enemies, team_gen and start_positions, as "
                 "in smacv2/examples/configs of SMACv2's repository"
             )
@@ -47,6 +47,6 @@ def _check(map_name: str) -> None:
         return
     folder = Path(os.environ.get("SC2PATH", "~/StarCraftII")).expanduser()
     if not (folder / "Versions").is_dir():
-        raise EnvError(f"SMACv2 needs StarCraft II, which is not in {folder}: {INSTALL}")
+        raise EnvBuildError(f"SMACv2 needs StarCraft II, which is not in {folder}: {INSTALL}")
     if not (map_file := folder / "Maps" / "SMAC_Maps" / f"{map_name}.SC2Map").is_file():
-        raise EnvError(f"SMACv2's map {map_file} is not there: {INSTALL}")
+        raise EnvBuildError(f"SMACv2's map {map_file} is not there: {INSTALL}")

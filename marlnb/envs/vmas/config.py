@@ -45,17 +45,17 @@ class VmasConfig(EnvConfig):
         return VmasVectorEnv(self, n_envs, device)
 
 
-def scenarios() -> list[str]:
-    """The names of VMAS's scenarios, those for debugging and MPE's included; empty where it is not installed."""
+def scenario_files() -> dict[str, Path]:
+    """VMAS's scenarios by name, those for debugging and MPE's included; empty where it is not installed."""
     spec = find_spec("vmas")
     places = (spec.submodule_search_locations or ()) if spec else ()
     files = [file for place in places for file in Path(place, "scenarios").rglob("*.py")]
-    return sorted(file.stem for file in files if file.stem != "__init__")
+    return {file.stem: file for file in sorted(files) if file.stem != "__init__"}
 
 
 def register_installed() -> None:
     """Enters a config class for each scenario, as `vmas/<name>`."""
-    for name in scenarios():
+    for name in scenario_files():
         kind = make_dataclass(
             f"{name.title().replace('_', '')}Config",
             (),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import re
 import traceback
 import warnings
 from collections.abc import Mapping
@@ -18,15 +19,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from marlnb.envs.constructing import construct, unknown_arguments
 from marlnb.envs.grouping import group_specs
 from marlnb.envs.incoming import Incoming
 from marlnb.envs.streams import Streams
 from marlnb.envs.vector import SEED_SPAN, Step, VectorEnv, allocate_step, episode_seeds
-from marlnb.envs.vmas.config import VmasConfig
-from marlnb.errors import EnvError
+from marlnb.envs.vmas.config import VmasConfig, scenario_files
+from marlnb.errors import EnvBuildError, EnvError
 from marlnb.specs import ActionSpec, EnvSpec, LabelSpec, ObservationSpec
 
 _AXES = ("x", "y")
+UNUSED = "Scenario kwargs: .* not used by the scenario"
 
 
 class VmasVectorEnv(VectorEnv):
@@ -43,7 +46,7 @@ class VmasVectorEnv(VectorEnv):
 
     def __init__(self, config: VmasConfig, n_envs: int, device: str = "cpu") -> None:
         if n_envs < 1:
-            raise EnvError(f"{config.name} needs at least one copy; asked for n_envs={n_envs}")
+            raise EnvBuildError(f"{config.name} needs at least one copy; asked for n_envs={n_envs}")
         self.config, self.n_envs, self.device = config, n_envs, torch.device(device)
         self._streams, self._starts = Streams(self.device), Streams(self.device)
         with self._streams:
@@ -87,8 +90,12 @@ class VmasVectorEnv(VectorEnv):
             given = self._incoming[name].take(actions, self._step.groups[name].acting)
             for member, command in zip(members, given.unbind(1)):
                 commands[member] = command if command.dim() > 1 else command[:, None]
-        with self._streams:
-            observations, rewards, terminated, _ = self._advance(self.vmas, commands)
+        try:
+            with self._streams:
+                observations, rewards, terminated, _ = self._advance(self.vmas, commands)
+        except Exception as error:
+            trace = traceback.format_exc().rstrip()
+            raise EnvError(f"{self.spec.name}: VMAS failed in a step of {self.n_envs} copies\n\n{trace}") from error
         self._clock += 1
         self._observe(observations)
         self._close(rewards, terminated.view(self.n_envs))
@@ -197,24 +204,35 @@ def _built(config: VmasConfig, n_envs: int, device: torch.device) -> Any:
             warnings.simplefilter("ignore")
             from vmas import make_env
     except ImportError as error:
-        raise EnvError(f"{config.name} needs VMAS, which cannot be imported: {error}; pip install vmas") from error
-    try:
+        raise EnvBuildError(f"{config.name} needs VMAS, which cannot be imported: {error}; pip install vmas") from error
+    own = {
+        "num_envs": n_envs,
+        "device": device,
+        "continuous_actions": config.continuous_actions,
+        "multidiscrete_actions": config.multidiscrete_actions and not config.continuous_actions,
+        "seed": 0,
+    }
+    if taken := [name for name in config.kwargs if name in own]:
+        raise EnvBuildError(f"{config.name}: {unknown_arguments(taken, _arguments(config.scenario))}")
+
+    def make(**kwargs: Any) -> Any:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return make_env(
-                config.scenario,
-                num_envs=n_envs,
-                device=device,
-                continuous_actions=config.continuous_actions,
-                multidiscrete_actions=config.multidiscrete_actions and not config.continuous_actions,
-                seed=0,
-                **config.kwargs,
-            )
-    except Exception as error:
-        trace = traceback.format_exc().rstrip()
-        raise EnvError(
-            f"{config.name}: VMAS, given {dict(config.kwargs)}, raised {type(error).__name__}: {error}\n\n{trace}"
-        ) from error
+            warnings.filterwarnings("error", UNUSED)  # VMAS only warns of arguments that the scenario does not know
+            return make_env(config.scenario, **own, **kwargs)
+
+    try:
+        return construct(config.name, make, config.kwargs)
+    except EnvBuildError as error:
+        if not isinstance(error.__cause__, UserWarning):
+            raise
+        unused = [name for name in config.kwargs if repr(name) in str(error.__cause__)]
+        raise EnvBuildError(f"{config.name}: {unknown_arguments(unused, _arguments(config.scenario))}") from error
+
+
+def _arguments(scenario: str) -> list[str]:
+    """What a scenario takes out of its kwargs, told by its source, since no signature does."""
+    source = scenario_files()[scenario].read_text(encoding="utf-8")
+    return sorted(set(re.findall(r"kwargs\.(?:pop|get)\(\s*[\"'](\w+)", source)))
 
 
 def _describe(config: VmasConfig, env: Any, names: list[str]) -> EnvSpec:
@@ -248,7 +266,9 @@ def _action(name: str, space: Any) -> ActionSpec:
         return ActionSpec("discrete", n=(int(space.n),))
     if kind == "MultiDiscrete":
         return ActionSpec("multi_discrete", n=tuple(int(n) for n in space.nvec))
-    raise EnvError(f"{name}: actions of the kind {kind} cannot be handled; valid are Box, Discrete and MultiDiscrete")
+    raise EnvBuildError(
+        f"{name}: actions of the kind {kind} cannot be handled; valid are Box, Discrete and MultiDiscrete"
+    )
 
 
 def _flat(observation: Any) -> Tensor:

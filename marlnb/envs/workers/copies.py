@@ -8,20 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from marlnb.envs.workers.api import begun, breach, stepped
 from marlnb.envs.workers.cycles import Cycle, shortened
 from marlnb.envs.workers.memory import Arrays
 from marlnb.envs.workers.randomness import GlobalGenerators
 from marlnb.envs.workers.rows import GroupRows
 from marlnb.envs.workers.source import Source, codecs_of, describe
 from marlnb.envs.workers.turns import Waiting
-from marlnb.errors import EnvError
+from marlnb.errors import EnvBuildError, EnvError, MarlnbError, kind_of
 from marlnb.specs import EnvSpec
 
 SEED_SPAN = 2**31
-
-
-class CopyFailure(EnvError):
-    """An environment raised; says in which copy and episode, with its traceback."""
 
 
 class Copies:
@@ -35,11 +32,13 @@ class Copies:
     def describe(self) -> EnvSpec:
         try:
             return describe(self.source, next(iter(self.envs.values())))
-        except EnvError:
+        except EnvBuildError:
             raise
+        except EnvError as error:
+            raise EnvBuildError(f"{self.source.name}: {error}") from error
         except Exception as error:
             trace = traceback.format_exc().rstrip()
-            raise EnvError(f"{self.source.name} could not tell about its agents\n\n{trace}") from error
+            raise EnvBuildError(f"{self.source.name} could not tell about its agents\n\n{trace}") from error
 
     def attach(self, spec: EnvSpec, arrays: Arrays, n_envs: int) -> None:
         """From now on, step into these arrays."""
@@ -50,14 +49,14 @@ class Copies:
             try:
                 copy.reset()
             except Exception as error:
-                raise self._failure(copy, "while being reset to") from error
+                raise self._failure(copy, error) from error
 
     def step(self) -> None:
         for copy in self.copies:
             try:
                 copy.step()
             except Exception as error:
-                raise self._failure(copy, f"in step {copy.steps + 1} of") from error
+                raise self._failure(copy, error) from error
 
     def render(self, index: int) -> np.ndarray:
         """Copy `index` as an image `[height, width, 3]` uint8."""
@@ -76,12 +75,14 @@ class Copies:
             if not _quits_pygame(env):
                 env.close()
 
-    def _failure(self, copy: Copy, when: str) -> CopyFailure:
-        trace = traceback.format_exc().rstrip()
-        seed = int(copy.episode_seed[0])
-        return CopyFailure(
-            f"{self.source.name}: copy {copy.index} failed {when} the episode with seed {seed}\n\n{trace}"
-        )
+    def _failure(self, copy: Copy, error: Exception) -> MarlnbError:
+        """Says in which copy and episode; with a traceback where the environment itself raised."""
+        when = "while being reset to" if copy.starts else f"in step {copy.steps} of"
+        where = f"{self.source.name}: copy {copy.index} failed {when} the episode with seed {int(copy.episode_seed[0])}"
+        kind = kind_of(error)
+        if kind is None:
+            return EnvError(f"{where}\n\n{traceback.format_exc().rstrip()}")
+        return kind(f"{where}: {error}")
 
 
 def _quits_pygame(env: Any) -> bool:
@@ -108,8 +109,9 @@ class Copy:
         self.is_known = isinstance(self.env, Cycle)  # and so draws from no generator but its own
         self.generators = GlobalGenerators()
         self.episode = self.steps = 0
+        self.possible = frozenset(env.possible_agents)
         self.living: list[str] = []
-        self.flagged = False
+        self.flagged = self.starts = False
 
     def reset(self) -> None:
         """The episode that is number zero under the seed given to all copies."""
@@ -123,15 +125,36 @@ class Copy:
         actions: dict[str, Any] = {}
         for group in self.groups:
             group.read(actions)
+        self.steps += 1
         if self.is_known:
-            observations, rewards, terminations, truncations, infos = self.env.step(actions)
+            returned = self.env.step(actions)
         else:
             self.generators.enter()
-            observations, rewards, terminations, truncations, infos = self.env.step(actions)
+            returned = stepped(self.env.step(actions))
             self.generators.leave()
-        self.steps += 1
+        lived = self.living
+        try:
+            self._take(*returned)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            if (told := breach(returned, lived, self.possible)) is None:
+                raise
+            raise EnvError(told) from error
+
+    def _take(
+        self,
+        observations: Mapping[str, Any],
+        rewards: Mapping[str, Any],
+        terminations: Mapping[str, Any],
+        truncations: Mapping[str, Any],
+        infos: Mapping[str, Any],
+    ) -> None:
+        """Writes what a step returned."""
         if self.flagged:
             self._clear_flags()
+        if (len(observations) > len(self.living) or len(rewards) > len(self.living)) and not (
+            observations.keys() <= self.possible and rewards.keys() <= self.possible
+        ):
+            raise KeyError("a stranger")  # `breach` says whom
         if self.env.agents == self.living and not (
             True in terminations.values() or True in truncations.values() or self.steps == self.max_steps
         ):
@@ -140,8 +163,10 @@ class Copy:
             self._take_turns()
             if self.state is not None:
                 self.state[...] = self.env.state()
-        else:
+        elif self.is_known or rewards.keys() >= set(self.living):
             self._end(observations, rewards, terminations, truncations, infos)
+        else:
+            raise KeyError("a reward")  # `breach` says whose
 
     def _clear_flags(self) -> None:
         self.flagged = self.done[0] = False
@@ -179,18 +204,23 @@ class Copy:
     def _start(self) -> None:
         seed = int(self.seed[0] + self.episode * self.n_envs + self.index) % SEED_SPAN
         self.episode_seed[0] = seed
-        self.steps = 0
+        self.steps, self.starts = 0, True
         if not self.is_known:
             for space in self.spaces:
                 space.seed(seed)
             self.generators.seed(seed)
-        observations, infos = self.env.reset(seed=seed)
+        observations, infos = begun(self.env.reset(seed=seed))
         if not self.is_known:
             self.generators.after_reset()
         agents = list(self.env.agents)
         if not agents:
             raise EnvError("no agent is there after reset")
+        if stranger := [agent for agent in (*agents, *observations) if agent not in self.possible]:
+            raise EnvError(
+                f"{stranger[0]!r} is there after reset and not among possible_agents {sorted(self.possible)}"
+            )
         self._live(agents, observations, infos)
+        self.starts = False
 
     def _live(self, agents: list[str], observations: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
         self.living = agents

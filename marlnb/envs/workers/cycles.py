@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from marlnb.envs.workers.api import Stepped
+
 _KNOWN = ("pettingzoo.sisl.", "pettingzoo.butterfly.", "mpe2.")
 _CHECKS = ("OrderEnforcingWrapper", "ClipOutOfBoundsWrapper", "AssertOutOfBoundsWrapper")
-Stepped = tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]
 
 
 def shortened(env: Any) -> Any:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from marlnb import errors
 from marlnb.envs.workers.memory import Arrays, anonymous_file, arrays_in, size_bytes
 from marlnb.envs.workers.process import (
     DONE,
@@ -28,7 +29,7 @@ from marlnb.envs.workers.process import (
     send,
 )
 from marlnb.envs.workers.source import Source
-from marlnb.errors import EnvError
+from marlnb.errors import EnvError, MarlnbError
 from marlnb.specs import EnvSpec
 
 _BOOT = (
@@ -69,7 +70,7 @@ class _Worker:
         """Waits for an object that the worker sends.
 
         Raises:
-            EnvError: it failed, or is gone.
+            MarlnbError: it failed, of the kind that was raised there; EnvError: it is gone.
         """
         try:
             while (word := os.read(self.result, 1)) == DONE:
@@ -80,8 +81,13 @@ class _Worker:
         if not word:
             raise EnvError(self.obituary())
         if word == FAILURE:
-            raise EnvError(str(value))
+            raise self.failure(value)
         return value
+
+    def failure(self, told: Any) -> MarlnbError:
+        """What was raised in the process, of the same kind and with the same text."""
+        kind: type[MarlnbError] = getattr(errors, told[0])
+        return kind(told[1])
 
     def obituary(self) -> str:
         try:
@@ -97,6 +103,7 @@ class Pool:
 
     Raises:
         EnvError: an environment cannot be built, or a process cannot be started; none is left running.
+        MarlnbError: of the kind that was raised in a worker.
     """
 
     def __init__(self, source: Source, n_envs: int, n_workers: int) -> None:
@@ -190,7 +197,7 @@ class Pool:
         for worker in self.workers:
             while head[2 + worker.slot] != number:
                 if (word := os.read(worker.result, 1)) == FAILURE:
-                    raise EnvError(receive(worker.result))
+                    raise worker.failure(receive(worker.result))
                 if not word:
                     raise EnvError(f"{self.name}: {worker.obituary()}")
 

@@ -6,6 +6,7 @@ orders and `order[1]` is the present one's kind; a worker answers an order by co
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
@@ -35,7 +36,8 @@ def main(command: int, result: int, memory: int, slot: int, dies_with_thread: bo
     except EOFError:
         pass
     except BaseException as error:
-        _send(result, FAILURE, _message(error))
+        with contextlib.suppress(BrokenPipeError):  # another worker failed first, and nobody listens any more
+            _send(result, FAILURE, _failure(error))
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -99,14 +101,14 @@ def _watch(command: int) -> None:
     os._exit(0)
 
 
-def _message(error: BaseException) -> str:
+def _failure(error: BaseException) -> tuple[str, str]:
+    """An error as `raised` makes it again in the other process: the name of its kind, and its text."""
     import traceback
 
-    from marlnb.errors import MarlnbError
+    from marlnb.errors import kind_of
 
-    if isinstance(error, MarlnbError):
-        return str(error)
-    return "".join(traceback.format_exception(error)).rstrip()
+    kind = kind_of(error)
+    return (kind.__name__, str(error)) if kind else ("EnvError", "".join(traceback.format_exception(error)).rstrip())
 
 
 def receive(descriptor: int) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from marlnb.envs.workers.memory import GroupArrays
 from marlnb.envs.workers.source import Codecs
-from marlnb.envs.workers.spaces import MASK, mask_array
+from marlnb.envs.workers.spaces import MASK, ObservationCodec, mask_array
 from marlnb.errors import EnvError
 from marlnb.specs import GroupSpec
 
@@ -48,10 +48,9 @@ class GroupRows:
                         row[...] = observations[agent]
                 except KeyError:
                     raise EnvError(_unseen(agent)) from None
-                except (TypeError, ValueError):
+                except (TypeError, ValueError) as error:
                     codec = self.rows[self.agents.index(agent)][2]
-                    codec.check(agent, observations[agent])  # says whose it is, and what its space says
-                    raise
+                    raise _unreadable(agent, codec, observations[agent], error) from error
                 return
         else:
             self.reward[:] = 0
@@ -76,7 +75,7 @@ class GroupRows:
                 if observations.get(agent) is None:
                     self.final_rows[i][...] = 0
                 else:
-                    self.rows[i][2].write(observations[agent], self.final_rows[i])
+                    self._see(i, observations[agent], self.final_rows[i])
 
     def live(self, living: set[str], observations: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
         """Whose rows hold something from now on; the others' are zero."""
@@ -100,13 +99,16 @@ class GroupRows:
             if agent not in observations:
                 raise EnvError(_unseen(agent))
             value = observations[agent]
-            try:
-                codec.write(value, row)
-            except (TypeError, ValueError):
-                codec.check(agent, value)
-                raise
+            self._see(i, value, row)
             if self.mask is not None:
                 self._write_mask(i, value[MASK] if codec.mask_inside else infos.get(agent, {}).get(MASK))
+
+    def _see(self, i: int, value: Any, row: np.ndarray) -> None:
+        agent, _, codec = self.rows[i]
+        try:
+            codec.write(value, row)
+        except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise _unreadable(agent, codec, value, error) from error
 
     def _write_mask(self, i: int, mask: Any) -> None:
         """An agent without any choice is waiting: alive, not acting, and its mask reads all True."""
@@ -132,6 +134,20 @@ class GroupRows:
                 self.acting[i] = True
             elif not self.acting[i]:
                 raise EnvError(f"it is the turn of agent {agent!r}, and its action mask allows no choice")
+
+
+def _unreadable(agent: str, codec: ObservationCodec, value: Any, error: Exception) -> EnvError:
+    """An observation that is not of the agent's space."""
+    try:
+        codec.check(agent, value)  # its shape, in plain words
+    except EnvError as told:
+        return told
+    except Exception:  # it has none
+        pass
+    return EnvError(
+        f"agent {agent!r} observed a {type(value).__name__} that is not in its observation_space: "
+        f"{type(error).__name__}: {error}"
+    )
 
 
 def _unseen(agent: str) -> str:

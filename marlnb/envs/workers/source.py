@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-import traceback
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from marlnb.envs.constructing import construct
+from marlnb.envs.workers.api import RESET, begun
 from marlnb.envs.workers.spaces import MASK, ActionCodec, ObservationCodec, action_codec, observation_codec
 from marlnb.envs.workers.turns import Asynchronous, TurnByTurn, Waiting
-from marlnb.errors import ConfigError, EnvError
+from marlnb.errors import ConfigError, EnvBuildError
+from marlnb.imports import found_at
 from marlnb.specs import EnvSpec, GroupSpec, group_agents
 
 
@@ -40,7 +40,7 @@ class Source:
         """A new ParallelEnv, or one whose agents wait for one another made to look like it.
 
         Raises:
-            EnvError: it cannot be imported or built, or is no environment of PettingZoo's.
+            EnvBuildError: it cannot be imported or built, or is no environment of PettingZoo's.
         """
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
         os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "hide")
@@ -48,16 +48,10 @@ class Source:
         if self.render:
             kwargs.setdefault("render_mode", "rgb_array")
         constructor = self._found()
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                env = constructor(**kwargs)
-        except Exception as error:
-            raised, trace = f"{type(error).__name__}: {error}", traceback.format_exc().rstrip()
-            raise EnvError(f"{self.name}: the constructor, given {kwargs}, raised {raised}\n\n{trace}") from error
+        env = construct(self.name, constructor, kwargs)
         missing = [name for name in ("possible_agents", "reset", "step") if not hasattr(env, name)]
         if missing:
-            raise EnvError(
+            raise EnvBuildError(
                 f"{self.name}: a ParallelEnv or an AECEnv with possible_agents is needed; its constructor returned "
                 f"{type(env).__name__} without {missing}"
             )
@@ -68,20 +62,19 @@ class Source:
     def _found(self) -> Callable[..., Any]:
         if callable(self.constructor):
             return self.constructor
-        module, _, attribute = self.constructor.partition(":")
         try:
-            found: Any = importlib.import_module(module)
-        except ImportError as error:
-            raise EnvError(f"{self.name}: cannot import {module}: {error}{_remedy(module)}") from error
-        for part in attribute.split("."):
-            if not hasattr(found, part):
-                raise EnvError(f"{self.name}: {module} has no {attribute!r}")
-            found = getattr(found, part)
+            found = found_at(self.constructor)
+        except ConfigError as error:
+            raise EnvBuildError(f"{self.name}: {error}{_remedy(self.constructor)}") from error
+        if not callable(found):
+            raise EnvBuildError(
+                f"{self.name}: a function or class that makes an environment is needed; {self.constructor} is {found!r}"
+            )
         return found  # type: ignore[no-any-return]
 
 
-def _remedy(module: str) -> str:
-    parts = module.split(".")
+def _remedy(path: str) -> str:
+    parts = path.partition(":")[0].split(".")
     if parts[0] == "pettingzoo" and len(parts) > 1:
         return f"; pip install 'pettingzoo[{parts[1]}]'"
     return f"; pip install {parts[0]}" if parts[0] == "mpe2" else ""
@@ -99,7 +92,7 @@ def codecs_of(env: Any) -> Codecs:
     """Codecs by agent.
 
     Raises:
-        EnvError: a space that cannot be handled.
+        EnvBuildError: a space that cannot be handled.
     """
     agents = list(env.possible_agents)
     return Codecs(
@@ -112,24 +105,35 @@ def describe(source: Source, env: Any) -> EnvSpec:
     """Groups, spaces, masks and state of an environment; resets it once, to see whether infos hold action masks.
 
     Raises:
-        EnvError: agents of one group whose spaces differ, or a space or group that cannot be handled.
+        EnvBuildError: agents of one group whose spaces differ, or a space or group that cannot be handled.
     """
     codecs, agents = codecs_of(env), tuple(env.possible_agents)
+    if not agents:
+        raise EnvBuildError(
+            f"{source.name}: possible_agents is empty; PettingZoo's API asks it for all agents there can be"
+        )
     if any(not isinstance(agent, str) for agent in agents):
-        raise EnvError(f"{source.name}: agents must be texts; got {list(agents)}")
+        raise EnvBuildError(f"{source.name}: agents must be texts; got {list(agents)}")
     try:
         grouped = group_agents(agents, source.groups)
     except ConfigError as error:
-        raise EnvError(f"{source.name}: {error}") from error
-    _, infos = env.reset(seed=0)
-    masked = {
-        agent for agent in agents if codecs.observation[agent].mask_inside or MASK in (infos or {}).get(agent, {})
-    }
+        raise EnvBuildError(f"{source.name}: {error}") from error
+    infos = _first_infos(source.name, env)
+    masked = {agent for agent in agents if codecs.observation[agent].mask_inside or MASK in infos.get(agent, {})}
     waits = isinstance(env, Waiting)
     if waits and masked:  # infos may hold the mask of those alone who act
         masked = {agent for agent in agents if codecs.action[agent].spec.kind != "continuous"}
     groups = tuple(_group(source.name, name, members, codecs, masked) for name, members in grouped.items())
     return EnvSpec(source.name, groups, _state_shape(source, env), source.max_steps, simultaneous=not waits)
+
+
+def _first_infos(name: str, env: Any) -> dict[str, Any]:
+    try:
+        return begun(env.reset(seed=0))[1]
+    except TypeError as error:
+        if "unexpected keyword argument 'seed'" not in str(error):
+            raise
+        raise EnvBuildError(f"{name}: {error}; {RESET}") from error
 
 
 def _group(name: str, group: str, members: tuple[str, ...], codecs: Codecs, masked: set[str]) -> GroupSpec:
@@ -138,7 +142,7 @@ def _group(name: str, group: str, members: tuple[str, ...], codecs: Codecs, mask
         specs = {agent: by_agent[agent].spec for agent in members}  # type: ignore[attr-defined]
         other = next((agent for agent in members if specs[agent] != specs[first]), None)
         if other is not None:
-            raise EnvError(
+            raise EnvBuildError(
                 f"{name}: agents {first!r} and {other!r} of group {group!r} have different {what} spaces: "
                 f"{specs[first]} and {specs[other]}; put them in groups of their own with "
                 f"groups={{...}}, as groups={{{first!r}: [{first!r}], {other!r}: [{other!r}], ...}}"
@@ -146,7 +150,7 @@ def _group(name: str, group: str, members: tuple[str, ...], codecs: Codecs, mask
     action = codecs.action[first].spec
     has_mask = bool(masked & set(members))
     if has_mask and action.kind == "continuous":
-        raise EnvError(f"{name}: group {group!r} has an action mask but continuous actions")
+        raise EnvBuildError(f"{name}: group {group!r} has an action mask but continuous actions")
     return GroupSpec(group, members, codecs.observation[first].spec, action, has_mask)
 
 
@@ -156,5 +160,5 @@ def _state_shape(source: Source, env: Any) -> tuple[int, ...] | None:
     try:
         shape = env.state().shape
     except Exception as error:
-        raise EnvError(f"{source.name} has no global state (state=True asked for it): {error!r}") from error
+        raise EnvBuildError(f"{source.name} has no global state (state=True asked for it): {error!r}") from error
     return tuple(shape) or (1,)

@@ -10,10 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from marlnb.envs.workers.api import Stepped, begun, stepped
 from marlnb.envs.workers.cycles import without_checks
 from marlnb.errors import EnvError
-
-Stepped = tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]
 
 
 class Waiting(ABC):
@@ -122,16 +121,16 @@ class Asynchronous(Waiting):
     """
 
     def reset(self, seed: int | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        observations, infos = self.env.reset(seed=seed)
+        observations, infos = begun(self.env.reset(seed=seed))
         self._last: dict[str, Any] = dict(observations)
         self.agents = [agent for agent in self.possible_agents if agent in observations]
         self._find_acting(observations)
-        return dict(observations), dict(infos or {})
+        return dict(observations), dict(infos)
 
     def step(self, actions: Mapping[str, Any]) -> Stepped:
         was = self.agents
         given = {agent: actions[agent] for agent in self.acting}
-        observations, rewards, terminations, truncations, infos = self.env.step(given)
+        observations, rewards, terminations, truncations, infos = stepped(self.env.step(given))
         self._last.update(observations)
         terminated = {agent: True for agent in was if terminations.get(agent)}
         truncated = {agent: True for agent in was if truncations.get(agent)}

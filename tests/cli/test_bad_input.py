@@ -1,0 +1,34 @@
+"""Bad input to `marlnb train` ends with 2, one message without a traceback, and no folder made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from marlnb.cli import main
+
+ENTRY = "env=pettingzoo/custom env.entry_point=tests.envs.sample_envs"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("env=pettingzoo/simple_spread env.kwargs.max_cycle=1", "'max_cycle'; did you mean 'max_cycles'"),
+        ("env=mpe/simple_spread env.max_cycle=1", "'env.max_cycle'; did you mean 'env.max_cycles'"),
+        (f"{ENTRY}:passing_on env.kwargs.keep_dead=1", "'keep_dead'; did you mean 'keeps_dead'"),
+        ("env=no_such_module:Env", "cannot import 'no_such_module'"),
+        ("env=pettingzoo/custom env.entry_point=no_such_module:env", "cannot import 'no_such_module'"),
+        ("env=torchrl/custom env.entry_point=no_such_module:env", "cannot import 'no_such_module'"),
+        (f"{ENTRY}:Unseeded", "PettingZoo's API asks reset(seed=None, options=None)"),
+        ("env=pettingzoo/simple_spread env.groups={a:[agent_0]}", "must name each of ['agent_0', 'agent_1'"),
+    ],
+)
+def test_an_environment_that_cannot_be_had(
+    words: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    assert main(["train", *words.split(), "n_envs=2", "frames=100", "--quiet", f"run={folder}"]) == 2
+    told = capsys.readouterr().err
+    assert message in told and "Traceback" not in told
+    assert not folder.exists()

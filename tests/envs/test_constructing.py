@@ -1,0 +1,109 @@
+"""Arguments that a constructor does not take, in every kind of environment, in this process and in workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from marlnb.compose import compose_env
+from marlnb.envs.custom import vector_env
+from marlnb.envs.torchrl.config import vector_env as torchrl_vector_env
+from marlnb.errors import ConfigError, EnvBuildError, EnvError, UnknownNameError
+from tests.envs import sample_envs
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    ("name", "wrong", "meant", "also"),
+    [
+        ("simple_spread", "max_cycle", "max_cycles", "local_ratio"),  # parallel_env(**kwargs) -> raw_env(...)
+        ("multiwalker", "n_walker", "n_walkers", "terrain_length"),  # the keyword is refused two classes further in
+    ],
+)
+def test_pettingzoo(name: str, wrong: str, meant: str, also: str, workers: int) -> None:
+    config = compose_env(f"pettingzoo/{name}", f"env.kwargs.{wrong}=1", f"env.workers={workers}")
+    message = rf"^pettingzoo/{name}: its constructor has no keyword argument '{wrong}'; did you mean '{meant}'"
+    with pytest.raises(EnvBuildError, match=message) as caught:
+        config.build(2)
+    listed = str(caught.value).partition("Valid: ")[2].split(", ")
+    assert {meant, also} <= set(listed) and "self" not in listed and "Traceback" not in str(caught.value)
+
+
+def test_vmas_does_not_go_on_without_what_was_asked_for() -> None:
+    pytest.importorskip("vmas")
+    message = r"^vmas/navigation: .*no keyword argument 'n_agent'; did you mean 'n_agents'.*Valid: .*shared_rew"
+    with pytest.raises(EnvBuildError, match=message):
+        compose_env("vmas/navigation", "env.kwargs.n_agent=2").build(1)
+    with pytest.raises(EnvBuildError, match="no keyword argument 'num_envs'"):
+        compose_env("vmas/navigation", "env.kwargs.num_envs=2").build(1)
+
+
+def _counters(ends: int = 3) -> Any:
+    raise AssertionError("not called")
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (
+            lambda: vector_env(sample_envs.Scripted, 1, workers=0, kwargs={"keep_dead": True}),
+            "Scripted: its constructor has no keyword argument 'keep_dead'; did you mean 'keeps_dead'?",
+        ),
+        (
+            lambda: vector_env(sample_envs.passing_on, 1, workers=1, kwargs={"keep_dead": True}),
+            "no keyword argument 'keep_dead'; did you mean 'keeps_dead'? Valid: action_space, keeps_dead, speed",
+        ),
+        (
+            lambda: vector_env(sample_envs.in_need, 1, workers=1, kwargs={"size": 3}),
+            "in_need: its constructor needs 'colour'; given {'size': 3}. It takes size, colour, speed",
+        ),
+        (
+            lambda: torchrl_vector_env(_counters, 1, kwargs={"end": 4}),
+            "_counters: its constructor has no keyword argument 'end'; did you mean 'ends'? Valid: ends",
+        ),
+        (
+            lambda: vector_env(sample_envs.misconfigured, 1, workers=1),
+            "the two sizes exclude one another",
+        ),
+    ],
+)
+def test_ones_own(build: Callable[[], Any], message: str) -> None:
+    with pytest.raises(EnvBuildError) as caught:
+        build()
+    assert message in str(caught.value) and "Traceback" not in str(caught.value)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("no_such_module:make", "pettingzoo/custom: cannot import 'no_such_module'"),
+        ("tests.envs.sample_envs:Scriptd", "pettingzoo/custom: no name in .* 'Scriptd'; did you mean 'Scripted'"),
+        ("tests.envs.sample_envs:__name__", "a function or class that makes an environment is needed; .* is 'tests"),
+    ],
+)
+def test_import_paths(path: str, message: str, workers: int) -> None:
+    config = compose_env("pettingzoo/custom", f"env.entry_point={path}", f"env.workers={workers}")
+    with pytest.raises(EnvBuildError, match=message) as caught:
+        config.build(1)
+    assert "Traceback" not in str(caught.value)
+
+
+def test_an_import_path_in_place_of_a_name() -> None:
+    with pytest.raises(ConfigError, match=r"cannot import 'no_such_module' .* in the current folder"):
+        compose_env("no_such_module:Env")
+    with pytest.raises(ConfigError, match=r"env=pettingzoo/custom env\.entry_point=tests\.envs\.sample_envs:Scripted"):
+        compose_env("tests.envs.sample_envs:Scripted")
+
+
+def test_kinds_of_errors_cross_processes() -> None:
+    """One that a worker raises is of the kind it had there, as when this process steps the copies."""
+    for workers in (0, 1):
+        with pytest.raises(EnvBuildError, match="have different observation spaces") as caught:
+            vector_env(sample_envs.Mixed, 1, workers=workers)
+        assert isinstance(caught.value, ConfigError) and isinstance(caught.value, EnvError)
+        env = vector_env(sample_envs.Picky, 1, workers=workers)
+        with pytest.raises(UnknownNameError, match=r"Picky: copy 0 failed while being reset .*: no level 'seven'"):
+            env.reset(0)
