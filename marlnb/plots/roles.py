@@ -123,7 +123,8 @@ def roles_taken(roles: RolesResult, *, title: str | None = None, ax: Axes | None
             bar[0].set_alpha(1 - 0.6 * k / max(n_roles - 1, 1))
             ax.text(place, roles.taken[i, k] + 0.01, str(k), ha="center", fontsize=8, color=INK)
     ax.set_xticks(range(len(roles.agents)), list(roles.agents))
-    told = f"over the bars: number of the role; roles held at once: {roles.division:.2f} (independently: {roles.division_chance:.2f})"
+    held = f"roles held at once: {roles.division:.2f} (independently: {roles.division_chance:.2f})"
+    told = f"over each bar its role's number\n{held}"
     finish(ax, title=title or "Who takes which role?", x=told, y="share of the stretches")
     alarm(ax, roles.warnings)
     return ax
