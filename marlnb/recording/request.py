@@ -10,6 +10,7 @@ from marlnb.config import EnvConfig
 from marlnb.errors import RecordingError, unknown
 from marlnb.models.edits import Edit
 from marlnb.recording.layout import DTYPES
+from marlnb.recording.named_labels import named_label
 from marlnb.recording.sources import LabelFn
 from marlnb.training.run import Origin, Run
 from marlnb.training.subject import Subject
@@ -50,6 +51,7 @@ class Request:
             raise RecordingError(unknown("dtype", self.dtype, DTYPES))
         if self.fill not in get_args(Fill):
             raise RecordingError(unknown("way to fill activations", self.fill, get_args(Fill)))
+        object.__setattr__(self, "labels", {name: named_label(name, given) for name, given in self.labels.items()})
 
     def origins(self, subject: Subject) -> list[Origin]:
         """The checkpoints that are asked for, in order.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -136,6 +138,47 @@ def test_labels_that_cannot_be_recorded(lives: Run, label: dict[str, object], me
     with pytest.raises(RecordingError, match=message):
         record(lives, episodes=3, labels=label, progress=False)  # type: ignore[arg-type]
     assert lives.recordings == {}
+
+
+def test_a_label_that_raises_is_named(lives: Run) -> None:
+    with pytest.raises(RecordingError, match="label 'goal' raised KeyError: 'c'") as caught:
+        record(lives, episodes=3, labels={"goal": lambda moment: moment.observation["c"]}, progress=False)
+    assert isinstance(caught.value.__cause__, KeyError)
+    with pytest.raises(RecordingError, match=r"label 'goal' must be a function of a moment.*; got 3"):
+        record(lives, episodes=3, labels={"goal": 3}, progress=False)  # type: ignore[dict-item]
+    with pytest.raises(RecordingError, match=r"label 'goal' is of type complex64; valid: bool, .*float64"):
+        record(lives, episodes=3, labels={"goal": lambda moment: moment.t + 1j}, progress=False)
+    assert lives.recordings == {}
+
+
+class _Late:
+    """Answers as `answer` does from its twentieth call on: by then episodes have been written."""
+
+    def __init__(self, answer: Callable[[Moment], Any]) -> None:
+        self.answer, self.calls = answer, 0
+
+    def __call__(self, moment: Moment) -> Any:
+        self.calls += 1
+        return self.answer(moment) if self.calls > 20 else moment.t
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda moment: 1 / 0, "label 'x' raised ZeroDivisionError"),
+        (lambda moment: moment.t[:1], r"label 'x' is int64 of shape \(1,\) now; at first it was int64 of shape \(2,\)"),
+        (lambda moment: moment.t / 2, r"label 'x' is float32 of shape \(2,\) now; at first it was int64"),
+        (lambda moment: None, "label 'x' was a tensor at first; now it is None"),
+    ],
+)
+def test_a_label_that_goes_wrong_later_loses_no_episode(
+    lives: Run, answer: Callable[[Moment], Any], message: str
+) -> None:
+    with pytest.raises(RecordingError, match=message):
+        record(lives, episodes=400, n_envs=2, name="broken", labels={"x": _Late(answer)}, progress=False)
+    with Recording(lives.recordings["broken"]) as recording:
+        assert not recording.complete and len(recording.episodes) >= 2
+        assert np.array_equal(recording.label("x"), recording.rows["t"])
 
 
 def test_frames(lives: Run) -> None:
