@@ -66,6 +66,9 @@ CASES = {
     "isac_unshared_navigation": Case(VmasTask.NAVIGATION, IsacConfig, shared=False, continuous=True, hidden=(8, 8)),
     "iddpg_navigation": Case(VmasTask.NAVIGATION, IddpgConfig, shared=True, continuous=True, hidden=(8, 8)),
     "maddpg_unshared_navigation": Case(VmasTask.NAVIGATION, MaddpgConfig, shared=False, continuous=True, hidden=(8, 8)),
+    "maddpg_simple_spread": Case(
+        PettingZooTask.SIMPLE_SPREAD, MaddpgConfig, shared=True, continuous=True, hidden=(8, 8)
+    ),
     "vdn_simple_spread": Case(PettingZooTask.SIMPLE_SPREAD, VdnConfig, shared=True, hidden=(8, 8)),
     "ippo_gru_navigation": Case(
         VmasTask.NAVIGATION, IppoConfig, shared=True, continuous=True, hidden=(8,), model=GruConfig, layers=2
@@ -141,7 +144,25 @@ def expected(experiment: Experiment) -> dict[str, np.ndarray]:
                 if critic is not None:
                     with loss.critic_network_params.to_module(critic):
                         found[f"{group}/value"] = critic(seen.clone()).get((group, "state_value")).numpy()
+            found |= judged(experiment, group, seen)
     return found
+
+
+def judged(experiment: Experiment, group: str, seen: TensorDict) -> dict[str, np.ndarray]:
+    """Random actions, and Q values `[network, row, agent]` of them, where critics judge continuous actions."""
+    loss, spec = experiment.losses[group], experiment.test_env.full_action_spec_unbatched[group, "action"]
+    name = next((name for name in ("qvalue_network", "value_network") if hasattr(loss, name)), None)
+    if name is None or not hasattr(spec.space, "low"):
+        return {}
+    seen = seen.clone()
+    seen.set((group, "action"), spec.expand(ROWS, *spec.shape).rand())
+    params = getattr(loss, f"{name}_params")
+    each = [params[k] for k in range(len(params))] if params.ndim else [params]
+    values = []
+    for one in each:
+        with one.to_module(getattr(loss, name)):
+            values.append(getattr(loss, name)(seen.clone()).get((group, "state_action_value"))[..., 0].numpy())
+    return {f"{group}/action": seen.get((group, "action")).numpy(), f"{group}/q": np.stack(values)}
 
 
 def expected_in_time(experiment: Experiment) -> dict[str, np.ndarray]:

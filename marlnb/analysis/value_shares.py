@@ -18,6 +18,7 @@ from marlnb.analysis.distrust import doubts, shown_as_html
 from marlnb.analysis.outputs import Output, pick
 from marlnb.analysis.rows import Moments, Rows, RowSource
 from marlnb.errors import AnalysisError, unknown
+from marlnb.models.foreign.policy import ForeignPolicy
 from marlnb.models.mixers import Mixer, SumMixer
 from marlnb.models.policy import Policy
 from marlnb.models.q_policy import QPolicy
@@ -138,7 +139,7 @@ def decompose_value(
     if group not in known:
         raise AnalysisError(unknown("group with a policy", group, known))
     policy = known[group]
-    if not isinstance(policy, QPolicy) or policy.mixer is None:
+    if not isinstance(policy, QPolicy | ForeignPolicy) or policy.mixer is None:
         raise AnalysisError(f"the policy of {group!r} ({type(policy).__name__}) has no mixer; vdn and qmix train such")
     check_recorded(source, policy)
     rows = source.rows(episodes, checkpoint)
@@ -164,7 +165,7 @@ def decompose_value(
 
 @torch_threads(1)
 def _by_batch(
-    source: RowSource, rows: Rows, policy: QPolicy, of: Of, batch_size: int
+    source: RowSource, rows: Rows, policy: QPolicy | ForeignPolicy, of: Of, batch_size: int
 ) -> list[tuple[Tensor, Tensor, Tensor | None]]:
     """Q `[row, agent]`, 0 for those who do not act; who acts; and what the mixer reads of each row."""
     assert policy.mixer is not None
@@ -182,9 +183,9 @@ def _reads_state(source: RowSource) -> bool:
     return source.env.state_shape is not None
 
 
-def _chosen(policy: QPolicy, values: Tensor, moments: Moments, of: Of) -> Tensor:
+def _chosen(policy: QPolicy | ForeignPolicy, values: Tensor, moments: Moments, of: Of) -> Tensor:
     if of == "best":
-        return policy.actor.distribution.mask(values, moments.action_mask).amax(-1)
+        return policy.distribution.mask(values, moments.action_mask).amax(-1)
     return pick(values, moments.action, policy.group.action, Output("action"))
 
 

@@ -12,12 +12,16 @@ from torch import Tensor, nn
 from marlnb.errors import CheckpointError, ConfigError
 from marlnb.models.distributions import ActionDistribution, action_distribution
 from marlnb.models.foreign.benchmarl_networks import Tensors, below_all, model_tensors, network
+from marlnb.models.foreign.mixing import TorchrlMixer
 from marlnb.models.foreign.parameters import Direct, FreeGaussian, LocScale, tanh_delta
 from marlnb.models.foreign.policy import ForeignCritic, ForeignPolicy, Reads
+from marlnb.models.foreign.q_critic import ForeignQCritic
 from marlnb.models.foreign.records import Record
+from marlnb.models.mixers import Mixer, SumMixer
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec
 
-STOCHASTIC = ("IppoConfig", "MappoConfig", "IsacConfig", "MasacConfig")
+SOFT = ("IsacConfig", "MasacConfig")
+STOCHASTIC = ("IppoConfig", "MappoConfig", *SOFT)
 VALUE_BASED = ("IqlConfig", "VdnConfig", "QmixConfig")
 DETERMINISTIC = ("IddpgConfig", "MaddpgConfig")
 ACTORS = ("actor_network_params", "value_network_params", "local_value_network_params")
@@ -73,8 +77,16 @@ def policy_of(experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Ten
     actor = network(experiment.model, own, group.n_agents, group.observation.size, name)
     distribution, parameters = _distribution(experiment, group.action)
     greedy = experiment.algorithm.kind in VALUE_BASED
-    critic = _critic(experiment, group, env, state)
-    return ForeignPolicy(group, actor, distribution, parameters=parameters, greedy=greedy, critic=critic)
+    return ForeignPolicy(
+        group,
+        actor,
+        distribution,
+        parameters=parameters,
+        greedy=greedy,
+        critic=_critic(experiment, group, env, state),
+        judges=None if actor.recurrent_shape else _judges(experiment, group, env, state),
+        mixer=_mixer(experiment, group, env, state),
+    )
 
 
 def _critic(experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Tensors) -> ForeignCritic | None:
@@ -87,6 +99,35 @@ def _critic(experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Tenso
     first = next(tensor for name, tensor in own.items() if name.endswith(("0.weight_ih", "0.weight")))
     reads: Reads = "joint" if env.state_shape is None else "state"
     return ForeignCritic(group, network(model, own, n_listed, first.shape[-1], where), env, reads)
+
+
+def _judges(experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Tensors) -> ForeignQCritic | None:
+    """The critics of continuous actions, of SAC's kind (several) and DDPG's (one)."""
+    kind = experiment.algorithm.kind
+    if group.action.kind != "continuous" or kind not in (*SOFT, *DETERMINISTIC):
+        return None
+    own, n_listed = model_tensors(below_all(state, f"{'q' if kind in SOFT else ''}value_network_params"))
+    if not own:
+        return None
+    first = next(tensor for name, tensor in own.items() if name.endswith(("0.weight_ih", "0.weight")))
+    each = [own]
+    if kind in SOFT:  # its networks lie along an axis of their own, after that of agents that have a list of networks
+        axis = 1 if n_listed > 1 else 0
+        each = [{name: tensor.select(axis, k) for name, tensor in own.items()} for k in range(first.shape[axis])]
+    n_agents, n_features = group.n_agents, group.observation.size + group.action.n_components
+    reads: Reads = "observation"
+    if n_listed:
+        n_agents, n_features, reads = n_listed, first.shape[-1], "joint" if env.state_shape is None else "state"
+    networks = [network(experiment.critic_model, one, n_agents, n_features, "the critic") for one in each]
+    return ForeignQCritic(group, networks, env, reads)
+
+
+def _mixer(experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Tensors) -> Mixer | None:
+    if experiment.algorithm.kind == "VdnConfig":
+        return SumMixer()
+    if experiment.algorithm.kind != "QmixConfig":
+        return None
+    return TorchrlMixer(group, env, below_all(state, "mixer_network_params.module"))
 
 
 def _distribution(experiment: Experiment, action: ActionSpec) -> tuple[ActionDistribution, nn.Module | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,10 @@ from marlnb.models.network import Network
 from marlnb.models.policy import ActorOutput, Policy
 from marlnb.models.sites import Site
 from marlnb.specs import EnvSpec, GroupSpec
+
+if TYPE_CHECKING:
+    from marlnb.models.foreign.q_critic import ForeignQCritic
+    from marlnb.models.mixers import Mixer
 
 Reads = Literal["observation", "joint", "state"]
 
@@ -64,13 +68,8 @@ class ForeignCritic(nn.Module):
         """`[..., row, feature]`, a row for each agent, or one for all."""
         if self.reads == "observation":
             return flat(observations[self.group.name], self.group)
-        if self.reads == "state":
-            if state is None:
-                raise SiteError(f"the critic of {self.group.name!r} reads the environment's state; none was given")
-            assert self.env.state_shape is not None
-            whole = state.flatten(state.ndim - len(self.env.state_shape))
-        else:
-            whole = torch.cat([flat(observations[g.name], g).flatten(-2) for g in self.env.groups], dim=-1)
+        by_state = self.reads == "state"
+        whole = whole_state(self.group, self.env, state) if by_state else joint(self.env, observations)
         return whole.unsqueeze(-2).expand(*whole.shape[:-1], self.network.n_agents, -1)
 
     def sites(self) -> list[Site]:
@@ -85,7 +84,11 @@ class ForeignPolicy(Policy):
         distribution: what its parameters are of.
         parameters: makes them of the actor's output; None: the output is them.
         greedy: the outputs are Q values: the largest is taken, exploring or not, and there is no log-probability.
+        critic: estimates values; or judges: critics of actions, whose smallest Q of what all would do is the value.
+        mixer: makes one Q of the agents' own, whose best is then the value.
     """
+
+    value_scale = 1.0  # of a mixer's output, in reward
 
     def __init__(
         self,
@@ -96,12 +99,17 @@ class ForeignPolicy(Policy):
         parameters: nn.Module | None = None,
         greedy: bool = False,
         critic: ForeignCritic | None = None,
+        judges: ForeignQCritic | None = None,
+        mixer: Mixer | None = None,
     ) -> None:
         super().__init__()
         self.group, self.network, self.greedy = group, actor, greedy
+        self.judges, self.mixer = judges, mixer
         self._distribution, self.parameters_of, self.critic = distribution, parameters, critic
         self.recurrent_shape = actor.recurrent_shape
         self.critic_recurrent_shape = None if critic is None else critic.recurrent_shape
+        if mixer is not None:
+            self.critic_recurrent_shape = self.recurrent_shape
         self._check()
 
     @torch.no_grad()
@@ -128,9 +136,20 @@ class ForeignPolicy(Policy):
     def value(
         self, observations: Mapping[str, Tensor], *, state: Tensor | None = None, recurrent: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        if self.critic is None:
+        if self.critic is not None:
+            return self.critic.step(observations, state, recurrent)
+        if self.judges is None and self.mixer is None:
             return super().value(observations, state=state, recurrent=recurrent)
-        return self.critic.step(observations, state, recurrent)
+        logits, after = self.logits(observations[self.group.name], recurrent=recurrent)
+        if self.mixer is None:
+            assert self.judges is not None
+            return self.judges(observations, state, self._distribution.mode(logits).action).amin(0), None
+        best = logits.amax(-1)
+        return self.mixer(best, self.mixer.inputs(observations, state)).unsqueeze(-1).expand_as(best), after
+
+    def in_rewards(self, value: Tensor) -> Tensor:
+        """In units of reward, what the mixer says: the same."""
+        return value
 
     @property
     def distribution(self) -> ActionDistribution:
@@ -142,11 +161,12 @@ class ForeignPolicy(Policy):
 
     @property
     def has_critic(self) -> bool:
-        return self.critic is not None
+        return not (self.critic is None and self.judges is None and self.mixer is None)
 
     def sites(self) -> list[Site]:
         found = self.network.sites(f"{self.group.name}/actor", self.group.n_agents)
-        return found if self.critic is None else [*found, *self.critic.sites()]
+        others = (part for part in (self.critic, self.judges, self.mixer) if part is not None)
+        return [*found, *(site for part in others for site in part.sites())]
 
     @torch.no_grad()
     def _check(self) -> None:
@@ -168,6 +188,22 @@ class ForeignPolicy(Policy):
                 f"the network of {group.name!r} gives {list(found[1:])} [agent, parameter]; "
                 f"{type(self._distribution).__name__} of its actions has {[group.n_agents, n]}"
             )
+
+
+def joint(env: EnvSpec, observations: Mapping[str, Tensor]) -> Tensor:
+    """All agents' observations in a row, in the order of `EnvSpec.agents`, `[..., feature]`."""
+    return torch.cat([flat(observations[group.name], group).flatten(-2) for group in env.groups], dim=-1)
+
+
+def whole_state(group: GroupSpec, env: EnvSpec, state: Tensor | None) -> Tensor:
+    """The environment's state as one vector, `[..., feature]`.
+
+    Raises:
+        SiteError: none was given.
+    """
+    if state is None or env.state_shape is None:
+        raise SiteError(f"the critic of {group.name!r} reads the environment's state; none was given")
+    return state.flatten(state.ndim - len(env.state_shape))
 
 
 def network_is_central(network: Network) -> bool:

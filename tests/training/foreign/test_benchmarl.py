@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torchrl.modules import QMixer, VDNMixer
 
 import marlnb as mnb
 from marlnb.errors import CheckpointError, ConfigError
@@ -29,6 +30,7 @@ CASES = {
     "isac, unshared, continuous": HERE / "isac_unshared_navigation",
     "iddpg": HERE / "iddpg_navigation",
     "maddpg, unshared": HERE / "maddpg_unshared_navigation",
+    "maddpg, with a state": HERE / "maddpg_simple_spread",
     "vdn": HERE / "vdn_simple_spread",
 }
 
@@ -45,9 +47,11 @@ def test_it_says_what_benchmarl_says(case: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(mean.detach(), told[f"{group}/loc"], atol=1e-6)
         np.testing.assert_allclose(log_std.exp().detach(), told[f"{group}/scale"], atol=1e-6)
     elif "ddpg" in case:
-        np.testing.assert_allclose(logits.detach(), told[f"{group}/param"], atol=1e-6)
-        chosen = policy.act(observation, explore=True).action  # forces within [-1, 1]
-        np.testing.assert_allclose(chosen, np.tanh(told[f"{group}/param"]), atol=1e-6)
+        middle = 0.5 if "state" in told else 0.0  # of the bounds: TanhDelta shifts its parameter by it
+        shifted = told[f"{group}/param"] + middle
+        np.testing.assert_allclose(logits.detach(), shifted, atol=1e-6)
+        chosen = policy.act(observation, explore=True).action  # forces within [-1, 1], or [0, 1]
+        np.testing.assert_allclose(chosen, middle + (1 - middle) * np.tanh(shifted), atol=1e-6)
     else:
         expected = told.get(f"{group}/logits", told.get(f"{group}/action_value"))
         np.testing.assert_allclose(logits.detach(), expected, atol=1e-6)
@@ -58,8 +62,44 @@ def test_it_says_what_benchmarl_says(case: str, tmp_path: Path) -> None:
         state = torch.from_numpy(told["state"]) if "state" in told else None
         values, _ = policy.value({group: observation}, state=state)
         np.testing.assert_allclose(values.detach(), told[f"{group}/value"][..., 0], atol=1e-6)
-    else:
-        assert not policy.has_critic
+    if f"{group}/q" in told:
+        action = torch.from_numpy(told[f"{group}/action"])
+        state = torch.from_numpy(told["state"]) if "state" in told else None
+        judged = policy.judges({group: observation}, state, action)
+        np.testing.assert_allclose(judged.detach(), told[f"{group}/q"], atol=1e-6)
+        greedy = policy.act(observation, explore=False).action
+        values, _ = policy.value({group: observation}, state=state)
+        torch.testing.assert_close(values, policy.judges({group: observation}, state, greedy).amin(0))
+        assert len({s.name for s in policy.sites() if s.name.endswith("hidden_1")}) == 1 + len(judged)
+    assert policy.has_critic == (case != "iql")
+
+
+@pytest.mark.parametrize("case", ["qmix, unshared", "vdn"])
+def test_mixers_say_what_torchrls_say(case: str, tmp_path: Path) -> None:
+    agents = mnb.agents_from_benchmarl(CASES[case], path=tmp_path)
+    policy = agents.by_group["agent"]
+    observation = torch.from_numpy(np.load(CASES[case] / "expected.npz")["agent/observation"])
+    logits, _ = policy.logits(observation)
+    seen = observation.flatten(1)
+    values, _ = policy.value({"agent": observation}, state=seen)
+    theirs: Any = VDNMixer(n_agents=3, device="cpu")
+    if case != "vdn":
+        theirs = QMixer(state_shape=(54,), mixing_embed_dim=32, n_agents=3, device="cpu")
+        (file,) = (CASES[case] / "checkpoints").iterdir()
+        tensors = torch.load(file, weights_only=True)["loss_agent"]
+        start = "mixer_network_params.module."
+        theirs.load_state_dict({k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)})
+    best = logits.amax(-1, keepdim=True)
+    total = theirs(best) if case == "vdn" else theirs(best, seen)
+    torch.testing.assert_close(values, total.expand(-1, 3))
+    recording = mnb.record(agents, episodes=3, sites="*", progress=False)
+    shares = mnb.decompose_value(recording, "agent", policies=agents.by_group)
+    np.testing.assert_allclose(shares.share.sum(1) + shares.rest, shares.total, rtol=1e-4, atol=1e-4)
+    if case != "vdn":
+        assert recording["agent/mixer/hidden"].to_numpy().shape == (300, 3, 32)
+        return
+    taken = torch.from_numpy(recording.steps("agent", "logits").to_numpy()).amax(-1)  # greedy episodes
+    np.testing.assert_allclose(shares.share, taken, atol=1e-6)
 
 
 RECURRENT = {
