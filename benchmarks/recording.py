@@ -186,21 +186,26 @@ class Turn:
 
 
 class Timed:
-    """A recorder whose calls are timed; or none, which tells what the clock's readings cost."""
+    """A recorder whose calls are timed; or none, which tells what the clock's readings cost.
+
+    The clock is read at every step, also at those that the recorder need not be told of, as `play` has it.
+    """
 
     def __init__(self, recorder: EpisodeRecorder | None) -> None:
-        self.recorder, self.spent_ns = recorder, 0
+        self.recorder, self.spent_ns, self.rests = recorder, 0, 0
 
     def before_step(self, moment: Moment) -> None:
         began = time.thread_time_ns()
-        if self.recorder is not None:
+        if self.recorder is not None and not self.rests:
             self.recorder.before_step(moment)
         self.spent_ns += time.thread_time_ns() - began
 
-    def after_step(self, moment: Moment, step: Step) -> None:
+    def after_step(self, moment: Moment, step: Step, ended: bool) -> None:
         began = time.thread_time_ns()
-        if self.recorder is not None:
-            self.recorder.after_step(moment, step)
+        if self.rests and not ended:
+            self.rests -= 1
+        elif self.recorder is not None:
+            self.rests = self.recorder.after_step(moment, step, ended)
         self.spent_ns += time.thread_time_ns() - began
 
     def taken_ns(self) -> int:
@@ -224,8 +229,8 @@ class TakingTurns:
     def before_step(self, moment: Moment) -> None:
         self.watcher.before_step(moment)
 
-    def after_step(self, moment: Moment, step: Step) -> None:
-        self.watcher.after_step(moment, step)
+    def after_step(self, moment: Moment, step: Step, ended: bool) -> None:
+        self.watcher.after_step(moment, step, ended)
         self.steps += 1
         if self.steps == self.n_steps:
             assert bool(step.done.all()), "copies whose episodes end at different times cannot take turns"

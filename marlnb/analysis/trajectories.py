@@ -190,7 +190,7 @@ class _Ledger:
         for site, values in self.activations.items():
             self._keep("activations", site, values)
 
-    def after_step(self, moment: Moment, step: Step) -> None:
+    def after_step(self, moment: Moment, step: Step, ended: bool) -> None:
         pass
 
     def trajectories(self, env: EnvSpec, first: int, table: EpisodeTable) -> Trajectories:

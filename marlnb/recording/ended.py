@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from torch import Tensor
 
 from marlnb.envs.vector import Step
 from marlnb.recording.inflight import InFlight
 from marlnb.recording.sources import Selection
 from marlnb.training.episodes import Moment
-
-COLUMNS = ("copy", "episode", "seed", "begun", "stop", "n_steps", "return")
 
 
 class Ended:
@@ -26,34 +25,48 @@ class Ended:
         self._groups = [
             (each.group.name, slice(None) if each.pick is None else list(each.indices)) for each in selections
         ]
-        self._entries: list[tuple[np.ndarray, ...]] = []
+        self._entries: list[_Entry] = []
         self.steps = 0
 
-    def add(
-        self,
-        copies: np.ndarray,
-        numbers: np.ndarray,
-        seeds: np.ndarray,
-        begun: np.ndarray,
-        stop: int,
-        moment: Moment,
-        step: Step,
-    ) -> None:
-        """Episodes `[episode]` that ended with this step; their rows lie at the positions from `begun` to `stop`."""
-        returns = [
-            (moment.returns[name].numpy()[copies] + step.groups[name].reward.cpu().numpy()[copies])[:, pick]
-            for name, pick in self._groups
-        ]
-        n_steps = moment.t.numpy()[copies] + 1
-        total = returns[0] if len(returns) == 1 else np.concatenate(returns, axis=1)
-        self._entries.append((copies, numbers, seeds, begun, np.full(len(copies), stop), n_steps, total))
-        self.steps += int(len(copies) * stop - begun.sum())
+    def add(self, copies: np.ndarray, begun: np.ndarray, stop: int, moment: Moment, step: Step) -> None:
+        """The episodes of `copies` `[episode]` ended with this step; their rows lie from `begun` `[env]` to `stop`."""
+        sums = [moment.returns[name].numpy() + step.groups[name].reward.cpu().numpy() for name, _ in self._groups]
+        whose = moment.episode, moment.episode_seed, moment.t  # nobody writes to these again
+        self._entries.append(_Entry(copies, begun.copy(), stop, *whose, sums))
+        self.steps += int(len(copies) * stop - begun[copies].sum())
 
     def taken(self) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
         """Columns episode, seed, stop and n_steps, the returns `[episode, agent]`, begun and copies; none wait then."""
-        columns = {name: np.concatenate(values) for name, values in zip(COLUMNS, zip(*self._entries))}
+        each = [entry.columns(self._groups) for entry in self._entries]
+        columns = {name: np.concatenate([one[name] for one in each]) for name in each[0]}
         self._entries, self.steps = [], 0
         return columns, columns.pop("return"), columns.pop("begun"), columns.pop("copy")
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What `Ended.add` was told, whole: picking the episodes out can wait."""
+
+    copies: np.ndarray
+    begun: np.ndarray
+    stop: int
+    episode: Tensor
+    seed: Tensor
+    t: Tensor
+    sums: list[np.ndarray]
+
+    def columns(self, groups: Sequence[tuple[str, slice | list[int]]]) -> dict[str, np.ndarray]:
+        """`[episode]`; return: `[episode, agent]`."""
+        at = self.copies
+        return {
+            "copy": at,
+            "episode": self.episode.numpy()[at],
+            "seed": self.seed.numpy()[at],
+            "begun": self.begun[at],
+            "stop": np.full(len(at), self.stop),
+            "n_steps": self.t.numpy()[at] + 1,
+            "return": np.concatenate([sums[at][:, pick] for sums, (_, pick) in zip(self.sums, groups)], axis=1),
+        }
 
 
 @dataclass(frozen=True)

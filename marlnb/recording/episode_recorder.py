@@ -7,7 +7,8 @@ inside, labels are asked for, and the rows appended: a call costs as much as a h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +16,12 @@ import torch
 from torch import Tensor
 
 from marlnb.envs.vector import Step, VectorEnv
+from marlnb.models.policy import ActorOutput
 from marlnb.recording.columns import Columns
 from marlnb.recording.contents import Contents
 from marlnb.recording.ended import Ended, Lying
 from marlnb.recording.frames import FrameStore
-from marlnb.recording.inflight import InFlight, Seen
+from marlnb.recording.inflight import InFlight
 from marlnb.recording.layout import Field
 from marlnb.recording.waiting import Waiting
 from marlnb.recording.writer import RowWriter
@@ -29,6 +31,19 @@ FIRST_CAPACITY = 256
 STREAM_ROWS = 128
 WAITING_ROWS = 4096
 PASS_ROWS = 1024
+
+
+@dataclass(slots=True)  # made at every step, and a frozen one takes three times as long
+class Lasting:
+    """What is new at each moment and may be read later; all else of a moment would only be held up."""
+
+    t: Tensor
+    output: Mapping[str, ActorOutput]
+    recurrent: Mapping[str, Tensor | None]
+
+    @classmethod
+    def of(cls, moment: Moment) -> Lasting:
+        return cls(moment.t, moment.output, moment.recurrent)
 
 
 class EpisodeRecorder:
@@ -70,56 +85,56 @@ class EpisodeRecorder:
         self._limit = self._ring.capacity
         self._alone = env.n_envs == 1
         self._followed = [critic for critic in contents.critics if critic.by_step]
-        self._before = Waiting(self._ring, 0, (*contents.before, *contents.context), activations)
-        self._after = Waiting(self._ring, len(self._ring.fields) - len(contents.after), contents.after)
-        self._clock = self._next = 0  # steps of `play`, and the one at which a step is next to be kept
-        self._due = True
-        self._done = Seen()
+        self._waiting = Waiting(
+            self._ring,
+            (*contents.before, *contents.context),
+            contents.after,
+            between=len(self._ring.fields) - len(contents.before) - len(contents.context) - len(contents.after),
+            activations=activations,
+            keep=Lasting.of,
+        )
+        self._due, self._rests = False, 0
         self._streamed = 0
 
     def before_step(self, moment: Moment) -> None:
+        values = self._follow_critics(moment) if self._followed else ()
         if self._begins is not None:
             self._begun[self._begins] = self._ring.position
-            self._episode, self._seed = moment.episode.numpy(), moment.episode_seed.numpy()
-            self._next = self._clock
-        values = self._follow_critics(moment) if self._followed else ()
-        self._begins = None
-        self._due = self._clock >= self._next and self._look_when(moment)
-        self._clock += 1
-        if self._due:
-            self._keep(moment, values)
+            self._episode = moment.episode.numpy()
+            self._begins = None
+            self._waiting.begin()
+        if self.every > 1:
+            if not self._is_due(moment):
+                return
+            self._waiting.begin()
+        self._due = True
+        if self._ring.position >= self._limit:
+            self._make_room()
+        if not self._waiting.only_waits:
+            self._waiting.before(moment, values)
+        if self.frames is not None:
+            self.frames.draw(moment.env, self._episode >= 0, moment.t.numpy(), self._ring.position)
 
-    def after_step(self, moment: Moment, step: Step) -> None:
+    def after_step(self, moment: Moment, step: Step, ended: bool) -> int:
         if self._due:
-            if self._before.learns or self._after.learns:
-                self._before.memory = self._after.memory = step.memory
-            self._after.take(step)
+            self._waiting.after(moment, step, step.memory)
             self._ring.position += 1
-        done = self._done.look(step.done)
-        if done is None:
+            self._due = False
+        if ended:
             done = step.done.cpu().numpy()
-        if b"\1" in done.tobytes():  # numpy's own counting would have to be fetched into the cache
             self._begins = done.copy()
             self._finish(np.flatnonzero(done & (self._episode >= 0)), moment, step)
-        elif self._alone and self._due and self._ring.position - self._begun[0] >= STREAM_ROWS:
+            return 0
+        if self._alone and self._ring.position - self._begun[0] >= STREAM_ROWS:
             self._stream()
+        return 0 if self._followed else self._rests
 
-    def _look_when(self, moment: Moment) -> bool:
-        """Whether a copy that counts is at a step to be kept; sets when to look again."""
-        if self.every == 1:
-            return True
-        waits = -moment.t.numpy()[self._episode >= 0] % self.every
-        self._next = self._clock + int(np.where(waits == 0, self.every, waits).min(initial=self.every))
-        return bool((waits == 0).any())
-
-    def _keep(self, moment: Moment, values: Sequence[Tensor]) -> None:
-        """Copies the moment into the buffers."""
-        ring = self._ring
-        if ring.position >= self._limit:
-            self._make_room()
-        self._before.take(moment, values)
-        if self.frames is not None:
-            self.frames.draw(moment.env, self._episode >= 0, moment.t.numpy(), ring.position)
+    def _is_due(self, moment: Moment) -> bool:
+        """Whether a copy that counts is at a step to be kept; sets how many steps follow at which none is."""
+        left = self.every - moment.t.numpy() % self.every  # `every` itself where it is such a step
+        counted = left[self._episode >= 0]
+        self._rests = int(counted.min(initial=self.every)) - 1
+        return self.every in counted.tolist()
 
     def _follow_critics(self, moment: Moment) -> list[Tensor]:
         """Values, activations and entering states of the critics that go step by step."""
@@ -133,7 +148,7 @@ class EpisodeRecorder:
     def _make_room(self) -> None:
         """Keeps every step of the episodes that still run."""
         self.settle()
-        self._copy()
+        self._waiting.copy()
         counted = self._episode >= 0
         oldest = int(self._begun[counted].min())
         if self._ring.position - oldest >= self._ring.capacity:
@@ -149,6 +164,7 @@ class EpisodeRecorder:
         if not self._ended.steps:
             return
         columns, returns, begun, copies = self._ended.taken()
+        columns["episode"] += self.first_episode
         lying = self._lying(copies, columns["episode"], begun, columns.pop("stop"))
         lengths = lying.lengths
         lengths[0] += self._streamed  # only of a lone copy, whose episodes wait for none
@@ -160,8 +176,7 @@ class EpisodeRecorder:
     def _finish(self, copies: np.ndarray, moment: Moment, step: Step) -> None:
         """Puts the episodes of these copies, which end here, to those that wait."""
         if len(copies):
-            numbers = self._episode[copies] + self.first_episode
-            self._ended.add(copies, numbers, self._seed[copies], self._begun[copies], self._ring.position, moment, step)
+            self._ended.add(copies, self._begun, self._ring.position, moment, step)
         if self._streamed or self._ended.steps >= self._waiting_rows or self.writer.flush_is_due:
             self.settle()
         self.on_episodes(len(copies))
@@ -179,17 +194,12 @@ class EpisodeRecorder:
 
     def _lying(self, copies: np.ndarray, numbers: np.ndarray, begun: np.ndarray, stop: np.ndarray) -> Lying:
         """The rows of episodes, `[episode]` each, one after the other."""
-        self._copy()
+        self._waiting.copy()
         lying = Lying.between(copies, numbers, begun, stop)
         if self.every > 1:
             t = self._ring.rows(0, lying.flat(self._ring))
             lying = lying.only(t % self.every == 0)
         return lying
-
-    def _copy(self) -> None:
-        """Brings into the ring what waits."""
-        self._before.copy()
-        self._after.copy()
 
     def _append(self, lying: Lying) -> None:
         """Writes rows, so many at a time that what is computed stays in the processor's cache."""

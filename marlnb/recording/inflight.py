@@ -84,15 +84,20 @@ class InFlight:
         if others:
             torch._foreach_copy_(targets, others)  # one call: Python between copies costs more than the copies
 
-    def fill(self, index: int, position: int, values: np.ndarray | Tensor) -> None:
-        """Takes `values` `[step, env, ...]` of a field for the steps from `position` on, whose slots lie side by side.
+    def fill(self, index: int, position: int, values: np.ndarray | list[Tensor]) -> None:
+        """Takes a field's values for the steps from `position` on, whose slots lie side by side.
 
-        An array is of the type that is stored, a tensor of any."""
+        values: `[step, env, ...]`, of the type that is stored; or for each step a tensor `[env, ...]` of any type.
+        """
         slot = position % self.capacity
-        if isinstance(values, Tensor):
-            self._buffers[index][slot : slot + len(values)] = values
-        else:
+        if isinstance(values, np.ndarray):
             self._arrays[index][slot : slot + len(values)] = values
+            return
+        target = self._buffers[index][slot : slot + len(values)]
+        if values[0].dtype == target.dtype:
+            torch.cat(values, out=target.flatten(0, 1))
+        else:
+            target.flatten(0, 1).copy_(torch.cat(values))
 
     def _target(self, index: int, slot: int) -> Tensor:
         """Field `index` of a slot; views are made many at a time, when the first of them is needed."""

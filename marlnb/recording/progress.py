@@ -39,8 +39,8 @@ class Telling:
         self.tell()
         self.watcher.before_step(moment)
 
-    def after_step(self, moment: Moment, step: Step) -> None:
-        self.watcher.after_step(moment, step)
+    def after_step(self, moment: Moment, step: Step, ended: bool) -> None:
+        self.watcher.after_step(moment, step, ended)
 
 
 class EpisodeProgress:

@@ -137,7 +137,7 @@ class _Trial:
             image = moment.env.render(0)
             self.frame_shape, self.frame_bytes = tuple(image.shape), len(compress(image))
 
-    def after_step(self, moment: Moment, step: Step) -> None:
+    def after_step(self, moment: Moment, step: Step, ended: bool) -> None:
         if not self._after:
             self._after = step_sources(step, self.selections)
         self.longest = max(self.longest, int(moment.t.max()) + 1)

@@ -1,13 +1,15 @@
-"""Waiting: what was taken at one of a step's two moments and waits to be copied into the ring, many steps at once.
+"""Waiting: what was read before and after a step and waits to be copied into the ring, many steps at once.
 
 After a step of an environment the ring and torch's code have left the processor's cache: there, each tensor costs as
 much as a dozen that follow one another. So the first steps are copied at once and show where tensors lie; from then on
-a step keeps the bytes of the environment's one piece of memory, and the moment itself for what nobody writes to again.
+a step keeps the bytes of the environment's one piece of memory, which are also what the next moment finds, and the
+policies' outputs, which nobody writes to again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -16,116 +18,137 @@ from torch import Tensor
 
 from marlnb.errors import RecordingError, SiteError
 from marlnb.recording.inflight import InFlight
-from marlnb.recording.layout import Field
 from marlnb.recording.sources import Source
 
 LOOKS = 8  # steps that show where tensors lie
 STEPS = 64  # that wait at most
 STEP_BYTES = 16 * 1024  # of one tensor, or piece of memory: more is not given back at once, and must be asked for anew
 
+VERSION = attrgetter("_version")
+
 
 class Waiting:
-    """Takes what some sources read into fields `first`, `first` + 1, ... of the ring's current step.
+    """Takes what is read before and after each step, for the ring's fields in that order.
 
     Args:
+        before, after: the sources; those `before` read a moment, those `after` a step.
+        between: fields between theirs, of values that are handed over with the moment.
         activations: what `capture` fills, some of the sources read from, and is emptied at each step.
+        keep: what is to be held of a moment, that the sources which last can be read from later.
     Attributes:
-        memory: the one that the environment's tensors lie in (`Step.memory`), to be told while it `learns`.
+        only_waits: nothing is to be done before a step, as long as the steps follow one another.
     """
 
     def __init__(
-        self, ring: InFlight, first: int, sources: Sequence[Source], activations: dict[str, Tensor] | None = None
+        self,
+        ring: InFlight,
+        before: Sequence[Source],
+        after: Sequence[Source] = (),
+        *,
+        between: int = 0,
+        activations: dict[str, Tensor] | None = None,
+        keep: Callable[[Any], Any] = lambda moment: moment,
     ) -> None:
-        self._ring, self._first, self._sources = ring, first, sources
+        self._ring, self._keep = ring, keep
+        self._between = range(len(before), len(before) + between)
         self._activations = {} if activations is None else activations
         self._sites = {
             path.removeprefix("activations/")
-            for path in (source.field.path for source in sources)
+            for path in (source.field.path for source in before)
             if path.startswith("activations/")
         }
-        self._direct = [(first + place, source.get) for place, source in enumerate(sources)]
-        self._after = first + len(sources)
-        self.learns = bool(sources)
-        self.memory: np.ndarray | None = None
-        self._looks: list[list[Tensor]] = []
-        self._as_seen: list[list[Tensor]] = []  # of the same, as they were
-        self._lasting: list[tuple[int, Field, Callable[[Any], Tensor], int]] = []
-        self._pieces: list[_Piece] = []
-        self._bytes: np.ndarray | None = None
+        self._before, self._after = _Side(0, before), _Side(len(before) + between, after)
+        self._looks = 0
+        self.only_waits = False
+        self._memory: memoryview | None = None
+        self._address = 0  # of this memory
         self._position = 0  # of the first step that waits
-        self._copies: list[bytes] = []
+        self._room = 0  # steps until what waits must be copied
+        self._left: bytes | None = None  # the memory before the step that comes
         self._moments: list[Any] = []
         self._fired: list[dict[str, Tensor]] = []
-        self._last: Any = None
+        self._last: tuple[Any, Any] | None = None
 
-    def take(self, what: Any, values: Sequence[Tensor] = ()) -> None:
-        """A moment, or a step, of which the ring's current position is to hold everything.
+    def begin(self) -> None:
+        """The next moment does not follow the step before, or need not."""
+        self._left, self.only_waits = None, False
+
+    def before(self, moment: Any, values: Sequence[Tensor] = ()) -> None:
+        """A moment of which the ring's current position is to hold everything.
 
         Args:
-            values: of the fields that follow on the sources', copied at once.
+            values: of the fields between, copied at once.
         Raises:
             SiteError: a site did not fire.
         """
-        ring = self._ring
         if self._sites and not self._sites <= self._activations.keys():
             missing = ", ".join(sorted(self._sites - self._activations.keys()))
             raise SiteError(f"the site {missing} fired at first, but not at every step")
-        if self.learns:
-            self._learn(what)
-        else:
-            if len(self._moments) >= STEPS or len(self._copies) >= STEPS or not ring.position % ring.capacity:
-                self.copy()
-            if self._last is None:
-                self._position = ring.position
-            self._last = what
-            if self._bytes is not None:
-                self._copies.append(self._bytes.tobytes())
-            if self._lasting:
-                if self._sites:
-                    self._fired.append(dict(self._activations))
-                self._moments.append(what)
-            if self._direct:
-                ring.put([index for index, _ in self._direct], [get(what) for _, get in self._direct])
         if values:
-            ring.put(range(self._after, self._after + len(values)), values)
+            self._ring.put(self._between, values)
+        if self._looks < LOOKS:
+            self._before.look(self._ring, moment)
+        else:
+            if self._memory is not None and self._left is None:
+                self._left = self._memory.tobytes()
+            if self._before.direct:
+                self._before.put(self._ring, moment)
+            if self._sites:
+                self._fired.append(dict(self._activations))
+            self.only_waits = not (self._sites or self._before.direct or self._between)
         if self._sites:
             self._activations.clear()
 
+    def after(self, moment: Any, step: Any, memory: np.ndarray | None = None) -> None:
+        """The step that followed `moment`; the ring's position is still that moment's.
+
+        memory: in which the environment's tensors lie (`Step.memory`).
+        """
+        if self._looks < LOOKS:
+            self._learn(step, memory)
+            return
+        if not self._room:
+            self._make_room()
+        self._room -= 1
+        if self._memory is not None:
+            assert self._left is not None
+            self._before.copies.append(self._left)
+            self._left = self._memory.tobytes()
+            self._after.copies.append(self._left)
+        if self._before.lasting:
+            self._moments.append(self._keep(moment))
+        if self._after.direct:
+            self._after.put(self._ring, step)
+        self._last = moment, step
+
+    def _make_room(self) -> None:
+        """For as many steps as may wait, whose slots lie side by side in the ring."""
+        fired, self._fired = self._fired[-1:], self._fired[:-1]  # the last is of the step that comes
+        self.copy()
+        self._fired = fired
+        self._position = self._ring.position
+        self._room = min(STEPS, self._ring.capacity - self._position % self._ring.capacity)
+
     def copy(self) -> None:
-        """Copies what waits.
+        """Copies what waits: all steps before this.
 
         Raises:
             RecordingError: something has been written to that must not be.
         """
         if self._last is None:
             return
-        if self._copies:
-            self._copy_pieces()
+        for side, what in zip((self._before, self._after), self._last):
+            if side.copies:
+                side.fill(self._ring, self._position, what, self._address)
         if self._moments:
             self._copy_lasting()
-        self._last = None
-        self._copies.clear()
+        self._last, self._room = None, 0
         self._moments.clear()
         self._fired.clear()
 
-    def _copy_pieces(self) -> None:
-        assert self._bytes is not None
-        for piece in self._pieces:
-            if piece.get(self._last).data_ptr() != piece.address:
-                raise RecordingError(
-                    f"{piece.path}: the environment's tensor is no longer where it was, though its steps have a memory "
-                    f"in which all of them lie"
-                )
-        taken, n_bytes = bytearray().join(self._copies), self._bytes.nbytes
-        for piece in self._pieces:
-            strides = (n_bytes, *piece.strides)
-            shape = (len(self._copies), *piece.shape)
-            values = np.ndarray(shape, piece.dtype, taken, piece.address - self._bytes.ctypes.data, strides)
-            self._ring.fill(piece.index, self._position, values)
-
     def _copy_lasting(self) -> None:
-        columns: list[list[Tensor]] = [[] for _ in self._lasting]
-        getters = [get for _, _, get, _ in self._lasting]
+        columns: list[list[Tensor]] = [[] for _ in self._before.lasting]
+        getters = [source.get for _, source, _ in self._before.lasting]
         for place, moment in enumerate(self._moments):
             if self._sites:
                 self._activations.update(self._fired[place])
@@ -133,46 +156,85 @@ class Waiting:
                 column.append(get(moment))
         if self._sites:
             self._activations.clear()
-        for column, (index, item, _, version) in zip(columns, self._lasting):
-            each = {id(tensor): tensor for tensor in column}.values()
-            if any(x._version != version for x in each) or len({x.data_ptr() for x in each}) < len(each):
+        for column, (index, source, version) in zip(columns, self._before.lasting):
+            each = list({id(tensor): tensor for tensor in column}.values())
+            if set(map(VERSION, each)) != {version} or len(set(map(Tensor.data_ptr, each))) < len(each):
                 raise RecordingError(
-                    f"{item.path}: what a policy put out was written to again within {STEPS} steps, and not within the "
-                    f"first {LOOKS}; a policy gives each step tensors of its own, or the same from the start"
+                    f"{source.field.path}: what a policy put out was written to again within {STEPS} steps, and not "
+                    f"within the first {LOOKS}; a policy gives each step tensors of its own, or the same from the start"
                 )
-            self._ring.fill(index, self._position, torch.stack(column))
+            self._ring.fill(index, self._position, column)
 
-    def _learn(self, what: Any) -> None:
-        """Copies a step's tensors, and keeps them so that none's memory is given to another."""
-        tensors = [get(what) for _, get in self._direct]
-        self._ring.put([index for index, _ in self._direct], tensors)
-        self._looks.append(tensors)
-        self._as_seen.append([x.clone() if source.lasts else x for source, x in zip(self._sources, tensors)])
-        if len(self._looks) == LOOKS:
-            self._decide()
-            self.learns = False
-            self._looks.clear()
-            self._as_seen.clear()
+    def _learn(self, step: Any, memory: np.ndarray | None) -> None:
+        self._after.look(self._ring, step)
+        self._looks += 1
+        if self._looks < LOOKS:
+            return
+        small = memory if memory is not None and memory.nbytes <= STEP_BYTES else None
+        for side in (self._before, self._after):
+            side.decide(small)
+        if small is not None and (self._before.pieces or self._after.pieces):
+            self._memory, self._address = small.data, small.ctypes.data
 
-    def _decide(self) -> None:
-        direct, pieces = [], []
-        each = zip(self._direct, self._sources, zip(*self._looks), zip(*self._as_seen))
-        for (index, get), source, seen, copies in each:
-            piece = None if self.memory is None else _piece(index, source, seen, self.memory)
+
+class _Side:
+    """The sources that are read before a step, or those that are read after it.
+
+    Attributes:
+        direct: indices of fields and sources, of what is copied at each step; pieces: where those lie that come from
+            the memory, of which `copies` are taken; lasting: indices, sources and versions of what waits as it is.
+    """
+
+    def __init__(self, first: int, sources: Sequence[Source]) -> None:
+        self.direct = [(first + place, source) for place, source in enumerate(sources)]
+        self.pieces: list[_Piece] = []
+        self.lasting: list[tuple[int, Source, int]] = []
+        self.copies: list[bytes] = []
+        self._seen: list[list[Tensor]] = []  # kept, so that none's memory is given to another
+        self._as_seen: list[list[Tensor]] = []  # of the same, as they were
+
+    def put(self, ring: InFlight, what: Any) -> None:
+        ring.put([index for index, _ in self.direct], [source.get(what) for _, source in self.direct])
+
+    def look(self, ring: InFlight, what: Any) -> None:
+        """Copies, and learns where tensors lie."""
+        tensors = [source.get(what) for _, source in self.direct]
+        ring.put([index for index, _ in self.direct], tensors)
+        self._seen.append(tensors)
+        self._as_seen.append([x.clone() if source.lasts else x for (_, source), x in zip(self.direct, tensors)])
+
+    def decide(self, memory: np.ndarray | None) -> None:
+        """How each source is to be kept from now on; memory: None where its pieces are not to be."""
+        direct = []
+        for (index, source), seen, copies in zip(self.direct, zip(*self._seen), zip(*self._as_seen)):
+            piece = None if memory is None else _piece(index, source, seen, memory)
             if source.lasts and _have_their_own(seen) and all(map(torch.equal, seen, copies)):
-                self._lasting.append((index, source.field, get, seen[0]._version))
+                self.lasting.append((index, source, seen[0]._version))
             elif piece is not None:
-                pieces.append(piece)
+                self.pieces.append(piece)
             else:
-                direct.append((index, get))
-        if pieces and self.memory is not None:
-            begin = min(piece.address for piece in pieces) - self.memory.ctypes.data
-            end = max(piece.end for piece in pieces) - self.memory.ctypes.data
-            if end - begin <= STEP_BYTES:
-                self._pieces, self._bytes = pieces, self.memory[begin:end]
-            else:
-                direct += [(piece.index, piece.get) for piece in pieces]
-        self._direct = direct
+                direct.append((index, source))
+        self.direct = direct
+        self._seen.clear()
+        self._as_seen.clear()
+
+    def fill(self, ring: InFlight, position: int, what: Any, address: int) -> None:
+        """Copies what waits of the pieces, from this position on; what: the last moment or step, address: the memory's.
+
+        Raises:
+            RecordingError: a piece has moved.
+        """
+        taken, n_bytes = b"".join(self.copies), len(self.copies[0])
+        for piece in self.pieces:
+            if piece.get(what).data_ptr() != piece.address:
+                raise RecordingError(
+                    f"{piece.path}: the environment's tensor is no longer where it was, though its steps have a memory "
+                    f"in which all of them lie"
+                )
+            shape = (len(self.copies), *piece.shape)
+            strides = (n_bytes, *piece.strides)
+            ring.fill(piece.index, position, np.ndarray(shape, piece.dtype, taken, piece.address - address, strides))
+        self.copies.clear()
 
 
 class _Piece:

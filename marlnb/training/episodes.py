@@ -68,13 +68,20 @@ class Moment:
 
 
 class Watcher(Protocol):
-    """Someone who sees every moment of `play`. Tensors are valid during the call only."""
+    """Someone who sees the moments of `play`. Tensors are valid during the call only."""
 
     def before_step(self, moment: Moment) -> None:
         """Called when the actions are chosen and the environment stands where they will be taken."""
 
-    def after_step(self, moment: Moment, step: Step) -> None:
-        """Called after the step; the moment's buffers of observations and masks have been overwritten by it."""
+    def after_step(self, moment: Moment, step: Step, ended: bool) -> int | None:
+        """Called after the step; the moment's buffers of observations and masks have been overwritten by it.
+
+        Args:
+            ended: some copy's episode has, with this step.
+        Returns:
+            how many of the next steps it need not be told of, unless an episode ends: then it is told after that step,
+            though it was not before it. None is 0.
+        """
 
 
 @dataclass(frozen=True)
@@ -148,18 +155,23 @@ def play(
         raise ConfigError(f"policies are for {sorted(policies)}, the groups are {list(env.spec.group_names)}")
     tally = _Tally(env, episodes, first)
     actors = {name: _Actor(policies[name], env, explore, generator) for name in env.spec.group_names}
+    rests = 0  # steps that the watcher need not be told of
     with _eval_mode(policies), torch.no_grad(), torch_threads(1):  # one step is little work: more threads only wait
         step = env.reset(seed + first)
         tally.begin(step)
         while tally.playing:
             moment = _moment(env, step, tally, actors)
-            if watcher is not None:
+            if watcher is not None and not rests:
                 watcher.before_step(moment)
             step = env.step({name: output.action.to(env.device) for name, output in moment.output.items()})
-            if watcher is not None:
-                watcher.after_step(moment, step)
-            tally.add(step)
-            if tally.any_done:
+            done = step.done.cpu()
+            ended = bool(done.any())
+            if rests and not ended:
+                rests -= 1
+            elif watcher is not None:
+                rests = watcher.after_step(moment, step, ended) or 0
+            tally.add(step, done if ended else None)
+            if ended:
                 for actor in actors.values():
                     actor.forget(step.done)
     return tally.table(seed)
@@ -202,7 +214,6 @@ class _Tally:
         self._seed = torch.zeros(episodes, dtype=torch.int64)
         self._returns = {g.name: torch.zeros(episodes, g.n_agents, dtype=torch.float64) for g in env.spec.groups}
         self._left = episodes
-        self.any_done = False
         self._count()
 
     @property
@@ -212,13 +223,12 @@ class _Tally:
     def begin(self, step: Step) -> None:
         self.episode_seed = step.episode_seed.cpu().clone()
 
-    def add(self, step: Step) -> None:
+    def add(self, step: Step, done: Tensor | None) -> None:
+        """done: `[env]`; None where no episode has ended."""
         self.t = self.t + 1
         for name, group in step.groups.items():
             self.sums[name] += group.reward.cpu()
-        done = step.done.cpu()
-        self.any_done = bool(done.any())
-        if self.any_done:
+        if done is not None:
             self._finish(done)
             self.episode_seed = step.episode_seed.cpu().clone()
 

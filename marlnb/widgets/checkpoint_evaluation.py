@@ -182,7 +182,7 @@ class _Counter:
     def before_step(self, moment: Moment) -> None:
         self.work.check()
 
-    def after_step(self, moment: Moment, step: Step) -> None:
+    def after_step(self, moment: Moment, step: Step, ended: bool) -> None:
         self.n += int((step.done.cpu() & (moment.episode.cpu() >= 0)).sum())
         if time.monotonic() - self.told_at > TELL_EVERY_S:
             self.told_at = time.monotonic()

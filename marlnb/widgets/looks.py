@@ -113,7 +113,7 @@ class _Camera:
         for group in self.env.spec.groups:
             self.returns |= dict(zip(group.agents, moment.returns[group.name][0].tolist()))
 
-    def after_step(self, moment: Moment, step: Step) -> None:
+    def after_step(self, moment: Moment, step: Step, ended: bool) -> None:
         pass
 
 

@@ -46,7 +46,7 @@ class Played:
             if episode >= 0:
                 self.logits[episode, t] = moment.output["a"].logits[copy].numpy().copy()
 
-    def after_step(self, moment: Moment, step: object) -> None:
+    def after_step(self, moment: Moment, step: object, ended: bool) -> None:
         pass
 
 

@@ -67,9 +67,15 @@ def test_episodes_of_any_length_lie_whole(lives: Run, episodes: int, n_envs: int
         assert recording.complete and len(recording) == sum(length_of(40 + k) for k in range(episodes))
 
 
+@pytest.mark.parametrize("watched", [False, True])
 @pytest.mark.parametrize("every", [2, 3, 50])
-def test_every_kth_step(lives: Run, every: int) -> None:
-    with record(lives, episodes=9, n_envs=4, seed=5, every=every, progress=False) as recording:
+def test_every_kth_step(lives: Run, every: int, watched: bool) -> None:
+    """Whether somebody else looks at each step, or `play` passes over those that are not kept."""
+    told: list[int] = []
+    on_step = (lambda progress: told.append(progress.episodes)) if watched else None
+    with record(lives, episodes=9, n_envs=4, seed=5, every=every, progress=False, on_step=on_step) as recording:
+        steps = max(sum(length_of(5 + k) for k in range(copy, 9, 4)) for copy in range(4))
+        assert len(told) == (steps if watched else 0)
         check_lives(recording, list(range(9)), 5, every)
 
 

@@ -47,6 +47,12 @@ def field_of(path: str, tensor: Tensor, dtype: str = "") -> Field:
     return Field(path, tuple("abcd"[: tensor.dim() - 1]), tuple(tensor.shape[1:]), kind)
 
 
+def take(waiting: Waiting, what: Any, memory: np.ndarray | None = None) -> None:
+    """A step that leaves all as it was."""
+    waiting.before(what)
+    waiting.after(what, what, memory)
+
+
 def fill(tensor: Tensor, generator: torch.Generator) -> None:
     tensor.copy_(torch.randint(0, 2 if tensor.dtype == torch.bool else 100, tensor.shape, generator=generator))
 
@@ -64,20 +70,27 @@ def test_buffers_that_are_overwritten_are_kept_as_they_were(
         sources = [source for source in sources if source.field.path in ("b/observation", "b/reward", "done")]
     capacity, steps = STEPS + 10, 2 * STEPS + 40
     ring = InFlight([source.field for source in sources], N_ENVS, capacity, tmp_path)
-    waiting, expected = Waiting(ring, 0, sources), []
+    half = len(sources) // 2
+    waiting, expected = Waiting(ring, sources[:half], sources[half:]), []
     generator = torch.Generator().manual_seed(torch.initial_seed() % 2**31)
     for number in range(steps):
-        for get in buffers(step).values():
-            fill(get(), generator)
+        if number in (3, 30, steps - 30, steps - 1):  # what the step before left is not what is there now
+            waiting.begin()
+            for get in buffers(step).values():
+                fill(get(), generator)
         if longer and number == steps - 20:
             waiting.copy()
             ring.grow(steps - 50)
-        if waiting.learns:
-            waiting.memory = step.memory if has_memory else None
-        waiting.take(step)
-        expected.append([source.get(None).clone() for source in sources])
+        if not waiting.only_waits:
+            waiting.before(step)
+        only_waited = waiting.only_waits
+        seen = [source.get(None).clone() for source in sources[:half]]
+        for get in buffers(step).values():
+            fill(get(), generator)
+        waiting.after(step, step, step.memory if has_memory else None)
+        expected.append(seen + [source.get(None).clone() for source in sources[half:]])
         ring.position += 1
-    assert (waiting._bytes is not None) == (has_memory and features == 3)
+    assert only_waited == (waiting._memory is not None) == (has_memory and features == 3)
     waiting.copy()
     flat = (np.arange(steps - 50, steps) % ring.capacity)[:, None] * N_ENVS + np.arange(N_ENVS)
     for index, source in enumerate(sources):
@@ -92,9 +105,9 @@ def test_tensors_that_last_are_copied_later_and_in_their_places(tmp_path: Path, 
     kind, capacity, steps = getattr(torch, dtype), STEPS + 10, 2 * STEPS + 40
     source = Source(Field("x", ("unit",), (units,), dtype), lambda moment: moment, True)
     ring = InFlight([source.field], 1, capacity, tmp_path)
-    waiting, twice, most = Waiting(ring, 0, [source]), torch.full((1, units), 99.0), 0
+    waiting, twice, most = Waiting(ring, [source]), torch.full((1, units), 99.0), 0
     for step in range(steps):
-        waiting.take(twice if step in (steps - 6, steps - 5) else torch.full((1, units), float(step)))
+        take(waiting, twice if step in (steps - 6, steps - 5) else torch.full((1, units), float(step)))
         most = max(most, len(waiting._moments))
         ring.position += 1
         if step == steps - 20:
@@ -125,9 +138,9 @@ def reused(begins: int, *, anew: bool) -> Callable[[int], Tensor]:
 def test_memory_that_is_written_again_is_never_kept(anew: bool, tmp_path: Path) -> None:
     source = Source(Field("x", (), (), "float32"), lambda moment: moment, True)
     ring = InFlight([source.field], N_ENVS, 64, tmp_path)
-    waiting, output = Waiting(ring, 0, [source]), reused(0, anew=anew)
+    waiting, output = Waiting(ring, [source]), reused(0, anew=anew)
     for step in range(40):
-        waiting.take(output(step))
+        take(waiting, output(step))
         ring.position += 1
     waiting.copy()
     assert ring.rows(0, np.arange(80)).tolist() == [step for step in range(40) for _ in range(2)]
@@ -137,11 +150,12 @@ def test_tensors_that_somebody_else_writes_to_are_kept_as_they_were(tmp_path: Pa
     """As an environment that puts actions right in place, which torch does not notice."""
     source = Source(Field("x", (), (), "float32"), lambda moment: moment, True)
     ring = InFlight([source.field], N_ENVS, 64, tmp_path)
-    waiting = Waiting(ring, 0, [source])
+    waiting = Waiting(ring, [source])
     for step in range(40):
         action = torch.full((N_ENVS,), float(step))
-        waiting.take(action)
+        waiting.before(action)
         action.numpy()[:] = -1
+        waiting.after(action, None)
         ring.position += 1
     waiting.copy()
     assert ring.rows(0, np.arange(80)).tolist() == [step for step in range(40) for _ in range(2)]
@@ -151,9 +165,9 @@ def test_tensors_that_somebody_else_writes_to_are_kept_as_they_were(tmp_path: Pa
 def test_memory_that_is_written_again_after_all_is_an_error(anew: bool, tmp_path: Path) -> None:
     source = Source(Field("x", (), (), "float32"), lambda moment: moment, True)
     ring = InFlight([source.field], N_ENVS, 64, tmp_path)
-    waiting, output = Waiting(ring, 0, [source]), reused(LOOKS + 2, anew=anew)
+    waiting, output = Waiting(ring, [source]), reused(LOOKS + 2, anew=anew)
     for step in range(LOOKS + 5):
-        waiting.take(output(step))
+        take(waiting, output(step))
         ring.position += 1
     with pytest.raises(RecordingError, match="x: what a policy put out was written to again"):
         waiting.copy()
@@ -163,13 +177,12 @@ def test_a_buffer_that_moves_is_an_error(tmp_path: Path) -> None:
     step = allocate_step(spec_of(3), N_ENVS, "cpu")
     source = Source(Field("reward", ("agent",), (3,), "float32"), lambda step: step.groups["a"].reward)
     ring = InFlight([source.field], N_ENVS, 64, tmp_path)
-    waiting = Waiting(ring, 0, [source])
-    waiting.memory = step.memory
+    waiting = Waiting(ring, (), [source])
     for _ in range(LOOKS + 2):
-        waiting.take(step)
+        take(waiting, step, step.memory)
         ring.position += 1
     step.groups["a"].reward = torch.ones(N_ENVS, 3)
-    waiting.take(step)
+    take(waiting, step)
     with pytest.raises(RecordingError, match="reward: the environment's tensor is no longer where it was"):
         waiting.copy()
 
@@ -178,14 +191,16 @@ def test_what_hooks_captured_waits_with_its_moment_and_silence_is_told_at_once(t
     activations: dict[str, Tensor] = {}
     source = Source(Field("activations/a/x", ("unit",), (3,), "float32"), lambda _: activations["a/x"], True)
     ring = InFlight([source.field], N_ENVS, 64, tmp_path)
-    waiting = Waiting(ring, 0, [source], activations)
+    waiting = Waiting(ring, [source], activations=activations)
     for step in range(40):
         activations["a/x"] = torch.full((N_ENVS, 3), float(step))
-        waiting.take(object())
+        moment = object()
+        waiting.before(moment)
         assert not activations
+        waiting.after(moment, None)
         ring.position += 1
     assert len(waiting._moments) == 40 - LOOKS
     waiting.copy()
     assert ring.rows(0, np.arange(0, 80, 2))[:, 0].tolist() == list(range(40))
     with pytest.raises(SiteError, match="the site a/x fired at first, but not at every step"):
-        waiting.take(object())
+        waiting.before(object())

@@ -41,7 +41,7 @@ def test_the_watcher_sees_every_step_of_the_episodes_that_count_once() -> None:
             assert (moment.observation["a"][:, 0, 0] == moment.t).all()
             self.steps += zip(moment.episode.tolist(), moment.t.tolist(), moment.episode_seed.tolist())
 
-        def after_step(self, moment: Moment, step: Step) -> None:
+        def after_step(self, moment: Moment, step: Step, ended: bool) -> None:
             for episode, reward in zip(moment.episode.tolist(), step.groups["b"].reward[:, 0].tolist()):
                 self.rewards[episode] = self.rewards.get(episode, 0.0) + reward
 
@@ -50,6 +50,32 @@ def test_the_watcher_sees_every_step_of_the_episodes_that_count_once() -> None:
     expected = [(k, t, 100 + k) for k in range(7) for t in range(2 + (100 + k) % 7)]
     assert sorted(row for row in notes.steps if row[0] >= 0) == expected
     assert [notes.rewards[k] for k in range(7)] == table.returns["b"][:, 0].tolist()
+
+
+@pytest.mark.parametrize("rests", [0, 1, 3])
+def test_a_watcher_that_rests_is_told_of_every_kth_step_and_of_each_end(rests: int) -> None:
+    """One copy, so that its steps can be counted by hand: from each step told on `rests` are passed over, and an end
+    that is passed over is told, but not the moment before it."""
+
+    class Rests:
+        def __init__(self) -> None:
+            self.before: list[tuple[int, int]] = []
+            self.after: list[tuple[int, int, bool]] = []
+
+        def before_step(self, moment: Moment) -> None:
+            self.before.append((int(moment.episode), int(moment.t)))
+
+        def after_step(self, moment: Moment, step: Step, ended: bool) -> int:
+            self.after.append((int(moment.episode), int(moment.t), ended))
+            return 0 if ended else rests
+
+    env, watcher = Count(CountConfig(), 1), Rests()
+    play(env, _random(env), episodes=5, seed=100, explore=True, watcher=watcher)
+    lengths = [2 + (100 + k) % 7 for k in range(5)]
+    kept = [(k, t) for k, length in enumerate(lengths) for t in range(0, length, rests + 1)]
+    assert watcher.before == kept
+    ends = {(k, length - 1) for k, length in enumerate(lengths)}
+    assert watcher.after == [(*place, place in ends) for place in sorted({*kept, *ends})]
 
 
 def test_modes_come_back_after_an_error() -> None:
