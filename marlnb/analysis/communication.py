@@ -92,6 +92,7 @@ def communication(
     )
     moved, notes = _influence(recording, hears, talks, at_talk, at_hear, heard, speaker, policies)
     n_episodes = len(np.unique(talks.episode))
+    left_out = [values.left_out(units.agent) for values, units in ((said, talks), (meant, talks), (done, hears))]
     return Communication(
         speaker=speaker,
         listener=listener,
@@ -111,8 +112,11 @@ def communication(
         goals=tuple(map(meant.class_name, goals)),
         n_rows=len(at_hear),
         n_episodes=n_episodes,
-        notes=notes,
-        warnings=() if n_episodes >= FEW_EPISODES else (f"only {n_episodes} episodes",),
+        notes=(*notes, *(note for found in left_out for note in found.notes)),
+        warnings=(
+            *(() if n_episodes >= FEW_EPISODES else (f"only {n_episodes} episodes",)),
+            *(doubt for found in left_out for doubt in found.doubts),
+        ),
     )
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 
 from marlnb.analysis.distrust import doubts, shown_as_html
 from marlnb.analysis.information import Information
+from marlnb.analysis.left_out import told_of
 from marlnb.analysis.resampling import Interval
 
 SIGNIFICANT = 0.05
@@ -76,7 +77,7 @@ class Communication:
         return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in asdict(self).items()}
 
     def __repr__(self) -> str:
-        flag = doubts(self.warnings)
+        flag = told_of(self.notes) + doubts(self.warnings)
         s, influence = self.signalling, self.influence
         causal = (
             "its influence could not be tried"

@@ -25,6 +25,7 @@ from marlnb.analysis.attribution_setup import chosen_policy
 from marlnb.analysis.concept_effect import ConceptEffect, Followed, concept_effect, followed, held_fixed, without
 from marlnb.analysis.concepts_result import ConceptScore, Tcav, corrected
 from marlnb.analysis.decoding_labels import Label, Labels, resolve_label
+from marlnb.analysis.left_out import LeftOut
 from marlnb.analysis.linear_models import balanced_accuracy, fit_logistic, permute_by_episode
 from marlnb.analysis.outputs import Output, Target, find_site, pick, resolve_output
 from marlnb.analysis.readings import DirectionKind
@@ -95,7 +96,7 @@ def concept_activation(
     place = find_site(policy.sites(), site)
     labels = resolve_label(source, rows, concept)
     truth = _is_true(labels, value)
-    counted = np.ones_like(truth) if among is None else _is_true(resolve_label(source, rows, among), None)
+    counted = np.ones_like(truth) if among is None else _holds(resolve_label(source, rows, among))
     acting = source.acting(rows)
     activations = source.activations(site, rows)
     bearers = [name for name in recording[site].labels["agent"] if agent in (None, name)]
@@ -105,10 +106,14 @@ def concept_activation(
     fixed = [resolve_label(source, rows, label) for label in given]
     notes: list[str] = []
     doubts: list[str] = []
+    left_out = LeftOut()
     scores = []
     for member in bearers:
         k = spec.agents.index(member)
-        keep = acting[:, k] & labels.known[:, k]
+        keep = acting[:, k].astype(bool)
+        for one in (labels, *fixed):
+            asked, keep = keep, keep & one.known[:, k]
+            left_out.add(member, one.name, asked, keep, one.missing[:, k])
         gradient = np.concatenate([_gradient(policy, place, output, k, m) for m in _moments(source, rows, output)])
         case = _Case(
             member, name, activations[keep, k], truth[keep, k], rows.episode[keep], gradient[keep][counted[keep, k]],
@@ -118,7 +123,8 @@ def concept_activation(
         with threadpool_limits(1):
             scores.append(_score(case, kind, n_runs, n_shuffles, seed, notes, doubts))
     told, target = corrected(scores), output.describe(spec.action)
-    return Tcav(site, name, target, kind, n_runs, told, tuple(dict.fromkeys(notes)), tuple(dict.fromkeys(doubts)))
+    warnings = tuple(dict.fromkeys([*notes, *left_out.doubts]))
+    return Tcav(site, name, target, kind, n_runs, told, warnings, tuple(dict.fromkeys(doubts)), tuple(left_out.notes))
 
 
 def tcav_score(gradient: np.ndarray, direction: np.ndarray) -> float:
@@ -233,11 +239,16 @@ def _is_true(labels: Labels, value: str | int | None) -> np.ndarray:
         if isinstance(wanted, str):
             raise AnalysisError(unknown(f"value of {labels.name!r}", wanted, names))
         return np.asarray(labels.values == wanted)
-    if not set(np.unique(labels.values)) <= {0, 1}:
+    if not set(np.unique(labels.values[labels.known])) <= {0, 1}:
         raise AnalysisError(
             f"a concept is true or false at each row; {labels.name!r} has other values: say which with value="
         )
     return labels.values.astype(bool)
+
+
+def _holds(labels: Labels) -> np.ndarray:
+    """`[row, agent]` bool: it is known, and true."""
+    return _is_true(labels, None) & labels.known
 
 
 def _moments(source: RowSource, rows: Rows, output: Output) -> Iterator[Moments]:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from marlnb.analysis.corrections import holm
+from marlnb.analysis.left_out import told_of
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class Tcav:
         target: the output, in words; kind: of the concept's direction, filter or pattern.
         warnings: why this must not be trusted; empty where nothing is known against it.
         score_warnings: why the scores alone must not be, whatever the effects say.
+        notes: what is not against it but must be known, as rows that had no label.
     """
 
     site: str
@@ -89,13 +91,14 @@ class Tcav:
     scores: tuple[ConceptScore, ...]
     warnings: tuple[str, ...] = ()
     score_warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def table(self) -> pd.DataFrame:
         """One line an agent."""
         return pd.DataFrame([asdict(score) for score in self.scores])
 
     def to_json(self) -> dict[str, Any]:
-        noted = {"warnings": list(self.warnings), "score_warnings": list(self.score_warnings)}
+        noted = {name: list(getattr(self, name)) for name in ("warnings", "score_warnings", "notes")}
         return {**asdict(self), **noted, "scores": [asdict(score) for score in self.scores]}
 
     def __repr__(self) -> str:
@@ -104,7 +107,7 @@ class Tcav:
             f"effect {s.effect:.2g} [{s.effect_low:.2g}, {s.effect_high:.2g}], p={s.p_effect:.2g}"
             for s in self.scores
         )
-        flag = "".join(f"; {note}" for note in self._notes)
+        flag = told_of((*self.notes, *self._notes))
         return f"Tcav({self.target} towards {self.concept} at {self.site}: {told}{flag})"
 
     def _repr_html_(self) -> str:

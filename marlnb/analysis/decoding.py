@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from marlnb.analysis.decoding_labels import Classes, Label, Labels, resolve_label
+from marlnb.analysis.decoding_labels import Classes, Label, Labels, resolve_label, rows_later
 from marlnb.analysis.decoding_question import At, Plan, Question, answer, check
 from marlnb.analysis.decoding_result import Decoding, DecodingScore, corrected_together
 from marlnb.analysis.decoding_stream import answer_stream
@@ -97,7 +97,7 @@ def decode(
             else:
                 answered += asked.in_memory(bearers, offsets)
     if not answered:
-        raise AnalysisError("nothing could be decoded: " + "; ".join(dict.fromkeys(plan.notes)))
+        raise AnalysisError("nothing could be decoded: " + "; ".join(plan.doubts))
     result = Decoding(
         ", ".join(sites),
         name,
@@ -106,10 +106,11 @@ def decode(
         folds,
         n_shuffles,
         tuple(score for score, _, _ in answered),
-        tuple(dict.fromkeys(plan.notes)),
+        plan.doubts,
         tuple(reading for _, reading, _ in answered),
         np.array([shuffled for _, _, shuffled in answered]),
         iteration,
+        tuple(dict.fromkeys(plan.left_out.notes)),
     )
     return corrected_together([result])[0]
 
@@ -172,7 +173,9 @@ class _Asked:
         labels = self.labels.later(self.rows, offset)
         y = plan.classes.encode(labels.values[:, k])
         keep = self.acting[:, k] & labels.known[:, k]
-        keep &= np.isfinite(y) if plan.classes.kind == "regression" else True
+        reached = rows_later(self.rows, offset) >= 0
+        who = f"{agent} at offset {offset}" if offset else agent
+        plan.left_out.add(who, labels.name, self.acting[:, k] & reached, keep, labels.missing[:, k])
         try:
             keep_rows = np.flatnonzero(keep)
             y, episode = y[keep_rows], self.rows.episode[keep_rows]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from marlnb.analysis.left_out import not_a_number
 from marlnb.analysis.linear_models import Kind
 from marlnb.analysis.rows import Rows, RowSource
 from marlnb.errors import AnalysisError, unknown
@@ -25,7 +26,7 @@ class Labels:
     """One label of one group's agents at chosen rows.
 
     Attributes:
-        values: `[row, agent of the group]`; known: the same, bool: False where there is no such value.
+        values: `[row, agent of the group]`; known: the same, bool: False where there is no such value, or no number.
         class_names: of the values 0, 1, ...; empty where they have none.
     """
 
@@ -42,6 +43,11 @@ class Labels:
         there = place >= 0
         return Labels(self.values[place], self.known[place] & there[:, None], self.name, self.class_names)
 
+    @property
+    def missing(self) -> np.ndarray:
+        """`[row, agent]` bool: where the value is not a number."""
+        return not_a_number(self.values)
+
 
 @dataclass(frozen=True)
 class Classes:
@@ -57,6 +63,11 @@ class Classes:
         whole = labels[0].values.dtype.kind in "iub"
         found: Kind = kind or ("classification" if whole else "regression")
         if found == "regression":
+            if labels[0].values.dtype.kind not in "iubf":
+                raise AnalysisError(
+                    f"label {labels[0].name!r} holds {labels[0].values.dtype} and no numbers; for classes, give whole "
+                    "numbers, as np.unique(label, return_inverse=True)[1], or kind='classification'"
+                )
             return Classes(found, np.empty(0), ())
         present = np.unique(np.concatenate([label.values[label.known] for label in labels]))
         given = labels[0].class_names
@@ -82,7 +93,7 @@ def resolve_label(source: RowSource, rows: Rows, label: Label) -> Labels:
         return _of_agent(source, rows, label)
     if isinstance(label, str) and label in OWN and label not in source.recording.labels:
         values, known, names = _field(source, rows, label, None)
-        return Labels(values, known, label, names)
+        return Labels(values, known & ~not_a_number(values), label, names)
     if not isinstance(label, str):
         return _array(source, rows, np.asarray(label), "label")
     values, name, names = source.label(label, rows)
@@ -105,7 +116,7 @@ def _all_known(source: RowSource, values: np.ndarray, name: str, names: Sequence
         raise AnalysisError(
             f"label {name!r} is {list(values.shape)}; group {source.group!r} needs [row] or [row, {n_agents} agents]"
         )
-    return Labels(values, np.ones(values.shape, bool), name, names)
+    return Labels(values, ~not_a_number(values), name, names)
 
 
 def _of_agent(source: RowSource, rows: Rows, label: OfAgent) -> Labels:
@@ -127,7 +138,7 @@ def _of_agent(source: RowSource, rows: Rows, label: OfAgent) -> Labels:
     place = group.agents.index(agent)
     n_agents = source.env.group(source.group).n_agents
     name = " ".join(str(part) for part in (agent, what, which) if part is not None)
-    column, there = values[:, [place]], known[:, [place]]
+    column, there = values[:, [place]], (known & ~not_a_number(values))[:, [place]]
     return Labels(column.repeat(n_agents, axis=1), there.repeat(n_agents, axis=1), name, names)
 
 

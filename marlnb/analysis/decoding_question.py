@@ -10,6 +10,7 @@ import numpy as np
 
 from marlnb.analysis.decoding_labels import Classes
 from marlnb.analysis.decoding_result import DecodingScore
+from marlnb.analysis.left_out import LeftOut
 from marlnb.analysis.linear_models import (
     FoldScores,
     memorised_score,
@@ -29,7 +30,7 @@ class Plan:
 
     Attributes:
         alone: there is one question only, so one that cannot be answered is an error; else it is left out and noted.
-        notes: why the result must not be trusted, gathered.
+        notes: why the result must not be trusted, gathered; left_out: the rows without a label.
     """
 
     at: At
@@ -40,6 +41,11 @@ class Plan:
     seed: int
     alone: bool
     notes: list[str] = field(default_factory=list)
+    left_out: LeftOut = field(default_factory=LeftOut)
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys([*self.notes, *self.left_out.doubts]))
 
     def leave_out(self, error: AnalysisError, site: str, agent: str, offset: int) -> None:
         if self.alone:

@@ -12,6 +12,7 @@ import pandas as pd
 
 from marlnb.analysis.corrections import benjamini_hochberg, holm, max_statistic
 from marlnb.analysis.distrust import doubts, shown_as_html
+from marlnb.analysis.left_out import told_of
 from marlnb.analysis.linear_models import Kind
 from marlnb.analysis.readings import DirectionKind, Reading
 from marlnb.errors import AnalysisError, unknown
@@ -90,6 +91,7 @@ class Decoding:
         readings: the decoders themselves, fitted to all rows; shuffles: `[score, shuffle]`, the scores of shuffled
             labels; neither is part of `table` and `to_json`.
         checkpoint: the iteration whose rows were read.
+        notes: what is not against it but must be known, as rows that had no label.
     """
 
     site: str
@@ -103,6 +105,7 @@ class Decoding:
     readings: tuple[Reading, ...] = field(default=(), repr=False, compare=False)
     shuffles: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)), repr=False, compare=False)
     checkpoint: int | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def metric(self) -> str:
@@ -209,14 +212,14 @@ class Decoding:
     def to_json(self) -> dict[str, Any]:
         told = ("site", "label", "kind", "folds", "n_shuffles", "metric", "checkpoint")
         plain = {name: getattr(self, name) for name in told}
-        lists = {"classes": list(self.classes), "warnings": list(self.warnings)}
+        lists = {"classes": list(self.classes), "warnings": list(self.warnings), "notes": list(self.notes)}
         return {**plain, **lists, "scores": [asdict(score) for score in self.scores]}
 
     def __repr__(self) -> str:
         best = max(self.scores, key=lambda s: s.score)
         when = "" if best.t is None else f" at t={best.t}"
         later = f" ({best.offset:+d} steps)" if best.offset else ""
-        flag = doubts(self.warnings)
+        flag = told_of(self.notes) + doubts(self.warnings)
         survivors = sum(score.survives() for score in self.scores)
         n = len(self.scores)
         several = f"; {survivors} of {n} scores survive correction" if n > 1 else ""

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from marlnb.analysis.distrust import doubts, shown_as_html
+from marlnb.analysis.left_out import told_of
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class EventAverage:
         control, control_low, control_high: the same around other episodes' event times, shuffled: the middle 95%.
         n_events: `[lag]`, how many events are averaged there; overlapping: how many have another within the window.
         channels: names of the units or features.
+        warnings: why this must not be trusted; notes: what else must be known, as rows that had no label.
     """
 
     what: str
@@ -39,6 +41,7 @@ class EventAverage:
     n_episodes: int
     overlapping: int
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def response(self) -> np.ndarray:
@@ -72,7 +75,7 @@ class EventAverage:
         return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in asdict(self).items()}
 
     def __repr__(self) -> str:
-        flag = doubts(self.warnings)
+        flag = told_of(self.notes) + doubts(self.warnings)
         at = int(self.n_events[self.lags == 0][0])
         return (
             f"EventAverage({self.agent} {self.what} around {self.event}: {at} events of {self.n_episodes} episodes, "

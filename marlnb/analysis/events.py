@@ -10,6 +10,7 @@ import numpy as np
 
 from marlnb.analysis.decoding_labels import Label
 from marlnb.analysis.event_result import EventAverage
+from marlnb.analysis.left_out import LeftOut
 from marlnb.analysis.resampling import bootstrap_weights, episode_places, percentile_interval
 from marlnb.analysis.row_values import row_values
 from marlnb.analysis.views import Units, View
@@ -73,7 +74,7 @@ def event_average(
         raise AnalysisError("lags are 0 or more, shuffles and repetitions 20 or more")
     units = _units(recording, site, field, agent, checkpoint)
     _check_every_step(units)
-    happening, name = _happening(units, event, value)
+    happening, name, left_out = _happening(units, event, value)
     numbers, places = episode_places(units.episode)
     lags = np.arange(-before, after + 1)
     starts = _starts(happening, units, onset)
@@ -107,7 +108,11 @@ def event_average(
         n_events=n_events,
         n_episodes=held,
         overlapping=0 if no_other_within is not None and no_other_within >= before + after else int(crowded),
-        warnings=tuple(_doubts(len(starts), held, int(crowded) if no_other_within is None else 0, n_events)),
+        warnings=(
+            *_doubts(len(starts), held, int(crowded) if no_other_within is None else 0, n_events),
+            *left_out.doubts,
+        ),
+        notes=tuple(left_out.notes),
     )
 
 
@@ -149,18 +154,21 @@ def _check_every_step(units: Units) -> None:
         )
 
 
-def _happening(units: Units, event: Label, value: int | str | None) -> tuple[np.ndarray, str]:
+def _happening(units: Units, event: Label, value: int | str | None) -> tuple[np.ndarray, str, LeftOut]:
+    """Rows that are events, in words which, and what is said of rows of which it is not known."""
     told = row_values(units, event)
+    left_out = told.left_out(units.agent)
     if value is None:
         if told.values.dtype.kind == "f" or not np.isin(told.values[told.known], (0, 1)).all():
-            have = [told.class_name(v) for v in np.unique(told.values[told.known])[:12]]
-            raise AnalysisError(f"{told.name!r} is no yes or no: say which value is the event, as value={have[0]!r}")
+            some = np.unique(told.values[told.known])[:1].tolist()
+            example = f", as value={told.class_name(some[0]) if told.names else some[0]!r}" if some else ""
+            raise AnalysisError(f"{told.name!r} is no yes or no: say which value is the event{example}")
         name = told.class_name(1) if told.names else told.name
-        return told.known & (told.values == 1), name
+        return told.known & (told.values == 1), name, left_out
     wanted = told.names.index(value) if isinstance(value, str) and value in told.names else value
     if isinstance(wanted, str):
         raise AnalysisError(f"{told.name!r} has no value {value!r}; it has {list(told.names)}")
-    return told.known & (told.values == wanted), f"{told.name} = {told.class_name(wanted)}"
+    return told.known & (told.values == wanted), f"{told.name} = {told.class_name(wanted)}", left_out
 
 
 def _starts(happening: np.ndarray, units: Units, onset: Onset) -> np.ndarray:

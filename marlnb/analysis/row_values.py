@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from marlnb.analysis.decoding_labels import Label, resolve_label
+from marlnb.analysis.left_out import LeftOut, not_a_number
 from marlnb.analysis.rows import Rows
 from marlnb.analysis.views import Units
 from marlnb.errors import AnalysisError, unknown
@@ -18,7 +19,7 @@ class RowValues:
     """A value for each of an agent's rows.
 
     Attributes:
-        values: `[row]`; known: `[row]` bool.
+        values: `[row]`; known: `[row]` bool: there is such a value, and it is a number.
         names: of the values 0, 1, ...; empty where they have none.
     """
 
@@ -30,6 +31,12 @@ class RowValues:
     @property
     def is_class(self) -> bool:
         return self.values.dtype.kind in "iub"
+
+    def left_out(self, who: str) -> LeftOut:
+        """What is to be said of an agent's rows that have no value."""
+        found = LeftOut()
+        found.add(who, self.name, np.ones(len(self.values), bool), self.known, not_a_number(self.values))
+        return found
 
     def class_name(self, value: float) -> str:
         index = int(value)
@@ -56,10 +63,13 @@ def row_values(units: Units, by: Label) -> RowValues:
     found = resolve_label(units.source, rows, label)
     values = found.values[:, units.place]
     values = values.astype(np.int8) if values.dtype == bool else values
-    whole = values.dtype.kind in "iub"
-    there = found.known[:, units.place] & (True if whole else np.isfinite(values))
     name = by if isinstance(by, str) else found.name
-    return RowValues(values, np.asarray(there), name, tuple(found.class_names))
+    if values.dtype.kind not in "iuf":
+        raise AnalysisError(
+            f"label {name!r} holds {values.dtype} and no numbers; give whole numbers for classes, as "
+            "np.unique(label, return_inverse=True)[1]"
+        )
+    return RowValues(values, found.known[:, units.place], name, tuple(found.class_names))
 
 
 def _features(units: Units) -> Sequence[str]:

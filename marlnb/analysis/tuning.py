@@ -80,7 +80,7 @@ def tuning(
         )
     units = View(recording, site, agent, checkpoint=checkpoint, episodes=episodes).open()
     told = row_values(units, by)
-    kept = np.flatnonzero(told.known)
+    kept, left_out = np.flatnonzero(told.known), told.left_out(units.agent)
     told = RowValues(told.values[kept], told.known[kept], told.name, told.names)
     x = units.all()[kept].astype(np.float64)
     if not len(kept) or np.ptp(told.values) == 0:
@@ -116,7 +116,8 @@ def tuning(
         mean=x.mean(axis=0),
         scale=x.std(axis=0),
         n_shuffles=n_shuffles,
-        warnings=tuple(_doubts(len(numbers), found, held)),
+        warnings=(*_doubts(len(numbers), found, held), *left_out.doubts),
+        notes=tuple(left_out.notes),
     )
 
 

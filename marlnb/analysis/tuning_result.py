@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from marlnb.analysis.distrust import doubts, shown_as_html
+from marlnb.analysis.left_out import told_of
 from marlnb.models.directions import Direction
 
 SIGNIFICANT = 0.05
@@ -26,6 +27,7 @@ class Tuning:
         p_value: `[unit]`, of the same share of ranks, corrected for the number of units.
         count: `[bin]` rows; episodes: `[bin]`, in how many they lie.
         mean, scale: `[unit]`, of all rows, mean and standard deviation.
+        warnings: why this must not be trusted; notes: what else must be known, as rows that had no label.
     """
 
     site: str
@@ -47,6 +49,7 @@ class Tuning:
     scale: np.ndarray
     n_shuffles: int
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def n_units(self) -> int:
@@ -92,7 +95,7 @@ class Tuning:
 
     def __repr__(self) -> str:
         best = self.order[0]
-        flag = doubts(self.warnings)
+        flag = told_of(self.notes) + doubts(self.warnings)
         return (
             f"Tuning({self.agent} {self.site} by {self.by}: {len(self.tuned)} of {self.n_units} units tuned, "
             f"most of all unit {best} (eta² {self.strength[best]:.2f}, shuffled {self.shuffled[best]:.2f}){flag})"
