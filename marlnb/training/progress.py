@@ -6,23 +6,16 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 from marlnb.config import Experiment
 from marlnb.training.report import Report
+from marlnb.training.run import State
 
 LIVE_INTERVAL_S = 0.25
 NOTEBOOK_INTERVAL_S = 1.0
 LOG_INTERVAL_S = 30.0
 BAR_WIDTH = 20
-
-
-class Display(Protocol):
-    """Where progress is shown."""
-
-    def show(self, report: Report) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class StatusLine:
@@ -111,23 +104,24 @@ class Progress:
             self._draw()
 
     def recall(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Shows how a training ended earlier, from its metrics."""
+        """Shows how a training completed earlier, from its metrics."""
         if rows:
             report = Report(**rows[-1])
             rate = report.frames / report.seconds if report.seconds else report.frames_per_second
-            self._line.write(describe(report, self._experiment.frames, rate, bar=self._line.live))
+            ending = how_it_ended("complete", report.frames, self._experiment)
+            self._line.write(describe(report, self._experiment.frames, rate, bar=self._line.live, ending=ending))
         self._line.end()
 
-    def close(self) -> None:
-        """Shows the newest report, and ends the line."""
-        if self._newest is not None and self._newest is not self._shown:
-            self._draw()
+    def close(self, ending: str = "") -> None:
+        """Shows the newest report, and why it is the last, and ends the line."""
+        if self._newest is not None and (ending or self._newest is not self._shown):
+            self._draw(ending)
         self._line.end()
 
-    def _draw(self) -> None:
+    def _draw(self, ending: str = "") -> None:
         assert self._newest is not None
         rate = self._rate(self._newest)
-        self._line.write(describe(self._newest, self._experiment.frames, rate, bar=self._line.live))
+        self._line.write(describe(self._newest, self._experiment.frames, rate, bar=self._line.live, ending=ending))
         self._shown = self._newest
 
     def _rate(self, report: Report) -> float:
@@ -136,9 +130,24 @@ class Progress:
         return (report.frames - self._began_frames) / elapsed if elapsed > 0 else report.frames_per_second
 
 
-def describe(report: Report, frames: int, rate: float, *, bar: bool = False) -> str:
-    """One line: how far, how fast, how long yet, and how well."""
-    parts = [how_far(report.frames, frames, rate, bar=bar)]
+def how_it_ended(state: State, frames: int, experiment: Experiment, *, reason: str = "") -> str:
+    """Why a training goes no further, in words.
+
+    Args:
+        state: what it is in; running: somebody else's code raised.
+        reason: why it was stopped, where that is known.
+    """
+    if state == "complete":
+        early = frames < experiment.frames and experiment.target_return is not None
+        return f"done: the target return {experiment.target_return:g} is reached" if early else "done"
+    if state == "failed":
+        return "failed; the last checkpoint is whole"
+    return f"stopped: {reason}" if reason else "interrupted"
+
+
+def describe(report: Report, frames: int, rate: float, *, bar: bool = False, ending: str = "") -> str:
+    """One line: how far, how fast, how long yet or why no longer, and how well."""
+    parts = [how_far(report.frames, frames, rate, bar=bar, ending=ending)]
     returns = " ".join(f"{name} {value:.2f}" for name, value in report.returns.items() if value is not None)
     if returns:
         parts.append(f"return {returns}")
@@ -147,15 +156,17 @@ def describe(report: Report, frames: int, rate: float, *, bar: bool = False) -> 
     return "  ".join(parts)
 
 
-def how_far(done: int, frames: int, rate: float, *, bar: bool = False) -> str:
-    """How many of `frames` are done, at how many a second, and how long the rest takes."""
+def how_far(done: int, frames: int, rate: float, *, bar: bool = False, ending: str = "") -> str:
+    """How many of `frames` are done, at how many a second, and how long the rest takes, or why there is no rest."""
     share = min(1.0, done / frames)
     filled = int(share * BAR_WIDTH)
     parts = [f"{share:4.0%}"]
     if bar:
         parts.append(f"{'█' * filled}{'·' * (BAR_WIDTH - filled)}")
     parts += [f"{count(done)}/{count(frames)} frames", f"{count(rate)}/s"]
-    if rate > 0:
+    if ending:
+        parts.append(ending)
+    elif rate > 0:
         parts.append(f"{duration(max(0, frames - done) / rate)} left")
     return "  ".join(parts)
 

@@ -32,7 +32,7 @@ from marlnb.training.files import (
 from marlnb.training.learners import check_device
 from marlnb.training.lock import RunLock
 from marlnb.training.loggers import check_loggers
-from marlnb.training.progress import Progress
+from marlnb.training.progress import Progress, how_it_ended
 from marlnb.training.report import Report
 from marlnb.training.run import Run
 from marlnb.training.trainer import Trainer
@@ -152,7 +152,8 @@ def drive(
                 heed(trainer)
         finally:
             if display is not None:
-                display.close()
+                reason = trainer.stopped_because
+                display.close(how_it_ended(trainer.state, trainer.frames, run.experiment, reason=reason))
     if trainer.state == "stopped":
         _tell_of_stop(run, trainer)
     return run

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
 import io
+import re
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from marlnb.training.progress import Progress, count, describe, duration
+from marlnb.training.progress import Progress, count, describe, duration, how_it_ended
 from marlnb.training.report import Report
+from marlnb.training.run import State
+from marlnb.training.train import train
 from tests.training.toys import count_experiment
 
 REPORT = Report(
@@ -53,13 +59,6 @@ def test_a_log_gets_the_first_and_the_last_line_and_few_between() -> None:
 
 
 def test_a_terminal_gets_one_line_that_is_rewritten() -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-        def fileno(self) -> int:
-            raise OSError
-
     stream = Terminal()
     progress = Progress(count_experiment(), stream=stream)
     progress.show(REPORT)
@@ -67,6 +66,102 @@ def test_a_terminal_gets_one_line_that_is_rewritten() -> None:
     progress.close()
     assert stream.getvalue().count("\r") == 2 and stream.getvalue().count("\n") == 1
     assert all(len(line) <= 80 for line in stream.getvalue().replace("\x1b[2K", "").split("\r"))
+
+
+@pytest.mark.parametrize(
+    ("state", "frames", "target", "reason", "ending"),
+    [
+        ("complete", 640, None, "", "done"),
+        ("complete", 640, -8.5, "", "done"),
+        ("complete", 320, -8.5, "", "done: the target return -8.5 is reached"),
+        ("complete", 320, 0.0, "", "done: the target return 0 is reached"),
+        ("stopped", 320, None, "SIGTERM", "stopped: SIGTERM"),
+        ("stopped", 320, None, "", "interrupted"),
+        ("running", 320, None, "", "interrupted"),
+        ("failed", 320, None, "", "failed; the last checkpoint is whole"),
+    ],
+)
+def test_why_it_ended(state: State, frames: int, target: float | None, reason: str, ending: str) -> None:
+    experiment = replace(count_experiment(), target_return=target)
+    assert experiment.frames == 640 and how_it_ended(state, frames, experiment, reason=reason) == ending
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        raise OSError
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
+def test_the_last_line_says_why_it_is_the_last(stream: io.StringIO) -> None:
+    progress = Progress(count_experiment(), stream=stream)
+    progress.show(REPORT)
+    progress.close("stopped: SIGTERM")
+    first, last = stream.getvalue().replace("\r\x1b[2K", "\n").strip().split("\n")
+    assert "left" in first and "left" not in last and last.startswith(" 50%")
+    assert "  stopped: SIGTERM  return a" in last
+
+
+def test_the_last_text_in_a_notebook_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+
+    class Handle:
+        def update(self, bundle: dict[str, str], raw: bool) -> None:
+            shown.append(bundle["text/plain"])
+
+    def display(bundle: dict[str, str], raw: bool, display_id: bool) -> Handle:
+        shown.append(bundle["text/plain"])
+        return Handle()
+
+    monkeypatch.setattr("marlnb.training.progress._in_notebook", lambda: True)
+    monkeypatch.setattr("IPython.display.display", display)
+    progress = Progress(count_experiment())
+    progress.show(REPORT)
+    progress.close("done: the target return -9 is reached")
+    assert "left" in shown[0] and "left" not in shown[-1] and "  done: the target return -9 is reached  " in shown[-1]
+
+
+def test_a_training_that_ended_earlier_is_recalled_with_its_end() -> None:
+    stream = io.StringIO()
+    progress = Progress(replace(count_experiment(), target_return=-9.0), stream=stream)
+    progress.recall([REPORT.to_json()])
+    assert stream.getvalue() == " 50%  320/640 frames  80/s  done: the target return -9 is reached  return a -8.12\n"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "raises", "ending"),
+    [
+        ({}, None, "100%  640/640 frames .*  done"),
+        ({"target_return": -1e6}, None, "%  .*  done: the target return -1e\\+06 is reached"),
+        ({}, RuntimeError, " 50%  320/640 frames .*  interrupted"),
+    ],
+)
+def test_train_tells_its_end_in_a_log(
+    overrides: dict[str, Any],
+    raises: type[Exception] | None,
+    ending: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def callback(report: Report) -> None:
+        if raises and report.frames >= 320:
+            raise raises
+
+    experiment = replace(count_experiment(), **overrides)
+    with pytest.raises(raises) if raises else nullcontext():
+        train(experiment, tmp_path / "run", callbacks=[callback])
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert re.search(ending, last) and " left" not in last
+
+
+def test_a_stop_is_told_in_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def callback(report: Report) -> None:
+        (tmp_path / "run" / "STOP").write_text("enough is known")
+
+    train(count_experiment(), tmp_path / "run", callbacks=[callback])
+    assert "  stopped: enough is known" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_numbers_that_are_not_finite_become_null_in_json() -> None:
