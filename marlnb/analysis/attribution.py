@@ -127,12 +127,13 @@ def attribute(
     baseline = baseline if baseline is not None else "distribution" if method in OF_DISTRIBUTION else "mean"
     if method in OF_DISTRIBUTION and not (isinstance(baseline, str) and baseline == "distribution"):
         raise AnalysisError(f"method={method!r} averages over baseline='distribution'; got {baseline!r}")
-    reference = resolve_reference(asked.question, source, rows, baseline, n_baselines=n_baselines, seed=seed)
+    recorded = source.rows(None, checkpoint)  # what is compared with does not depend on which rows are explained
+    reference = resolve_reference(asked.question, source, recorded, baseline, n_baselines=n_baselines, seed=seed)
     axis = feature_axis(asked, features)
     if smooth and method == "conductance":
         raise AnalysisError(f"conductance is not averaged over noisy copies: smooth must be 0; got {smooth}")
     options = MethodOptions(method, n_steps, n_samples_of(method, n_samples, len(axis.names)), smooth, noise, seed)
-    work = _Work(source, asked, rows, reference, axis, options, batch_size)
+    work = _Work(source, asked, rows, recorded, reference, axis, options, batch_size)
     result = work.unexplained(target=output.describe(spec.action))
     if save is not None:
         return _saved(work, result, save, overwrite, progress)
@@ -158,11 +159,12 @@ def _saved(work: _Work, result: Attribution, name: str, overwrite: bool, progres
 
 @dataclass(frozen=True)
 class _Work:
-    """All that is needed to explain the rows."""
+    """All that is needed to explain the rows; `recorded` are all of the recording's."""
 
     source: RowSource
     asked: Asked
     rows: Rows
+    recorded: Rows
     reference: Reference
     axis: FeatureAxis
     options: MethodOptions
@@ -171,7 +173,7 @@ class _Work:
     def batches(self, progress: bool, done: int = 0) -> Iterator[Found]:
         """Values, scores and baseline scores of each batch of rows, from row `done` on."""
         question, options = self.asked.question, self.options
-        spread = deviations(question, self.source, self.rows) if options.smooth else None
+        spread = deviations(question, self.source, self.recorded) if options.smooth else None
         left = Rows(self.rows.index[done:], self.rows.episode[done:], self.rows.t[done:])
         line, began = StatusLine() if progress else None, time.monotonic()
         for moments in self.source.batches(left, self.batch_size, needs_state=question.output.of_critic):
@@ -199,7 +201,9 @@ class _Work:
         measured = options.method not in COMPLETE or options.smooth > 0
         faithfulness = None
         if measured:
-            faithfulness = faithfulness_of(self.source, question, self.rows, self.reference, options, axis)
+            faithfulness = faithfulness_of(
+                self.source, question, self.rows, self.recorded, self.reference, options, axis
+            )
         nothing = np.zeros((0, len(question.members)), np.float32)
         return Attribution(
             values=np.zeros((0, len(question.members), len(axis.names)), np.float32),

@@ -15,7 +15,7 @@ from marlnb.analysis.feature_groups import Features, feature_names, group_featur
 from marlnb.analysis.methods import added
 from marlnb.analysis.outputs import Output, Target, To, resolve_output
 from marlnb.analysis.rows import Moments, Rows, RowSource
-from marlnb.analysis.scores import actor_scalar
+from marlnb.analysis.scores import actor_scalar, as_read
 from marlnb.analysis.temporal_result import TemporalAttribution
 from marlnb.errors import AnalysisError
 from marlnb.models.policy import Policy
@@ -47,7 +47,8 @@ class Unrolled(nn.Module):
     ) -> Tensor:
         """`[row, agent]`."""
         shape = self.policy.group.observation.shape
-        steps = observation.view(*observation.shape[:3], *shape).unbind(1)
+        seen = as_read(self.policy, observation.view(*observation.shape[:3], *shape), self.policy.group)
+        steps = seen.unbind(1)
         for step, takes in zip(steps[:-1], acting.unbind(1)):
             _, after = self.policy.logits(step, recurrent=state)
             assert after is not None
@@ -98,7 +99,8 @@ def attribute_over_time(
         raise AnalysisError(f"{recording.path.name} lacks steps (it was recorded with every=): nothing can be unrolled")
     members = members_of(spec, agent, policy, output, None)
     last = _explained(rows, t, lookback)
-    reference = _reference(source, rows, baseline, spec.n_agents, spec.observation.size)
+    recorded = source.rows(None, checkpoint)
+    reference = _reference(source, recorded, baseline, spec.n_agents, spec.observation.size)
     groups = None if features == "each" else group_features(feature_names(spec), features)
     names = feature_names(spec) if groups is None else tuple(groups)
     places = None if groups is None else torch.from_numpy(numbers(groups, spec.observation.size))
@@ -165,7 +167,9 @@ def _windows(source: RowSource, rows: Rows, last: np.ndarray, lookback: int) -> 
     needed = Rows(rows.index[flat], rows.episode[flat], rows.t[flat])
     (moments,) = source.batches(needed, len(needed))
     by_lag = {name: _unflattened(moments, name, len(last)) for name in ("action", "acting", "recurrent", "action_mask")}
-    observation = moments.observations[source.group].reshape(len(last), lookback + 1, moments.acting.shape[1], -1)
+    observation = (
+        moments.observations[source.group].float().reshape(len(last), lookback + 1, moments.acting.shape[1], -1)
+    )
     state, action, mask = (by_lag[name] for name in ("recurrent", "action", "action_mask"))
     assert state is not None and action is not None
     return {

@@ -201,9 +201,19 @@ def n_samples_of(method: str, asked: int | None, n_features: int) -> int:
 
 
 def faithfulness_of(
-    source: RowSource, question: Question, rows: Rows, reference: Reference, options: MethodOptions, axis: FeatureAxis
+    source: RowSource,
+    question: Question,
+    rows: Rows,
+    recorded: Rows,
+    reference: Reference,
+    options: MethodOptions,
+    axis: FeatureAxis,
 ) -> Faithfulness | None:
-    """Measured over a seeded sample of the rows; None where no agent acts at any of them."""
+    """Measured over a seeded sample of the rows; None where no agent acts at any of them.
+
+    Args:
+        recorded: all of the recording's, of which features' deviations are taken.
+    """
     drawn = np.random.default_rng(options.seed).choice(len(rows), min(N_ROWS, len(rows)), replace=False)
     places = np.sort(drawn)
     sample = Rows(rows.index[places], rows.episode[places], rows.t[places])
@@ -217,6 +227,6 @@ def faithfulness_of(
     counted[:, examples.chosen] = acting
     if not acting.any():
         return None
-    spread = question.reference(deviations(question, source, rows), len(inputs))
+    spread = question.reference(deviations(question, source, recorded), len(inputs))
     baselines = [question.reference(one, len(inputs)) for one in reference.values]
     return measure(examples, baselines, options, acting=counted.reshape(-1), groups=axis.groups, deviations=spread)

@@ -105,4 +105,5 @@ def observed(source: RowSource, rows: Rows, batch_rows: int = 16384) -> Tensor:
     parts = [
         source.observations(source.group, Rows(rows.index[s : s + batch_rows], rows.episode, rows.t)) for s in steps
     ]
-    return torch.from_numpy(np.concatenate(parts)).float()
+    seen = torch.from_numpy(np.concatenate(parts))
+    return seen if seen.dtype == torch.uint8 else seen.float()

@@ -71,8 +71,10 @@ class Question:
             units = self._units(moments)
             return units if self.sources == "own" else units.flatten(1)
         if self.sources == "own":
-            return moments.observations[self.policy.group.name].reshape(n_rows, self.policy.group.n_agents, -1)
-        return self._joint(moments)
+            seen = moments.observations[self.policy.group.name].reshape(n_rows, self.policy.group.n_agents, -1)
+        else:
+            seen = self._joint(moments)
+        return seen if seen.is_floating_point() else seen.float()
 
     def examples(self, moments: Moments, inputs: Tensor) -> Examples:
         """The rows as examples, agent by agent within a row."""

@@ -22,7 +22,7 @@ from marlnb.errors import AnalysisError
 from marlnb.models.distributions import Deterministic, Gaussian, Squash
 from marlnb.models.policy import Policy
 from marlnb.models.sites import Site
-from marlnb.specs import ActionSpec, EnvSpec
+from marlnb.specs import ActionSpec, EnvSpec, GroupSpec
 
 Hook = Callable[[nn.Module, object, Tensor], Tensor | None]
 
@@ -50,6 +50,7 @@ class OwnOutput(nn.Module):
         taken = action.view(-1, n, *action.shape[1:])
         held = [None if x is None else x.view(-1, n, *x.shape[1:]) for x in (recurrent, mask)]
         if self.site is None:
+            seen = as_read(self.policy, seen, group)
             return actor_scalar(self.policy, self.output, seen, taken, *held).reshape(-1)
         with hooked(self.site.module, lambda module, given, output: inputs.view(-1, n, inputs.shape[-1])):
             return actor_scalar(self.policy, self.output, seen, taken, *held).reshape(-1)
@@ -98,10 +99,17 @@ class AnyOutput(nn.Module):
         """`[example, agent]`."""
         group = self.policy.group
         if self.output.of_critic:
-            seen = split_observation(flat, self.env)
+            parts = split_observation(flat, self.env)
+            seen = {name: as_read(self.policy, part, self.env.group(name)) for name, part in parts.items()}
             return critic_scalar(self.policy, self.output, seen, state, critic_recurrent)
-        own = flat.view(-1, group.n_agents, *group.observation.shape)
+        own = as_read(self.policy, flat.view(-1, group.n_agents, *group.observation.shape), group)
         return actor_scalar(self.policy, self.output, own, action, recurrent, mask)
+
+
+def as_read(policy: Policy, observation: Tensor, group: GroupSpec) -> Tensor:
+    """Observations of a group as the policy takes them: floats that stand for bytes are told from other floats."""
+    floats_of_bytes = group.observation.dtype == "uint8" and observation.is_floating_point()
+    return policy.of_bytes(observation) if floats_of_bytes else observation
 
 
 @contextmanager

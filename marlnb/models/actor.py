@@ -82,6 +82,10 @@ class ActorPolicy(Policy):
     def logits(self, observation: Tensor, *, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         return self.actor.step(observation, recurrent)
 
+    def of_bytes(self, values: Tensor) -> Tensor:
+        """As `features` scales bytes."""
+        return values / 255
+
     @property
     def distribution(self) -> ActionDistribution:
         return self.actor.distribution

@@ -100,6 +100,14 @@ class Policy(nn.Module, ABC):
 
         raise SiteError(f"the policy of {self.group.name!r} ({type(self).__name__}) has no network to look into")
 
+    def of_bytes(self, values: Tensor) -> Tensor:
+        """What `logits` and `value` are to be given in the place of images of bytes, so that it can be differentiated.
+
+        Args:
+            values: 0 to 255, as floats; here the same, for networks that scale them by themselves.
+        """
+        return values
+
     @property
     def distribution(self) -> ActionDistribution | None:
         """What `logits` are the parameters of; None where the policy has no network."""

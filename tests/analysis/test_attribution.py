@@ -51,6 +51,18 @@ def test_batches_and_episodes_change_nothing(recording: Recording) -> None:
         attribute(recording, group="listener", episodes=[99])
 
 
+@pytest.mark.parametrize("baseline", ["mean", "start", "distribution"])
+def test_what_is_compared_with_does_not_depend_on_what_is_explained(recording: Recording, baseline: str) -> None:
+    whole = attribute(recording, group="listener", baseline=baseline, n_steps=5)
+    part = attribute(recording, group="listener", baseline=baseline, n_steps=5, episodes=[5, 41], steps=[3])
+    keep = np.isin(whole.episode, [5, 41]) & (whole.t == 3)
+    np.testing.assert_allclose(part.baseline, whole.baseline)
+    np.testing.assert_allclose(part.values, whole.values[keep], atol=1e-6)
+    seen = recording.steps("listener", "observation").to_numpy()[:, 0]
+    if baseline == "start":
+        np.testing.assert_allclose(part.baseline[0], seen[np.asarray(recording.rows["t"]) == 0].mean(0), atol=1e-6)
+
+
 def test_a_value_is_shared_out_over_both_groups(recording: Recording) -> None:
     found = attribute(recording, group="listener", to="value", episodes=[0, 1, 2])
     assert found.values.shape == (75, 1, 3 + 11) and found.units == "reward"

@@ -74,7 +74,9 @@ class ModuleNetwork(Network):
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """x `[..., agent, feature]`: observations flattened."""
         lead = x.shape[:-2]
-        rows = x.reshape(-1, *x.shape[-2:-1], *self.shape).to(self.dtype)
+        rows = x.reshape(-1, *x.shape[-2:-1], *self.shape)
+        if not (rows.is_floating_point() and self.dtype == torch.uint8):  # bytes as floats can be differentiated
+            rows = rows.to(self.dtype)
         if self.recurrent_shape is None:
             output = joined(self.module(rows))
             return output.reshape(*lead, *output.shape[1:]), None
