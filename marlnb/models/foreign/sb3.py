@@ -11,13 +11,16 @@ from torch import Tensor, nn
 from marlnb.errors import ConfigError
 from marlnb.models.by_agent import ByAgent
 from marlnb.models.distributions import ActionDistribution, action_distribution
+from marlnb.models.foreign.chained import Chained
 from marlnb.models.foreign.module_network import ModuleNetwork, check_forgets
 from marlnb.models.foreign.parameters import FreeGaussian, LocScale
 from marlnb.models.foreign.policy import ForeignCritic, ForeignPolicy
+from marlnb.models.foreign.stacked import assemble, layer_of
 from marlnb.models.network import Network
+from marlnb.models.sites import SiteKind
 from marlnb.specs import EnvSpec, GroupSpec
 
-VALID = "PPO, A2C and DQN with MlpPolicy"
+VALID = "PPO, A2C and DQN with MlpPolicy, or CnnPolicy with its NatureCNN"
 
 
 class WithLogStd(nn.Module):
@@ -44,44 +47,86 @@ def policy_of(models: Sequence[Any], members: Sequence[Sequence[int]], group: Gr
     for model in models:
         check_forgets(model.policy, group.name)
     actors = [_actor(model) for model in models]
-    network = _together(actors, members, group)
+    network = _together(models, actors, members, group)
     greedy = hasattr(models[0], "q_net")
     distribution, parameters = _distribution(models, members, group)
     critics = [] if greedy else [_critic(model) for model in models]
-    critic = ForeignCritic(group, _together(critics, members, group), env) if critics else None
+    critic = ForeignCritic(group, _together(models, critics, members, group), env) if critics else None
     return ForeignPolicy(group, network, distribution, parameters=parameters, greedy=greedy, critic=critic)
 
 
-def _actor(model: Any) -> nn.Sequential:
+def _actor(model: Any) -> list[nn.Module]:
     policy = model.policy
     if hasattr(model, "q_net"):
-        _flattens(model.q_net.features_extractor)
-        return nn.Sequential(*model.q_net.q_net)
+        return [*_features(model.q_net.features_extractor), *model.q_net.q_net]
     if not (hasattr(policy, "mlp_extractor") and hasattr(policy, "action_net")):
         raise ConfigError(f"{type(model).__name__} with {type(policy).__name__} cannot be read; valid: {VALID}")
-    _flattens(policy.pi_features_extractor)
-    return nn.Sequential(*policy.mlp_extractor.policy_net, policy.action_net)
+    return [*_features(policy.pi_features_extractor), *policy.mlp_extractor.policy_net, policy.action_net]
 
 
-def _critic(model: Any) -> nn.Sequential:
-    _flattens(model.policy.vf_features_extractor)
-    return nn.Sequential(*model.policy.mlp_extractor.value_net, model.policy.value_net)
+def _critic(model: Any) -> list[nn.Module]:
+    policy = model.policy
+    return [*_features(policy.vf_features_extractor), *policy.mlp_extractor.value_net, policy.value_net]
 
 
-def _flattens(extractor: nn.Module) -> None:
-    if type(extractor).__name__ != "FlattenExtractor":
+def _features(extractor: Any) -> list[nn.Module]:
+    """The layers of what extracts features: none where it flattens."""
+    kind = type(extractor).__name__
+    if kind == "NatureCNN":
+        return [*extractor.cnn, *extractor.linear]
+    if kind != "FlattenExtractor":
         raise ConfigError(
-            f"a model that extracts features by {type(extractor).__name__} cannot be read; valid: {VALID}. Its "
-            "policy can be given to agents_from_module as a module of your own"
+            f"a model that extracts features by {kind} cannot be read; valid: {VALID}. Its policy can be given to "
+            "agents_from_module as a module of your own"
         )
+    return []
 
 
-def _together(chains: Sequence[nn.Module], members: Sequence[Sequence[int]], group: GroupSpec) -> Network:
-    shape = (group.observation.size,)
+def _together(
+    models: Sequence[Any], chains: Sequence[list[nn.Module]], members: Sequence[Sequence[int]], group: GroupSpec
+) -> Network:
     if len(chains) == 1:
-        return ModuleNetwork(chains[0], group.n_agents, shape)
-    networks = [ModuleNetwork(chain, len(rows), shape) for chain, rows in zip(chains, members)]
+        return _network(models[0], chains[0], group.n_agents, group)
+    networks = [_network(model, chain, len(rows), group) for model, chain, rows in zip(models, chains, members)]
     return ByAgent(group.agents, members, networks)
+
+
+def _network(model: Any, chain: list[nn.Module], n_agents: int, group: GroupSpec) -> Network:
+    if not isinstance(chain[0], nn.Conv2d):
+        return ModuleNetwork(nn.Sequential(*chain), n_agents, (group.observation.size,))
+    image = AsTrained(model, n_agents, group)
+    layers = [layer_of(layer, dict(layer.named_parameters()), n_agents, shared=True) for layer in chain]
+    return Chained([image, assemble(layers, n_agents, image.shows, centralised=False, shared=True)])
+
+
+class AsTrained(Network):
+    """Images as a model was trained on them: channels first, and divided by 255 where they are bytes.
+
+    Raises:
+        ConfigError: the environment's images have another shape than the model's.
+    """
+
+    def __init__(self, model: Any, n_agents: int, group: GroupSpec) -> None:
+        super().__init__()
+        from stable_baselines3.common.preprocessing import is_image_space
+
+        space = model.observation_space
+        self.shape, self.shows = tuple(group.observation.shape), tuple(space.shape)
+        self.n_agents, self.in_features, self.out_features = n_agents, group.observation.size, group.observation.size
+        self.channels_last = self.shape != self.shows
+        if self.channels_last and (*self.shape[-1:], *self.shape[:-1]) != self.shows:
+            raise ConfigError(
+                f"the model of {group.name!r} sees images {list(self.shows)}; an observation has {list(self.shape)}"
+            )
+        self.scale = 255.0 if model.policy.normalize_images and is_image_space(space) else 1.0
+
+    def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """x `[..., agent, feature]`: images flattened."""
+        x = x.float() / self.scale
+        return (x.unflatten(-1, self.shape).movedim(-1, -3).flatten(-3) if self.channels_last else x), None
+
+    def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
+        return []
 
 
 def _distribution(
