@@ -192,7 +192,7 @@ class Timed:
     """
 
     def __init__(self, recorder: EpisodeRecorder | None) -> None:
-        self.recorder, self.spent_ns, self.rests = recorder, 0, 0
+        self.recorder, self.spent_ns, self.rests, self.left_at = recorder, 0, 0, time.monotonic()
 
     def before_step(self, moment: Moment) -> None:
         began = time.thread_time_ns()
@@ -207,6 +207,14 @@ class Timed:
         elif self.recorder is not None:
             self.rests = self.recorder.after_step(moment, step, ended)
         self.spent_ns += time.thread_time_ns() - began
+
+    def enter(self) -> None:
+        """Its turn begins: a file is written to every some seconds, and those of the others' turns do not count."""
+        if self.recorder is not None and isinstance(self.recorder.writer, RecordingWriter):
+            self.recorder.writer._flushed_at += time.monotonic() - self.left_at
+
+    def leave(self) -> None:
+        self.left_at = time.monotonic()
 
     def taken_ns(self) -> int:
         """What was spent since this was last asked."""
@@ -238,8 +246,11 @@ class TakingTurns:
             calls_s = self.watcher.taken_ns() * 1e-9
             name = self.order[self.turn][0]
             self.turns.append(Turn(name, (now - self.began) / self.n_steps, calls_s / self.n_steps))
-            self.began, self.steps, self.turn = now, 0, (self.turn + 1) % len(self.order)
+            self.watcher.leave()
+            self.steps, self.turn = 0, (self.turn + 1) % len(self.order)
             self.watcher = self.order[self.turn][1]
+            self.watcher.enter()
+            self.began = time.process_time()
 
 
 def taking_turns(prepared: Prepared, folder: Path, seconds: float) -> Turns:

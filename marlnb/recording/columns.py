@@ -39,12 +39,12 @@ class Columns:
             self._critics = {id(critic): stack.enter_context(critic.evaluating()) for critic in later}
             yield
 
-    def of(self, flat: np.ndarray, copies: np.ndarray, numbers: np.ndarray) -> list[np.ndarray]:
+    def of(self, flat: np.ndarray, t: np.ndarray, copies: np.ndarray, numbers: np.ndarray) -> list[np.ndarray]:
         """Every field `[row, ...]`, as the bytes that are stored; inside `ready`.
 
         Args:
             flat: `[row]`, where each lies in the ring: slot × copies + copy.
-            copies, numbers: `[row]`, of the copies and episodes.
+            t, copies, numbers: `[row]`, of the steps, copies and episodes.
         """
         contents = self.contents
         seen = {name: self._tensor(each.observation, flat) for name, each in contents.inputs.items()}
@@ -58,7 +58,7 @@ class Columns:
         if contents.labels is not None:
             found += _as_stored(contents.labels.tell(self._tensor(MOMENT, flat)), contents.labels.fields)
         found += [self._stored(source.field, flat) for source in contents.after]
-        found += [copies, numbers]
+        found += [t, copies, numbers]
         return [found[index] for index in self._order]
 
     def _of_critics(self, flat: np.ndarray, seen: dict[str, Tensor]) -> list[np.ndarray]:

@@ -9,7 +9,7 @@ from marlnb.recording.actors import GroupActor
 from marlnb.recording.built_in_labels import BuiltInLabels
 from marlnb.recording.critics import GroupCritic
 from marlnb.recording.layout import Field
-from marlnb.recording.sources import Selection, Source
+from marlnb.recording.sources import Selection, Source, T
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,8 @@ class Contents:
         critics: of the groups whose values are recorded.
         actors: of the groups whose actors' sites are computed when an episode ends; other sites are in `before`.
         labels: the environment's own, where it tells them later.
-        context: read but not written: what actors and critics need beyond what is recorded.
+        context: read but not written: what actors and critics need beyond what is recorded; `T` where not every step
+            is kept, and its number cannot be counted.
         inputs: by group, the paths of the fields with the observations, and the actor's entering states, of all agents.
     """
 
@@ -44,6 +45,7 @@ class Contents:
             *(item for actor in self.actors for item in actor.fields),
             *(self.labels.fields if self.labels is not None else ()),
             *(source.field for source in self.after),
+            T.field,
             Field("steps/env_id", (), (), "int64"),
             Field("steps/episode", (), (), "int64"),
         ]

@@ -74,27 +74,32 @@ class Lying:
     """Rows of episodes, one after the other.
 
     Attributes:
-        positions, copies, numbers: `[row]`, in the ring, and of the episodes; lengths: `[episode]`, rows of each.
+        positions, t, copies, numbers: `[row]`, in the ring, of the steps, copies and episodes.
+        lengths: `[episode]`, rows of each.
     """
 
     positions: np.ndarray
+    t: np.ndarray
     copies: np.ndarray
     numbers: np.ndarray
     lengths: np.ndarray
 
     @classmethod
-    def between(cls, copies: np.ndarray, numbers: np.ndarray, begun: np.ndarray, stop: np.ndarray) -> Lying:
-        """All positions from `begun` to `stop` of each episode."""
+    def between(
+        cls, copies: np.ndarray, numbers: np.ndarray, begun: np.ndarray, stop: np.ndarray, *, first: int
+    ) -> Lying:
+        """All positions from `begun` to `stop` of each episode; at the first of them it is at step `first`."""
         lengths = stop - begun
-        firsts = np.cumsum(lengths) - lengths
-        positions = np.arange(int(lengths.sum())) + np.repeat(begun - firsts, lengths)
-        return cls(positions, np.repeat(copies, lengths), np.repeat(numbers, lengths), lengths)
+        number = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        positions = number + np.repeat(begun, lengths)
+        return cls(positions, number + first, np.repeat(copies, lengths), np.repeat(numbers, lengths), lengths)
 
-    def only(self, kept: np.ndarray) -> Lying:
-        """The rows that are `kept` `[row]`."""
+    def every(self, n: int, t: np.ndarray) -> Lying:
+        """The rows of each n-th step; t: `[row]`, their steps."""
+        kept = t % n == 0
         episode = np.repeat(np.arange(len(self.lengths)), self.lengths)
         lengths = np.bincount(episode[kept], minlength=len(self.lengths))
-        return Lying(self.positions[kept], self.copies[kept], self.numbers[kept], lengths)
+        return Lying(self.positions[kept], t[kept], self.copies[kept], self.numbers[kept], lengths)
 
     def flat(self, ring: InFlight) -> np.ndarray:
         """`[row]`, where they lie in `ring`: slot × copies + copy."""

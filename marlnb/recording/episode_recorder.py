@@ -23,6 +23,7 @@ from marlnb.recording.ended import Ended, Lying
 from marlnb.recording.frames import FrameStore
 from marlnb.recording.inflight import InFlight
 from marlnb.recording.layout import Field
+from marlnb.recording.sources import T
 from marlnb.recording.waiting import Waiting
 from marlnb.recording.writer import RowWriter
 from marlnb.training.episodes import Moment
@@ -195,10 +196,10 @@ class EpisodeRecorder:
     def _lying(self, copies: np.ndarray, numbers: np.ndarray, begun: np.ndarray, stop: np.ndarray) -> Lying:
         """The rows of episodes, `[episode]` each, one after the other."""
         self._waiting.copy()
-        lying = Lying.between(copies, numbers, begun, stop)
+        lying = Lying.between(copies, numbers, begun, stop, first=self._streamed)
         if self.every > 1:
-            t = self._ring.rows(0, lying.flat(self._ring))
-            lying = lying.only(t % self.every == 0)
+            t = self._ring.rows(self._ring.fields.index(T.field), lying.flat(self._ring))
+            return lying.every(self.every, t)
         return lying
 
     def _append(self, lying: Lying) -> None:
@@ -210,7 +211,7 @@ class EpisodeRecorder:
         with self._columns.ready():
             for part in np.array_split(np.arange(n_rows), -(-n_rows // PASS_ROWS)):
                 rows = slice(int(part[0]), int(part[-1]) + 1)
-                columns = self._columns.of(flat[rows], lying.copies[rows], lying.numbers[rows])
+                columns = self._columns.of(flat[rows], lying.t[rows], lying.copies[rows], lying.numbers[rows])
                 self.writer.append([column[None] for column in columns])
         if self.frames is not None:
             for start, stop in lying.bounds():

@@ -87,6 +87,9 @@ def capture_if_any(
     return capture(policies, names) if names else nullcontext({})
 
 
+T = Source(Field("steps/t", (), (), "int64"), lambda moment: moment.t, lasts=True)
+
+
 def picked(get: Callable[[Any], Tensor], pick: Pick) -> Callable[[Any], Tensor]:
     """`get`, then the recorded agents."""
     return get if pick is None else lambda moment: get(moment)[:, pick]
@@ -101,7 +104,7 @@ def moment_sources(
     labels: Mapping[str, LabelFn],
     dtype: str,
 ) -> list[Source]:
-    """What is read before the environment steps; shapes and types are those of `moment`.
+    """What is read before the environment steps, but for the step's number; shapes and types are those of `moment`.
 
     Raises:
         SiteError: a site did not fire when the policies acted.
@@ -110,7 +113,7 @@ def moment_sources(
     silent = sorted(site.name for site in sites if site.name not in activations)
     if silent:
         raise SiteError(f"these sites never fired while the policies acted: {', '.join(silent)}")
-    found = [_source("steps/t", (), lambda moment: moment.t, moment, lasts=True)]
+    found: list[Source] = []
     for selection in selections:
         found += _group_sources(moment, selection, policies[selection.group.name], dtype)
     by_group = {selection.group.name: selection for selection in selections}

@@ -23,6 +23,7 @@ from marlnb.recording.request import Request
 from marlnb.recording.sources import (
     Selection,
     Source,
+    T,
     moment_sources,
     observation_dims,
     recurrent_site,
@@ -170,6 +171,8 @@ class _Trial:
         context, inputs = _inputs(spec, before, self.policies, {actor.selection.group.name for actor in actors}, judged)
         if self._labels is not None:
             context = [*context, self._labels.source]
+        if self.request.every > 1:
+            context = [*context, T]
         return Contents(self.selections, before, critics, self._after, context, inputs, self._labels, actors)
 
     def _compare(self, moment: Moment) -> None:

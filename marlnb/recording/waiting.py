@@ -157,8 +157,8 @@ class Waiting:
         if self._sites:
             self._activations.clear()
         for column, (index, source, version) in zip(columns, self._before.lasting):
-            each = list({id(tensor): tensor for tensor in column}.values())
-            if set(map(VERSION, each)) != {version} or len(set(map(Tensor.data_ptr, each))) < len(each):
+            addresses = len(set(map(Tensor.data_ptr, column)))
+            if set(map(VERSION, column)) != {version} or addresses < len(set(map(id, column))):
                 raise RecordingError(
                     f"{source.field.path}: what a policy put out was written to again within {STEPS} steps, and not "
                     f"within the first {LOOKS}; a policy gives each step tensors of its own, or the same from the start"
