@@ -26,6 +26,7 @@ from captum.attr import (
 from torch import Tensor, nn
 
 from marlnb.analysis.kernel_shap import kernel_shap
+from marlnb.analysis.scores import owing
 from marlnb.errors import AnalysisError, unknown
 from marlnb.training.seeds import GLOBAL_GENERATORS
 
@@ -132,7 +133,8 @@ def _averaged(
     compared = list(baselines[:1] if options.method in WITHOUT_BASELINE else baselines)
     total = torch.zeros(())
     for baseline in compared:
-        values = method(score, inputs, baseline, extras, options, groups, generator).detach()
+        with owing():
+            values = method(score, inputs, baseline, extras, options, groups, generator).detach()
         if groups is not None and values.shape[-1] == len(groups) and options.method not in _BY_GROUP:
             values = added(values, groups)
         total = total.to(values.device) + values
@@ -238,9 +240,10 @@ def conductance(
 
     Source: Dhamdhere et al. 2018 (arXiv:1805.12233); computed by captum.
     """
-    values: Tensor = LayerConductance(score, layer).attribute(
-        inputs, baseline, additional_forward_args=extras, n_steps=n_steps, method="gausslegendre"
-    )
+    with owing():
+        values: Tensor = LayerConductance(score, layer).attribute(
+            inputs, baseline, additional_forward_args=extras, n_steps=n_steps, method="gausslegendre"
+        )
     return values.detach()
 
 

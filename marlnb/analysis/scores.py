@@ -122,6 +122,20 @@ def hooked(module: nn.Module, hook: Hook) -> Iterator[None]:
         handle.remove()
 
 
+@contextmanager
+def owing() -> Iterator[None]:
+    """Inside the block torch's word for an output that what it is explained by does not reach is put in ours."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "not have been used in the graph" not in str(error):
+            raise
+        raise AnalysisError(
+            "the output does not depend on what it was to be explained by: a critic that reads the environment's state "
+            "owes the observations nothing, and units that only leave the step act in the next"
+        ) from error
+
+
 def put_in_place(site: Site, units: Tensor, agent: Tensor) -> Hook:
     """A hook that puts `units` in the place of the site's activations.
 

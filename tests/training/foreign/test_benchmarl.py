@@ -15,7 +15,7 @@ import torch
 from torchrl.modules import QMixer, VDNMixer
 
 import marlnb as mnb
-from marlnb.errors import CheckpointError, ConfigError
+from marlnb.errors import AnalysisError, CheckpointError, ConfigError
 from marlnb.models.foreign.records import Record, read_records
 
 HERE = Path(__file__).parent / "data"
@@ -143,6 +143,8 @@ def test_what_remembers_is_recorded_explained_and_edited(tmp_path: Path) -> None
         recording, group="agent", to="action", t=20, lookback=6, policies=agents.by_group
     )  # fmt: skip
     assert np.nanmax(np.abs(found.convergence_delta)) < 1e-3 and not found.warnings
+    with pytest.raises(AnalysisError, match="reads the environment's state owes the observations nothing"):
+        mnb.attribute(recording, group="agent", to="value", steps=[0], policies=agents.by_group, progress=False)
     wiped = mnb.intervene(agents, mnb.Ablate("agent/actor/lstm", agents=("agent_1",)), episodes=2)
     moved = [wiped.of("tv_direct", f"agent_{k}").difference for k in range(3)]
     assert moved[1] > 0 and moved[0] == moved[2] == 0
