@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from marlnb.analysis.readings import Reading
 from marlnb.analysis.rows import Rows, RowSource
 from marlnb.analysis.untrained import untrained_activations
 from marlnb.errors import AnalysisError, unknown
+from marlnb.models.policy import Policy
 
 if TYPE_CHECKING:
     from marlnb.recording.reader import Recording
@@ -41,6 +42,7 @@ def decode(
     episodes: list[int] | None = None,
     seed: int = 0,
     memory_bytes: int = MEMORY_BYTES,
+    policies: Mapping[str, Policy] | None = None,
     progress: bool = True,
 ) -> Decoding:
     """How well a linear model reads a label from sites, in episodes that it was not fitted to.
@@ -67,6 +69,7 @@ def decode(
         seed: of folds, permutations, control labels and the untrained network.
         memory_bytes: a site that would need more is streamed from the file in batches: ridge exactly, in one pass;
             logistic regression by averaged stochastic gradients.
+        policies: by group, of agents from elsewhere: the untrained network is then theirs with its weights shuffled.
         progress: show how far a streamed fit is.
     Raises:
         AnalysisError: unknown site, label or agent; too few episodes for the folds; a label that never varies; a site
@@ -77,7 +80,7 @@ def decode(
         raise AnalysisError(f"decoding needs at least 2 folds and 1 shuffle; got {folds} and {n_shuffles}")
     sites = _match_sites(recording, site)
     groups = list(dict.fromkeys(name.split("/")[0] for name in sites))
-    sources = {group: RowSource(recording, group) for group in groups}
+    sources = {group: RowSource(recording, group, policies) for group in groups}
     iteration = sources[groups[0]].one_checkpoint(checkpoint)
     rows = sources[groups[0]].rows(episodes, iteration)
     labels = {group: resolve_label(source, rows, label) for group, source in sources.items()}

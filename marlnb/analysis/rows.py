@@ -61,14 +61,16 @@ class Moments:
 class RowSource:
     """One group's view of a recording: chosen rows, in batches, agents that were not recorded left empty.
 
+    Args:
+        given: policies by group, where no run folder holds them.
     Raises:
         AnalysisError: no agent of the group is recorded.
     """
 
-    def __init__(self, recording: Recording, group: str) -> None:
+    def __init__(self, recording: Recording, group: str, given: Mapping[str, Policy] | None = None) -> None:
         if group not in recording.groups:
             raise AnalysisError(unknown("recorded group", group, recording.groups))
-        self.recording, self.group = recording, group
+        self.recording, self.group, self.given = recording, group, given
         self.env: EnvSpec = recording.spec
 
     def rows(

@@ -6,6 +6,7 @@ Random features of an observation can already be read out; what training added i
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -33,11 +34,17 @@ def untrained_activations(source: RowSource, site: str, rows: Rows, seed: int) -
 
 def untrained_policy(source: RowSource, site: str, rows: Rows, seed: int) -> tuple[Policy | None, list[str]]:
     """The group's policy with weights drawn anew, if it can be run on the rows; notes on why not."""
-    if source.recording.experiment is None:
-        return None, ["no untrained network to compare with: the recording does not know its experiment"]
     experiment = source.recording.experiment
-    redrawn = replace(experiment, seed=experiment.seed + 1 + seed)
-    policy = build_learners(redrawn, source.env, "cpu")[source.group].policy.eval()
+    if experiment is not None:
+        redrawn = replace(experiment, seed=experiment.seed + 1 + seed)
+        policy = build_learners(redrawn, source.env, "cpu")[source.group].policy.eval()
+    elif source.given is not None and source.group in source.given:
+        policy = shuffled(source.given[source.group], seed)
+    else:
+        return None, [
+            "no untrained network to compare with: the recording does not know its experiment; pass "
+            "policies=agents.by_group"
+        ]
     of_critic = site.split("/")[1] != "actor"
     state = policy.critic_recurrent_shape if of_critic else policy.recurrent_shape
     if state is not None and of_critic:
@@ -45,6 +52,17 @@ def untrained_policy(source: RowSource, site: str, rows: Rows, seed: int) -> tup
     if state is not None and not source.keeps_every_step(rows):
         return None, ["no untrained network to compare with: a recurrent one needs every step of each episode"]
     return policy, []
+
+
+@torch.no_grad()
+def shuffled(policy: Policy, seed: int) -> Policy:
+    """A copy whose weights lie in another order, within each tensor: as large as they were, and knowing nothing."""
+    generator = torch.Generator().manual_seed(seed)
+    redrawn = copy.deepcopy(policy).eval()
+    for parameter in redrawn.parameters():
+        order = torch.randperm(parameter.numel(), generator=generator).to(parameter.device)
+        parameter.copy_(parameter.flatten()[order].view_as(parameter))
+    return redrawn
 
 
 @torch_threads(1)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from stable_baselines3 import PPO
+from torch import Tensor, nn
 from torchrl.modules import MultiAgentMLP
 
 import marlnb as mnb
@@ -108,11 +109,51 @@ def test_readings_of_units(case: Case) -> None:
     planted = units(recording, layer).sum(-1)  # a linear reading of the layer, so R^2 is 1
     decoded = mnb.decode(recording, site=layer, label=planted, agent="agent_1", n_shuffles=2, progress=False)
     assert decoded.of("agent_1").score == pytest.approx(1, abs=0.01)
-    assert any("no untrained network" in note for note in decoded.warnings)
+    assert any("no untrained network" in note and "policies=" in note for note in decoded.warnings)
     tuned = mnb.tuning(recording, site=layer, by=planted, agent="agent_1", n_shuffles=20, repetitions=20)
     assert tuned.n_units == 16
     one = (recording, layer, "agent_1")
     assert mnb.similarity(one, one, n_shuffles=2, repetitions=20).score == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("remembers", [False, True])
+def test_the_untrained_control_has_their_weights_in_another_order(remembers: bool, tmp_path: Path) -> None:
+    """Four units that read nothing but one feature; shuffled, each of their four weights falls anywhere among 72."""
+    torch.manual_seed(0)
+    eyes = nn.Linear(18, 4)
+    with torch.no_grad():
+        eyes.weight.zero_()
+        eyes.weight[:, 2] = torch.tensor([1.0, -0.5, 0.7, 0.2])
+    before = eyes.weight.clone()
+    module: nn.Module = nn.Sequential(eyes, nn.Tanh(), nn.Linear(4, 5))
+    shape = None
+    if remembers:
+        module, shape = Remembering(module), (1, 5)
+    agents = mnb.agents_from_module(module, "mpe/simple_spread", recurrent_shape=shape, path=tmp_path)
+    recording = mnb.record(agents, episodes=60, explore=True, progress=False)
+    asked: dict[str, Any] = {"label": lambda r: r.steps("agent", "observation").to_numpy()[:, :, 2], "agent": "agent_1"}
+    layer = "agent/actor/inner.0" if remembers else "agent/actor/hidden_1"
+    found = mnb.decode(recording, site=layer, n_shuffles=2, policies=agents.by_group, **asked).of("agent_1")
+    assert found.score > 0.95 and found.untrained is not None and found.untrained < 0.5
+    assert torch.equal(eyes.weight, before)
+    with torch.no_grad():  # a network that knows nothing to begin with is as good as its control
+        eyes.weight.normal_(generator=torch.Generator().manual_seed(1))
+    agents = mnb.agents_from_module(module, "mpe/simple_spread", recurrent_shape=shape, path=tmp_path / "random")
+    recording = mnb.record(agents, episodes=60, explore=True, progress=False)
+    random = mnb.decode(recording, site=layer, n_shuffles=2, policies=agents.by_group, **asked).of("agent_1")
+    assert random.untrained == pytest.approx(random.score, abs=0.35)
+
+
+class Remembering(nn.Module):
+    """A module whose output is added to half of what it remembers."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        after = self.inner(x) + 0.5 * state[:, :, 0]
+        return after, after.unsqueeze(2)
 
 
 def test_one_agent_is_silenced(case: Case) -> None:
