@@ -7,7 +7,7 @@ environment and model states its own options beside its code, in a subclass of t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -121,16 +121,25 @@ class AlgorithmConfig(ABC):
         where = f"{self.name} for group {group.name!r} of {env.name}"
         action = group.action
         if action.kind not in self.action_kinds:
-            raise ConfigError(f"{where}: {action.kind} actions; it takes {', '.join(self.action_kinds)}")
+            others = self._others(lambda kind: action.kind in kind.action_kinds)
+            taken = ", ".join(self.action_kinds)
+            raise ConfigError(f"{where}: {action.kind} actions; it takes {taken}. {action.kind} ones: {others}")
         if not all(isfinite(bound) for bound in (*action.low, *action.high)):
             raise ConfigError(f"{where}: actions need finite bounds; got {action.low} to {action.high}")
         if group.has_action_mask and action.kind == "continuous":
             raise ConfigError(f"{where}: an action mask needs discrete actions; got continuous ones")
         recurrent = sorted({model.name for model in (actor, critic) if model.recurrent})
         if recurrent and not self.recurrent:
-            raise ConfigError(f"{where}: it learns feed-forward networks; got {', '.join(recurrent)}")
+            got, others = ", ".join(recurrent), self._others(lambda kind: kind.recurrent)
+            raise ConfigError(f"{where}: it learns feed-forward networks; got {got}. Recurrent ones learn {others}")
         if self.simultaneous_only and not env.simultaneous:
-            raise ConfigError(f"{where}: it needs every agent to act at every step; here they wait for their turns")
+            others = self._others(lambda kind: not kind.simultaneous_only)
+            needs = "it needs every agent to act at every step; here they wait for their turns"
+            raise ConfigError(f"{where}: {needs}, as they may with {others}")
+
+    def _others(self, fits: Callable[[type[AlgorithmConfig]], bool]) -> str:
+        """Names of the algorithms that learn and of which it holds, for messages."""
+        return ", ".join(name for name, kind in self.registry.items() if kind.learns and fits(kind))
 
     @abstractmethod
     def build(

@@ -60,6 +60,11 @@ class OffPolicyConfig(AlgorithmConfig):
                 f"{where}: buffer_frames={self.buffer_frames} holds no rollout; at least {least} "
                 f"(n_envs={n_envs} times {max(rollout_steps, chunk)} steps)"
             )
+        if self.batch_size > self.buffer_frames:
+            raise ConfigError(
+                f"{where}: a minibatch of batch_size={self.batch_size} frames is more than the memory holds, "
+                f"buffer_frames={self.buffer_frames}"
+            )
         if self.batch_size < chunk:
             raise ConfigError(f"{where}: batch_size={self.batch_size} holds no sequence of {chunk} steps")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -12,10 +12,13 @@ from tensordict import TensorDictBase
 from marlnb.algorithms.learner import Learner
 from marlnb.config import AlgorithmConfig, ModelConfig, option
 from marlnb.errors import CheckpointError, ConfigError
+from marlnb.imports import found_at, is_import_path
 from marlnb.models.policy import Policy
 from marlnb.models.scripted import FunctionPolicy, NoOpPolicy, RandomPolicy
 from marlnb.registry import ALGORITHMS
 from marlnb.specs import EnvSpec, GroupSpec
+
+ASKED = ("observation", "action_mask", "group", "generator")  # what a function of the user's is given
 
 
 @dataclass(frozen=True)
@@ -143,21 +146,21 @@ def import_function(path: str, who: str) -> Callable[..., Any]:
     Args:
         who: for messages, as "scripted for group 'prey'".
     Raises:
-        ConfigError: no such module or function, or it cannot be called.
+        ConfigError: no such module or function, or it does not take what a policy is asked with.
     """
-    module, _, name = path.partition(":")
-    if not module or not name:
+    if not is_import_path(path):
         raise ConfigError(f"{who}: function must be module:function, as my_policies:chase; got {path!r}")
     try:
-        found: Any = importlib.import_module(module)
-    except ImportError as error:
-        raise ConfigError(
-            f"{who}: cannot import {module!r} for {path!r}: {error}; "
-            "the module must be installed, or lie in a folder of sys.path or PYTHONPATH"
-        ) from error
-    for part in name.split("."):
-        found = getattr(found, part, None)
+        found = found_at(path)
+    except ConfigError as error:
+        raise ConfigError(f"{who}: {error}") from error
     if not callable(found):
-        raise ConfigError(f"{who}: {module} has no function {name!r}")
+        raise ConfigError(f"{who}: {path} is {found!r}, not a function of {', '.join(ASKED)}")
     function: Callable[..., Any] = found
+    try:
+        inspect.signature(function).bind(*ASKED)
+    except TypeError as error:
+        raise ConfigError(f"{who}: {path} must take {', '.join(ASKED)}: {error}") from error
+    except ValueError:  # no signature that Python can tell
+        pass
     return function

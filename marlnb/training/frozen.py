@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from marlnb.algorithms.scripted import FrozenConfig
-from marlnb.errors import CheckpointError, ConfigError
+from marlnb.errors import CheckpointError, ConfigError, RunError
 from marlnb.models.actor import ActorPolicy
 from marlnb.models.scripted import FrozenPolicy
 from marlnb.specs import EnvSpec, GroupSpec
@@ -22,8 +22,13 @@ def frozen_policy(config: FrozenConfig, group: GroupSpec, spec: EnvSpec, device:
     where = f"frozen for group {group.name!r} of {spec.name}"
     if not config.run:
         raise ConfigError(f"{where}: say which run, as algorithms.{group.name}.run=runs/other")
-    run = Run.open(config.run)
-    trained = run.spec.group(config.group or group.name)
+    try:
+        run = Run.open(config.run)
+        trained = run.spec.group(config.group or group.name)
+    except RunError as error:
+        raise RunError(f"{where}: {error}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}; say which, as algorithms.{group.name}.group=its_group") from error
     try:
         check_group_fit(trained, run.spec.name, group, spec.name)
     except ConfigError as error:

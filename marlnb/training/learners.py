@@ -43,17 +43,18 @@ def build_learner(experiment: Experiment, spec: EnvSpec, group: GroupSpec, devic
         from marlnb.training.frozen import frozen_policy  # reads runs, which build learners
 
         return Unlearnt(frozen_policy(algorithm, group, spec, device))
+    actor = by_agent(group, experiment.actor_of(group.name), experiment.models)
+    critic = by_agent(group, experiment.critic_of(group.name), experiment.critics)
+    lengths = {"n_envs": experiment.n_envs, "rollout_steps": experiment.rollout_steps}
     with GLOBAL_GENERATORS, torch.random.fork_rng(_cuda_devices(device)):
         torch.manual_seed(derive_seed(experiment.seed, "learner", group.name))
-        return algorithm.build(
-            group,
-            spec,
-            by_agent(group, experiment.actor_of(group.name), experiment.models),
-            by_agent(group, experiment.critic_of(group.name), experiment.critics),
-            n_envs=experiment.n_envs,
-            rollout_steps=experiment.rollout_steps,
-            device=device,
-        )
+        try:
+            return algorithm.build(group, spec, actor, critic, **lengths, device=device)
+        except ConfigError as error:
+            if repr(group.name) in str(error):
+                raise
+            seen = f"group {group.name!r} of {spec.name}, whose agents observe {group.observation.shape}"
+            raise ConfigError(f"{algorithm.name} for {seen}: {error}") from error
 
 
 def load_learners(learners: Mapping[str, Learner], state: Mapping[str, Any]) -> None:
@@ -77,10 +78,17 @@ def check_device(device: str) -> torch.device:
     try:
         found = torch.device(device)
     except RuntimeError as error:
-        raise ConfigError(f"no device {device!r}: {error}") from error
+        raise ConfigError(f"no device {device!r}; valid: {', '.join(_devices())}") from error
+    if found.type not in ("cpu", "cuda"):
+        raise ConfigError(f"device {device!r} cannot be trained on; valid: {', '.join(_devices())}")
     if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
         raise ConfigError(f"device {device!r} was asked for; torch finds {torch.cuda.device_count()} CUDA devices here")
     return found
+
+
+def _devices() -> list[str]:
+    """Those of this machine."""
+    return ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
 
 
 def _cuda_devices(device: str) -> list[torch.device]:

@@ -30,7 +30,7 @@ from marlnb.training.files import (
     write_atomically,
 )
 from marlnb.training.learners import check_device
-from marlnb.training.lock import RunLock
+from marlnb.training.lock import RunLock, is_locked
 from marlnb.training.loggers import check_loggers
 from marlnb.training.progress import Progress, how_it_ended
 from marlnb.training.report import Report
@@ -162,8 +162,8 @@ def drive(
 def _trainer(run: Run, watchers: Sequence[TrainingWatcher], is_new: bool) -> Trainer:
     try:
         return Trainer(run.experiment, run, watchers)
-    except Exception as error:  # what was asked cannot be done: corrected, it may have the same name
-        if is_new and not isinstance(error, RunError):  # another process may train in it
+    except Exception:  # what was asked cannot be done: corrected, it may have the same name
+        if is_new and not is_locked(run.path / LOCK):  # another process may train in it
             run.discard_unbegun()
         raise
 

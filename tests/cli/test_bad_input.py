@@ -32,3 +32,27 @@ def test_an_environment_that_cannot_be_had(
     told = capsys.readouterr().err
     assert message in told and "Traceback" not in told
     assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("algorithm=qmix env.continuous_actions=true", "it takes discrete. continuous ones: iddpg, ippo, isac"),
+        ("algorithm=maddpg model=gru", "got gru. Recurrent ones learn ippo, iql, mappo, qmix, vdn"),
+        ("model=cnn", "mappo for group 'agent' of mpe/simple_spread, whose agents observe (18,): model 'cnn' reads"),
+        ("algorithm=iql algorithm.batch_size=20 algorithm.buffer_frames=10", "batch_size=20 frames is more than the"),
+        ("device=gpu", "no device 'gpu'; valid: cpu"),
+        ("device=meta", "device 'meta' cannot be trained on; valid: cpu"),
+        ("algorithm=frozen algorithm.run=nowhere", "frozen for group 'agent' of mpe/simple_spread: nowhere is no run"),
+        ("algorithm=scripted algorithm.function=os:getcwd", "os:getcwd must take observation, action_mask, group"),
+    ],
+)
+def test_what_does_not_go_together(
+    words: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    given = ["env=mpe/simple_spread", "n_envs=2", "rollout_steps=5", "frames=100", *words.split()]
+    assert main(["train", *given, "--quiet", f"run={folder}"]) == 2
+    told = capsys.readouterr().err
+    assert message in told and "Traceback" not in told
+    assert not folder.exists()
