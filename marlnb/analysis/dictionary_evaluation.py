@@ -32,6 +32,7 @@ def evaluate_dictionary(
     n = autoencoder.n_features
     fired, total = torch.zeros(n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
     missed = spread = active = 0.0
+    powers = torch.zeros(4, n, dtype=torch.float64)
     seen = n_acted = 0
     best = _TopEpisodes(n)
     held_out = np.zeros(len(stream.rows), bool)
@@ -46,6 +47,8 @@ def evaluate_dictionary(
             fired += (f > 0).double().sum(0)
             total += f.double().sum(0)
             n_acted += len(f)
+            along = (autoencoder.normalised(values[torch.from_numpy(acting)]) @ autoencoder.decoder.T).double()
+            powers += torch.stack([along.pow(k).sum(0) for k in (1, 2, 3, 4)])
             test = torch.from_numpy(acting & held_out[rows][:, None])
             x, f = values[test], features[test]
             missed += float((x - autoencoder.decode(f)).double().square().sum())
@@ -71,7 +74,16 @@ def evaluate_dictionary(
         top_t=best.t,
         top_agent=best.agent,
         origin=stream.source.origin(),
+        kurtosis=_excess_kurtosis(powers / n_acted),
     )
+
+
+def _excess_kurtosis(moments: Tensor) -> np.ndarray:
+    """`[feature]`, of moments `[1..4, feature]` around zero; NaN where nothing varies."""
+    mean, second, third, fourth = moments.numpy()
+    variance = second - mean**2
+    central = fourth - 4 * mean * third + 6 * mean**2 * second - 3 * mean**4
+    return np.divide(central, variance**2, out=np.full(len(mean), np.nan), where=variance > 1e-12) - 3
 
 
 class _TopEpisodes:

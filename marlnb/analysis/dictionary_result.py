@@ -30,8 +30,12 @@ if TYPE_CHECKING:
 MOST_DEAD = 0.25
 LEAST_EXPLAINED = 0.8
 FEWEST_EXAMPLES_A_FEATURE = 20
+RARE_KURTOSIS = 3.0
+"""Excess kurtosis of a Laplace distribution, which an L1 penalty supposes."""
+MOST_OFTEN = 0.5
 _FORMAT = "marlnb.dictionary"
 _COLUMNS = ("density", "mean_active", "top_value", "top_episode", "top_t", "top_agent")
+_LATER_COLUMNS = ("kurtosis",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +54,8 @@ class Dictionary:
         top_value, top_episode, top_t, top_agent: `[feature, rank]`, the episodes in which it was largest, once each; -1
             where there are fewer.
         origin: the recording and its checkpoint.
+        kurtosis: `[feature]`, excess kurtosis of the activations along its direction: large where what it stands for is
+            rarely there; NaN where it was not measured (files written before it was).
     """
 
     autoencoder: SparseAutoencoder
@@ -67,6 +73,11 @@ class Dictionary:
     top_t: np.ndarray
     top_agent: np.ndarray
     origin: Mapping[str, Any] = field(default_factory=dict)
+    kurtosis: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    def __post_init__(self) -> None:
+        if not len(self.kurtosis):
+            object.__setattr__(self, "kurtosis", np.full(self.n_features, np.nan))
 
     @property
     def n_features(self) -> int:
@@ -88,6 +99,24 @@ class Dictionary:
         if self.n_train < FEWEST_EXAMPLES_A_FEATURE * self.n_features:
             found.append(f"only {self.n_train:,} examples for {self.n_features} features")
         return tuple(found)
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why its features may be none of the network's own directions one by one; empty where nothing speaks for it.
+
+        An L1 penalty supposes what is as rare as a Laplace distribution says; what is there half the time, as a place
+        or a goal is, can be written along many bases, and which of them comes out the data do not decide.
+        """
+        written = self.density * np.square(self.mean_active)
+        known = np.isfinite(self.kurtosis) & np.isfinite(written)
+        if not known.any():
+            return ()
+        often = float(written[known & (self.kurtosis < RARE_KURTOSIS)].sum() / written[known].sum())
+        if often <= MOST_OFTEN:
+            return ()
+        return (
+            f"{often:.0%} of what the features write is often there: single features may be no directions of its own",
+        )
 
     def direction(self, feature: int, agent: str | None = None) -> Direction:
         """Where a feature lies among the units: its decoder row, with its mean and spread in the site's own units.
@@ -189,6 +218,7 @@ class Dictionary:
             "n_train": self.n_train,
             "n_held_out": self.n_held_out,
             "warnings": list(self.warnings),
+            "doubts": list(self.doubts),
         }
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
@@ -210,7 +240,7 @@ class Dictionary:
                 file.attrs["meta"] = json.dumps({**facts, **numbers, "origin": dict(self.origin)})
                 for name, tensor in self.autoencoder.state_dict().items():
                     file[f"weights/{name}"] = tensor.numpy()
-                for name in _COLUMNS:
+                for name in (*_COLUMNS, *_LATER_COLUMNS):
                     file[name] = getattr(self, name)
             os.replace(part, target)
         finally:
@@ -232,7 +262,9 @@ class Dictionary:
                     raise AnalysisError(f"{path} is no dictionary: format {file.attrs.get('format')!r}")
                 meta = json.loads(file.attrs["meta"])
                 weights = {name: torch.from_numpy(np.asarray(data[()])) for name, data in file["weights"].items()}
-                columns = {name: file[name][()] for name in _COLUMNS}
+                columns = {
+                    name: file[name][()] for name in (*_COLUMNS, *_LATER_COLUMNS) if name in _COLUMNS or name in file
+                }
         except (OSError, KeyError) as error:
             raise AnalysisError(f"{path} cannot be read as a dictionary: {error}") from error
         n_features, n_units = weights["decoder"].shape
@@ -249,6 +281,7 @@ class Dictionary:
 
     def __repr__(self) -> str:
         flag = "".join(f"; NOT TO BE TRUSTED: {note}" for note in self.warnings)
+        flag += "".join(f"; DOUBTFUL: {note}" for note in self.doubts)
         return (
             f"Dictionary({self.site}: {self.n_features} features, {self.active:.1f} active, "
             f"{self.explained:.1%} of the variance explained, {len(self.dead)} dead{flag})"
@@ -258,4 +291,5 @@ class Dictionary:
         notes = "".join(
             f"<p style='color:#b00020'><b>NOT TO BE TRUSTED:</b> {escape(note)}</p>" for note in self.warnings
         )
+        notes += "".join(f"<p style='color:#b00020'><b>DOUBTFUL:</b> {escape(note)}</p>" for note in self.doubts)
         return f"<p>{escape(repr(self))}</p>{notes}{self.table().head(20).to_html(float_format='%.3g')}"

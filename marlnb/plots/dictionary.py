@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from marlnb.plots.canvas import INK, MUTED, OKABE_ITO, SEQUENTIAL, alarm, axes, finish
+from marlnb.plots.canvas import ALARM, INK, MUTED, OKABE_ITO, SEQUENTIAL, alarm, axes, finish
 
 
 class DictionaryResult(Protocol):
-    """density, mean_active `[feature]`; explained, a share; warnings to be shown."""
+    """density, mean_active `[feature]`; explained, a share; warnings and doubts to be shown."""
 
     @property
     def site(self) -> str: ...
@@ -26,6 +27,8 @@ class DictionaryResult(Protocol):
     def losses(self) -> tuple[float, ...]: ...
     @property
     def warnings(self) -> tuple[str, ...]: ...
+    @property
+    def doubts(self) -> tuple[str, ...]: ...
 
 
 def feature_density(dictionary: DictionaryResult, *, title: str | None = None, ax: Axes | None = None) -> Axes:
@@ -42,10 +45,15 @@ def feature_density(dictionary: DictionaryResult, *, title: str | None = None, a
     ax.text(lowest - 2 * width, n_dead, f"{n_dead}\nnever", ha="center", va="bottom", fontsize=8.5, color=INK)
     ticks = np.arange(lowest, 1)
     ax.set_xticks(ticks, [f"{100 * 10.0**tick:g}%" for tick in ticks])
-    ax.margins(y=0.18)
+    doubtful = bool(dictionary.doubts and not dictionary.warnings)
+    ax.margins(y=0.5 if doubtful else 0.18)
     finish(ax, title=title or f"How often features of {dictionary.site} fire", x="share of steps", y="features")
     note = f"{dictionary.explained:.1%} of the variance explained by {dictionary.active:.1f} features a step"
     ax.text(0.98, 0.97, note, transform=ax.transAxes, ha="right", va="top", fontsize=9, color=INK)
+    if doubtful:
+        told = "DOUBTFUL: " + "; ".join(dictionary.doubts)
+        loud = ax.text(0.98, 0.9, "\n".join(textwrap.wrap(told, 56)), transform=ax.transAxes, fontweight="bold")
+        loud.set(ha="right", va="top", fontsize=9, color=ALARM)
     alarm(ax, dictionary.warnings)
     return ax
 
