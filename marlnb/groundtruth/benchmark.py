@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +63,23 @@ class Benchmark:
                 cells[name]["(strays)"] = float(np.mean(strays))
         return pd.DataFrame.from_dict(cells, orient="index")
 
+    def abstentions(self) -> pd.DataFrame:
+        """Of analyses that declined anything, by kind: the share of what was to be found that they declined; beside it,
+        over all kinds, the share recovered of what they said and, with what they declined as missed, of everything."""
+        cells: dict[str, dict[str, float]] = {}
+        for name in dict.fromkeys(s.finding.analysis for s in self.scores):
+            mine = [s for s in self.scores if s.finding.analysis == name]
+            said, declined = ([i for s in mine for i in part(s)] for part in (lambda s: s.items, lambda s: s.abstained))
+            if not declined:
+                continue
+            kinds = Counter(item.kind for item in declined)
+            cells[name] = {kind: n / (n + sum(i.kind == kind for i in said)) for kind, n in kinds.items()}
+            found = sum(item.recovered for item in said)
+            cells[name]["all"] = len(declined) / (len(said) + len(declined))
+            cells[name]["recovered of what was said"] = found / len(said) if said else float("nan")
+            cells[name]["recovered of everything"] = found / (len(said) + len(declined))
+        return pd.DataFrame.from_dict(cells, orient="index")
+
     @staticmethod
     def join(parts: Sequence[Mapping[str, Any]]) -> Benchmark:
         """Runs of parts of the grid, as `to_json` wrote each, in one."""
@@ -77,10 +95,13 @@ class Benchmark:
         return {"scores": [s.to_json() for s in self.scores], "spillover": self.spillover, "seconds": self.seconds}
 
     def __repr__(self) -> str:
+        declined = self.abstentions()
+        apart = f"share that was declined\n{declined.to_string(na_rep='', float_format='{:.3f}'.format)}\n\n"
         return (
             "recovered share | decoys claimed of those near\n"
             f"{self.table().to_string(na_rep='')}\n\nrecovered share by kind of claim\n"
             f"{self.kinds().to_string(na_rep='', float_format=lambda x: f'{x:.3f}')}\n\n"
+            f"{apart if len(declined) else ''}"
             f"largest effect on another agent's logits of the same step: {self.spillover:g}"
         )
 

@@ -97,9 +97,17 @@ class Case:
         q = self.question
         return mixed_policy(self.agents, group, mixing_weights(self.members(group), q.name, q.seed))
 
-    def finding(self, analysis: str, attempts: tuple[str, ...], claims: list[Claim]) -> Finding:
+    def finding(
+        self,
+        analysis: str,
+        attempts: tuple[str, ...],
+        claims: list[Claim],
+        *,
+        abstains: tuple[str, ...] = (),
+        doubts: tuple[str, ...] = (),
+    ) -> Finding:
         q = self.question
-        return Finding(analysis, q.name, q.network, q.shared, q.seed, attempts, tuple(claims))
+        return Finding(analysis, q.name, q.network, q.shared, q.seed, attempts, tuple(claims), abstains, doubts)
 
 
 Analyse = Callable[[Case], Finding]

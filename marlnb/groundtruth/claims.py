@@ -27,6 +27,9 @@ ClaimKind = Literal[
     "necessary",
 ]
 CLAIM_KINDS: tuple[str, ...] = get_args(ClaimKind)
+MEASURED_KINDS = ("complete", "necessary")
+"""Not attempted by an analysis itself: measured of the parts that it claims, if it does not say that they are not
+whole."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,8 @@ class Finding:
     Attributes:
         analysis: its name; circuit, network, shared, seed: the instance.
         attempts: the kinds of claim that it set out to make: one that it attempts and does not make counts as missed.
+        abstains: those of them that it declines here, since what they suppose does not hold: they are counted apart.
+        doubts: in words, what does not hold.
     """
 
     analysis: str
@@ -97,6 +102,16 @@ class Finding:
     seed: int
     attempts: tuple[str, ...]
     claims: tuple[Claim, ...]
+    abstains: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        allowed = (*self.attempts, *MEASURED_KINDS)
+        for kind in self.abstains:
+            if kind not in allowed:
+                raise AnalysisError(unknown("kind of claim attempted, to abstain from", kind, allowed))
+            if self.of(kind):
+                raise AnalysisError(f"the finding abstains from {kind!r} and has {len(self.of(kind))} such claims")
 
     def of(self, kind: str) -> list[Claim]:
         return [claim for claim in self.claims if claim.kind == kind]
@@ -112,11 +127,13 @@ class Finding:
         for name in data:
             if name not in names:
                 raise AnalysisError(unknown("field of a finding", name, names))
-        missing = sorted(set(names) - set(data))
+        needed = [name for name in names if name not in ("abstains", "doubts")]
+        missing = sorted(set(needed) - set(data))
         if missing:
-            raise AnalysisError(f"a finding needs {', '.join(names)}; not given: {', '.join(missing)}")
+            raise AnalysisError(f"a finding needs {', '.join(needed)}; not given: {', '.join(missing)}")
         claims = tuple(_claim(claim) for claim in data["claims"])
-        return Finding(**{**data, "attempts": tuple(data["attempts"]), "claims": claims})
+        given = {name: _tuples(value) for name, value in data.items() if name != "claims"}
+        return Finding(**given, claims=claims)
 
 
 def _claim(data: Mapping[str, Any]) -> Claim:

@@ -22,34 +22,36 @@ NONSENSE = "nonsense"
 
 
 def decoys_claimed(finding: Finding, key: AnswerKey) -> tuple[int, int]:
-    """Decoys claimed, of those that claims could have named: agents that only hold, and nodes at attempted units.
+    """Decoys claimed, of those that claims could have named: agents that only hold, and nodes at attempted units; none
+    of a kind that the finding abstains from.
 
     Agents that hold a decoy and use nothing are counted where agents are attempted; where it was claimed from what the
     concept can be read, labels that are nonsense are the decoy, once for each agent of the key; where it was claimed
     what stayed alike, what was drawn anew.
     """
     claimed = near = 0
-    if "holds" in finding.attempts:
+    made = set(finding.attempts) - set(finding.abstains)
+    if "holds" in made:
         fooled = {claim.agent for claim in finding.of("holds") if claim.concept == NONSENSE}
         everyone = {node.agent for node in (*key.nodes, *key.decoys)}
         claimed, near = len(everyone & fooled), len(everyone)
-    if "shares" in finding.attempts:
+    if "shares" in made:
         idle_in_team = {agent for agent, weight in planted_weights(key).items() if not weight}
         named = {claim.agent for claim in finding.of("shares")}
         claimed, near = claimed + len(idle_in_team & named), near + len(idle_in_team)
-    if "alike" in finding.attempts:
+    if "alike" in made:
         redrawn = {place for place, kept in stays(key).items() if not kept}
         claimed += len(redrawn & {pair for claim in finding.of("alike") for pair in claim.sites})
         near += len(redrawn)
-    if "agents" in finding.attempts:
+    if "agents" in made:
         named = {agent for claim in finding.of("agents") for agent in claim.agents}
         idle = {node.agent for node in key.decoys} - set(key.agents)
         claimed, near = claimed + len(idle & named), near + len(idle)
-    if {"units", "subspace", "features", "span"} & set(finding.attempts):
+    if {"units", "subspace", "features"} & made:
         for node in key.decoys:
-            if {"features", "span"} & set(finding.attempts) and node.site not in _fed(key):
+            if "features" in made and node.site not in _fed(key):
                 continue  # dictionaries are asked of the layers that feed a head
-            if node.basis and not {"subspace", "features", "span"} & set(finding.attempts):
+            if node.basis and not {"subspace", "features"} & made:
                 continue  # units do not tell it from what else they hold
             near += 1
             own = [unit for other in at(list(key.nodes), node) for unit in other.units]

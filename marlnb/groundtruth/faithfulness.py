@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from marlnb.analysis.rows import Moments, RowSource
 from marlnb.errors import SiteError, unknown
-from marlnb.groundtruth.claims import Claim, Finding
+from marlnb.groundtruth.claims import MEASURED_KINDS, Claim, Finding
 from marlnb.groundtruth.key import AnswerKey
 from marlnb.groundtruth.planting import Planted
 from marlnb.models.policy import Policy
@@ -40,7 +40,8 @@ class Faithfulness:
 
 
 def faithfulness(planted: Planted, recording: Recording, finding: Finding) -> list[Faithfulness]:
-    """Of every site at which the finding claims units, or a subspace where it claims one, or features: their span."""
+    """Of every site at which the finding claims units, or a subspace where it claims one, or features, or what
+    they move: their span."""
     outputs = dict(planted.question.outputs)
     parts: dict[tuple[str, str], np.ndarray] = {}
     for kind in ("units", "subspace"):  # a subspace says more, and comes last
@@ -48,9 +49,9 @@ def faithfulness(planted: Planted, recording: Recording, finding: Finding) -> li
             if claim.units or claim.basis:
                 parts[claim.agent, claim.site] = _basis(claim, planted)
     written: dict[tuple[str, str], list[tuple[float, ...]]] = {}
-    for claim in finding.of("features"):
-        written.setdefault((claim.agent, claim.site), []).extend(claim.basis)
-    parts |= {place: np.linalg.qr(np.array(rows).T)[0].T for place, rows in written.items()}
+    for claim in (*finding.of("features"), *finding.of("span"), *finding.of("moves")):
+        written.setdefault((claim.agent, claim.site), []).extend(claim.basis or [claim.direction])
+    parts |= {place: _spanned(np.array(rows)) for place, rows in written.items()}
     found = []
     for (agent, site), basis in parts.items():
         group = site.split("/")[0]
@@ -81,7 +82,8 @@ def spillover(planted: Planted, recording: Recording) -> float:
 
 
 def measured(planted: Planted, recording: Recording, finding: Finding) -> Finding:
-    """The finding with its faithfulness among its claims, where it claims units, subspaces or features.
+    """The finding with its faithfulness among its claims, where it claims units, subspaces or features, and does not
+    abstain from saying that they are whole.
 
     Not where a node is written along other directions than it is read along: taking a part out by a projection takes
     some of what overlaps with it, so that even the planted directions would not keep all.
@@ -91,13 +93,12 @@ def measured(planted: Planted, recording: Recording, finding: Finding) -> Findin
         return finding
     last = {node.site for node in planted.key.nodes if node.readout}
     claims = []
-    for part in faithfulness(planted, recording, finding):
-        if part.site in last and part.agent in planted.key.agents:
-            claims.append(Claim("complete", agent=part.agent, site=part.site, value=part.kept))
-            claims.append(Claim("necessary", agent=part.agent, site=part.site, value=part.removed))
-    attempts = (*finding.attempts, "complete", "necessary")
-    plain = {name: getattr(finding, name) for name in ("analysis", "circuit", "network", "shared", "seed")}
-    return Finding(**plain, attempts=attempts, claims=(*finding.claims, *claims))
+    if not set(MEASURED_KINDS) & set(finding.abstains):
+        for part in faithfulness(planted, recording, finding):
+            if part.site in last and part.agent in planted.key.agents:
+                claims.append(Claim("complete", agent=part.agent, site=part.site, value=part.kept))
+                claims.append(Claim("necessary", agent=part.agent, site=part.site, value=part.removed))
+    return replace(finding, attempts=(*finding.attempts, *MEASURED_KINDS), claims=(*finding.claims, *claims))
 
 
 def onset_steps(recording: Recording, key: AnswerKey) -> dict[int, int]:
@@ -172,6 +173,12 @@ def _basis(claim: Claim, planted: Planted) -> np.ndarray:
         return orthonormal
     (width,) = {site.n_units for p in planted.policies.values() for site in p.sites() if site.name == claim.site}
     return np.eye(width)[list(claim.units)]
+
+
+def _spanned(rows: np.ndarray) -> np.ndarray:
+    """`[dimension, unit]`, orthonormal; rows that coincide count once."""
+    _, sizes, basis = np.linalg.svd(rows, full_matrices=False)
+    return basis[sizes > 1e-6 * sizes[0]]
 
 
 def _inside(basis: np.ndarray, mean: np.ndarray, values: np.ndarray) -> np.ndarray:

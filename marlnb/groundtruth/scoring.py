@@ -35,7 +35,8 @@ class Score:
     """How a finding stands to the key.
 
     Attributes:
-        items: everything that the finding attempted and the key holds.
+        items: everything that the finding attempted and the key holds, but for
+        abstained: what it declined to say, and the key holds.
         decoys_claimed, decoys: decoys that were claimed, of those that lie where the finding made claims.
         strays: share of claimed units that belong neither to the circuit nor to a decoy; None without units claimed.
     """
@@ -45,11 +46,18 @@ class Score:
     decoys_claimed: int
     decoys: int
     strays: float | None
+    abstained: tuple[Item, ...] = ()
 
     @property
     def recovered(self) -> float:
         """Mean over the items; NaN where there was nothing to find by what was attempted."""
         return float(np.mean([item.recovered for item in self.items])) if self.items else float("nan")
+
+    @property
+    def recovered_of_all(self) -> float:
+        """The same with everything that was declined as missed."""
+        everything = [item.recovered for item in (*self.items, *self.abstained)]
+        return float(np.mean(everything)) if everything else float("nan")
 
     @property
     def false_discovery_rate(self) -> float:
@@ -78,14 +86,18 @@ class Score:
             "decoys": self.decoys,
             "strays": self.strays,
             "items": [asdict(item) for item in self.items],
+            "abstained": [asdict(item) for item in self.abstained],
+            "doubts": list(f.doubts),
         }
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Score:
         """What `to_json` wrote; of the finding only what names it."""
-        finding = Finding(data["analysis"], data["circuit"], data["network"], data["shared"], data["seed"], (), ())
-        items = tuple(Item(**item) for item in data["items"])
-        return Score(finding, items, data["decoys_claimed"], data["decoys"], data["strays"])
+        names = ("analysis", "circuit", "network", "shared", "seed")
+        instance = {name: data[name] for name in names}
+        finding = Finding(**instance, attempts=(), claims=(), doubts=tuple(data.get("doubts", ())))
+        items, abstained = (tuple(Item(**item) for item in data.get(name, ())) for name in ("items", "abstained"))
+        return Score(finding, items, data["decoys_claimed"], data["decoys"], data["strays"], abstained)
 
 
 def score(finding: Finding, key: AnswerKey, *, onsets: Onsets | None = None) -> Score:
@@ -100,7 +112,7 @@ def score(finding: Finding, key: AnswerKey, *, onsets: Onsets | None = None) -> 
     many dimensions. moves: share of the steps claimed whose effect is the key's, within a tenth.
     onset: share of episodes whose step is right. code: share of goals whose word is right. shares: 1
     for each agent of a team whose weight is right within a tenth. complete, necessary: the
-    share of variance kept, and that taken away.
+    share of variance kept, and that taken away. What the finding abstains from is no item, and is listed apart.
 
     Args:
         onsets: the true step of each episode of the recording that was analysed (`onset_steps`), for onset claims.
@@ -112,13 +124,12 @@ def score(finding: Finding, key: AnswerKey, *, onsets: Onsets | None = None) -> 
     if mine != theirs:
         raise AnalysisError(f"the finding is of the instance {mine}, the key of {theirs}")
     items: list[Item] = []
+    abstained: list[Item] = []
     for kind in finding.attempts:
-        if kind == "onset":
-            items += _onsets(finding, key, onsets)
-        else:
-            items += _SCORERS[kind](finding, key)
+        found = _onsets(finding, key, onsets) if kind == "onset" else _SCORERS[kind](finding, key)
+        (abstained if kind in finding.abstains else items).extend(found)
     claimed, near = decoys_claimed(finding, key)
-    return Score(finding, tuple(items), claimed, near, strays(finding, key))
+    return Score(finding, tuple(items), claimed, near, strays(finding, key), tuple(abstained))
 
 
 def _agents(finding: Finding, key: AnswerKey) -> list[Item]:

@@ -48,12 +48,25 @@ def test_who_takes_what_is_decoded_for_what_is_used_finds_decoys(instance):
 
 
 def test_a_dictionarys_features_carry_the_choices_of_who_uses_the_concept(instance):
-    """Which agent, all of its choices and what each feature does to them; single features only where it claims any."""
+    """Which agent, all of its choices and what each feature does to them. A role is there half the time, so that single
+    features are not claimed, and the finding says why."""
     subject, recording = instance("role_switch", "mlp", False)
     found = scored(subject, recording, analyses(["dictionary"])["dictionary"])
     kinds = found.by_kind()
-    assert kinds["agents"] == kinds["moves"] == 1.0 and kinds["complete"] > 0.75 and kinds["necessary"] > 0.8
-    assert kinds["span"] > 0.1 and found.decoys_claimed == 0 and found.decoys > 2
+    assert kinds["agents"] == kinds["moves"] == 1.0 and kinds["complete"] > 0.9 and kinds["necessary"] > 0.9
+    assert found.decoys_claimed == 0 and found.decoys == 2
+    assert [item.kind for item in found.abstained] == ["features", "span"]
+    assert found.recovered > 0.95 > found.recovered_of_all
+    assert any("often there" in note for note in found.finding.doubts)
+
+
+def test_a_dictionary_finds_rare_signals_one_by_one_and_no_rumour(instance):
+    subject, recording = instance("sparse_code", "mlp", False)
+    found = scored(subject, recording, analyses(["dictionary"])["dictionary"])
+    assert found.recovered >= RECOVERED_TARGET and min(found.by_kind().values()) >= RECOVERED_TARGET
+    assert (found.decoys_claimed, found.decoys) == (0, 11) and not found.abstained and not found.finding.doubts
+    plain = scored(subject, recording, analyses(["dictionary_by_feature"])["dictionary_by_feature"])
+    assert plain.recovered < RECOVERED_TARGET or plain.decoys_claimed, "with features to spare, as they are trained"
 
 
 def test_only_what_a_circuit_was_made_for_is_asked_of_it(tmp_path):

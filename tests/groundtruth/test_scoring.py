@@ -10,8 +10,9 @@ import torch
 
 from marlnb.errors import AnalysisError
 from marlnb.groundtruth import AnswerKey, Claim, Finding, Node, planted, score
+from marlnb.groundtruth.benchmark import Benchmark
 from marlnb.groundtruth.mixing import mixed_policy, mixing_weights
-from marlnb.groundtruth.scoring import principal_overlap
+from marlnb.groundtruth.scoring import Score, principal_overlap
 
 UNIT = Node("agent_1", "agent/actor/hidden_2", (3,), readout=((2, (4.0,)),))
 EARLY = Node("agent_1", "agent/actor/hidden_1", (0, 5), exact=True)
@@ -205,3 +206,39 @@ def test_directions_in_shared_units_are_scored_and_decoys_by_themselves():
     assert (named.decoys_claimed, named.decoys) == (0, 0)
     assert AnswerKey.from_json(json.loads(json.dumps(key.to_json()))) == key
     assert "written" not in json.dumps(key_of(UNIT).to_json())
+
+
+def test_what_is_declined_is_no_item_and_stands_as_missed_beside():
+    agents, feature = Claim("agents", agents=("agent_1",)), np.eye(8)[7]
+    said = finding_of(("agents", "features"), agents, Claim("features", "agent_1", UNIT.site, basis=(tuple(feature),)))
+    found = score(said, key_of(UNIT))
+    assert found.recovered == found.recovered_of_all == 0.5 and (found.decoys_claimed, found.decoys) == (1, 3)
+    declining = replace(said, claims=(agents,), abstains=("features",), doubts=("nothing here is rare",))
+    found = score(declining, key_of(UNIT))
+    assert found.recovered == 1.0 and found.recovered_of_all == 0.5
+    assert [item.kind for item in found.abstained] == ["features"]
+    assert (found.decoys_claimed, found.decoys) == (0, 1), "what it could not have claimed does not count for it"
+    read = Score.from_json(json.loads(json.dumps(found.to_json())))
+    assert (read.items, read.abstained, read.finding.doubts) == (found.items, found.abstained, declining.doubts)
+    older = {name: value for name, value in found.to_json().items() if name not in ("abstained", "doubts")}
+    assert Score.from_json(older).abstained == ()
+    grid = Benchmark((found,), 0.0, {})
+    assert grid.abstentions().loc["by hand"].to_dict() == {
+        "features": 1.0,
+        "all": 0.5,
+        "recovered of what was said": 1.0,
+        "recovered of everything": 0.5,
+    }
+    assert "declined" in repr(grid) and "declined" not in repr(Benchmark((), 0.0, {}))
+
+
+def test_a_finding_declines_what_it_attempts_and_then_does_not_claim_it():
+    agents = Claim("agents", agents=("agent_1",))
+    with pytest.raises(AnalysisError, match="span"):
+        replace(finding_of(("agents",), agents), abstains=("span",))
+    with pytest.raises(AnalysisError, match="abstains from 'agents' and has 1"):
+        replace(finding_of(("agents",), agents), abstains=("agents",))
+    declining = replace(finding_of(("span",)), abstains=("span", "complete"))
+    assert Finding.from_json(json.loads(json.dumps(declining.to_json()))) == declining
+    plain = {name: value for name, value in declining.to_json().items() if name not in ("abstains", "doubts")}
+    assert Finding.from_json(plain).abstains == ()

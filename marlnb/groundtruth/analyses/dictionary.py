@@ -2,11 +2,13 @@
 
 A dictionary's features add up to the activations, and behind the last hidden layer stands a linear head, so that a
 feature's part of a logit is what the logit loses when the feature is zero. Its size is that part's covariance with the
-logit and its variance, their geometric mean: what a badly trained feature writes into units that were never on follows
-nothing that the agent chooses by, and what only goes along with a used concept moves little by itself.
+logit: what a badly trained feature writes into units that were never on follows nothing that the agent chooses by.
 
-`dictionary` claims what these features do together and what each does to a logit; `dictionary_by_feature` takes each
-for a direction of the network's own, which it is where concepts are rare and directions (`sparse_code`), and else not.
+`dictionary` tries what it supposes before it claims anything that hangs on it. Directions are claimed only where what
+they stand for is rarely there and the choices come through them whole, and then of the fewest features that do; that
+features are all that the choices need, and from when, only where edits along their span show it. What fails is not
+claimed, and the finding says why. `dictionary_by_feature` tries nothing, and takes each feature as it was trained for a
+direction of the network's own: a warning.
 """
 
 from __future__ import annotations
@@ -17,17 +19,26 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from marlnb.analysis.dictionary import train_dictionary
-from marlnb.analysis.dictionary_result import Dictionary
+from marlnb.analysis.dictionary_pruning import fewest_features
+from marlnb.analysis.dictionary_result import RARE_KURTOSIS, Dictionary
 from marlnb.errors import AnalysisError
 from marlnb.groundtruth.case import Case, analysis
 from marlnb.groundtruth.claims import Claim, Finding
+from marlnb.models.directions import Direction
 from marlnb.models.edit import Edit
 from marlnb.models.edits import Ablate
+from marlnb.models.edits_directions import Erase
+from marlnb.recording.reader import Recording
 from marlnb.recording.recorder import record
 from marlnb.training.agents import Agents
 
 EPISODES, SEED = 400, 77
 N_FEATURES, L1, EPOCHS = 64, 0.3, 60
+STARTS = 3
+"""Dictionaries that are pruned, each from its own draw; the one of fewest features is taken."""
+LEAST_EXPRESSED, LEAST_KEPT, MOST_LEFT = 0.95, 0.95, 0.05
+"""Shares of the driven logits' variance: that the named features express; that their span alone keeps; that is left
+without it."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,8 @@ class _Used:
     Attributes:
         parts: `[feature named, row, output]`, what the driven logits lose without each.
         values: `[row, feature named]`, in the site's units; directions: `[feature named, unit]`.
+        expressed: share of the driven logits' variance that the named features express; rare: their mean excess
+            kurtosis, by size.
     """
 
     agent: str
@@ -45,42 +58,72 @@ class _Used:
     parts: np.ndarray
     values: np.ndarray
     directions: np.ndarray
+    expressed: float
+    rare: float
+
+    @property
+    def doubts(self) -> list[str]:
+        """Why single features are not to be taken for directions of the network's own."""
+        found = []
+        if self.rare < RARE_KURTOSIS:
+            found.append(
+                f"{self.agent}: what the named features stand for is often there (excess kurtosis {self.rare:.1f}; "
+                f"a Laplace distribution has {RARE_KURTOSIS:g})"
+            )
+        if self.expressed < LEAST_EXPRESSED:
+            found.append(f"{self.agent}: the named features express {self.expressed:.0%} of what drives the choices")
+        return found
 
 
-_LAST: dict[tuple[str, str], list[_Used]] = {}
+@dataclass(frozen=True)
+class _Looked:
+    """An agent's features as they were trained, and the fewest that do where nothing speaks against single ones."""
+
+    plain: _Used
+    fewest: _Used | None
+
+
+_LAST: dict[tuple[str, str], list[_Looked]] = {}
 """The last one looked at, by its key's hash and its recording: training its dictionaries is what takes the time."""
 
 
 @analysis("dictionary")
 def features_used(case: Case) -> Finding:
     claims: list[Claim] = []
+    doubts: list[str] = []
+    abstains: set[str] = set()
     agents: list[str] = []
-    for used in _used(case):
+    for looked in _used(case):
+        used = looked.fewest or looked.plain
         agents.append(used.agent)
-        rows = tuple(tuple(map(float, row)) for row in used.directions)
-        claims += _single(used)
-        claims.append(Claim("span", agent=used.agent, site=used.site, basis=rows))
-        claims.append(Claim("onset", agent=used.agent, site=used.site, steps=_onsets(case, used)))
-        for number, row in enumerate(rows):
-            output, value = _moves(used, number, case.outputs[used.group])
-            claims.append(Claim("moves", agent=used.agent, site=used.site, direction=row, output=output, value=value))
-    attempts = ("agents", "span", "moves", "onset")
-    return case.finding("dictionary", attempts, [*claims, Claim("agents", agents=tuple(agents))])
+        claims += _moves(case, used)
+        if looked.fewest is not None:
+            claims += [*_single(used), _span(used), _onsets(case, used, used.parts.sum(0))]
+            continue
+        doubts += used.doubts
+        abstains |= {"features", "span"}
+        whole, alone, without = _by_edits(case, used)
+        kept, left = _kept(whole, alone), _kept(whole, without)
+        if kept >= LEAST_KEPT and left <= MOST_LEFT:
+            claims.append(_onsets(case, used, whole - without))
+        else:
+            abstains |= {"onset", "complete", "necessary"}
+            doubts.append(
+                f"{used.agent}: the features' span alone keeps {kept:.0%} of the choices; {left:.0%} go without"
+            )
+    attempts = ("agents", "features", "span", "moves", "onset")
+    claims = [claim for claim in claims if claim.kind not in abstains]
+    claims.append(Claim("agents", agents=tuple(agents)))
+    return case.finding("dictionary", attempts, claims, abstains=tuple(sorted(abstains)), doubts=tuple(doubts))
 
 
 @analysis("dictionary_by_feature")
 def features_taken_for_directions(case: Case) -> Finding:
-    claims = [claim for used in _used(case) for claim in _single(used)]
+    claims = [claim for looked in _used(case) for claim in _single(looked.plain)]
     return case.finding("dictionary_by_feature", ("features",), claims)
 
 
-def _single(used: _Used) -> list[Claim]:
-    return [
-        Claim("features", agent=used.agent, site=used.site, basis=(tuple(map(float, row)),)) for row in used.directions
-    ]
-
-
-def _used(case: Case) -> list[_Used]:
+def _used(case: Case) -> list[_Looked]:
     """Of the agents that use any feature; both analyses of one recording of an instance look at the same ones."""
     asked = case.question.key_sha256, str(case.recording.path)
     if asked not in _LAST:
@@ -89,41 +132,66 @@ def _used(case: Case) -> list[_Used]:
     return _LAST[asked]
 
 
-def _look(case: Case) -> Iterator[_Used]:
-    looked: list[tuple[str, str, str, Dictionary, np.ndarray, np.ndarray]] = []
-    most = 0.0
+def _look(case: Case) -> Iterator[_Looked]:
     with record(case.agents, episodes=EPISODES, seed=SEED, name="dictionary", exist="open", progress=False) as seen:
+        found: list[tuple[str, str, Dictionary]] = []
+        most = 0.0
         for group in case.question.groups:
-            site, moments = case.hidden_sites(group)[-1], case.moments(group)
-            whole = case.logits(group, moments, [])
-            most = max(most, float(whole.var(0).max()))
-            for k, agent in enumerate(case.members(group)):
+            most = max(most, float(case.logits(group, case.moments(group), []).var(0).max()))
+            for agent in case.members(group):
                 try:
-                    one = train_dictionary(
-                        seen, site=site, agent=agent, kind="standard", n_features=N_FEATURES, l1=L1, epochs=EPOCHS,
-                        progress=False,
-                    )  # fmt: skip
+                    found.append((group, agent, _train(seen, case.hidden_sites(group)[-1], agent, 0)))
                 except AnalysisError:  # the layer never varies
                     continue
-                parts = _parts(case, group, k, one)
-                centred = whole[:, k] - whole[:, k].mean(0)
-                follows = np.einsum("fro,ro->fo", parts, centred) / len(centred)
-                sizes = np.sqrt(follows.clip(min=0) * parts.var(1)).max(1)
-                looked.append((agent, site, group, one, parts, sizes))
-        for agent, site, group, one, parts, sizes in looked:
-            named = np.flatnonzero(sizes >= case.question.smallest * most)
-            if len(named):
-                values = one.features(case.recording)[:, 0, named] * float(one.autoencoder.scale)
-                directions = one.autoencoder.decoder.numpy()[named]
-                yield _Used(agent, site, group, parts[named], values, directions)
+        for group, agent, dictionary in found:
+            plain = _named(case, group, agent, dictionary, most)
+            if plain is None:
+                continue
+            fewest = None
+            if not plain.doubts:
+                others = [_train(seen, plain.site, agent, seed) for seed in range(1, STARTS)]
+                pruned = [fewest_features(one, seen, seed=k) for k, one in enumerate((dictionary, *others))]
+                fewest = _named(
+                    case, group, agent, min(pruned, key=lambda one: (len(one.warnings), one.n_features)), most
+                )
+            yield _Looked(plain, fewest)
 
 
-def _parts(case: Case, group: str, k: int, found: Dictionary) -> np.ndarray:
+def _train(seen: Recording, site: str, agent: str, seed: int) -> Dictionary:
+    return train_dictionary(
+        seen, site=site, agent=agent, kind="standard", n_features=N_FEATURES, l1=L1, epochs=EPOCHS, seed=seed,
+        progress=False,
+    )  # fmt: skip
+
+
+def _named(case: Case, group: str, agent: str, found: Dictionary, most: float) -> _Used | None:
+    """The features whose part of a driven logit is worth naming, of the largest of any agent's; None: there is none."""
+    whole = case.logits(group, case.moments(group), [])[:, case.members(group).index(agent)]
+    parts, centred = _parts(case, group, agent, found), whole - whole.mean(0)
+    sizes = (np.einsum("fro,ro->fo", parts, centred) / len(centred)).max(1)
+    named = np.flatnonzero(sizes >= case.question.smallest * most)
+    if not len(named):
+        return None
+    values = found.features(case.recording)[:, 0, named] * float(found.autoencoder.scale)
+    directions, together = found.autoencoder.decoder.numpy()[named], parts[named].sum(0)
+    rare = float(np.average(found.kurtosis[named], weights=sizes[named]))
+    return _Used(
+        agent, found.site, group, parts[named], values, directions, _kept(whole, together), rare
+    )  # fmt: skip
+
+
+def _kept(whole: np.ndarray, part: np.ndarray) -> float:
+    """Share of the variance of logits `[row, output]` that a part of them has."""
+    centred = whole - whole.mean(0)
+    return float(1 - np.square(centred - (part - part.mean(0))).sum() / np.square(centred).sum())
+
+
+def _parts(case: Case, group: str, agent: str, found: Dictionary) -> np.ndarray:
     """`[feature, row, output]`: what an agent's driven logits lose without each feature."""
-    agents = case.agents
+    agents, k = case.agents, case.members(group).index(agent)
     with_features = {**case.policies, group: found.attach(case.policies[group])}
     opened = replace(case, agents=Agents(with_features, agents.env, agents.path, networks=agents.networks))
-    moments, agent = case.moments(group), case.members(group)[k]
+    moments = case.moments(group)
     whole = opened.logits(group, moments, [])[:, k]
     site = f"{found.site}_features"
     parts = np.zeros((found.n_features, *whole.shape))
@@ -133,18 +201,50 @@ def _parts(case: Case, group: str, k: int, found: Dictionary) -> np.ndarray:
     return parts
 
 
-def _moves(used: _Used, number: int, outputs: list[int]) -> tuple[int, float]:
-    """The output that a feature moves most, and by how much for a step along its direction."""
-    value = used.values[:, number]
-    slopes = value @ used.parts[number] / float(value @ value)
-    most = int(np.abs(slopes).argmax())
-    return outputs[most], float(slopes[most])
+def _by_edits(case: Case, used: _Used) -> list[np.ndarray]:
+    """The driven logits `[row, output]` as they are, with all but the features' span at its mean, and with the span at
+    its mean."""
+    k, moments = case.members(used.group).index(used.agent), case.moments(used.group)
+    mean = case.recording[used.site].sel(agent=[used.agent]).to_numpy()[:, 0].mean(0)
+    basis, sizes, _ = np.linalg.svd(used.directions.T)
+    rank = int((sizes > 1e-6 * sizes[0]).sum())
+    found = [case.logits(used.group, moments, [])[:, k]]
+    for rows in (basis.T[rank:], basis.T[:rank]):
+        gone = tuple(Direction(used.site, used.agent, tuple(map(float, r)), float(mean @ r), 1.0) for r in rows)
+        edits: list[Edit] = [Erase(used.site, directions=gone, agents=(used.agent,))] if gone else []
+        found.append(case.logits(used.group, moments, edits)[:, k])
+    return found
 
 
-def _onsets(case: Case, used: _Used) -> tuple[tuple[int, int], ...]:
-    """By episode, the step at which what the features do to the choices changes most."""
+def _single(used: _Used) -> list[Claim]:
+    return [Claim("features", agent=used.agent, site=used.site, basis=(row,)) for row in _rows(used)]
+
+
+def _span(used: _Used) -> Claim:
+    return Claim("span", agent=used.agent, site=used.site, basis=_rows(used))
+
+
+def _rows(used: _Used) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(map(float, row)) for row in used.directions)
+
+
+def _moves(case: Case, used: _Used) -> list[Claim]:
+    """By feature, the output that it moves most, and by how much for a step along its direction."""
+    claims = []
+    for row, value, parts in zip(_rows(used), used.values.T, used.parts):
+        slopes = value @ parts / float(value @ value)
+        most = int(np.abs(slopes).argmax())
+        output, step = case.outputs[used.group][most], float(slopes[most])
+        claims.append(Claim("moves", agent=used.agent, site=used.site, direction=row, output=output, value=step))
+    return claims
+
+
+def _onsets(case: Case, used: _Used, part: np.ndarray) -> Claim:
+    """By episode, the step at which the features' part `[row, output]` of the choices changes most."""
     rows = case.recording.rows[["episode", "t"]].copy()
-    rows["jump"] = np.linalg.norm(np.diff(used.parts.sum(0), axis=0, prepend=0.0), axis=1)
+    rows["jump"] = np.linalg.norm(np.diff(part, axis=0, prepend=0.0), axis=1)
     later = rows[rows["t"] > 0]
     most = later.loc[later.groupby("episode")["jump"].idxmax()]
-    return tuple(zip(map(int, most["episode"]), map(int, most["t"])))
+    return Claim(
+        "onset", agent=used.agent, site=used.site, steps=tuple(zip(map(int, most["episode"]), map(int, most["t"])))
+    )
