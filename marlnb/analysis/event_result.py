@@ -17,7 +17,7 @@ class EventAverage:
     """Averages at each lag from an event, over the events whose episode goes so far.
 
     Attributes:
-        lags: `[lag]` in steps, 0 at the event.
+        lags: `[lag]` in `lag_unit`, steps or turns of the agent, 0 at the event.
         mean, low, high: `[lag, channel]`, with 95% intervals (episodes drawn anew); NaN where no event has that lag.
         control, control_low, control_high: the same around other episodes' event times, shuffled: the middle 95%.
         n_events: `[lag]`, how many events are averaged there; overlapping: how many have another within the window.
@@ -42,6 +42,7 @@ class EventAverage:
     overlapping: int
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    lag_unit: str = "steps"
 
     @property
     def response(self) -> np.ndarray:

@@ -64,7 +64,7 @@ def event_average(
         event: what `decode` takes as a label, true at the rows that are events; or any class of it, by `value`.
         site: whose units are averaged; or field: one of the agent's steps, as `reward` or `observation`.
         onset: start: the first of adjoining event rows only; every: each.
-        before, after: lags in steps. no_other_within: leaves out events with another one at most so many steps away.
+        before, after: lags in steps, or in the agent's own turns where it waits between them. no_other_within: leaves out events with another one at most so many steps away.
     Raises:
         AnalysisError: neither or both of site and field; no event; a recording that leaves steps out.
     """
@@ -73,7 +73,7 @@ def event_average(
     if before < 0 or after < 0 or n_shuffles < 20 or repetitions < 20:
         raise AnalysisError("lags are 0 or more, shuffles and repetitions 20 or more")
     units = _units(recording, site, field, agent, checkpoint)
-    _check_every_step(units)
+    lag_unit = _lag_unit(units)
     happening, name, left_out = _happening(units, event, value)
     numbers, places = episode_places(units.episode)
     lags = np.arange(-before, after + 1)
@@ -98,6 +98,7 @@ def event_average(
         agents=units.agents,
         event=name,
         lags=lags,
+        lag_unit=lag_unit,
         channels=_channels(units, field, x.shape[1]),
         mean=mean,
         low=low,
@@ -146,12 +147,16 @@ def _channels(units: Units, field: str | None, n: int) -> tuple[str, ...]:
     return tuple(names) if len(names) == n else (field,) if n == 1 else tuple(f"{field} {k}" for k in range(n))
 
 
-def _check_every_step(units: Units) -> None:
+def _lag_unit(units: Units) -> str:
+    """What lies between an agent's rows: steps, or its turns where it waits in some."""
     _, start, number = np.unique(units.episode, return_index=True, return_inverse=True)
-    if not np.array_equal(units.t - units.t[start][number], np.arange(len(units)) - start[number]):
+    if np.array_equal(units.t - units.t[start][number], np.arange(len(units)) - start[number]):
+        return "steps"
+    if int(units.source.recording.settings.get("every", 1)) > 1:
         raise AnalysisError(
-            f"lags are in steps, and rows of {units.agent} are missing within episodes (every= in record, or turns)"
+            f"lags are in steps, and rows of {units.agent} are missing within episodes (every= in record)"
         )
+    return f"turns of {units.agent}"
 
 
 def _happening(units: Units, event: Label, value: int | str | None) -> tuple[np.ndarray, str, LeftOut]:

@@ -24,6 +24,8 @@ class EventAverageResult(Protocol):
     @property
     def lags(self) -> np.ndarray: ...
     @property
+    def lag_unit(self) -> str: ...
+    @property
     def channels(self) -> tuple[str, ...]: ...
     @property
     def mean(self) -> np.ndarray: ...
@@ -83,7 +85,7 @@ def event_response(
     finish(
         ax,
         title=title or f"{average.agent}: {average.what} around “{average.event}”",
-        x=f"lag from the event (steps); {counted}",
+        x=f"lag from the event ({average.lag_unit}); {counted}",
         y="mean activation" if "/" in average.what else f"mean {average.what}",
     )
     alarm(ax, average.warnings)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from marlnb import plots
 from marlnb.analysis.events import event_average
+from marlnb.config import Experiment
 from marlnb.errors import AnalysisError
 from marlnb.recording.reader import Recording
+from marlnb.recording.recorder import record
+from marlnb.training.train import train
 
 SITE = "listener/actor/hidden_1"
 
@@ -96,3 +102,21 @@ def test_events_are_values_of_a_label_or_what_the_agent_does(recording: Recordin
         event_average(recording, site=SITE, event=np.zeros(len(recording), bool))
     with pytest.raises(AnalysisError, match="one of them"):
         event_average(recording, event=at(recording, 1))
+
+
+def test_lags_are_own_turns_where_an_agent_waits(tmp_path: Path) -> None:
+    pytest.importorskip("pettingzoo.classic")
+    experiment = Experiment.compose(
+        *("env=pettingzoo/tictactoe", "env.workers=0", "algorithm=ippo", "n_envs=2", "rollout_steps=20", "frames=40"),
+    )
+    run = train(experiment, tmp_path / "noughts", progress=False)
+    with record(run, episodes=30, explore=True, progress=False) as recording:
+        asked = {"field": "action", "agent": "player_2", "event": "action", "value": 4}
+        found = event_average(recording, before=1, after=1, n_shuffles=20, **asked)  # type: ignore[arg-type]
+        acting = recording.steps("player", "acting").sel(agent="player_2").to_numpy().astype(bool)
+        action = recording.steps("player", "action").sel(agent="player_2").to_numpy()[acting]
+        episode = recording.rows["episode"].to_numpy()[acting]
+        after = [action[k + 1] for k in np.flatnonzero(action[:-1] == 4) if episode[k] == episode[k + 1]]
+        assert found.lag_unit == "turns of player_2" and found.n_events[2] == len(after) > 5
+        np.testing.assert_allclose(found.mean[:, 0], [found.mean[0, 0], 4, np.mean(after)])
+        assert "lag from the event (turns of player_2)" in plots.event_response(found).get_xlabel()
