@@ -64,7 +64,8 @@ def event_average(
         event: what `decode` takes as a label, true at the rows that are events; or any class of it, by `value`.
         site: whose units are averaged; or field: one of the agent's steps, as `reward` or `observation`.
         onset: start: the first of adjoining event rows only; every: each.
-        before, after: lags in steps, or in the agent's own turns where it waits between them. no_other_within: leaves out events with another one at most so many steps away.
+        before, after: lags in steps, or in the agent's own turns where it waits between them. no_other_within: leaves
+            out events with another one at most so many away.
     Raises:
         AnalysisError: neither or both of site and field; no event; a recording that leaves steps out.
     """
