@@ -12,6 +12,7 @@ from marlnb.analysis.decoding_labels import Classes
 from marlnb.analysis.decoding_result import DecodingScore
 from marlnb.analysis.left_out import LeftOut
 from marlnb.analysis.linear_models import (
+    STANDS_STILL,
     FoldScores,
     memorised_score,
     permute_by_episode,
@@ -65,6 +66,14 @@ class Plan:
             )
         if n_episodes < 50:
             self.notes.append(f"{agent}: only {n_episodes} episodes; intervals are rough below 50")
+        if kind == "regression":
+            # in how many episodes it is ever anything but what it mostly is
+            away = np.abs(y - np.median(y)) > np.sqrt(STANDS_STILL * np.var(y))
+            bearing = len(np.unique(episode[away]))
+            if bearing < 2 * self.folds:
+                self.notes.append(
+                    f"{agent}: the label {self.label!r} stands still but in {bearing} episodes, for {self.folds} folds"
+                )
         if kind == "classification":
             if len(classes.names) > n_episodes / 2:
                 raise AnalysisError(

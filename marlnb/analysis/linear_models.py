@@ -21,6 +21,8 @@ from marlnb.analysis.ridge import fit_ridge
 
 Kind = Literal["classification", "regression"]
 INVERSE_STRENGTH = 0.1
+STANDS_STILL = 1e-10
+"""A label whose variance is this share of its variance elsewhere does not vary: what is left is rounding."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,9 @@ def fit_and_score(
         predicted = np.clip(fit_ridge(x, y).predict(x_test), 2 * low - high, 2 * high - low)
         missed = ((y_test - predicted) ** 2).sum(axis=0)
         total = ((y_test - y_test.mean(axis=0)) ** 2).sum(axis=0)
-        score = np.where(total == 0, 0.0, 1 - missed / np.where(total == 0, 1, total))
+        # where the label stands still, but for rounding, there is no variance to explain
+        still = total <= STANDS_STILL * len(y_test) * y.var(axis=0)
+        score = np.where(still, 0.0, 1 - missed / np.where(still, 1, total))
         return score, np.ones(y.shape[1], bool)
     scaler = StandardScaler().fit(x)
     x, x_test = scaler.transform(x), scaler.transform(x_test)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from marlnb.analysis.linear_models import STANDS_STILL
 from marlnb.analysis.ridge import RIDGE_STRENGTHS, RidgeFit, in_own_units
 from marlnb.analysis.stream_problems import Problem
 
@@ -100,4 +101,5 @@ def _r2(sums: Sums, problem: Problem, fit: RidgeFit) -> float:
     b = float(fit.intercept[0] + w @ sums.shift - sums.y_shift[column])  # of shifted features and target
     missed = yy - 2 * (w @ xy + b * y) + w @ xx @ w + 2 * b * (w @ x) + n * b**2
     total = yy - y**2 / n if n else 0.0
-    return 0.0 if total <= 0 else float(1 - missed / total)
+    everywhere = sums.yy[:, column].sum() / sums.n.sum() - (sums.y[:, column].sum() / sums.n.sum()) ** 2
+    return 0.0 if total <= STANDS_STILL * n * max(everywhere, 0.0) else float(1 - missed / total)

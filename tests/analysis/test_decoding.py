@@ -36,6 +36,18 @@ def test_a_planted_quantity_is_found(recording: Recording) -> None:
     assert found.of().chance == 0.0 and found.of().shuffled < 0.1
 
 
+def test_a_quantity_that_stands_still_in_most_episodes_is_doubted(recording: Recording) -> None:
+    units = recording[SITE].to_numpy()[:, 0].astype(np.float64)
+    episode, rng = recording.rows["episode"].to_numpy(), np.random.default_rng(0)
+    label = np.where(episode < 3, units[:, 3], 0.2 + 1e-9 * rng.normal(size=len(episode)))  # elsewhere rounding
+    for memory_bytes in (2**32, 1):  # at once, and streamed
+        found = decode(recording, site=SITE, label=label, n_shuffles=1, memory_bytes=memory_bytes, progress=False)
+        assert -20 < found.of().score <= 1
+        assert any("stands still but in 3 episodes, for 5 folds" in note for note in found.warnings)
+    fine = decode(recording, site=SITE, label=units[:, 3], n_shuffles=1)
+    assert not any("stands still" in note for note in fine.warnings)
+
+
 def test_noise_drawn_once_an_episode_is_not_decoded(recording: Recording) -> None:
     scores = [decode(recording, site=SITE, label=per_episode(recording, 2, k), n_shuffles=1).of() for k in range(4)]
     assert np.mean([score.score for score in scores]) == pytest.approx(0.5, abs=0.06)
