@@ -81,8 +81,12 @@ def nearest(asked: str, valid: Iterable[str], *, most: int = 3) -> list[str]:
 
 
 def unknown(kind: str, asked: str, valid: Iterable[str]) -> str:
-    """A message for a name that is not among the valid ones: the request, the nearest, all of them."""
-    names = sorted(set(valid))
+    """A message for a name that is not among the valid ones: the request, the nearest, all of them.
+
+    Of many, those of the asked name's family come first, as all of `pettingzoo/...`.
+    """
+    family = asked.rpartition("/")[0]
+    names = sorted(set(valid), key=lambda name: (name.rpartition("/")[0] != family, name))
     close = nearest(asked, names)
     hint = f"; did you mean {' or '.join(repr(name) for name in close)}?" if close else "."
     listed = ", ".join(names[:40]) + (f", and {len(names) - 40} more" if len(names) > 40 else "")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from marlnb.config import ModelConfig
-from marlnb.errors import ConfigError, UnknownNameError
+from marlnb.errors import ConfigError, UnknownNameError, unknown
 from marlnb.registry import MODELS, Registry
 
 GOOD = """
@@ -105,3 +105,13 @@ def test_a_library_that_is_not_installed_is_named() -> None:
     registry.register("atari/breakout")(type("Breakout", (), {}))
     with pytest.raises(UnknownNameError, match="no environment 'atari/pong'"):
         registry.get("atari/pong")
+
+
+def test_of_many_names_those_of_the_asked_family_are_listed_first() -> None:
+    valid = [*(f"openspiel/{k:03}" for k in range(100)), "vmas/wheel", "vmas/balance"]
+    assert (
+        unknown("environment", "vmas/whel", valid)
+        .split("Valid: ")[1]
+        .startswith("vmas/balance, vmas/wheel, openspiel/000, openspiel/001, ")
+    )
+    assert unknown("model", "mlpp", ["mlp", "gru"]).endswith("Valid: gru, mlp")

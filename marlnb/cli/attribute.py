@@ -16,6 +16,8 @@ from marlnb.cli.output import print_table, say
 from marlnb.errors import AnalysisError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from marlnb.analysis.attribution_result import Attribution
 
 
@@ -55,11 +57,20 @@ def run(arguments: argparse.Namespace) -> int:
     found.save(files["h5"])
     table.to_csv(files["csv"], index=False)
     _draw(found, files["png"])
-    print_table(list(table.columns), table.head(20).to_numpy(dtype=object).tolist())
+    shown = most_of_each_agent(table)
+    print_table(list(table.columns), shown.to_numpy(dtype=object).tolist())
+    if len(shown) < len(table):
+        say(f"those that matter most to each agent; all {len(table):,}: {files['csv']}")
     for warning in found.warnings:
         say(f"not to be trusted: {warning}")
     print("\n".join(str(path) for path in files.values()))
     return 0
+
+
+def most_of_each_agent(table: pd.DataFrame, rows: int = 20) -> pd.DataFrame:
+    """About `rows` rows of a sorted table, as many of every agent, and at least five of each."""
+    agents = table.groupby("agent", sort=False)
+    return agents.head(max(5, rows // len(agents)))
 
 
 def _choices(arguments: argparse.Namespace) -> dict[str, Any]:

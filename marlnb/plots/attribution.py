@@ -54,11 +54,11 @@ def attribution_bars(
         ax.axvline(0, color=MUTED, linewidth=1)
     what = "mean contribution" if signed else "mean |contribution|"
     rest = len(mean) - len(order)
-    hidden = f"; {rest} smaller features not shown" if rest else ""
+    hidden = f"\n{rest} smaller feature{'s' * (rest > 1)} not shown" if rest else ""
     heading = title or f"What drives {who}: {attribution.target}"
-    finish(ax, title=heading, x=f"{what} ({attribution.units}), lines: middle half of rows{hidden}", y="", grid="x")
+    finish(ax, title=heading, x=f"{what} ({attribution.units}), lines: middle half of rows", y="", grid="x")
     ax.annotate(
-        provenance(attribution),
+        provenance(attribution) + hidden,
         (1, 0),
         (0, -42),
         "axes fraction",
@@ -152,7 +152,7 @@ def attribution_by_agent(
     ax.set_yticks(place, [names[k] for k in order])
     ax.legend(frameon=False, fontsize=9, loc="lower right")
     rest = len(names) - len(order)
-    hidden = f"; {rest} smaller ones not shown" if rest else ""
+    hidden = f"\n{rest} smaller ones not shown" if rest else ""
     finish(
         ax,
         title=title or f"What drives each agent: {attribution.target}",

@@ -9,9 +9,11 @@ import sys
 import time
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from marlnb.cli import main
+from marlnb.cli.attribute import most_of_each_agent
 from marlnb.training.run import Run
 
 TINY = (
@@ -128,6 +130,14 @@ def test_attribute_writes_a_table_a_figure_and_the_values(run: Path, capsys: pyt
     assert "exist already" in capsys.readouterr().err
     assert main(["attribute", recording, "--group", "listner"]) == 2
     assert "did you mean 'listener'" in capsys.readouterr().err
+
+
+def test_a_long_table_of_attributions_shows_every_agent() -> None:
+    table = pd.DataFrame({"agent": ["a"] * 18 + ["b"] * 18 + ["c"] * 18, "mean_abs": [*range(18, 0, -1)] * 3})
+    shown = most_of_each_agent(table)
+    assert shown.agent.tolist() == ["a"] * 6 + ["b"] * 6 + ["c"] * 6
+    assert shown.mean_abs.tolist() == [18, 17, 16, 15, 14, 13] * 3
+    assert len(most_of_each_agent(table, rows=6)) == 15 and len(most_of_each_agent(table[:18])) == 18
 
 
 def test_info_of_a_run_and_of_a_checkpoint(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
