@@ -82,7 +82,7 @@ def base_of(group: str, name: str, content: Mapping[str, Any], known: set[str], 
     Raises:
         ConfigError: nothing of that name, more than one base, or neither `defaults` nor `name`.
     """
-    entries = [entry for entry in content.get("defaults", ()) if entry != "_self_"]
+    entries = _defaults(content, where)
     if not entries and "name" in content:
         return None
     if len(entries) != 1:
@@ -97,7 +97,17 @@ def base_of(group: str, name: str, content: Mapping[str, Any], known: set[str], 
     for candidate in (f"{folder}/{asked}" if folder else asked, asked):
         if candidate in known and candidate != name:
             return candidate
+    if asked == name:
+        raise ConfigError(f"{where}: {name!r} is built on itself; defaults name another one")
     raise UnknownNameError(f"{where}: {unknown(group, asked, known)}")
+
+
+def _defaults(content: Mapping[str, Any], where: str) -> list[Any]:
+    """The entries of `defaults`, Hydra's `_self_` left out."""
+    entries = content.get("defaults", [])
+    if not isinstance(entries, list):
+        raise ConfigError(f"{where}: defaults must be a list, as `defaults: [mpe/simple_spread]`; got {entries!r}")
+    return [entry for entry in entries if entry != "_self_"]
 
 
 def _entry_name(group: str, entry: Any, where: str) -> str:
@@ -112,9 +122,7 @@ def _entry_name(group: str, entry: Any, where: str) -> str:
 def experiment_choices(content: Mapping[str, Any], where: str) -> dict[str, str]:
     """The choices of parts in an experiment's `defaults`: `override /env: mpe/simple_spread`, `env: mpe/...`."""
     choices = {}
-    for entry in content.get("defaults", ()):
-        if entry == "_self_":
-            continue
+    for entry in _defaults(content, where):
         if not isinstance(entry, Mapping) or len(entry) != 1:
             raise ConfigError(f"{where}: an entry of an experiment's defaults is `env: name`; got {entry!r}")
         key, value = next(iter(entry.items()))

@@ -39,6 +39,9 @@ def conf(tmp_path: Path) -> Path:
         "env/circle.yaml": "defaults: [circle2]\n",
         "env/circle2.yaml": "defaults: [circle]\n",
         "env/broken.yaml": "a: [1\n",
+        "env/text.yaml": "defaults: mpe/simple_spread\n",
+        "env/none.yaml": "defaults:\n",
+        "env/itself.yaml": "defaults: [itself]\n",
         "algorithm/careful.yaml": "defaults: [mappo]\nlr: 1e-5\n",
         "model/deep/wide.yaml": "defaults: [mlp]\nhidden: [512, 512]\n",
         "experiment/plain.yaml": (
@@ -173,6 +176,9 @@ def test_whole_experiments(conf: Path) -> None:
         ("missing", r"missing.yaml: no env 'pettingzoo/multiwalkr'; did you mean 'pettingzoo/multiwalker'"),
         ("circle", r"built in a circle, circle on circle2 on circle"),
         ("broken", r"cannot read .*broken.yaml"),
+        ("text", r"text.yaml: defaults must be a list, as `defaults: \[.*\]`; got 'mpe/simple_spread'"),
+        ("none", r"none.yaml: defaults must be a list, .*; got None"),
+        ("itself", r"itself.yaml: 'itself' is built on itself"),
         ("multiwalker/sharde", r"did you mean 'multiwalker/shared'"),
     ],
 )

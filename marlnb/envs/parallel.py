@@ -120,7 +120,9 @@ class ParallelVectorEnv(VectorEnv):
 
     def render(self, index: int = 0) -> np.ndarray:
         if not self._source.render:
-            raise EnvError(f"{self.spec.name} was built without pictures; build it with render=True")
+            raise EnvBuildError(
+                f"{self.spec.name} was built without pictures; build it with render=True, env.render=true"
+            )
         if not 0 <= index < self.n_envs:
             raise EnvError(f"{self.spec.name} has copies 0 to {self.n_envs - 1}; got {index}")
         return self._stepper.render(index)

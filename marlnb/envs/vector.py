@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from marlnb.envs.workers.memory import Arrays, allocated
-from marlnb.errors import EnvError
+from marlnb.errors import EnvBuildError, EnvError
 from marlnb.specs import EnvSpec
 
 SEED_SPAN = 2**31
@@ -112,7 +112,7 @@ class VectorEnv(ABC):
         Raises:
             EnvError: it has no picture, or was built without one.
         """
-        raise EnvError(f"{self.spec.name} has no picture to render")
+        raise EnvBuildError(f"{self.spec.name} has no picture to render")
 
     def announce(self, folder: Path) -> None:
         """Leaves in a run's folder what other processes need to find this environment; most have nothing to tell."""

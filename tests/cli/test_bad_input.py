@@ -56,3 +56,13 @@ def test_what_does_not_go_together(
     told = capsys.readouterr().err
     assert message in told and "Traceback" not in told
     assert not folder.exists()
+
+
+def test_pictures_of_an_environment_built_without(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "run"
+    given = ["env=pettingzoo/simple_spread", "env.workers=0", "n_envs=2", "rollout_steps=25", "frames=50"]
+    assert main(["train", *given, "--quiet", f"run={folder}"]) == 0
+    capsys.readouterr()
+    assert main(["record", str(folder), "--episodes", "2", "--frames", "1", "--quiet"]) == 2
+    assert "was built without pictures; build it with render=True, env.render=true" in capsys.readouterr().err
+    assert list((folder / "recordings").glob("*.h5")) == []

@@ -117,7 +117,7 @@ class TorchrlVectorEnv(VectorEnv):
         draw = getattr(env, "render", None) or getattr(getattr(env, "_env", None), "render", None)
         image = draw() if draw is not None and len(self._members) == self.n_envs else None
         if not isinstance(image, np.ndarray) or image.ndim != 3:
-            raise EnvError(f"{self.spec.name} has no picture to render")
+            raise EnvBuildError(f"{self.spec.name} has no picture to render")
         return np.ascontiguousarray(image, dtype=np.uint8)
 
     def close(self) -> None:
