@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from marlnb.cli import main
+from marlnb.config import Experiment
+from marlnb.training.train import train
 
 ENTRY = "env=pettingzoo/custom env.entry_point=tests.envs.sample_envs"
 
@@ -66,3 +68,18 @@ def test_pictures_of_an_environment_built_without(tmp_path: Path, capsys: pytest
     assert main(["record", str(folder), "--episodes", "2", "--frames", "1", "--quiet"]) == 2
     assert "was built without pictures; build it with render=True, env.render=true" in capsys.readouterr().err
     assert list((folder / "recordings").glob("*.h5")) == []
+
+
+def test_a_strangers_error_leaves_no_folder_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the corrected experiment may have the same name."""
+
+    def build(self: object, n_envs: int, device: str = "cpu") -> None:
+        raise ZeroDivisionError("of a user's own EnvConfig")
+
+    experiment = Experiment.compose("env=matrix/climbing", "algorithm=ippo", "frames=64", "n_envs=2")
+    with monkeypatch.context() as patch:
+        patch.setattr(type(experiment.env), "build", build)
+        with pytest.raises(ZeroDivisionError):
+            train(experiment, tmp_path / "run", progress=False)
+    assert not (tmp_path / "run").exists()
+    assert train(experiment, tmp_path / "run", progress=False).status()["state"] == "complete"
