@@ -46,6 +46,8 @@ A submission is a JSON list of findings, one for each instance, with the fields 
      "claims": [{"kind": "agents", "agents": ["agent_1"]},
                 {"kind": "units", "agent": "agent_1", "site": "agent/actor/hidden_1", "units": [4]}]}
 
+A tool that has reason not to make some of its claims here names their kinds in "abstains": they are counted apart.
+
 `python -m marlnb.groundtruth score SUBMISSION.json --path THIS_FOLDER` scores it. docs/ground-truth.md has every
 kind of claim and how it is scored.
 """
