@@ -37,7 +37,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,7 @@ from marlnb.recording.episode_recorder import EpisodeRecorder
 from marlnb.recording.layout import Field
 from marlnb.recording.preparation import Prepared, prepare
 from marlnb.recording.request import Request
+from marlnb.recording.sources import T
 from marlnb.recording.writer import RecordingWriter
 from marlnb.registry import ENVIRONMENTS
 from marlnb.training.checkpoint import save_checkpoint
@@ -260,10 +261,12 @@ def taking_turns(prepared: Prepared, folder: Path, seconds: float) -> Turns:
     for name, every in (("idle", 10**6), ("all", 1)):
         began = time.process_time()
         agents: dict[str, list[Any]] = {"id": [0] * 3, "name": ["a"] * 3}
-        path = folder / f"{name}.h5"
-        writer = RecordingWriter(path, prepared.trial.contents.fields, {}, agents, expected_rows=BLOCK_ROWS)
+        contents = prepared.trial.contents
+        if every > 1:
+            contents = replace(contents, context=(*contents.context, T))
+        writer = RecordingWriter(folder / f"{name}.h5", contents.fields, {}, agents, expected_rows=BLOCK_ROWS)
         options: dict[str, Any] = {"every": every, "activations": prepared.activations}
-        watchers[name] = EpisodeRecorder(prepared.env, prepared.trial.contents, writer, **options)
+        watchers[name] = EpisodeRecorder(prepared.env, contents, writer, **options)
         writers.append(writer)
         file_s.append(time.process_time() - began)
     n_episodes = -(-BLOCK_ROWS // (n_envs * EPISODE_STEPS))
