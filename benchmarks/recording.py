@@ -213,6 +213,7 @@ class Timed:
         """Its turn begins: a file is written to every some seconds, and those of the others' turns do not count."""
         if self.recorder is not None and isinstance(self.recorder.writer, RecordingWriter):
             self.recorder.writer._flushed_at += time.monotonic() - self.left_at
+            self.recorder._waiting.begin()  # it has not seen the others' steps
 
     def leave(self) -> None:
         self.left_at = time.monotonic()

@@ -34,17 +34,17 @@ WAITING_ROWS = 4096
 PASS_ROWS = 1024
 
 
-@dataclass(slots=True)  # made at every step, and a frozen one takes three times as long
+@dataclass(frozen=True, slots=True)
 class Lasting:
     """What is new at each moment and may be read later; all else of a moment would only be held up."""
 
-    t: Tensor
     output: Mapping[str, ActorOutput]
-    recurrent: Mapping[str, Tensor | None]
+    t: Tensor | None = None
+    recurrent: Mapping[str, Tensor | None] | None = None
 
     @classmethod
     def of(cls, moment: Moment) -> Lasting:
-        return cls(moment.t, moment.output, moment.recurrent)
+        return cls(moment.output, moment.t, moment.recurrent)
 
 
 class EpisodeRecorder:
@@ -94,16 +94,23 @@ class EpisodeRecorder:
             activations=activations,
             keep=Lasting.of,
         )
+        only_outputs = all(source.field.path.startswith("steps/") for source in contents.before if source.lasts)
+        only_outputs = only_outputs and not any(source.lasts for source in contents.context)
+        self._may_be_brief = only_outputs and every == 1 and frames is None and not self._followed
+        self._brief = 0  # steps, from this one on, of which `_outputs` and `_copies` are all that is to be kept
+        self._outputs: list[Mapping[str, ActorOutput]] = []
+        self._copies: list[bytes] = []
         self._due, self._rests = False, 0
         self._streamed = 0
 
     def before_step(self, moment: Moment) -> None:
+        if self._brief:  # what this path and the next touch, the environment finds no more in the processor's cache
+            return
         values = self._follow_critics(moment) if self._followed else ()
         if self._begins is not None:
             self._begun[self._begins] = self._ring.position
             self._episode = moment.episode.numpy()
             self._begins = None
-            self._waiting.begin()
         if self.every > 1:
             if not self._is_due(moment):
                 return
@@ -115,9 +122,17 @@ class EpisodeRecorder:
             self._waiting.before(moment, values)
         if self.frames is not None:
             self.frames.draw(moment.env, self._episode >= 0, moment.t.numpy(), self._ring.position)
+        if self._may_be_brief and self._waiting.only_waits and self._waiting.memory is not None:
+            self._be_brief(self._waiting.memory)
 
     def after_step(self, moment: Moment, step: Step, ended: bool) -> int:
-        if self._due:
+        if self._brief:
+            self._outputs.append(moment.output)
+            self._copies.append(self._memory.tobytes())
+            if len(self._outputs) < self._brief and not ended:
+                return 0
+            self._catch_up(moment, step)
+        elif self._due:
             self._waiting.after(moment, step, step.memory)
             self._ring.position += 1
             self._due = False
@@ -129,6 +144,22 @@ class EpisodeRecorder:
         if self._alone and self._ring.position - self._begun[0] >= STREAM_ROWS:
             self._stream()
         return 0 if self._followed else self._rests
+
+    def _be_brief(self, memory: memoryview) -> None:
+        """From this step on until an episode ends, or something has to be looked after."""
+        self._memory = memory
+        self._brief = min(self._waiting.room, self._limit - self._ring.position)
+        if self._alone:
+            self._brief = min(self._brief, STREAM_ROWS - int(self._ring.position - self._begun[0]))
+
+    def _catch_up(self, moment: Moment, step: Step) -> None:
+        """Hands on what was kept of the last steps; these were the last moment and step."""
+        self._waiting.after_many([Lasting(output) for output in self._outputs], self._copies, moment, step)
+        self._ring.position += len(self._outputs)
+        self._brief = 0
+        self._outputs.clear()
+        self._copies.clear()
+        self._due = False
 
     def _is_due(self, moment: Moment) -> bool:
         """Whether a copy that counts is at a step to be kept; sets how many steps follow at which none is."""

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from marlnb.errors import RecordingError, SiteError
 from marlnb.recording.inflight import InFlight
+from marlnb.recording.pieces import Piece, memory_range, piece_in
 from marlnb.recording.sources import Source
 
 LOOKS = 8  # steps that show where tensors lie
@@ -36,7 +37,9 @@ class Waiting:
         activations: what `capture` fills, some of the sources read from, and is emptied at each step.
         keep: what is to be held of a moment, that the sources which last can be read from later.
     Attributes:
-        only_waits: nothing is to be done before a step, as long as the steps follow one another.
+        only_waits: as long as the steps follow one another, nothing is to be done before or after one but to keep what
+            lasts and the bytes of `memory`.
+        memory: the part of the environment's from which something is read; None where there is none.
     """
 
     def __init__(
@@ -60,7 +63,7 @@ class Waiting:
         self._before, self._after = _Side(0, before), _Side(len(before) + between, after)
         self._looks = 0
         self.only_waits = False
-        self._memory: memoryview | None = None
+        self.memory: memoryview | None = None
         self._address = 0  # of this memory
         self._position = 0  # of the first step that waits
         self._room = 0  # steps until what waits must be copied
@@ -89,13 +92,13 @@ class Waiting:
         if self._looks < LOOKS:
             self._before.look(self._ring, moment)
         else:
-            if self._memory is not None and self._left is None:
-                self._left = self._memory.tobytes()
+            if self.memory is not None and self._left is None:
+                self._left = self.memory.tobytes()
             if self._before.direct:
                 self._before.put(self._ring, moment)
             if self._sites:
                 self._fired.append(dict(self._activations))
-            self.only_waits = not (self._sites or self._before.direct or self._between)
+            self.only_waits = not (self._sites or self._before.direct or self._between or self._after.direct)
         if self._sites:
             self._activations.clear()
 
@@ -108,24 +111,44 @@ class Waiting:
             self._learn(step, memory)
             return
         if not self._room:
+            fired, self._fired = self._fired[-1:], self._fired[:-1]  # the last is of this step
             self._make_room()
-        self._room -= 1
-        if self._memory is not None:
-            assert self._left is not None
-            self._before.copies.append(self._left)
-            self._left = self._memory.tobytes()
-            self._after.copies.append(self._left)
-        if self._before.lasting:
-            self._moments.append(self._keep(moment))
+            self._fired = fired
         if self._after.direct:
             self._after.put(self._ring, step)
+        copies = [] if self.memory is None else [self.memory.tobytes()]
+        self._add([self._keep(moment)], copies, moment, step)
+
+    def after_many(self, kept: Sequence[Any], copies: Sequence[bytes], moment: Any, step: Any) -> None:
+        """The last steps, no more than `room`, of which each `only_waits`, before and after.
+
+        Args:
+            kept: what `keep` gives of each moment; copies: of `memory` after each step.
+            moment, step: the last.
+        """
+        self._add(kept, copies, moment, step)
+
+    @property
+    def room(self) -> int:
+        """Steps that may wait until these are copied; to be asked between steps."""
+        if not self._room:
+            self._make_room()
+        return self._room
+
+    def _add(self, kept: Sequence[Any], copies: Sequence[bytes], moment: Any, step: Any) -> None:
+        self._room -= len(kept)
+        if copies:
+            assert self._left is not None
+            self._before.copies += [self._left, *copies[:-1]]
+            self._after.copies += copies
+            self._left = copies[-1]
+        if self._before.lasting:
+            self._moments += kept
         self._last = moment, step
 
     def _make_room(self) -> None:
         """For as many steps as may wait, whose slots lie side by side in the ring."""
-        fired, self._fired = self._fired[-1:], self._fired[:-1]  # the last is of the step that comes
         self.copy()
-        self._fired = fired
         self._position = self._ring.position
         self._room = min(STEPS, self._ring.capacity - self._position % self._ring.capacity)
 
@@ -170,11 +193,18 @@ class Waiting:
         self._looks += 1
         if self._looks < LOOKS:
             return
-        small = memory if memory is not None and memory.nbytes <= STEP_BYTES else None
         for side in (self._before, self._after):
-            side.decide(small)
-        if small is not None and (self._before.pieces or self._after.pieces):
-            self._memory, self._address = small.data, small.ctypes.data
+            side.decide(memory)
+        pieces = [*self._before.pieces, *self._after.pieces]
+        if memory is None or not pieces:
+            return
+        begin, end = memory_range(pieces)
+        if end - begin > STEP_BYTES:
+            for side in (self._before, self._after):
+                side.put_directly()
+            return
+        first = begin - memory.ctypes.data
+        self.memory, self._address = memory[first : first + end - begin].data, begin
 
 
 class _Side:
@@ -187,7 +217,7 @@ class _Side:
 
     def __init__(self, first: int, sources: Sequence[Source]) -> None:
         self.direct = [(first + place, source) for place, source in enumerate(sources)]
-        self.pieces: list[_Piece] = []
+        self.pieces: list[Piece] = []
         self.lasting: list[tuple[int, Source, int]] = []
         self.copies: list[bytes] = []
         self._seen: list[list[Tensor]] = []  # kept, so that none's memory is given to another
@@ -204,10 +234,10 @@ class _Side:
         self._as_seen.append([x.clone() if source.lasts else x for (_, source), x in zip(self.direct, tensors)])
 
     def decide(self, memory: np.ndarray | None) -> None:
-        """How each source is to be kept from now on; memory: None where its pieces are not to be."""
+        """How each source is to be kept from now on; memory: the environment's, None where it has no such."""
         direct = []
         for (index, source), seen, copies in zip(self.direct, zip(*self._seen), zip(*self._as_seen)):
-            piece = None if memory is None else _piece(index, source, seen, memory)
+            piece = None if memory is None else piece_in(memory, index, source, seen)
             if source.lasts and _have_their_own(seen) and all(map(torch.equal, seen, copies)):
                 self.lasting.append((index, source, seen[0]._version))
             elif piece is not None:
@@ -218,46 +248,29 @@ class _Side:
         self._seen.clear()
         self._as_seen.clear()
 
+    def put_directly(self) -> None:
+        """The memory is not to be kept."""
+        self.direct += [(piece.index, piece.source) for piece in self.pieces]
+        self.pieces.clear()
+
     def fill(self, ring: InFlight, position: int, what: Any, address: int) -> None:
         """Copies what waits of the pieces, from this position on; what: the last moment or step, address: the memory's.
 
         Raises:
             RecordingError: a piece has moved.
         """
-        taken, n_bytes = b"".join(self.copies), len(self.copies[0])
+        if self.pieces:
+            begin, end = memory_range(self.pieces)
+            taken = b"".join([copy[begin - address : end - address] for copy in self.copies])
         for piece in self.pieces:
-            if piece.get(what).data_ptr() != piece.address:
+            if piece.source.get(what).data_ptr() != piece.address:
                 raise RecordingError(
-                    f"{piece.path}: the environment's tensor is no longer where it was, though its steps have a memory "
-                    f"in which all of them lie"
+                    f"{piece.source.field.path}: the environment's tensor is no longer where it was, though its steps "
+                    f"have a memory in which all of them lie"
                 )
-            shape = (len(self.copies), *piece.shape)
-            strides = (n_bytes, *piece.strides)
-            ring.fill(piece.index, position, np.ndarray(shape, piece.dtype, taken, piece.address - address, strides))
+            shape, strides = (len(self.copies), *piece.shape), (end - begin, *piece.strides)
+            ring.fill(piece.index, position, np.ndarray(shape, piece.dtype, taken, piece.address - begin, strides))
         self.copies.clear()
-
-
-class _Piece:
-    """Where one field's tensor lies, at every step."""
-
-    def __init__(self, index: int, source: Source, array: np.ndarray) -> None:
-        self.index, self.path, self.get = index, source.field.path, source.get
-        self.shape, self.strides, self.dtype = array.shape, array.strides, array.dtype
-        self.address = array.ctypes.data
-        self.end = self.address + sum((n - 1) * s for n, s in zip(array.shape, array.strides)) + array.itemsize
-
-
-def _piece(index: int, source: Source, seen: Sequence[Tensor], memory: np.ndarray) -> _Piece | None:
-    """None for tensors that lie elsewhere, or not always in the same place, or are to be converted."""
-    if len({(x.data_ptr(), x.stride(), x.shape) for x in seen}) > 1 or seen[0].device.type != "cpu":
-        return None
-    try:
-        array = seen[0].numpy()
-    except (TypeError, RuntimeError):  # a bfloat16, or one with a gradient
-        return None
-    piece = _Piece(index, source, array)
-    inside = memory.ctypes.data <= piece.address and piece.end <= memory.ctypes.data + memory.nbytes
-    return piece if inside and array.size and array.dtype == source.field.stored_dtype else None
 
 
 def _have_their_own(seen: Sequence[Tensor]) -> bool:

@@ -254,9 +254,12 @@ class RecordingWriter:
 
 
 def _extend(dataset: h5py.Dataset, values: np.ndarray) -> None:
-    n = len(dataset)
+    """Adds rows, by HDF5's own calls: h5py's way to a slice takes twice as long."""
+    n, values = dataset.id.shape[0], np.ascontiguousarray(values, dataset.dtype)
     dataset.id.set_extent((n + len(values), *values.shape[1:]))
-    dataset[n:] = values
+    space = dataset.id.get_space()
+    space.select_hyperslab((n, *(0 for _ in values.shape[1:])), values.shape)
+    dataset.id.write(h5py.h5s.create_simple(values.shape), space, values)
 
 
 def _create(path: Path, locking: Locking) -> tuple[JournaledFile, h5py.File]:

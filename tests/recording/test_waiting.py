@@ -60,8 +60,9 @@ def fill(tensor: Tensor, generator: torch.Generator) -> None:
 @pytest.mark.parametrize("features", [3, STEP_BYTES], ids=["small", "large"])
 @pytest.mark.parametrize("has_memory", [True, False])
 @pytest.mark.parametrize("longer", [False, True], ids=["wraps", "grows"])
+@pytest.mark.parametrize("together", [1, 7])
 def test_buffers_that_are_overwritten_are_kept_as_they_were(
-    features: int, has_memory: bool, longer: bool, tmp_path: Path
+    features: int, has_memory: bool, longer: bool, together: int, tmp_path: Path
 ) -> None:
     """An environment that fills its buffers anew at each step, every one with numbers of that step."""
     step = allocate_step(spec_of(features), N_ENVS, "cpu")
@@ -73,6 +74,7 @@ def test_buffers_that_are_overwritten_are_kept_as_they_were(
     half = len(sources) // 2
     waiting, expected = Waiting(ring, sources[:half], sources[half:]), []
     generator = torch.Generator().manual_seed(torch.initial_seed() % 2**31)
+    copies: list[bytes] = []
     for number in range(steps):
         if number in (3, 30, steps - 30, steps - 1):  # what the step before left is not what is there now
             waiting.begin()
@@ -87,10 +89,19 @@ def test_buffers_that_are_overwritten_are_kept_as_they_were(
         seen = [source.get(None).clone() for source in sources[:half]]
         for get in buffers(step).values():
             fill(get(), generator)
-        waiting.after(step, step, step.memory if has_memory else None)
         expected.append(seen + [source.get(None).clone() for source in sources[half:]])
-        ring.position += 1
-    assert only_waited == (waiting._memory is not None) == (has_memory and features == 3)
+        if not only_waited or together == 1:
+            waiting.after(step, step, step.memory if has_memory else None)
+            ring.position += 1
+            continue
+        assert waiting.memory is not None
+        copies.append(waiting.memory.tobytes())
+        follows = number + 1 not in (30, steps - 30, steps - 20, steps - 1, steps)
+        if len(copies) == min(together, waiting.room) or not follows:
+            waiting.after_many([step] * len(copies), copies, step, step)
+            ring.position += len(copies)
+            copies.clear()
+    assert only_waited == (waiting.memory is not None) == (has_memory and features == 3)
     waiting.copy()
     flat = (np.arange(steps - 50, steps) % ring.capacity)[:, None] * N_ENVS + np.arange(N_ENVS)
     for index, source in enumerate(sources):
