@@ -6,11 +6,13 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from marlnb.config import Experiment
 from marlnb.training.report import Report
-from marlnb.training.run import State
+
+if TYPE_CHECKING:
+    from marlnb.training.run import State
 
 LIVE_INTERVAL_S = 0.25
 NOTEBOOK_INTERVAL_S = 1.0
