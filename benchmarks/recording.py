@@ -4,12 +4,12 @@
 
 Rollouts of simple_spread through mpe2 and PettingZoo, whose steps cost what steps of real environments do (the target
 of 3% is set against those), and of marlnb's own, batched one, where a step costs next to nothing. "The rollout" is all
-that plays it: acting, stepping every copy, resets, counting returns. Its copies are stepped in this process
-(`workers=0`), so that its CPU time is that of all the process's threads; with worker processes the same work is done
-elsewhere and its CPU counts as well. Every step goes to disk. "all" is what `record` keeps unless told otherwise: every
-site of the actor (two hidden layers of 64 and the head), observations, actions, logits, critics' values and the
-environment's labels, in float32; "idle" is the same with `every` beyond the episodes' length, so that only their first
-steps are kept.
+that plays it: acting, stepping every copy, resets, counting returns. Its copies are stepped in worker processes, as
+`record` has it, or in this process (`workers=0`), where what a recorder does to the caches meets the environment's own
+code; the CPU time is that of all threads of this process, and of the workers. Every step goes to disk. "all" is what
+`record` keeps unless told otherwise: every site of the actor (two hidden layers of 64 and the head), observations,
+actions, logits, critics' values and the environment's labels, in float32; "idle" is the same with `every` beyond the
+episodes' length, so that only their first steps are kept.
 
 Within one rollout turns follow one another, over and over: alone, with an idle recorder, alone, with one that keeps
 all. A turn is as many whole episodes as fill a block of the file, so that each has its share of everything: copying,
@@ -45,10 +45,10 @@ import h5py
 import numpy as np
 import torch
 
+from benchmarks.turns import TakingTurns, children
 from marlnb.algorithms.ppo import MAPPOConfig
 from marlnb.config import Experiment
 from marlnb.envs.pettingzoo import PettingZooConfig
-from marlnb.envs.vector import Step
 from marlnb.models.mlp import MLPConfig
 from marlnb.recording.contents import Contents
 from marlnb.recording.episode_recorder import EpisodeRecorder
@@ -59,11 +59,16 @@ from marlnb.recording.sources import T
 from marlnb.recording.writer import RecordingWriter
 from marlnb.registry import ENVIRONMENTS
 from marlnb.training.checkpoint import save_checkpoint
-from marlnb.training.episodes import Moment, play
+from marlnb.training.episodes import play
 from marlnb.training.learners import build_learners
 from marlnb.training.run import Run
 
-ROLLOUTS = (("pettingzoo/simple_spread", 1), ("pettingzoo/simple_spread", 8), ("mpe/simple_spread", 32))
+ROLLOUTS = (  # environment, copies, workers (-1: as many as there are cores)
+    ("pettingzoo/simple_spread", 8, -1),
+    ("pettingzoo/simple_spread", 8, 0),
+    ("pettingzoo/simple_spread", 1, 0),
+    ("mpe/simple_spread", 32, 0),
+)
 RECORDERS = ("idle", "all")
 LENGTHS = (1000, 5000)
 TARGET = 0.03
@@ -76,7 +81,7 @@ BOOTSTRAPS = 2000
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", choices=("overhead", "bandwidth"), help="one of the two; none: both")
-    parser.add_argument("--rollout", choices=sorted({name for name, _ in ROLLOUTS}), help="one of them; none: all")
+    parser.add_argument("--rollout", choices=sorted({name for name, _, _ in ROLLOUTS}), help="one of them; none: all")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--repeats", type=int, default=3, help="of writing and reading")
     parser.add_argument("--seconds", type=float, default=110.0, help="of one rollout")
@@ -88,21 +93,21 @@ def main() -> None:
             totals = " | ".join(f"all, {steps:,} steps" for steps in LENGTHS)
             cases = " | ".join(f"{case}, calls µs | % (95%) | paired % (95%)" for case in RECORDERS)
             print(
-                f"| rollout | copies | bytes a step | turns | plain µs/step | nothing, paired % (95%) | {cases} | "
-                f"floor µs | file ms | {totals} |"
+                f"| rollout | copies | workers | bytes a step | turns | plain µs/step | nothing, paired % (95%) | "
+                f"{cases} | floor µs | file ms | {totals} |"
             )
-            print("| --- " * (8 + 3 * len(RECORDERS) + len(LENGTHS)) + "|")
-            for name, copies in ROLLOUTS:
+            print("| --- " * (9 + 3 * len(RECORDERS) + len(LENGTHS)) + "|")
+            for name, copies, workers in ROLLOUTS:
                 if options.rollout in (None, name):
-                    run = untrained_run(Path(folder) / f"{name.replace('/', '-')}-{copies}", name)
+                    run = untrained_run(Path(folder) / f"{name.replace('/', '-')}-{copies}-{workers}", name, workers)
                     print(overhead(run, Path(folder), copies, options), flush=True)
         if options.part != "overhead":
             bandwidth_and_reads(Path(folder), options.megabytes, options.repeats)
 
 
-def untrained_run(path: Path, name: str) -> Run:
+def untrained_run(path: Path, name: str, workers: int) -> Run:
     kind = ENVIRONMENTS.get(name)
-    env = kind(workers=0) if issubclass(kind, PettingZooConfig) else kind()  # all CPU time is this process's
+    env = kind(workers=workers) if issubclass(kind, PettingZooConfig) else kind()
     experiment = Experiment(env=env, algorithm=MAPPOConfig(), model=MLPConfig())
     run = Run.create(path, experiment)
     learners = build_learners(experiment, run.spec, "cpu")
@@ -129,7 +134,7 @@ def overhead(run: Run, folder: Path, copies: int, options: argparse.Namespace) -
         device="cpu",
     )
     with prepare(run, request) as prepared:
-        contents = prepared.trial.contents
+        contents, worker_pids = prepared.trial.contents, children()
         turns = taking_turns(prepared, folder, options.seconds)
         floor = statistics.median(floor_s(contents, copies, folder / "floor.bin") for _ in range(options.repeats))
     plain, file_s = statistics.median(turns.plain_s), statistics.median(turns.file_s)
@@ -142,7 +147,9 @@ def overhead(run: Run, folder: Path, copies: int, options: argparse.Namespace) -
     totals = [all_share + file_s / steps / plain for steps in LENGTHS]
     shown = " | ".join(f"{total:+.1%} {'met' if total <= TARGET else 'missed'}" for total in totals)
     step_bytes = copies * sum(field.row_bytes for field in contents.fields)
-    told = f"{run.experiment.env.name} | {copies} | {step_bytes:,} | {len(turns.added_s['all'])} | {plain * 1e6:.0f}"
+    workers = len(worker_pids)
+    told = f"{run.experiment.env.name} | {copies} | {workers} | {step_bytes:,} | {len(turns.added_s['all'])}"
+    told += f" | {plain * 1e6:.0f}"
     nothing = _shown([added / plain for added in turns.added_s["nothing"]])
     return f"| {told} | {nothing} | {each} | {floor * 1e6:.0f} | {file_s * 1e3:.1f} | {shown} |"
 
@@ -175,84 +182,6 @@ class Turns:
     calls_s: dict[str, list[float]]
     calls_share: dict[str, list[float]]
     file_s: list[float]
-
-
-@dataclass(frozen=True)
-class Turn:
-    """CPU seconds of one turn, for each of its steps: the process's, and the thread's in the recorder's calls."""
-
-    name: str
-    process_s: float
-    calls_s: float
-
-
-class Timed:
-    """A recorder whose calls are timed; or none, which tells what the clock's readings cost.
-
-    The clock is read at every step, also at those that the recorder need not be told of, as `play` has it.
-    """
-
-    def __init__(self, recorder: EpisodeRecorder | None) -> None:
-        self.recorder, self.spent_ns, self.rests, self.left_at = recorder, 0, 0, time.monotonic()
-
-    def before_step(self, moment: Moment) -> None:
-        began = time.thread_time_ns()
-        if self.recorder is not None and not self.rests:
-            self.recorder.before_step(moment)
-        self.spent_ns += time.thread_time_ns() - began
-
-    def after_step(self, moment: Moment, step: Step, ended: bool) -> None:
-        began = time.thread_time_ns()
-        if self.rests and not ended:
-            self.rests -= 1
-        elif self.recorder is not None:
-            self.rests = self.recorder.after_step(moment, step, ended)
-        self.spent_ns += time.thread_time_ns() - began
-
-    def enter(self) -> None:
-        """Its turn begins: a file is written to every some seconds, and those of the others' turns do not count."""
-        if self.recorder is not None and isinstance(self.recorder.writer, RecordingWriter):
-            self.recorder.writer._flushed_at += time.monotonic() - self.left_at
-            self.recorder._waiting.begin()  # it has not seen the others' steps
-
-    def leave(self) -> None:
-        self.left_at = time.monotonic()
-
-    def taken_ns(self) -> int:
-        """What was spent since this was last asked."""
-        spent, self.spent_ns = self.spent_ns, 0
-        return spent
-
-
-class TakingTurns:
-    """Tells the watchers in turns of `n_steps` steps, with a turn alone before each; all copies begin an episode."""
-
-    def __init__(self, recorders: dict[str, EpisodeRecorder], n_steps: int) -> None:
-        self.order: list[tuple[str, Timed]] = []
-        for name, recorder in recorders.items():
-            self.order += [("plain", Timed(None)), (name, Timed(recorder))]
-        self.n_steps, self.turn, self.steps = n_steps, 0, 0
-        self.watcher = self.order[0][1]
-        self.turns: list[Turn] = []
-        self.began = time.process_time()
-
-    def before_step(self, moment: Moment) -> None:
-        self.watcher.before_step(moment)
-
-    def after_step(self, moment: Moment, step: Step, ended: bool) -> None:
-        self.watcher.after_step(moment, step, ended)
-        self.steps += 1
-        if self.steps == self.n_steps:
-            assert bool(step.done.all()), "copies whose episodes end at different times cannot take turns"
-            now = time.process_time()
-            calls_s = self.watcher.taken_ns() * 1e-9
-            name = self.order[self.turn][0]
-            self.turns.append(Turn(name, (now - self.began) / self.n_steps, calls_s / self.n_steps))
-            self.watcher.leave()
-            self.steps, self.turn = 0, (self.turn + 1) % len(self.order)
-            self.watcher = self.order[self.turn][1]
-            self.watcher.enter()
-            self.began = time.process_time()
 
 
 def taking_turns(prepared: Prepared, folder: Path, seconds: float) -> Turns:
