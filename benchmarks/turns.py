@@ -1,0 +1,102 @@
+"""Recorders that take turns within one rollout, and the CPU time of each turn."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from marlnb.envs.vector import Step
+from marlnb.recording.episode_recorder import EpisodeRecorder
+from marlnb.recording.writer import RecordingWriter
+from marlnb.training.episodes import Moment
+
+
+@dataclass(frozen=True)
+class Turn:
+    """CPU seconds of one turn, for each of its steps: all processes', and the thread's in the recorder's calls."""
+
+    name: str
+    process_s: float
+    calls_s: float
+
+
+def children() -> list[int]:
+    """The processes that this one has started, which are an environment's workers."""
+    return [int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
+
+
+def cpu_s(workers: list[int]) -> float:
+    """CPU time of this process and its workers, each of one thread."""
+    told = (Path(f"/proc/{pid}/schedstat").read_text() for pid in workers)
+    return time.process_time() + sum(int(text.split()[0]) for text in told) * 1e-9
+
+
+class Timed:
+    """A recorder whose calls are timed; or none, which tells what the clock's readings cost.
+
+    The clock is read at every step, also at those that the recorder need not be told of, as `play` has it.
+    """
+
+    def __init__(self, recorder: EpisodeRecorder | None) -> None:
+        self.recorder, self.spent_ns, self.rests, self.left_at = recorder, 0, 0, time.monotonic()
+
+    def before_step(self, moment: Moment) -> None:
+        began = time.thread_time_ns()
+        if self.recorder is not None and not self.rests:
+            self.recorder.before_step(moment)
+        self.spent_ns += time.thread_time_ns() - began
+
+    def after_step(self, moment: Moment, step: Step, ended: bool) -> None:
+        began = time.thread_time_ns()
+        if self.rests and not ended:
+            self.rests -= 1
+        elif self.recorder is not None:
+            self.rests = self.recorder.after_step(moment, step, ended)
+        self.spent_ns += time.thread_time_ns() - began
+
+    def enter(self) -> None:
+        """Its turn begins: a file is written to every some seconds, and those of the others' turns do not count."""
+        if self.recorder is not None and isinstance(self.recorder.writer, RecordingWriter):
+            self.recorder.writer._flushed_at += time.monotonic() - self.left_at
+            self.recorder._waiting.begin()  # it has not seen the others' steps
+
+    def leave(self) -> None:
+        self.left_at = time.monotonic()
+
+    def taken_ns(self) -> int:
+        """What was spent since this was last asked."""
+        spent, self.spent_ns = self.spent_ns, 0
+        return spent
+
+
+class TakingTurns:
+    """Tells the watchers in turns of `n_steps` steps, with a turn alone before each; all copies begin an episode."""
+
+    def __init__(self, recorders: dict[str, EpisodeRecorder], n_steps: int) -> None:
+        self.order: list[tuple[str, Timed]] = []
+        for name, recorder in recorders.items():
+            self.order += [("plain", Timed(None)), (name, Timed(recorder))]
+        self.n_steps, self.turn, self.steps = n_steps, 0, 0
+        self.watcher = self.order[0][1]
+        self.turns: list[Turn] = []
+        self.workers = children()
+        self.began = cpu_s(self.workers)
+
+    def before_step(self, moment: Moment) -> None:
+        self.watcher.before_step(moment)
+
+    def after_step(self, moment: Moment, step: Step, ended: bool) -> None:
+        self.watcher.after_step(moment, step, ended)
+        self.steps += 1
+        if self.steps == self.n_steps:
+            assert bool(step.done.all()), "copies whose episodes end at different times cannot take turns"
+            now = cpu_s(self.workers)
+            calls_s = self.watcher.taken_ns() * 1e-9
+            name = self.order[self.turn][0]
+            self.turns.append(Turn(name, (now - self.began) / self.n_steps, calls_s / self.n_steps))
+            self.watcher.leave()
+            self.steps, self.turn = 0, (self.turn + 1) % len(self.order)
+            self.watcher = self.order[self.turn][1]
+            self.watcher.enter()
+            self.began = cpu_s(self.workers)
