@@ -19,6 +19,7 @@ from torch import Tensor
 from marlnb.analysis.activation_stream import ActivationStream
 from marlnb.analysis.dictionary_evaluation import evaluate_dictionary
 from marlnb.analysis.dictionary_result import Dictionary
+from marlnb.errors import AnalysisError
 from marlnb.models.sparse_autoencoder import SparseAutoencoder
 from marlnb.training.threads import torch_threads
 
@@ -68,7 +69,11 @@ def fewest_features(
         seed: that of the dictionary's training, so that the same episodes are held out.
     Returns:
         A dictionary of kind standard with at most as many features, at least one.
+    Raises:
+        AnalysisError: none of its features ever fires, or the site's units cannot be read as the dictionary's were.
     """
+    if not (dictionary.density > 0).any():
+        raise AnalysisError(f"none of the {dictionary.n_features} features of {dictionary.site} ever fires")
     stream = ActivationStream(recording, dictionary.site, dictionary.agents, seed=seed)
     old = dictionary.autoencoder
     with torch_threads(1), torch.no_grad():
@@ -117,17 +122,22 @@ def _fit(x: Tensor, code: _Code, penalty: float, times: int) -> _Code:
 
 
 def _encode(
-    x: Tensor, directions: Tensor, penalty: float, start: Tensor, steps: tuple[int, int] = (CODING_STEPS, 0)
+    x: Tensor,
+    directions: Tensor,
+    penalty: float,
+    start: Tensor,
+    *,
+    coding: int = CODING_STEPS,
+    unshrinking: int = UNSHRINKING_STEPS,
 ) -> tuple[Tensor, Tensor]:
     """Codes that are not negative, under the penalty; and of the same features without it.
 
     Source: Beck and Teboulle 2009 (FISTA).
     """
-    n_coding, n_unshrinking = steps[0], steps[1] or UNSHRINKING_STEPS
     gram, heard = directions @ directions.T, x @ directions.T
     step = 1 / torch.linalg.eigvalsh(gram)[-1]
-    shrunk = _descend(start, gram, heard - penalty, step, n_coding, None)
-    return shrunk, _descend(shrunk, gram, heard, step, n_unshrinking, shrunk > ON)
+    shrunk = _descend(start, gram, heard - penalty, step, coding, None)
+    return shrunk, _descend(shrunk, gram, heard, step, unshrinking, shrunk > ON)
 
 
 def _descend(start: Tensor, gram: Tensor, heard: Tensor, step: Tensor, times: int, allowed: Tensor | None) -> Tensor:
@@ -165,7 +175,7 @@ def _missed(x: Tensor, code: _Code, penalty: float) -> Tensor:
             continue
         rest = code.without([feature])
         part = x[on] - code.bias
-        values = _encode(part, rest.directions, penalty, rest.shrunk[on], (40, 20))[1]
+        values = _encode(part, rest.directions, penalty, rest.shrunk[on], coding=40, unshrinking=20)[1]
         added = (part - values @ rest.directions).square().sum(1) - error[on]
         share[feature] = added.sum() / code.values[on, feature].square().sum()
     return share

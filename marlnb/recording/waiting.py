@@ -117,7 +117,7 @@ class Waiting:
         if self._after.direct:
             self._after.put(self._ring, step)
         copies = [] if self.memory is None else [self.memory.tobytes()]
-        self._add([self._keep(moment)], copies, moment, step)
+        self.after_many([self._keep(moment)], copies, moment, step)
 
     def after_many(self, kept: Sequence[Any], copies: Sequence[bytes], moment: Any, step: Any) -> None:
         """The last steps, no more than `room`, of which each `only_waits`, before and after.
@@ -126,16 +126,6 @@ class Waiting:
             kept: what `keep` gives of each moment; copies: of `memory` after each step.
             moment, step: the last.
         """
-        self._add(kept, copies, moment, step)
-
-    @property
-    def room(self) -> int:
-        """Steps that may wait until these are copied; to be asked between steps."""
-        if not self._room:
-            self._make_room()
-        return self._room
-
-    def _add(self, kept: Sequence[Any], copies: Sequence[bytes], moment: Any, step: Any) -> None:
         self._room -= len(kept)
         if copies:
             assert self._left is not None
@@ -145,6 +135,13 @@ class Waiting:
         if self._before.lasting:
             self._moments += kept
         self._last = moment, step
+
+    @property
+    def room(self) -> int:
+        """Steps that may wait until these are copied; to be asked between steps."""
+        if not self._room:
+            self._make_room()
+        return self._room
 
     def _make_room(self) -> None:
         """For as many steps as may wait, whose slots lie side by side in the ring."""

@@ -2,56 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 from captum.attr import IntegratedGradients
-from pettingzoo import ParallelEnv
 from torch import Tensor
 
 import marlnb as mnb
 from marlnb.errors import AnalysisError
 from marlnb.models.policy import Policy
+from tests.envs.sample_envs import Screens
 
 SHAPE = (6, 5, 1)
 
 
-class Screens(ParallelEnv):  # type: ignore[type-arg]
-    """Two agents, each with a noisy image of its own that nothing changes."""
-
-    metadata: ClassVar[dict[str, Any]] = {"name": "screens"}
-    possible_agents = ("eye_0", "eye_1")
-
-    def __init__(self) -> None:
-        self.agents = list(self.possible_agents)
-
-    def observation_space(self, agent: str) -> gym.spaces.Box:
-        return gym.spaces.Box(0, 255, SHAPE, np.uint8)
-
-    def action_space(self, agent: str) -> gym.spaces.Discrete:
-        return gym.spaces.Discrete(4)
-
-    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
-        self.agents, self.drawn, self.t = list(self.possible_agents), np.random.default_rng(seed), 0
-        return self._seen(), {agent: {} for agent in self.agents}
-
-    def step(self, actions: Any) -> tuple[Any, ...]:
-        self.t += 1
-        here, seen = list(self.agents), self._seen()
-        self.agents = [] if self.t == 5 else here
-        over, told = dict.fromkeys(here, self.t == 5), {agent: {} for agent in here}
-        return seen, dict.fromkeys(here, 1.0), dict.fromkeys(here, False), over, told
-
-    def _seen(self) -> dict[str, np.ndarray]:
-        return {agent: self.drawn.integers(0, 256, SHAPE, np.uint8) for agent in self.possible_agents}
-
-
 @mnb.environment("toy/screens")
 def screens() -> Screens:
-    return Screens()
+    return Screens(SHAPE)
 
 
 @pytest.fixture(scope="module", params=["cnn", "cnn and gru"])

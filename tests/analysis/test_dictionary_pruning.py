@@ -15,6 +15,7 @@ from marlnb import groundtruth
 from marlnb.analysis.dictionary import train_dictionary
 from marlnb.analysis.dictionary_pruning import fewest_features
 from marlnb.analysis.dictionary_result import Dictionary
+from marlnb.errors import AnalysisError
 from marlnb.plots import feature_density
 from marlnb.recording.reader import Recording
 
@@ -109,3 +110,10 @@ def test_the_rarity_survives_the_file_and_is_unknown_in_older_ones(plain: Dictio
         del file["kurtosis"]
     older = Dictionary.load(path)
     assert np.isnan(older.kurtosis).all() and older.doubts == ()
+
+
+def test_a_dictionary_that_never_fires_has_nothing_to_keep(
+    paired: tuple[Recording, np.ndarray], plain: Dictionary
+) -> None:
+    with pytest.raises(AnalysisError, match="none of the 64 features of agent/actor/hidden_2 ever fires"):
+        fewest_features(replace(plain, density=np.zeros(64)), paired[0])

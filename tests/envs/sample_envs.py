@@ -237,3 +237,34 @@ def in_need(size: int, *, colour: str, speed: int = 1) -> Scripted:
 
 def misconfigured(**kwargs: Any) -> Scripted:
     raise ConfigError("the two sizes exclude one another")
+
+
+class Screens(ParallelEnv):  # type: ignore[type-arg]
+    """Two agents, each with a noisy image of its own that nothing changes."""
+
+    metadata: ClassVar[dict[str, Any]] = {"name": "screens"}
+    possible_agents = ("eye_0", "eye_1")
+
+    def __init__(self, shape: tuple[int, int, int]) -> None:
+        self.shape = shape
+        self.agents = list(self.possible_agents)
+
+    def observation_space(self, agent: str) -> spaces.Box:
+        return spaces.Box(0, 255, self.shape, np.uint8)
+
+    def action_space(self, agent: str) -> spaces.Discrete:
+        return spaces.Discrete(4)
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
+        self.agents, self.drawn, self.t = list(self.possible_agents), np.random.default_rng(seed), 0
+        return self._seen(), {agent: {} for agent in self.agents}
+
+    def step(self, actions: Any) -> tuple[Any, ...]:
+        self.t += 1
+        here, seen = list(self.agents), self._seen()
+        self.agents = [] if self.t == 5 else here
+        over, told = dict.fromkeys(here, self.t == 5), {agent: {} for agent in here}
+        return seen, dict.fromkeys(here, 1.0), dict.fromkeys(here, False), over, told
+
+    def _seen(self) -> dict[str, np.ndarray]:
+        return {agent: self.drawn.integers(0, 256, self.shape, np.uint8) for agent in self.possible_agents}

@@ -102,7 +102,7 @@ def _watch(command: int) -> None:
 
 
 def _failure(error: BaseException) -> tuple[str, str]:
-    """An error as `raised` makes it again in the other process: the name of its kind, and its text."""
+    """What the pool makes the error again of: the name of its kind, and its text."""
     import traceback
 
     from marlnb.errors import kind_of

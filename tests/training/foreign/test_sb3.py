@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from pettingzoo import ParallelEnv
 from stable_baselines3 import A2C, DQN, PPO
 
 import marlnb as mnb
 from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
 from marlnb.errors import CheckpointError, ConfigError
+from tests.envs.sample_envs import Screens
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Stable-Baselines3's own
 SEEN = gym.spaces.Box(-np.inf, np.inf, (18,), np.float32)
@@ -81,37 +81,6 @@ def test_a_model_an_agent_and_a_zip(seen: np.ndarray, tmp_path: Path) -> None:
     assert recording["agent/critic/agent_2/hidden_1"].to_numpy().shape == (50, 1, 12)
 
 
-class Screens(ParallelEnv):  # type: ignore[type-arg]
-    """Two agents, each with an image of its own that nothing changes."""
-
-    metadata: ClassVar[dict[str, Any]] = {"name": "screens"}
-    possible_agents = ("eye_0", "eye_1")
-
-    def __init__(self) -> None:
-        self.agents = list(self.possible_agents)
-
-    def observation_space(self, agent: str) -> gym.spaces.Box:
-        return gym.spaces.Box(0, 255, (40, 36, 3), np.uint8)
-
-    def action_space(self, agent: str) -> gym.spaces.Discrete:
-        return gym.spaces.Discrete(4)
-
-    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
-        self.agents, self.drawn, self.t = list(self.possible_agents), np.random.default_rng(seed), 0
-        return self._seen(), {agent: {} for agent in self.agents}
-
-    def step(self, actions: Any) -> tuple[Any, ...]:
-        self.t += 1
-        seen, over = self._seen(), dict.fromkeys(self.agents, self.t == 5)
-        rewards, ends, told = dict.fromkeys(self.agents, 1.0), dict.fromkeys(self.agents, False), {}
-        told = {agent: {} for agent in self.agents}  # type: ignore[var-annotated]
-        self.agents = [] if self.t == 5 else self.agents
-        return seen, rewards, ends, over, told
-
-    def _seen(self) -> dict[str, np.ndarray]:
-        return {agent: self.drawn.integers(0, 256, (40, 36, 3), np.uint8) for agent in self.possible_agents}
-
-
 @pytest.mark.parametrize("kind", [PPO, DQN])
 def test_images_are_seen_as_the_model_saw_them(kind: Any, tmp_path: Path) -> None:
     class Eye(Lone):
@@ -119,7 +88,7 @@ def test_images_are_seen_as_the_model_saw_them(kind: Any, tmp_path: Path) -> Non
 
     options = {} if kind is PPO else {"buffer_size": 10}
     model = kind("CnnPolicy", Eye(gym.spaces.Discrete(4)), seed=0, device="cpu", **options)
-    agents = mnb.agents_from_sb3(model, Screens, path=tmp_path)
+    agents = mnb.agents_from_sb3(model, lambda: Screens((40, 36, 3)), path=tmp_path)
     policy = agents.by_group["eye"]
     images = np.random.default_rng(0).integers(0, 256, (6, 2, 40, 36, 3), np.uint8)
     flat = images.reshape(12, 40, 36, 3)
