@@ -116,6 +116,11 @@ class AlgorithmConfig(ABC):
     def __post_init__(self) -> None:
         validate(self)
 
+    @property
+    def frames_unlearnt(self) -> int:
+        """Frames of a training's beginning in which nothing is learnt yet."""
+        return 0
+
     def check_fit(self, group: GroupSpec, env: EnvSpec, actor: ModelConfig, critic: ModelConfig) -> None:
         """Raises ConfigError unless this algorithm can learn on that group with those networks."""
         where = f"{self.name} for group {group.name!r} of {env.name}"
@@ -202,6 +207,11 @@ class Experiment:
     @property
     def iteration_frames(self) -> int:
         return self.n_envs * self.rollout_steps
+
+    @property
+    def iterations(self) -> int:
+        """Of the whole training: the last one ends at `frames` or beyond."""
+        return -(-self.frames // self.iteration_frames)
 
     def algorithm_of(self, group: str) -> AlgorithmConfig:
         return self.algorithms.get(group, self.algorithm)

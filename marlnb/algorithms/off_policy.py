@@ -48,6 +48,10 @@ class OffPolicyConfig(AlgorithmConfig):
         True, help="checkpoints hold the memory; without it a resumed training fills a new one, and is not exact"
     )
 
+    @property
+    def frames_unlearnt(self) -> int:
+        return self.learning_starts
+
     def check_memory(
         self, group: GroupSpec, actor: ModelConfig, critic: ModelConfig, *, n_envs: int, rollout_steps: int
     ) -> None:

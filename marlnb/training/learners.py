@@ -73,6 +73,21 @@ def load_learners(learners: Mapping[str, Learner], state: Mapping[str, Any]) -> 
             raise CheckpointError(f"the checkpoint does not fit the learner of {name!r}: {error}") from error
 
 
+def check_length(experiment: Experiment, spec: EnvSpec) -> None:
+    """Raises ConfigError when a group that is to learn would not begin to before the training has ended."""
+    trained = experiment.iterations * experiment.iteration_frames
+    for group in spec.group_names:
+        algorithm = experiment.algorithm_of(group)
+        if algorithm.frames_unlearnt > trained:
+            part = f"algorithms.{group}" if group in experiment.algorithms else "algorithm"
+            raise ConfigError(
+                f"{algorithm.name} for group {group!r} would learn nothing: it acts at random and only remembers for "
+                f"the first {algorithm.frames_unlearnt:,} frames ({part}.learning_starts), and this training has "
+                f"{trained:,} (frames={experiment.frames}). Give more frames, or {part}.learning_starts=0 to "
+                f"{trained // 2}; a group that is meant to act at random: algorithms.{group}=random"
+            )
+
+
 def check_device(device: str) -> torch.device:
     """Raises ConfigError when `device` is none that this machine has."""
     try:

@@ -26,7 +26,7 @@ from marlnb.training.checkpoint import Checkpoint, drop_stop_checkpoints, rotate
 from marlnb.training.deadline import Deadline
 from marlnb.training.evaluator import Evaluator
 from marlnb.training.files import JOB_VARIABLE
-from marlnb.training.learners import check_device
+from marlnb.training.learners import check_device, check_length
 from marlnb.training.lock import RunLock
 from marlnb.training.loggers import Logger, check_loggers, open_loggers
 from marlnb.training.loop import Advance, Loop
@@ -88,6 +88,7 @@ class Trainer:
             self._env.announce(run.path)
             with torch_threads(experiment.threads):  # the bits of initial weights depend on it
                 self._loop = Loop(experiment, self._env, device)
+            check_length(experiment, self._env.spec)
             self._begin()
             for watcher in watchers:
                 self._watchers.append(watcher)

@@ -18,7 +18,8 @@ from marlnb.training.train import train
 
 
 def made(path: Path, algorithm: str) -> Run:
-    options = ("n_envs=8", "rollout_steps=25", "frames=200", "threads=1")
+    short = ("n_envs=8", "rollout_steps=25", "frames=200", "threads=1")
+    options = (*short, "algorithm.learning_starts=200", "algorithm.standardise_rewards=false")
     experiment = Experiment.compose("env=mpe/simple_spread", f"algorithm={algorithm}", *options)
     return train(experiment, run=path, progress=False)
 

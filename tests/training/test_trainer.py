@@ -173,7 +173,7 @@ def test_divergence_stops_training_and_is_never_saved(tmp_path: Path) -> None:
     assert all(torch.isfinite(p).all() for policy in run.policies().values() for p in policy.parameters())
 
 
-@pytest.mark.parametrize("waits", [(), ("algorithms.a=iql", "algorithms.a.learning_starts=1000")])
+@pytest.mark.parametrize("waits", [(), ("algorithms.a=iql", "algorithms.a.learning_starts=640")])
 def test_rewards_that_are_no_numbers_are_never_learnt_nor_remembered(tmp_path: Path, waits: tuple[str, ...]) -> None:
     experiment = count_experiment("env.nan_at=30", "checkpoint_every=1", *waits)
     run = Run.create(tmp_path / "r", experiment)

@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -148,8 +147,7 @@ class Plan:
         except ConfigError as error:
             raise ConfigError(f"{task}, {name}: {error}") from error
         if not experiment.evaluate_every:
-            iterations = ceil(experiment.frames / experiment.iteration_frames)
-            experiment = replace(experiment, evaluate_every=max(1, iterations // self.evaluations))
+            experiment = replace(experiment, evaluate_every=max(1, experiment.iterations // self.evaluations))
         if not any(word.startswith("checkpoint_every=") for word in words):
             # so that the best evaluation's policy is kept
             experiment = replace(experiment, checkpoint_every=experiment.evaluate_every)
