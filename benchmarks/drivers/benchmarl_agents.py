@@ -13,73 +13,19 @@ import argparse
 import os
 import shutil
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from benchmarl.algorithms import (
-    IddpgConfig,
-    IppoConfig,
-    IqlConfig,
-    IsacConfig,
-    MaddpgConfig,
-    MappoConfig,
-    MasacConfig,
-    QmixConfig,
-    VdnConfig,
-)
-from benchmarl.environments import PettingZooTask, VmasTask
+from benchmarl.environments.common import TaskClass
 from benchmarl.experiment import Experiment, ExperimentConfig
-from benchmarl.models.common import ModelConfig
-from benchmarl.models.gru import GruConfig
-from benchmarl.models.lstm import LstmConfig
-from benchmarl.models.mlp import MlpConfig
 from tensordict import TensorDict
+from torchrl.objectives import ValueEstimators
+
+from benchmarks.drivers.benchmarl_cases import CASES, Case, configured
 
 ROWS, STEPS = 16, 4  # steps: of the sequences that recurrent policies are shown
-
-
-@dataclass(frozen=True)
-class Case:
-    """What is trained. frames: in all; a batch is a tenth of them. layers: of the memory, where there is one."""
-
-    task: Any
-    algorithm: Any
-    shared: bool
-    continuous: bool = False
-    hidden: tuple[int, ...] = (16, 16)
-    frames: int = 2000
-    activation: type[torch.nn.Module] = torch.nn.Tanh
-    model: type[ModelConfig] = MlpConfig
-    layers: int = 1
-
-
-CASES = {
-    "mappo_simple_spread": Case(PettingZooTask.SIMPLE_SPREAD, MappoConfig, shared=True, hidden=(32, 32), frames=60_000),
-    "mappo_unshared_simple_spread": Case(PettingZooTask.SIMPLE_SPREAD, MappoConfig, shared=False),
-    "ippo_unshared_navigation": Case(VmasTask.NAVIGATION, IppoConfig, shared=False, continuous=True),
-    "iql_simple_spread": Case(PettingZooTask.SIMPLE_SPREAD, IqlConfig, shared=True, activation=torch.nn.ReLU),
-    "qmix_unshared_simple_spread": Case(PettingZooTask.SIMPLE_SPREAD, QmixConfig, shared=False),
-    "masac_navigation": Case(VmasTask.NAVIGATION, MasacConfig, shared=True, continuous=True),
-    "isac_unshared_navigation": Case(VmasTask.NAVIGATION, IsacConfig, shared=False, continuous=True, hidden=(8, 8)),
-    "iddpg_navigation": Case(VmasTask.NAVIGATION, IddpgConfig, shared=True, continuous=True, hidden=(8, 8)),
-    "maddpg_unshared_navigation": Case(VmasTask.NAVIGATION, MaddpgConfig, shared=False, continuous=True, hidden=(8, 8)),
-    "maddpg_simple_spread": Case(
-        PettingZooTask.SIMPLE_SPREAD, MaddpgConfig, shared=True, continuous=True, hidden=(8, 8)
-    ),
-    "vdn_simple_spread": Case(PettingZooTask.SIMPLE_SPREAD, VdnConfig, shared=True, hidden=(8, 8)),
-    "ippo_gru_navigation": Case(
-        VmasTask.NAVIGATION, IppoConfig, shared=True, continuous=True, hidden=(8,), model=GruConfig, layers=2
-    ),
-    "mappo_lstm_unshared_simple_spread": Case(
-        PettingZooTask.SIMPLE_SPREAD, MappoConfig, shared=False, hidden=(8,), model=LstmConfig
-    ),
-    "mappo_gru_navigation": Case(
-        VmasTask.NAVIGATION, MappoConfig, shared=True, continuous=True, hidden=(8,), model=GruConfig
-    ),
-}
 
 
 def settings(case: Case, folder: str) -> ExperimentConfig:
@@ -100,17 +46,14 @@ def settings(case: Case, folder: str) -> ExperimentConfig:
 
 
 def train(case: Case, folder: str) -> Experiment:
-    model: Any = case.model.get_from_yaml()
-    if model.is_rnn:
-        model.hidden_size, model.n_layers = case.hidden[0] + 3, case.layers
-        model.mlp_num_cells, model.mlp_activation_class = list(case.hidden), case.activation
-    else:
-        model.num_cells, model.activation_class = list(case.hidden), case.activation
+    algorithm = case.algorithm.get_from_yaml()
+    for name, value in case.options:
+        setattr(algorithm, name, value)
     experiment = Experiment(
-        task=case.task.get_from_yaml(),
-        algorithm_config=case.algorithm.get_from_yaml(),
-        model_config=model,
-        critic_model_config=model,
+        task=case.task if isinstance(case.task, TaskClass) else case.task.get_from_yaml(),
+        algorithm_config=algorithm,
+        model_config=configured(case.model, case),
+        critic_model_config=configured(case.critic or case.model, case),
         seed=0,
         config=settings(case, folder),
     )
@@ -120,13 +63,14 @@ def train(case: Case, folder: str) -> Experiment:
 
 def expected(experiment: Experiment) -> dict[str, np.ndarray]:
     """By `<group>/<what>`: random observations and states, and what BenchMARL's policies and critics say of them."""
-    if experiment.model_config.is_rnn:
+    if experiment.model_config.is_rnn:  # of which only floats are shown
         return expected_in_time(experiment)
     env = experiment.test_env
     seen = env.full_observation_spec_unbatched.expand(ROWS).rand()
     found: dict[str, np.ndarray] = {}
     for group in experiment.group_map:
-        seen.set((group, "observation"), torch.randn_like(seen.get((group, "observation"))))
+        if seen.get((group, "observation")).is_floating_point():  # else bytes, drawn above
+            seen.set((group, "observation"), torch.randn_like(seen.get((group, "observation"))))
         found[f"{group}/observation"] = seen.get((group, "observation")).numpy()
     if "state" in set(seen.keys()):
         seen.set("state", torch.randn(seen.get("state").shape))
@@ -152,17 +96,41 @@ def judged(experiment: Experiment, group: str, seen: TensorDict) -> dict[str, np
     """Random actions, and Q values `[network, row, agent]` of them, where critics judge continuous actions."""
     loss, spec = experiment.losses[group], experiment.test_env.full_action_spec_unbatched[group, "action"]
     name = next((name for name in ("qvalue_network", "value_network") if hasattr(loss, name)), None)
-    if name is None or not hasattr(spec.space, "low"):
+    if name is None or (name == "value_network" and not hasattr(spec.space, "low")):
         return {}
     seen = seen.clone()
-    seen.set((group, "action"), spec.expand(ROWS, *spec.shape).rand())
     params = getattr(loss, f"{name}_params")
     each = [params[k] for k in range(len(params))] if params.ndim else [params]
+    if not hasattr(spec.space, "low"):
+        return judged_softly(experiment, group, seen, each)
+    seen.set((group, "action"), spec.expand(ROWS, *spec.shape).rand())
     values = []
     for one in each:
         with one.to_module(getattr(loss, name)):
             values.append(getattr(loss, name)(seen.clone()).get((group, "state_action_value"))[..., 0].numpy())
     return {f"{group}/action": seen.get((group, "action")).numpy(), f"{group}/q": np.stack(values)}
+
+
+def judged_softly(experiment: Experiment, group: str, seen: TensorDict, each: Any) -> dict[str, np.ndarray]:
+    """Q values `[network, row, agent, action]` of all actions, and the value that torchrl's loss makes of them.
+
+    The value is read off the loss's target: of a step that pays nothing and leads to these observations, discounted
+    by 1, before the critics' targets had time to differ from them.
+    """
+    loss = experiment.losses[group]
+    told = experiment.algorithm.get_policy_for_loss(group)(seen.clone())
+    values = []
+    for one in each:
+        with one.to_module(loss.qvalue_network):
+            values.append(loss.qvalue_network(told.clone()).get((group, "action_value")).numpy())
+    loss.target_qvalue_network_params.data.copy_(loss.qvalue_network_params.data)
+    loss.make_value_estimator(ValueEstimators.TD0, gamma=1.0)
+    shape = (*told.get((group, "logits")).shape[:-1], 1)
+    after = told.clone()
+    for key, dtype in (("reward", torch.float), ("done", torch.bool), ("terminated", torch.bool)):
+        after.set((group, key), torch.zeros(shape, dtype=dtype))
+    value = loss._compute_target(TensorDict({"next": after, **seen.clone().to_dict()}, batch_size=[ROWS]))
+    return {f"{group}/q": np.stack(values), f"{group}/soft_value": value.numpy()}
 
 
 def expected_in_time(experiment: Experiment) -> dict[str, np.ndarray]:

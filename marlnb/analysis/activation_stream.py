@@ -28,10 +28,18 @@ class ActivationStream:
         agents: whose they are; train, held_out: rows of the file, split by episode.
     """
 
-    def __init__(self, recording: Recording, site: str, agent: str | Sequence[str] | None, *, seed: int) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        site: str,
+        agent: str | Sequence[str] | None,
+        *,
+        seed: int,
+        units: Sequence[int] | None = None,
+    ) -> None:
         self.source = RowSource(recording, site.split("/")[0])
         self.array = recording[site]
-        self.recording, self.site = recording, site
+        self.recording, self.site, self.seed = recording, site, seed
         bearers = list(self.array.labels["agent"])
         wanted = bearers if agent is None else [agent] if isinstance(agent, str) else list(agent)
         for name in wanted:
@@ -42,7 +50,13 @@ class ActivationStream:
         self.places = [bearers.index(name) for name in wanted]
         group = list(self.source.env.group(self.source.group).agents)
         self._in_group = [group.index(name) for name in wanted]
-        self.n_units = int(self.array.axes[1][1])
+        width = int(self.array.axes[1][1])
+        self.units = None if units is None else list(units)
+        if self.units is not None:
+            wrong = [unit for unit in self.units if not 0 <= unit < width]
+            if wrong or not self.units or len(set(self.units)) < len(self.units):
+                raise AnalysisError(f"units are different ones of 0 to {width - 1} of {site}; got {self.units}")
+        self.n_units = width if self.units is None else len(self.units)
         self.rows = self.source.rows(None)
         episodes = np.unique(self.rows.episode)
         if len(episodes) < 5:
@@ -51,9 +65,13 @@ class ActivationStream:
         held = np.isin(self.rows.episode, drawn)
         self.train, self.held_out = self.rows.index[~held], self.rows.index[held]
 
+    def of_all_units(self) -> ActivationStream:
+        return ActivationStream(self.recording, self.site, self.agents, seed=self.seed)
+
     def read(self, index: np.ndarray) -> tuple[Tensor, np.ndarray]:
         """Activations `[row, agent, unit]` of rows of the file, and who acted `[row, agent]`."""
         values = replace(self.array, rows=index).to_torch()[:, self.places]
+        values = values if self.units is None else values[..., self.units]
         chosen = replace(self.rows, index=index, episode=index, t=index)
         return values, self.source.acting(chosen)[:, self._in_group]
 
@@ -75,7 +93,7 @@ class ActivationStream:
             pool = pool[torch.from_numpy(rng.permutation(len(pool)))]
             yield from (batch for batch in pool.split(batch_rows) if len(batch) >= min(batch_rows, len(pool)) // 2)
 
-    def moments(self) -> tuple[Tensor, Tensor]:
+    def moments(self, *, from_rest: bool = False) -> tuple[Tensor, Tensor]:
         """Mean `[unit]` of the training activations, and the root mean square of a unit around it.
 
         Raises:
@@ -88,10 +106,12 @@ class ActivationStream:
         if n == 0:
             raise AnalysisError(f"{', '.join(self.agents)} never acted in the training episodes")
         mean = total / n
+        varies = (squares / n - float(mean.square().sum())) / self.n_units
+        mean = torch.zeros_like(mean) if from_rest else mean
         scale = (squares / n - float(mean.square().sum())) / self.n_units
         if not np.isfinite(scale):
             raise AnalysisError(f"{self.site} has values that are not finite")
-        if scale <= 1e-12 * max(1.0, squares / n):
+        if varies <= 1e-12 * max(1.0, squares / n):
             raise AnalysisError(f"{self.site} never varies: there is nothing to find in it")
         return mean.float(), torch.tensor(scale**0.5, dtype=torch.float32)
 

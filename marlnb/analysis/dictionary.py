@@ -48,6 +48,8 @@ def train_dictionary(
     *,
     site: str,
     agent: str | Sequence[str] | None = None,
+    units: Sequence[int] | None = None,
+    from_rest: bool = False,
     n_features: int | None = None,
     kind: SparseKind = "topk",
     k: int = 8,
@@ -68,6 +70,10 @@ def train_dictionary(
 
     Args:
         agent: whose activations; None: all agents of the site, who must share one network.
+        units: the site's units that it is about, no others are read or written (those that choices hang on, say); None:
+            all.
+        from_rest: whether features add up from units that are all 0 and not from their mean: for units that are
+            silent where nothing is there.
         n_features: None: four times the units.
         kind: topk (`k` features an activation) or standard (L1 penalty `l1`, in normalised units).
         epochs: passes over the training episodes; None: 20, and more of a small recording, to make 2000 steps.
@@ -77,17 +83,18 @@ def train_dictionary(
             episodes to hold any out.
         KeyboardInterrupt is not caught: an interrupted training leaves nothing behind.
     """
-    stream = ActivationStream(recording, site, agent, seed=seed)
+    stream = ActivationStream(recording, site, agent, seed=seed, units=units)
     width = n_features or 4 * stream.n_units
     passes = epochs or max(EPOCHS, ceil(FEWEST_STEPS * batch_rows / (len(stream.train) * len(stream.agents))))
     settings = Training(kind, k, l1, passes, batch_rows, lr, 10 * batch_rows, seed)
     autoencoder = SparseAutoencoder(stream.n_units, width, kind, k, seed=seed)
-    autoencoder.mean, autoencoder.scale = stream.moments()
+    autoencoder.mean, autoencoder.scale = stream.moments(from_rest=from_rest)
+    autoencoder.decoder_bias.requires_grad_(not from_rest)
     with torch_threads(1):  # steps are small: more threads wait for each other
         losses = _fit(autoencoder, stream, settings, StatusLine() if progress else None)
         if kind == "standard":
             _refit(autoencoder, stream)
-    return evaluate_dictionary(autoencoder, stream, site=site, losses=losses)
+    return evaluate_dictionary(autoencoder, stream, site=site, losses=losses, from_rest=from_rest)
 
 
 def _fit(
@@ -129,6 +136,7 @@ def _refit(autoencoder: SparseAutoencoder, stream: ActivationStream) -> None:
     other, as two of one direction do, from being played off against each other.
     """
     old = torch.cat((autoencoder.decoder, autoencoder.decoder_bias[None])).double()
+    n_fitted = len(old) if autoencoder.decoder_bias.requires_grad else len(old) - 1  # from rest: no bias
     products, targets = torch.zeros(len(old), len(old), dtype=torch.float64), torch.zeros_like(old)
     for _, values, acting in stream.blocks(stream.train):
         x = values[torch.from_numpy(acting)]
@@ -137,7 +145,9 @@ def _refit(autoencoder: SparseAutoencoder, stream: ActivationStream) -> None:
         targets += features.T @ autoencoder.normalised(x).double()
     own = products.diagonal()
     pull = REFIT_PULL * own.clamp_min(LEAST_PULL * own.max())
-    rows = torch.linalg.solve(products + pull.diag(), targets + pull[:, None] * old).float()
+    left, right = products + pull.diag(), targets + pull[:, None] * old
+    rows = old.float()
+    rows[:n_fitted] = torch.linalg.solve(left[:n_fitted, :n_fitted], right[:n_fitted]).float()
     bias, decoder = rows[-1], rows[:-1]
     size = decoder.norm(dim=1).clamp_min(1e-6)
     autoencoder.encoder_bias.add_((bias - autoencoder.decoder_bias) @ autoencoder.encoder).mul_(size)

@@ -26,9 +26,17 @@ TOP_EPISODES = 16
 
 
 def evaluate_dictionary(
-    autoencoder: SparseAutoencoder, stream: ActivationStream, *, site: str, losses: list[float]
+    autoencoder: SparseAutoencoder,
+    stream: ActivationStream,
+    *,
+    site: str,
+    losses: list[float],
+    from_rest: bool = False,
 ) -> Dictionary:
-    """Measures a trained autoencoder on the episodes held out, and finds each feature's top episodes among all."""
+    """Measures a trained autoencoder on the episodes held out, and finds each feature's top episodes among all.
+
+    Of an autoencoder of some of the site's units, the dictionary has the one of all its units that is the same.
+    """
     n = autoencoder.n_features
     fired, total = torch.zeros(n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
     missed = spread = active = 0.0
@@ -58,6 +66,9 @@ def evaluate_dictionary(
     if not seen:
         raise AnalysisError(f"{', '.join(stream.agents)} never acted in the held-out episodes")
     density = (fired / n_acted).numpy()
+    units = tuple(stream.units or ())
+    if units:
+        autoencoder = autoencoder.widened(units, stream.of_all_units().moments()[0])
     return Dictionary(
         autoencoder=autoencoder.requires_grad_(False),
         site=site,
@@ -75,6 +86,8 @@ def evaluate_dictionary(
         top_agent=best.agent,
         origin=stream.source.origin(),
         kurtosis=_excess_kurtosis(powers / n_acted),
+        units=units,
+        from_rest=from_rest,
     )
 
 

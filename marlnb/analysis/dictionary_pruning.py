@@ -37,11 +37,11 @@ ENCODER_STEPS, ENCODER_BATCH, ENCODER_LR = 1500, 256, 5e-3
 
 @dataclass(frozen=True)
 class _Code:
-    """directions `[feature, unit]`, of length 1; bias `[unit]`; codes with the penalty's shrinkage and without it
-    `[example, feature]`."""
+    """directions `[feature, unit]`, of length 1; bias `[unit]`, None from rest; codes with the penalty's shrinkage and
+    without it `[example, feature]`."""
 
     directions: Tensor
-    bias: Tensor
+    bias: Tensor | None
     shrunk: Tensor
     values: Tensor
 
@@ -49,6 +49,10 @@ class _Code:
         keep = torch.ones(len(self.directions), dtype=torch.bool)
         keep[features] = False
         return _Code(self.directions[keep], self.bias, self.shrunk[:, keep], self.values[:, keep])
+
+    def above(self, x: Tensor) -> Tensor:
+        """What is there to be coded of activations `[example, unit]`."""
+        return x if self.bias is None else x - self.bias
 
 
 def fewest_features(
@@ -68,25 +72,30 @@ def fewest_features(
         rows: examples that codes are made for, at most.
         seed: that of the dictionary's training, so that the same episodes are held out.
     Returns:
-        A dictionary of kind standard with at most as many features, at least one.
+        A dictionary of kind standard with at most as many features, at least one, of the same units and from rest if
+        that one was.
     Raises:
         AnalysisError: none of its features ever fires, or the site's units cannot be read as the dictionary's were.
     """
     if not (dictionary.density > 0).any():
         raise AnalysisError(f"none of the {dictionary.n_features} features of {dictionary.site} ever fires")
-    stream = ActivationStream(recording, dictionary.site, dictionary.agents, seed=seed)
-    old = dictionary.autoencoder
+    units = dictionary.units
+    stream = ActivationStream(recording, dictionary.site, dictionary.agents, seed=seed, units=units or None)
+    old = dictionary.autoencoder.narrowed(units) if units else dictionary.autoencoder
     with torch_threads(1), torch.no_grad():
         x = _examples(stream, old, rows, np.random.default_rng(seed))
         penalty = l1 * stream.n_units**0.5 / 2  # of half a squared error, not of its mean over units
         alive = torch.from_numpy(dictionary.density > 0)
         nothing = torch.zeros(len(x), int(alive.sum()))
-        code = _prune(x, _Code(old.decoder[alive], x.mean(0), nothing, nothing), penalty, missed)
+        bias = None if dictionary.from_rest else x.mean(0)
+        code = _prune(x, _Code(old.decoder[alive], bias, nothing, nothing), penalty, missed)
     autoencoder = SparseAutoencoder(stream.n_units, len(code.directions), "standard", 0, seed=seed)
     autoencoder.mean, autoencoder.scale = old.mean.clone(), old.scale.clone()
     with torch_threads(1):
         losses = _train_encoder(autoencoder, x, code, seed)
-    return evaluate_dictionary(autoencoder, stream, site=dictionary.site, losses=losses)
+    return evaluate_dictionary(
+        autoencoder, stream, site=dictionary.site, losses=losses, from_rest=dictionary.from_rest
+    )
 
 
 def _examples(stream: ActivationStream, autoencoder: SparseAutoencoder, rows: int, rng: np.random.Generator) -> Tensor:
@@ -109,15 +118,17 @@ def _prune(x: Tensor, code: _Code, penalty: float, missed: float) -> _Code:
 def _fit(x: Tensor, code: _Code, penalty: float, times: int) -> _Code:
     """Codes for the directions, then directions for the codes; a direction's length goes to its codes."""
     for _ in range(times):
-        shrunk, values = _encode(x - code.bias, code.directions, penalty, code.shrunk)
-        seen = torch.cat((values, torch.ones(len(x), 1)), 1).double()
-        old = torch.cat((code.directions, code.bias[None])).double()
+        shrunk, values = _encode(code.above(x), code.directions, penalty, code.shrunk)
+        always = () if code.bias is None else (torch.ones(len(x), 1),)
+        seen = torch.cat((values, *always), 1).double()
+        old = torch.cat((code.directions, *(() if code.bias is None else (code.bias[None],)))).double()
         products = seen.T @ seen
         pull = PULL * products.diagonal() + 1e-9
         right = seen.T @ x.double() + pull[:, None] * old
         rows = torch.linalg.solve(products + pull.diag(), right).float()
-        size = rows[:-1].norm(dim=1).clamp_min(1e-12)
-        code = _Code(rows[:-1] / size[:, None], rows[-1], shrunk * size, values * size)
+        directions, bias = (rows, None) if code.bias is None else (rows[:-1], rows[-1])
+        size = directions.norm(dim=1).clamp_min(1e-12)
+        code = _Code(directions / size[:, None], bias, shrunk * size, values * size)
     return code
 
 
@@ -153,9 +164,9 @@ def _descend(start: Tensor, gram: Tensor, heard: Tensor, step: Tensor, times: in
 
 def _spare(x: Tensor, code: _Code, penalty: float, missed: float) -> list[int]:
     """Features to leave out now: those that are missed least, few at a time and none that resembles another of them."""
-    share = _missed(x, code, penalty)
-    if len(share) == 1:
+    if len(code.directions) == 1:
         return []
+    share = _missed(x, code, penalty)
     alike = (code.directions @ code.directions.T).abs()
     chosen: list[int] = []
     for feature in share.argsort()[: 2 * LEFT_OUT_AT_ONCE].tolist():
@@ -168,13 +179,13 @@ def _spare(x: Tensor, code: _Code, penalty: float, missed: float) -> list[int]:
 def _missed(x: Tensor, code: _Code, penalty: float) -> Tensor:
     """By feature, the squared error that leaving it out adds, over the sum of squares of what it writes."""
     share = torch.zeros(len(code.directions))
-    error = (x - code.bias - code.values @ code.directions).square().sum(1)
+    error = (code.above(x) - code.values @ code.directions).square().sum(1)
     for feature in range(len(share)):
         on = (code.values[:, feature] > ON).nonzero()[:EXAMPLES_A_FEATURE, 0]
         if len(on) < 10:  # too rare to have a direction of its own
             continue
         rest = code.without([feature])
-        part = x[on] - code.bias
+        part = code.above(x[on])
         values = _encode(part, rest.directions, penalty, rest.shrunk[on], coding=40, unshrinking=20)[1]
         added = (part - values @ rest.directions).square().sum(1) - error[on]
         share[feature] = added.sum() / code.values[on, feature].square().sum()
@@ -185,8 +196,8 @@ def _train_encoder(autoencoder: SparseAutoencoder, x: Tensor, code: _Code, seed:
     """Gives the autoencoder the code's directions, and an encoder that finds its values; the mean losses by tenths."""
     with torch.no_grad():
         autoencoder.decoder.copy_(code.directions)
-        autoencoder.decoder_bias.copy_(code.bias)
-        centred = x - code.bias
+        autoencoder.decoder_bias.copy_(torch.zeros_like(x[0]) if code.bias is None else code.bias)
+        centred = code.above(x)
         ridge = 1e-3 * len(x) * torch.eye(autoencoder.n_units)  # units that are never on leave the rest undecided
         autoencoder.encoder.copy_(torch.linalg.solve(centred.T @ centred + ridge, centred.T @ code.values))
     learnt = [autoencoder.encoder, autoencoder.encoder_bias]

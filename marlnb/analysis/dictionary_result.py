@@ -47,7 +47,8 @@ class Dictionary:
         agents: whose activations it was trained on.
         density: `[feature]`, share of all examples at which the feature is above 0.
         mean_active: `[feature]`, its mean there, in normalised units; NaN where it never was.
-        explained: share of the held-out activations' variance (around the training mean) that the features explain.
+        explained: share of the held-out activations' variance (around the training mean, or around rest) that the
+            features explain.
         active: features above 0 at an example, on average (L0).
         n_train, n_held_out: examples (rows at which an agent acted).
         losses: `[epoch]`, of training.
@@ -56,6 +57,8 @@ class Dictionary:
         origin: the recording and its checkpoint.
         kurtosis: `[feature]`, excess kurtosis of the activations along its direction: large where what it stands for is
             rarely there; NaN where it was not measured (files written before it was).
+        units: of the site, that it is about: it reads and writes no others; empty: all.
+        from_rest: whether features add up from units at 0, and not from their mean.
     """
 
     autoencoder: SparseAutoencoder
@@ -74,6 +77,8 @@ class Dictionary:
     top_agent: np.ndarray
     origin: Mapping[str, Any] = field(default_factory=dict)
     kurtosis: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    units: tuple[int, ...] = ()
+    from_rest: bool = False
 
     def __post_init__(self) -> None:
         if not len(self.kurtosis):
@@ -233,6 +238,7 @@ class Dictionary:
         target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(f".{target.name}.{os.getpid()}.part")
         facts = {"site": self.site, "agents": self.agents, "kind": self.autoencoder.kind, "k": self.autoencoder.k}
+        facts |= {"units": self.units, "from_rest": self.from_rest}
         numbers = {name: getattr(self, name) for name in ("explained", "active", "n_train", "n_held_out", "losses")}
         try:
             with h5py.File(part, "w") as file:

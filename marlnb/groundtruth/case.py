@@ -17,8 +17,10 @@ from marlnb.groundtruth.key import Question
 from marlnb.groundtruth.mixing import mixed_policy, mixing_weights
 from marlnb.groundtruth.planting import Planted
 from marlnb.groundtruth.reworking import reworked
+from marlnb.models.directions import Direction
 from marlnb.models.edit import Edit
 from marlnb.models.edits import edited
+from marlnb.models.edits_directions import Steer
 from marlnb.models.policy import Policy
 from marlnb.models.q_policy import QPolicy
 from marlnb.recording.reader import Recording
@@ -78,6 +80,22 @@ class Case:
         with edited(policy, edits), torch.no_grad():
             found, _ = policy.logits(moments.observations[group], recurrent=moments.recurrent)
         return found.numpy().astype(np.float64)[..., self.outputs[group]]
+
+    def slopes(self, group: str, site: str) -> np.ndarray:
+        """`[agent, output, unit]`: mean change of the driven logits for one more of each unit, by steering."""
+        moments, width = self.moments(group), self.width(site)
+        whole = self.logits(group, moments, [])
+        found = []
+        for unit in range(width):
+            along = Direction(site, self.members(group)[0], tuple(np.eye(width)[unit]), mean=0.0, scale=1.0)
+            found.append((self.logits(group, moments, [Steer(site, along)]) - whole).mean(0))
+        return np.stack(found, axis=-1)
+
+    def units_read(self, group: str, site: str, slopes: np.ndarray) -> dict[str, tuple[int, ...]]:
+        """By agent, the units of a site worth naming by what a standard deviation of each moves, of `slopes`."""
+        spread = self.recording[site].to_numpy().std(0)  # [agent, unit]
+        sizes = {(a, site): np.abs(slopes[k]).max(0) * spread[k] for k, a in enumerate(self.members(group))}
+        return {agent: units for (agent, _), units in largest(sizes, self.question.smallest, self.floor(group)).items()}
 
     def floor(self, group: str) -> float:
         """FLOOR_SHARE of the largest standard deviation, over rows, of any of the driven logits of a group."""

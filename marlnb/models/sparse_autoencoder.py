@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from marlnb.errors import ConfigError, unknown
 
 SparseKind = Literal["topk", "standard"]
+_UNIT_AXIS = {"mean": 0, "decoder": 1, "encoder": 0, "decoder_bias": 0}
 
 
 class SparseAutoencoder(nn.Module):
@@ -76,6 +78,31 @@ class SparseAutoencoder(nn.Module):
     def reconstruct(self, features: Tensor) -> Tensor:
         """Normalised activations."""
         return features @ self.decoder + self.decoder_bias
+
+    @torch.no_grad()
+    def narrowed(self, units: Sequence[int]) -> SparseAutoencoder:
+        """What it is among some of the units `[unit of units]`, where it neither reads nor writes the others."""
+        chosen = list(units)
+        found = SparseAutoencoder(len(chosen), self.n_features, self.kind, self.k)
+        for name, tensor in self.state_dict().items():
+            axis = _UNIT_AXIS.get(name)
+            found.state_dict()[name].copy_(tensor if axis is None else tensor.index_select(axis, torch.tensor(chosen)))
+        return found
+
+    @torch.no_grad()
+    def widened(self, units: Sequence[int], mean: Tensor) -> SparseAutoencoder:
+        """The same among more units, of which it reads and writes `units` alone; `mean` `[unit]` is that of all."""
+        found = SparseAutoencoder(len(mean), self.n_features, self.kind, self.k)
+        found.mean.copy_(mean)
+        for name, tensor in self.state_dict().items():
+            axis, wide = _UNIT_AXIS.get(name), found.state_dict()[name]
+            if axis is None:
+                wide.copy_(tensor)
+                continue
+            if name != "mean":
+                wide.zero_()
+            wide.index_copy_(axis, torch.tensor(list(units)), tensor)
+        return found
 
     @torch.no_grad()
     def unit_length(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from marlnb.recording.ended import Ended, Lying
 from marlnb.recording.frames import FrameStore
 from marlnb.recording.inflight import InFlight
 from marlnb.recording.layout import Field
+from marlnb.recording.pieces import Copies
 from marlnb.recording.sources import T
 from marlnb.recording.waiting import Waiting
 from marlnb.recording.writer import RowWriter
@@ -39,8 +41,8 @@ class Lasting:
     """What is new at each moment and may be read later; all else of a moment would only be held up."""
 
     output: Mapping[str, ActorOutput]
-    t: Tensor | None = None
-    recurrent: Mapping[str, Tensor | None] | None = None
+    t: Tensor
+    recurrent: Mapping[str, Tensor | None]
 
     @classmethod
     def of(cls, moment: Moment) -> Lasting:
@@ -86,20 +88,20 @@ class EpisodeRecorder:
         self._limit = self._ring.capacity
         self._alone = env.n_envs == 1
         self._followed = [critic for critic in contents.critics if critic.by_step]
+        lasting = [source for source in (*contents.before, *contents.context) if source.lasts]
+        only_outputs = all(source.of_output is not None for source in lasting)
         self._waiting = Waiting(
             self._ring,
             (*contents.before, *contents.context),
             contents.after,
             between=len(self._ring.fields) - len(contents.before) - len(contents.context) - len(contents.after),
             activations=activations,
-            keep=Lasting.of,
+            keep=attrgetter("output") if only_outputs else Lasting.of,
+            late=attrgetter("of_output" if only_outputs else "get"),
         )
-        only_outputs = all(source.field.path.startswith("steps/") for source in contents.before if source.lasts)
-        only_outputs = only_outputs and not any(source.lasts for source in contents.context)
         self._may_be_brief = only_outputs and every == 1 and frames is None and not self._followed
-        self._brief = 0  # steps, from this one on, of which `_outputs` and `_copies` are all that is to be kept
+        self._brief = 0  # steps, from this one on, of which outputs and the memory are all that is to be kept
         self._outputs: list[Mapping[str, ActorOutput]] = []
-        self._copies: list[bytes] = []
         self._due, self._rests = False, 0
         self._streamed = 0
 
@@ -122,13 +124,13 @@ class EpisodeRecorder:
             self._waiting.before(moment, values)
         if self.frames is not None:
             self.frames.draw(moment.env, self._episode >= 0, moment.t.numpy(), self._ring.position)
-        if self._may_be_brief and self._waiting.only_waits and self._waiting.memory is not None:
-            self._be_brief(self._waiting.memory)
+        if self._may_be_brief and self._waiting.only_waits and self._waiting.copies is not None:
+            self._be_brief(self._waiting.copies)
 
     def after_step(self, moment: Moment, step: Step, ended: bool) -> int:
         if self._brief:
             self._outputs.append(moment.output)
-            self._copies.append(self._memory.tobytes())
+            next(self._slots)[:] = self._memory
             if len(self._outputs) < self._brief and not ended:
                 return 0
             self._catch_up(moment, step)
@@ -145,20 +147,19 @@ class EpisodeRecorder:
             self._stream()
         return 0 if self._followed else self._rests
 
-    def _be_brief(self, memory: memoryview) -> None:
+    def _be_brief(self, copies: Copies) -> None:
         """From this step on until an episode ends, or something has to be looked after."""
-        self._memory = memory
         self._brief = min(self._waiting.room, self._limit - self._ring.position)
         if self._alone:
             self._brief = min(self._brief, STREAM_ROWS - int(self._ring.position - self._begun[0]))
+        self._memory, self._slots = copies.memory, copies.following()
 
     def _catch_up(self, moment: Moment, step: Step) -> None:
         """Hands on what was kept of the last steps; these were the last moment and step."""
-        self._waiting.after_many([Lasting(output) for output in self._outputs], self._copies, moment, step)
+        self._waiting.after_many(self._outputs, moment, step)
         self._ring.position += len(self._outputs)
         self._brief = 0
         self._outputs.clear()
-        self._copies.clear()
         self._due = False
 
     def _is_due(self, moment: Moment) -> bool:

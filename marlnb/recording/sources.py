@@ -16,7 +16,7 @@ from torch import Tensor
 from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import RecordingError, SiteError
 from marlnb.models.capture import capture
-from marlnb.models.policy import Policy
+from marlnb.models.policy import ActorOutput, Policy
 from marlnb.models.sites import Site
 from marlnb.recording.layout import Field
 from marlnb.specs import EnvSpec, GroupSpec
@@ -33,11 +33,13 @@ class Source:
 
     Attributes:
         lasts: nobody writes to the tensor again, so that it may be read and copied later.
+        of_output: the same from the policies' outputs by group, where it is one of these.
     """
 
     field: Field
     get: Callable[[Any], Tensor]
     lasts: bool = False
+    of_output: Callable[[Mapping[str, ActorOutput]], Tensor] | None = None
 
     def of_agents(self, agents: tuple[str, ...]) -> Source:
         """The same, saying whose it is."""
@@ -145,11 +147,14 @@ def step_sources(step: Step, selections: Sequence[Selection]) -> list[Source]:
 
 def _group_sources(moment: Moment, selection: Selection, policy: Policy, dtype: str) -> Iterator[Source]:
     name, pick = selection.group.name, selection.pick
+    put_out: dict[str, Callable[[Mapping[str, ActorOutput]], Tensor]] = {
+        "action": lambda output: output[name].action,
+        "logits": lambda output: output[name].logits,
+        "log_prob": lambda output: output[name].log_prob,
+    }
     getters: dict[str, Callable[[Moment], Any]] = {
         "observation": lambda moment: moment.observation[name],
-        "action": lambda moment: moment.output[name].action,
-        "logits": lambda moment: moment.output[name].logits,
-        "log_prob": lambda moment: moment.output[name].log_prob,
+        **{field: _of_moment(of_output) for field, of_output in put_out.items()},
         "alive": lambda moment: moment.alive[name],
         "acting": lambda moment: moment.acting[name],
     }
@@ -160,8 +165,9 @@ def _group_sources(moment: Moment, selection: Selection, policy: Policy, dtype: 
         if 0 in inner:  # as the parameters of a policy that has none
             continue
         dims = ("agent", *_axes(inner, AXES.get(field, "feature")))
-        lasts = field in ("action", "logits", "log_prob")  # the rest are the environment's own buffers
-        yield _source(f"steps/{name}/{field}", dims, picked(get, pick), moment, name, lasts=lasts)
+        lasts = field in put_out  # the rest are the environment's own buffers
+        source = _source(f"steps/{name}/{field}", dims, picked(get, pick), moment, name, lasts=lasts)
+        yield replace(source, of_output=picked(put_out[field], pick)) if lasts else source
     if moment.recurrent[name] is not None:
         path = f"recurrent/{name}/{recurrent_site(policy, 'actor')}"
         get_state = picked(lambda moment: moment.recurrent[name], pick)
@@ -201,6 +207,10 @@ def tells_later(env: VectorEnv) -> bool:
 
 def _activation(activations: Mapping[str, Tensor], name: str) -> Callable[[Moment], Tensor]:
     return lambda moment: activations[name]
+
+
+def _of_moment(of_output: Callable[[Mapping[str, ActorOutput]], Tensor]) -> Callable[[Moment], Tensor]:
+    return lambda moment: of_output(moment.output)
 
 
 def _of_step(group: str, field: str) -> Callable[[Step], Tensor]:

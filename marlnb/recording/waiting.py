@@ -2,7 +2,7 @@
 
 After a step of an environment the ring and torch's code have left the processor's cache: there, each tensor costs as
 much as a dozen that follow one another. So the first steps are copied at once and show where tensors lie; from then on
-a step keeps the bytes of the environment's one piece of memory, which are also what the next moment finds, and the
+a step keeps a copy of the environment's one piece of memory, which is also what the next moment finds, and the
 policies' outputs, which nobody writes to again.
 """
 
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from marlnb.errors import RecordingError, SiteError
 from marlnb.recording.inflight import InFlight
-from marlnb.recording.pieces import Piece, memory_range, piece_in
+from marlnb.recording.pieces import Copies, Piece, memory_range, piece_in
 from marlnb.recording.sources import Source
 
 LOOKS = 8  # steps that show where tensors lie
@@ -35,11 +35,11 @@ class Waiting:
         before, after: the sources; those `before` read a moment, those `after` a step.
         between: fields between theirs, of values that are handed over with the moment.
         activations: what `capture` fills, some of the sources read from, and is emptied at each step.
-        keep: what is to be held of a moment, that the sources which last can be read from later.
+        keep: what is to be held of a moment; late: reads a source that lasts from that, later.
     Attributes:
         only_waits: as long as the steps follow one another, nothing is to be done before or after one but to keep what
-            lasts and the bytes of `memory`.
-        memory: the part of the environment's from which something is read; None where there is none.
+            lasts and a copy of the memory.
+        copies: of the part of the environment's memory from which something is read; None where there is none.
     """
 
     def __init__(
@@ -51,8 +51,9 @@ class Waiting:
         between: int = 0,
         activations: dict[str, Tensor] | None = None,
         keep: Callable[[Any], Any] = lambda moment: moment,
+        late: Callable[[Source], Callable[[Any], Tensor]] = lambda source: source.get,
     ) -> None:
-        self._ring, self._keep = ring, keep
+        self._ring, self._keep, self._late = ring, keep, late
         self._between = range(len(before), len(before) + between)
         self._activations = {} if activations is None else activations
         self._sites = {
@@ -63,18 +64,18 @@ class Waiting:
         self._before, self._after = _Side(0, before), _Side(len(before) + between, after)
         self._looks = 0
         self.only_waits = False
-        self.memory: memoryview | None = None
-        self._address = 0  # of this memory
+        self.copies: Copies | None = None
         self._position = 0  # of the first step that waits
         self._room = 0  # steps until what waits must be copied
-        self._left: bytes | None = None  # the memory before the step that comes
         self._moments: list[Any] = []
         self._fired: list[dict[str, Tensor]] = []
         self._last: tuple[Any, Any] | None = None
 
     def begin(self) -> None:
         """The next moment does not follow the step before, or need not."""
-        self._left, self.only_waits = None, False
+        self.only_waits = False
+        if self.copies is not None:
+            self.copies.break_off()
 
     def before(self, moment: Any, values: Sequence[Tensor] = ()) -> None:
         """A moment of which the ring's current position is to hold everything.
@@ -92,8 +93,8 @@ class Waiting:
         if self._looks < LOOKS:
             self._before.look(self._ring, moment)
         else:
-            if self.memory is not None and self._left is None:
-                self._left = self.memory.tobytes()
+            if self.copies is not None:
+                self.copies.before()
             if self._before.direct:
                 self._before.put(self._ring, moment)
             if self._sites:
@@ -116,22 +117,23 @@ class Waiting:
             self._fired = fired
         if self._after.direct:
             self._after.put(self._ring, step)
-        copies = [] if self.memory is None else [self.memory.tobytes()]
-        self.after_many([self._keep(moment)], copies, moment, step)
+        if self.copies is not None:
+            self.copies.after()
+        self._kept([self._keep(moment)], moment, step)
 
-    def after_many(self, kept: Sequence[Any], copies: Sequence[bytes], moment: Any, step: Any) -> None:
-        """The last steps, no more than `room`, of which each `only_waits`, before and after.
+    def after_many(self, kept: Sequence[Any], moment: Any, step: Any) -> None:
+        """The last steps, no more than `room`, each of which `only_waits`; the memory was put where `copies` said.
 
         Args:
-            kept: what `keep` gives of each moment; copies: of `memory` after each step.
+            kept: what `keep` gives of each moment.
             moment, step: the last.
         """
+        if self.copies is not None:
+            self.copies.took(len(kept))
+        self._kept(kept, moment, step)
+
+    def _kept(self, kept: Sequence[Any], moment: Any, step: Any) -> None:
         self._room -= len(kept)
-        if copies:
-            assert self._left is not None
-            self._before.copies += [self._left, *copies[:-1]]
-            self._after.copies += copies
-            self._left = copies[-1]
         if self._before.lasting:
             self._moments += kept
         self._last = moment, step
@@ -157,9 +159,10 @@ class Waiting:
         """
         if self._last is None:
             return
-        for side, what in zip((self._before, self._after), self._last):
-            if side.copies:
-                side.fill(self._ring, self._position, what, self._address)
+        if self.copies is not None:
+            for side, what, rows in zip((self._before, self._after), self._last, self.copies.taken()):
+                side.fill(self._ring, self._position, what, rows, self.copies.address)
+            self.copies.clear()
         if self._moments:
             self._copy_lasting()
         self._last, self._room = None, 0
@@ -167,23 +170,29 @@ class Waiting:
         self._fired.clear()
 
     def _copy_lasting(self) -> None:
-        columns: list[list[Tensor]] = [[] for _ in self._before.lasting]
-        getters = [source.get for _, source, _ in self._before.lasting]
-        for place, moment in enumerate(self._moments):
-            if self._sites:
-                self._activations.update(self._fired[place])
-            for column, get in zip(columns, getters):
-                column.append(get(moment))
         if self._sites:
-            self._activations.clear()
+            columns = self._columns_fired()
+        else:
+            columns = [list(map(self._late(source), self._moments)) for _, source, _ in self._before.lasting]
         for column, (index, source, version) in zip(columns, self._before.lasting):
-            addresses = len(set(map(Tensor.data_ptr, column)))
-            if set(map(VERSION, column)) != {version} or addresses < len(set(map(id, column))):
+            own = len(set(map(Tensor.data_ptr, column))) == len(column)
+            if set(map(VERSION, column)) != {version} or (not own and _share_memory(column)):
                 raise RecordingError(
                     f"{source.field.path}: what a policy put out was written to again within {STEPS} steps, and not "
                     f"within the first {LOOKS}; a policy gives each step tensors of its own, or the same from the start"
                 )
             self._ring.fill(index, self._position, column)
+
+    def _columns_fired(self) -> list[list[Tensor]]:
+        """What lasts `[source, step]`, where some of it is read from what had fired at the step."""
+        columns: list[list[Tensor]] = [[] for _ in self._before.lasting]
+        getters = [self._late(source) for _, source, _ in self._before.lasting]
+        for moment, fired in zip(self._moments, self._fired):
+            self._activations.update(fired)
+            for column, get in zip(columns, getters):
+                column.append(get(moment))
+        self._activations.clear()
+        return columns
 
     def _learn(self, step: Any, memory: np.ndarray | None) -> None:
         self._after.look(self._ring, step)
@@ -201,7 +210,7 @@ class Waiting:
                 side.put_directly()
             return
         first = begin - memory.ctypes.data
-        self.memory, self._address = memory[first : first + end - begin].data, begin
+        self.copies = Copies(memory[first : first + end - begin].data, begin, STEPS)
 
 
 class _Side:
@@ -209,14 +218,13 @@ class _Side:
 
     Attributes:
         direct: indices of fields and sources, of what is copied at each step; pieces: where those lie that come from
-            the memory, of which `copies` are taken; lasting: indices, sources and versions of what waits as it is.
+            the memory, of which copies are kept; lasting: indices, sources and versions of what waits as it is.
     """
 
     def __init__(self, first: int, sources: Sequence[Source]) -> None:
         self.direct = [(first + place, source) for place, source in enumerate(sources)]
         self.pieces: list[Piece] = []
         self.lasting: list[tuple[int, Source, int]] = []
-        self.copies: list[bytes] = []
         self._seen: list[list[Tensor]] = []  # kept, so that none's memory is given to another
         self._as_seen: list[list[Tensor]] = []  # of the same, as they were
 
@@ -250,24 +258,27 @@ class _Side:
         self.direct += [(piece.index, piece.source) for piece in self.pieces]
         self.pieces.clear()
 
-    def fill(self, ring: InFlight, position: int, what: Any, address: int) -> None:
-        """Copies what waits of the pieces, from this position on; what: the last moment or step, address: the memory's.
+    def fill(self, ring: InFlight, position: int, what: Any, rows: np.ndarray, address: int) -> None:
+        """Copies what waits of the pieces, from this position on.
 
+        Args:
+            what: the last moment or step.
+            rows: `[step, byte]`, copies of the memory whose first byte has this address.
         Raises:
             RecordingError: a piece has moved.
         """
-        if self.pieces:
-            begin, end = memory_range(self.pieces)
-            taken = b"".join([copy[begin - address : end - address] for copy in self.copies])
         for piece in self.pieces:
             if piece.source.get(what).data_ptr() != piece.address:
                 raise RecordingError(
                     f"{piece.source.field.path}: the environment's tensor is no longer where it was, though its steps "
                     f"have a memory in which all of them lie"
                 )
-            shape, strides = (len(self.copies), *piece.shape), (end - begin, *piece.strides)
-            ring.fill(piece.index, position, np.ndarray(shape, piece.dtype, taken, piece.address - begin, strides))
-        self.copies.clear()
+            ring.fill(piece.index, position, piece.of(rows, address))
+
+
+def _share_memory(column: Sequence[Tensor]) -> bool:
+    """Whether some of these that are not the same tensor have the same memory."""
+    return len(set(map(Tensor.data_ptr, column))) < len(set(map(id, column)))
 
 
 def _have_their_own(seen: Sequence[Tensor]) -> bool:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -34,11 +35,15 @@ from marlnb.training.agents import Agents
 
 EPISODES, SEED = 400, 77
 N_FEATURES, L1, EPOCHS = 64, 0.3, 60
+FEATURES_A_UNIT = 4
 STARTS = 3
 """Dictionaries that are pruned, each from its own draw; the one of fewest features is taken."""
 LEAST_EXPRESSED, LEAST_KEPT, MOST_LEFT = 0.95, 0.95, 0.05
 """Shares of the driven logits' variance: that the named features express; that their span alone keeps; that is left
 without it."""
+LEAST_READ, LEAST_SILENT, LEAST_STRENGTH, REST = 0.95, 0.05, 0.1, 1e-3
+"""Shares: of a feature's direction, that choices read; of rows, at which a unit is silent; of the largest singular value
+of what units move, below which nothing is read; and what counts as silence, in activations."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,8 @@ class _Used:
         values: `[row, feature named]`, in the site's units; directions: `[feature named, unit]`.
         expressed: share of the driven logits' variance that the named features express; rare: their mean excess
             kurtosis, by size.
+        read: smallest share of a named feature's direction that steps along it could lose and move the choices the
+            same, taken from 1; silent: smallest share of rows at which a unit that it is about is 0.
     """
 
     agent: str
@@ -60,15 +67,24 @@ class _Used:
     directions: np.ndarray
     expressed: float
     rare: float
+    read: float
+    silent: float
 
     @property
     def doubts(self) -> list[str]:
         """Why single features are not to be taken for directions of the network's own."""
         found = []
-        if self.rare < RARE_KURTOSIS:
+        often = self.rare < RARE_KURTOSIS
+        if often and self.read < LEAST_READ:
             found.append(
                 f"{self.agent}: what the named features stand for is often there (excess kurtosis {self.rare:.1f}; "
-                f"a Laplace distribution has {RARE_KURTOSIS:g})"
+                f"a Laplace distribution has {RARE_KURTOSIS:g}), and choices read only {self.read:.0%} of what one "
+                f"of them writes: how much of the rest belongs to it the data do not decide"
+            )
+        elif often and self.silent < LEAST_SILENT:
+            found.append(
+                f"{self.agent}: what the named features stand for is often there, and a unit of theirs is silent at "
+                f"{self.silent:.0%} of steps: what they add to is not known"
             )
         if self.expressed < LEAST_EXPRESSED:
             found.append(f"{self.agent}: the named features express {self.expressed:.0%} of what drives the choices")
@@ -77,10 +93,15 @@ class _Used:
 
 @dataclass(frozen=True)
 class _Looked:
-    """An agent's features as they were trained, and the fewest that do where nothing speaks against single ones."""
+    """An agent's features as they were trained, of all units; and the fewest that do, of all units where what they
+    stand for is rare, else of those units that the choices are read from."""
 
     plain: _Used
-    fewest: _Used | None
+    fewest: _Used
+
+    @property
+    def rare(self) -> bool:
+        return not self.plain.doubts
 
 
 _LAST: dict[tuple[str, str], list[_Looked]] = {}
@@ -92,28 +113,26 @@ def features_used(case: Case) -> Finding:
     claims: list[Claim] = []
     doubts: list[str] = []
     abstains: set[str] = set()
-    agents: list[str] = []
     for looked in _used(case):
-        used = looked.fewest or looked.plain
-        agents.append(used.agent)
-        claims += _moves(case, used)
-        if looked.fewest is not None:
-            claims += [*_single(used), _span(used), _onsets(case, used, used.parts.sum(0))]
+        used = looked.fewest
+        claims += [*_moves(case, used), *_single(used), _span(used)]
+        if looked.rare:
+            claims.append(_onsets(case, used, used.parts.sum(0)))
             continue
-        doubts += used.doubts
-        abstains |= {"features", "span"}
+        if used.doubts:
+            doubts += used.doubts
+            abstains.add("features")
         whole, alone, without = _by_edits(case, used)
         kept, left = _kept(whole, alone), _kept(whole, without)
-        if kept >= LEAST_KEPT and left <= MOST_LEFT:
-            claims.append(_onsets(case, used, whole - without))
-        else:
-            abstains |= {"onset", "complete", "necessary"}
+        claims.append(_onsets(case, used, whole - without))
+        if kept < LEAST_KEPT or left > MOST_LEFT:
+            abstains |= {"span", "onset", "complete", "necessary"}
             doubts.append(
                 f"{used.agent}: the features' span alone keeps {kept:.0%} of the choices; {left:.0%} go without"
             )
     attempts = ("agents", "features", "span", "moves", "onset")
     claims = [claim for claim in claims if claim.kind not in abstains]
-    claims.append(Claim("agents", agents=tuple(agents)))
+    claims.append(Claim("agents", agents=tuple(looked.fewest.agent for looked in _used(case))))
     return case.finding("dictionary", attempts, claims, abstains=tuple(sorted(abstains)), doubts=tuple(doubts))
 
 
@@ -144,40 +163,58 @@ def _look(case: Case) -> Iterator[_Looked]:
                 except AnalysisError:  # the layer never varies
                     continue
         for group, agent, dictionary in found:
-            plain = _named(case, group, agent, dictionary, most)
+            slopes = case.slopes(group, dictionary.site)
+            named = partial(_named, case, group, agent, most=most, slopes=slopes)
+            plain = named(dictionary)
             if plain is None:
                 continue
-            fewest = None
             if not plain.doubts:
-                others = [_train(seen, plain.site, agent, seed) for seed in range(1, STARTS)]
-                pruned = [fewest_features(one, seen, seed=k) for k, one in enumerate((dictionary, *others))]
-                fewest = _named(
-                    case, group, agent, min(pruned, key=lambda one: (len(one.warnings), one.n_features)), most
-                )
-            yield _Looked(plain, fewest)
+                starts = [dictionary, *(_train(seen, plain.site, agent, seed) for seed in range(1, STARTS))]
+            else:
+                units = case.units_read(group, plain.site, slopes)[agent]
+                starts = [_train(seen, plain.site, agent, seed, units) for seed in range(STARTS)]
+            pruned = [fewest_features(one, seen, seed=k) for k, one in enumerate(starts)]
+            fewest = named(min(pruned, key=lambda one: (len(one.warnings), one.n_features)))
+            yield _Looked(plain, fewest or plain)
 
 
-def _train(seen: Recording, site: str, agent: str, seed: int) -> Dictionary:
+def _train(seen: Recording, site: str, agent: str, seed: int, units: tuple[int, ...] | None = None) -> Dictionary:
+    """Of all units, or of some from their rest."""
     return train_dictionary(
-        seen, site=site, agent=agent, kind="standard", n_features=N_FEATURES, l1=L1, epochs=EPOCHS, seed=seed,
+        seen, site=site, agent=agent, units=units, from_rest=units is not None, kind="standard",
+        n_features=N_FEATURES if units is None else FEATURES_A_UNIT * len(units), l1=L1, epochs=EPOCHS, seed=seed,
         progress=False,
     )  # fmt: skip
 
 
-def _named(case: Case, group: str, agent: str, found: Dictionary, most: float) -> _Used | None:
+def _named(
+    case: Case, group: str, agent: str, found: Dictionary, *, most: float, slopes: np.ndarray
+) -> _Used | None:
     """The features whose part of a driven logit is worth naming, of the largest of any agent's; None: there is none."""
-    whole = case.logits(group, case.moments(group), [])[:, case.members(group).index(agent)]
+    k = case.members(group).index(agent)
+    whole = case.logits(group, case.moments(group), [])[:, k]
     parts, centred = _parts(case, group, agent, found), whole - whole.mean(0)
     sizes = (np.einsum("fro,ro->fo", parts, centred) / len(centred)).max(1)
     named = np.flatnonzero(sizes >= case.question.smallest * most)
     if not len(named):
         return None
-    values = found.features(case.recording)[:, 0, named] * float(found.autoencoder.scale)
     directions, together = found.autoencoder.decoder.numpy()[named], parts[named].sum(0)
-    rare = float(np.average(found.kurtosis[named], weights=sizes[named]))
+    _, strengths, reading = np.linalg.svd(slopes[k], full_matrices=False)
+    reading = reading[strengths > LEAST_STRENGTH * strengths[0]]
+    about = list(found.units or range(found.autoencoder.n_units))
+    at_rest = np.isclose(case.recording[found.site].sel(agent=[agent]).to_numpy()[:, 0, about], 0.0, atol=REST)
     return _Used(
-        agent, found.site, group, parts[named], values, directions, _kept(whole, together), rare
-    )  # fmt: skip
+        agent=agent,
+        site=found.site,
+        group=group,
+        parts=parts[named],
+        values=found.features(case.recording)[:, 0, named] * float(found.autoencoder.scale),
+        directions=directions,
+        expressed=_kept(whole, together),
+        rare=float(np.average(found.kurtosis[named], weights=sizes[named])),
+        read=float(np.square(directions @ reading.T).sum(1).min()),
+        silent=float(at_rest.mean(0).min()),
+    )
 
 
 def _kept(whole: np.ndarray, part: np.ndarray) -> float:

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from marlnb.groundtruth.case import Case, analysis, largest
+from marlnb.groundtruth.case import Case, analysis
 from marlnb.groundtruth.claims import Claim, Finding
-from marlnb.models.directions import Direction
-from marlnb.models.edits_directions import Steer
 
 RANK_SHARE = 0.1
 """Share of the largest singular value below which a dimension of the effect is not counted."""
@@ -22,27 +20,14 @@ def steer(case: Case) -> Finding:
     agents: list[str] = []
     for group in case.question.groups:
         for site in case.hidden_sites(group):
-            slopes = _slopes(case, group, site)
-            spread = case.recording[site].to_numpy().std(0)  # [agent, unit]
-            sizes = {(a, site): np.abs(slopes[k]).max(0) * spread[k] for k, a in enumerate(case.members(group))}
-            for (agent, _), units in largest(sizes, case.question.smallest, case.floor(group)).items():
+            slopes = case.slopes(group, site)
+            for agent, units in case.units_read(group, site, slopes).items():
                 if units:
                     agents.append(agent)
                     k = case.members(group).index(agent)
                     claims += _claims(agent, site, units, slopes[k], case.outputs[group])
     attempts = ("agents", "units", "subspace", "effect")
     return case.finding("steer", attempts, [*claims, Claim("agents", agents=tuple(dict.fromkeys(agents)))])
-
-
-def _slopes(case: Case, group: str, site: str) -> np.ndarray:
-    """`[agent, output, unit]`: mean change of the driven logits for one more of each unit."""
-    moments, width = case.moments(group), case.width(site)
-    whole = case.logits(group, moments, [])
-    found = []
-    for unit in range(width):
-        along = Direction(site, case.members(group)[0], tuple(np.eye(width)[unit]), mean=0.0, scale=1.0)
-        found.append((case.logits(group, moments, [Steer(site, along)]) - whole).mean(0))
-    return np.stack(found, axis=-1)
 
 
 def _claims(agent: str, site: str, units: tuple[int, ...], slopes: np.ndarray, outputs: list[int]) -> list[Claim]:
