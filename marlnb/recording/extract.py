@@ -65,7 +65,7 @@ def choose(
     wanted_every = own_every if every is None else every
     if wanted_every < 1 or wanted_every % own_every:
         raise RecordingError(
-            f"{recording.path.name} holds every {_ordinal(own_every)} step; every must be a multiple; got {every}"
+            f"{recording.path.name} was recorded with every={own_every}; every must be a multiple of that; got {every}"
         )
     names = None if agents is None else _matching(recording.agents, agents, "recorded agent", RecordingError)
     numbers = _numbers(recording, episodes)
@@ -143,7 +143,3 @@ def _matching(names: Sequence[str], patterns: str | Sequence[str], what: str, er
 def _fits(path: str, pattern: str) -> bool:
     """A glob fits a path, or its last part."""
     return fnmatchcase(path, pattern) or fnmatchcase(path.rsplit("/", 1)[1], pattern)
-
-
-def _ordinal(n: int) -> str:
-    return "" if n == 1 else f"{n}th"

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
+
 from marlnb.errors import RecordingError
 from marlnb.recording.copying import Portion, all_paths, copy_episodes, new_recording
 from marlnb.recording.layout import field_of
@@ -25,7 +27,8 @@ def merge(recordings: Sequence[Recording | str | os.PathLike[str]], path: str | 
 
     Raises:
         RecordingError: there are none; they differ in experiment, environment, agents, datasets, dtype, every, in
-            whether actions were sampled or in edits, which is named; `path` is there already.
+            whether actions were sampled or in edits, which is named; they hold the same episodes, as two recordings of
+            a checkpoint under the same seed do; `path` is there already.
     """
     if not recordings:
         raise RecordingError("there are no recordings to merge")
@@ -36,6 +39,7 @@ def merge(recordings: Sequence[Recording | str | os.PathLike[str]], path: str | 
         ]
         for other in opened[1:]:
             _check_same(opened[0], other)
+        _check_other_episodes(opened)
         portion = Portion(all_paths(opened[0]))
         total = sum(len(recording._index) for recording in opened)
         told = {
@@ -75,3 +79,30 @@ def _check_same(first: Recording, other: Recording) -> None:
         raise RecordingError(f"{refused}: these datasets are not in both, or of another shape: {', '.join(differing)}")
     if ("frames" in first.file) != ("frames" in other.file):
         raise RecordingError(f"{refused}: frames are in one of them only")
+
+
+def _check_other_episodes(recordings: Sequence[Recording]) -> None:
+    """Refuses an episode that is there twice: fitted in one copy and tested in the other it would be known by heart."""
+    found: dict[tuple[object, ...], Recording] = {}
+    for recording in recordings:
+        played = _played(recording)
+        again = played & found.keys()
+        if again:
+            first = found[next(iter(again))]
+            raise RecordingError(
+                f"{recording.path} cannot be merged with {first.path}: {len(again)} of its episodes are the same ones, "
+                "of the same checkpoint under the same seeds; record with another seed=, or extract the others"
+            )
+        found |= dict.fromkeys(played, recording)
+
+
+def _played(recording: Recording) -> set[tuple[object, ...]]:
+    """What makes each episode whose seed is known the one that it is: checkpoint, seed and, of sampled actions, how
+    they were drawn."""
+    settings = recording.settings
+    sampled = (settings.get("explore", False), recording.file.attrs.get("generator_seed"), settings.get("n_envs"))
+    drawn = sampled if sampled[0] else ()
+    table, spans = recording.episodes, recording.checkpoints
+    place = np.searchsorted(spans["row_start"].to_numpy(), table["start"].to_numpy(), side="right") - 1
+    of = spans["sha256"].to_numpy()[place]
+    return {(sha256, seed, *drawn) for sha256, seed in zip(of, table["seed"].tolist()) if seed >= 0}

@@ -87,11 +87,15 @@ def test_merged_recordings_follow_each_other(run: Run, first: Recording, tmp_pat
 def test_checkpoints_stay_with_their_rows(first: Recording, tmp_path: Path) -> None:
     other = mnb.extract(first, tmp_path / "other.h5", episodes=slice(0, 5))
     other.close()
+    again = mnb.extract(first, tmp_path / "again.h5")
+    again.close()
     import h5py
 
     with h5py.File(other.path, "r+") as file:
-        file["checkpoints/iteration"][0] = 99
-    both = mnb.merge([first, other.path, first], tmp_path / "both.h5")
+        file["checkpoints/iteration"][0], file["checkpoints/sha256"][0] = 99, b"99"
+    with h5py.File(again.path, "r+") as file:
+        file["episodes/seed"][:] += 100
+    both = mnb.merge([first, other.path, again.path], tmp_path / "both.h5")
     n, m = len(first), int(first.episodes["length"][:5].sum())
     table = both.checkpoints
     assert table["iteration"].tolist() == [7, 99, 7]
@@ -102,6 +106,22 @@ def test_checkpoints_stay_with_their_rows(first: Recording, tmp_path: Path) -> N
     assert part.checkpoints["row_stop"].tolist() == [lengths[0], lengths[2], lengths[3]]
 
 
+def test_an_episode_is_not_merged_with_itself(run: Run, first: Recording, tmp_path: Path) -> None:
+    """It would be fitted in one copy and tested in the other."""
+    some = mnb.extract(first, tmp_path / "some.h5", episodes=[3, 4])
+    others = mnb.extract(first, tmp_path / "others.h5", episodes=[5, 6])
+    with pytest.raises(RecordingError, match=r"first\.h5: 2 of its episodes are the same ones, .* record with another"):
+        mnb.merge([first, some], tmp_path / "x.h5")
+    assert mnb.merge([some, others], tmp_path / "y.h5").episodes["seed"].tolist() == [2003, 2004, 2005, 2006]
+    sampled = [
+        record(run, name=f"sampled_{n_envs}", episodes=3, n_envs=n_envs, explore=True, progress=False)
+        for n_envs in (1, 2)
+    ]
+    assert len(mnb.merge(sampled, tmp_path / "z.h5").episodes) == 6  # under the same seeds, by other draws
+    with pytest.raises(RecordingError, match="3 of its episodes are the same ones"):
+        mnb.merge([sampled[0], sampled[0].path], tmp_path / "w.h5")
+
+
 def test_refusals_name_what_is_wrong(run: Run, first: Recording, tmp_path: Path) -> None:
     path = tmp_path / "x.h5"
     fewer = mnb.extract(first, tmp_path / "fewer.h5", sites="a/*")
@@ -110,7 +130,7 @@ def test_refusals_name_what_is_wrong(run: Run, first: Recording, tmp_path: Path)
     sparse = mnb.extract(first, tmp_path / "sparse.h5", every=3)
     with pytest.raises(RecordingError, match=r"sparse\.h5 cannot be merged with .*first\.h5: another every"):
         mnb.merge([first, sparse], path)
-    with pytest.raises(RecordingError, match="every 3th step; every must be a multiple; got 4"):
+    with pytest.raises(RecordingError, match="with every=3; every must be a multiple of that; got 4"):
         mnb.extract(sparse, path, every=4)
     with pytest.raises(RecordingError, match=r"no episodes \[77\]"):
         mnb.extract(first, path, episodes=[1, 77])
