@@ -89,23 +89,28 @@ def _read_dataclass(kind: type[Any], data: Any, path: str) -> Any:
     if wrong:
         owner = f"option of {registry.kind} {kind.name!r}" if registry else "option"
         valid = [join_path(path, key) for key in known]
-        raise ConfigError(unknown(owner, join_path(path, wrong[0]), valid))
+        raise ConfigError(unknown(owner, join_path(path, wrong[0]), valid), at=join_path(path, wrong[0]))
     missing = [key for key, field in known.items() if key not in options and _required(field)]
     if missing:
         asked = f"; {known[missing[0]].metadata['help']}" if known[missing[0]].metadata.get("help") else ""
         raise ConfigError(f"{join_path(path, missing[0])} has no default and must be given{asked}")
-    values = {
-        key: settle(value, hints(kind)[key], join_path(path, key), known[key], _read_dataclass)
-        for key, value in options.items()
-    }
+    values = {key: _read_value(kind, known[key], value, join_path(path, key)) for key, value in options.items()}
     return _construct(kind, values, path)
+
+
+def _read_value(kind: type[Any], field: Field[Any], value: Any, path: str) -> Any:
+    try:
+        return settle(value, hints(kind)[field.name], path, field, _read_dataclass)
+    except ConfigError as error:
+        error.at = error.at or path
+        raise
 
 
 def _construct(kind: type[Any], values: Mapping[str, Any], path: str) -> Any:
     try:
         return kind(**values)
     except ConfigError as error:
-        raise ConfigError(f"{path}: {error}" if path else str(error)) from error
+        raise ConfigError(f"{path}: {error}" if path else str(error), at=path) from error
     except MarlnbError:
         raise
     except (TypeError, ValueError) as error:

@@ -49,7 +49,8 @@ def compose(*overrides: str, config_dir: str | None = None) -> Experiment:
     Raises:
         ConfigError: an unknown or misspelt key or name, with the nearest valid ones; a value out of range; a sweep.
     """
-    return from_json(compose_json(*overrides, config_dir=config_dir))
+    with _files_named(overrides, config_dir):
+        return from_json(compose_json(*overrides, config_dir=config_dir))
 
 
 def compose_env(name: str, *overrides: str, config_dir: str | None = None) -> EnvConfig:
@@ -58,8 +59,10 @@ def compose_env(name: str, *overrides: str, config_dir: str | None = None) -> En
     Raises:
         ConfigError: as `compose`.
     """
-    options = compose_json(f"env={name}", *overrides, config_dir=config_dir)["env"]
-    return from_json(options, ENVIRONMENTS.get(options["name"]), "env")
+    words = (f"env={name}", *overrides)
+    with _files_named(words, config_dir):
+        options = compose_json(*words, config_dir=config_dir)["env"]
+        return from_json(options, ENVIRONMENTS.get(options["name"]), "env")
 
 
 def compose_json(*overrides: str, config_dir: str | None = None) -> dict[str, Any]:
@@ -72,7 +75,8 @@ def compose_json(*overrides: str, config_dir: str | None = None) -> dict[str, An
                 composed = hydra_compose(_PRIMARY, overrides=request.values)
             plain = OmegaConf.to_container(composed, resolve=True)
         except (HydraException, OmegaConfBaseException) as error:
-            raise ConfigError(f"cannot compose {' '.join(overrides)!r}: {error}") from error
+            at = str(getattr(error, "full_key", None) or "")
+            raise ConfigError(f"cannot compose {' '.join(overrides)!r}: {error}", at=at) from error
     assert isinstance(plain, dict)
     return _inherit({str(key): value for key, value in plain.items() if value is not None or key not in _GROUP_OF})
 
@@ -81,6 +85,7 @@ def compose_json(*overrides: str, config_dir: str | None = None) -> dict[str, An
 class _Request:
     """What was asked for: a name for each part, options from an experiment's file, and overrides of single values."""
 
+    experiment: str | None = None
     choices: dict[str, str | None] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     values: list[str] = field(default_factory=list)
@@ -155,7 +160,8 @@ def _take_experiment(request: _Request, name: str, variants: Variants) -> None:
     """Enters a file of whole experiments: names choose parts, all else are options."""
     content = variants.read("experiment", name)
     where = variants.where("experiment", name)
-    request.choices.update(experiment_choices(content, where))
+    request.experiment = name
+    request.choices.update(experiment_choices(content, where, (*_GROUP_OF, *_GROUP_OF_EACH)))
     content.pop("defaults", None)
     for part in [*_GROUP_OF, *_GROUP_OF_EACH]:
         if part in content:
@@ -173,6 +179,36 @@ def _take_part(request: _Request, part: str, value: Any) -> Any:
         return options
     request.choices[part] = _chosen(part, value)
     return {}
+
+
+@contextmanager
+def _files_named(overrides: Sequence[str], config_dir: str | None) -> Iterator[None]:
+    """An error about an option that a file sets begins with the file and the line."""
+    try:
+        yield
+    except ConfigError as error:
+        place = _place(error.at, overrides, Variants.find(config_dir)) if error.at else None
+        if place is None:
+            raise
+        raise type(error)(f"{place}: {error}", at=error.at) from error
+
+
+def _place(option: str, overrides: Sequence[str], variants: Variants) -> str | None:
+    """Which line of which file sets an option: an experiment's file, or a variant's, of those that others are built on
+    the last. None where an override sets it, or no file does."""
+    request = _request(overrides, variants)
+    overridden = [word.lstrip("+").partition("=")[0] for word in request.values]
+    if any(f"{option}.".startswith(f"{key}.") for key in overridden):
+        return None
+    asked = [("experiment", request.experiment, option)] if request.experiment else []
+    for part, name in request.choices.items():
+        if name is not None and option.startswith(f"{part}."):
+            below = option.removeprefix(f"{part}.")
+            asked += [(_group(part), member, below) for member, _ in _chain(_group(part), name, variants)]
+    for group, name, key in asked:
+        if (line := variants.line(group, name, key)) is not None:
+            return f"{variants.where(group, name)}, line {line}"
+    return None
 
 
 def _nodes(request: _Request, variants: Variants) -> Iterator[_Node]:

@@ -11,7 +11,15 @@ class MarlnbError(Exception):
 
 
 class ConfigError(MarlnbError):
-    """An option, a value or a combination of them that cannot be run."""
+    """An option, a value or a combination of them that cannot be run.
+
+    Attributes:
+        at: the path of the option that it is about, as "algorithm.lr"; empty where it is about none, or several.
+    """
+
+    def __init__(self, *args: object, at: str = "") -> None:
+        super().__init__(*args)
+        self.at = at
 
 
 class UnknownNameError(ConfigError, KeyError):

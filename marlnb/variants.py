@@ -11,7 +11,7 @@ A variant says what it is built on in `defaults`, or names a registered class in
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,11 @@ class Variants:
 
     def where(self, group: str, name: str) -> str:
         return str(self._files(group).get(name, name))
+
+    def line(self, group: str, name: str, option: str) -> int | None:
+        """The line at which a file sets an option, as "kwargs.n_walkers"; None where it does not, or is not there."""
+        file = self._files(group).get(name)
+        return _line_of(file.read_text(encoding="utf-8"), option.split(".")) if file else None
 
     def _files(self, group: str) -> dict[str, Path]:
         if self.folder is None:
@@ -119,15 +124,35 @@ def _entry_name(group: str, entry: Any, where: str) -> str:
     return entry.partition("@")[0].removeprefix("/").removeprefix(f"{group}/")
 
 
-def experiment_choices(content: Mapping[str, Any], where: str) -> dict[str, str]:
-    """The choices of parts in an experiment's `defaults`: `override /env: mpe/simple_spread`, `env: mpe/...`."""
+def experiment_choices(content: Mapping[str, Any], where: str, parts: Collection[str]) -> dict[str, str]:
+    """The choices of parts in an experiment's `defaults`: `override /env: mpe/simple_spread`, `env: mpe/...`.
+
+    Raises:
+        ConfigError: an entry that chooses nothing, or chooses for something that is not among `parts`.
+    """
     choices = {}
     for entry in _defaults(content, where):
         if not isinstance(entry, Mapping) or len(entry) != 1:
             raise ConfigError(f"{where}: an entry of an experiment's defaults is `env: name`; got {entry!r}")
         key, value = next(iter(entry.items()))
-        choices[str(key).removeprefix("override ").strip().removeprefix("/")] = str(value)
+        part = str(key).removeprefix("override ").strip().removeprefix("/")
+        if part.partition(".")[0] not in parts:
+            raise ConfigError(f"{where}: {unknown('part', part, parts)}")
+        choices[part] = str(value)
     return choices
+
+
+def _line_of(text: str, keys: list[str]) -> int | None:
+    import yaml
+
+    node, line = yaml.compose(text), None
+    for key in keys:
+        entries = node.value if isinstance(node, yaml.MappingNode) else []
+        found = next((entry for entry in entries if entry[0].value == key), None)
+        if found is None:
+            return None
+        line, node = found[0].start_mark.line + 1, found[1]
+    return line
 
 
 def _load(path: Path) -> dict[str, Any]:

@@ -187,6 +187,36 @@ def test_a_variant_that_cannot_be_used_says_why(conf: Path, name: str, message: 
         Experiment.compose(f"env={name}", config_dir=str(conf))
 
 
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["env=misspelt"], r"env/misspelt.yaml, line 2: no option .*'env.max_stps'; did you mean 'env.max_steps'"),
+        (["env=above"], r"env/misspelt.yaml, line 2: no option .*'env.max_stps'"),
+        (["experiment=uses"], r"env/misspelt.yaml, line 2: no option .*'env.max_stps'"),
+        (["env=ranged"], r"env/ranged.yaml, line 3: env.max_steps must be at least 1 steps; got -1"),
+        (["env=ranged", "env.max_steps=-2"], r"^env.max_steps must be at least 1 steps; got -2"),
+        (["env=absent"], r"env/absent.yaml, line 2: .*Interpolation key 'framez' not found"),
+        (["experiment=each"], r"experiment/each.yaml, line 4: .*'algorithms.a.lrr'; did you mean 'algorithms.a.lr'"),
+        (["experiment=whole"], r"experiment/whole.yaml, line 2: no option 'framez'; did you mean 'frames'"),
+        (["experiment=chosen"], r"experiment/chosen.yaml: no part 'envv'; did you mean 'env'"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_said_with_its_place(conf: Path, overrides: list[str], message: str) -> None:
+    files = {
+        "env/above.yaml": "defaults: [misspelt]\nkwargs: {n_walkers: 2}\n",
+        "env/ranged.yaml": "defaults: [pettingzoo/multiwalker]\n\nmax_steps: -1\n",
+        "env/absent.yaml": "defaults: [pettingzoo/multiwalker]\nmax_steps: ${framez}\n",
+        "experiment/uses.yaml": "env: misspelt\n",
+        "experiment/each.yaml": "env: mpe/simple_spread\nalgorithms:\n  a: {name: ippo,\n    lrr: 3}\n",
+        "experiment/whole.yaml": "env: mpe/simple_spread\nframez: 3\n",
+        "experiment/chosen.yaml": "defaults:\n  - override /envv: mpe/simple_spread\n",
+    }
+    for name, text in files.items():
+        (conf / name).write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        written(*overrides, config_dir=conf)
+
+
 def test_a_variant_must_not_hide_a_registered_name(conf: Path) -> None:
     (conf / "algorithm" / "mappo.yaml").write_text("name: ippo\n")
     with pytest.raises(ConfigError, match=r"mappo.yaml: 'mappo' is a registered algorithm already"):
