@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -122,7 +121,8 @@ def tuning(
 
 
 def binned(told: RowValues, bins: int) -> Bins:
-    """Classes as they are; a quantity in bins between its quantiles, fewer where it has ties."""
+    """Classes as they are; a quantity in bins of about equally many rows, equal values in one: of few values, each has
+    a bin of its own, and of many ties there are fewer bins than asked for."""
     if told.is_class:
         present, place = np.unique(told.values, return_inverse=True)
         if len(present) > MOST_CLASSES:
@@ -130,11 +130,15 @@ def binned(told: RowValues, bins: int) -> Bins:
                 f"{told.name!r} has {len(present)} whole values; give it as a quantity (float) to be put into bins"
             )
         return Bins(place.reshape(-1), tuple(map(told.class_name, present)), np.arange(len(present), dtype=float))
-    edges = np.unique(np.quantile(told.values, np.linspace(0, 1, bins + 1)))
-    place = np.clip(np.searchsorted(edges, told.values, side="right") - 1, 0, len(edges) - 2)
-    names = tuple(f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges))
-    centres = np.array([told.values[place == k].mean() for k in range(len(names))])
-    return Bins(place, names, centres)
+    values = told.values.astype(np.float64)
+    present = np.unique(values)
+    rank = (rankdata(values) - 0.5) / len(values)
+    share = np.searchsorted(present, values) if len(present) <= bins else np.floor(bins * rank)
+    _, place = np.unique(share, return_inverse=True)
+    held = [np.unique(values[place == k]) for k in range(place.max() + 1)]
+    ends = [*(float(one[0]) for one in held[1:]), float(held[-1][-1])]
+    names = tuple(f"{one[0]:.3g}" if len(one) == 1 else f"{one[0]:.3g} to {end:.3g}" for one, end in zip(held, ends))
+    return Bins(place, names, np.array([values[place == k].mean() for k in range(len(held))]))
 
 
 def eta_squared(x: np.ndarray, place: np.ndarray, n_bins: int) -> np.ndarray:

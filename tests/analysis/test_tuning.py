@@ -74,7 +74,7 @@ def test_a_label_that_is_constant_within_episodes_is_held_to_episodes(recording:
 
 
 def test_by_what_the_agent_sees_does_and_when(recording: Recording) -> None:
-    for by, n_bins in (("t", 25), ("action", None), ("velocity_x", 3)):
+    for by, n_bins in (("t", 25), ("action", None), ("velocity_x", 4)):
         found = tuning(recording, site=SITE, by=by, bins=4, n_shuffles=20, repetitions=20)
         assert found.by in (by, "time (steps)") and (n_bins is None or len(found.bins) == n_bins)
     half = tuning(recording, site=SITE, by=lambda r: r.rows["t"].to_numpy() >= 12, n_shuffles=20, repetitions=20)
@@ -84,7 +84,21 @@ def test_by_what_the_agent_sees_does_and_when(recording: Recording) -> None:
 def test_ties_make_fewer_bins() -> None:
     values = np.array([0.0] * 6 + [1.0, 2.0, 3.0, 4.0])
     found = binned(RowValues(values, np.ones(10, bool), "x", ()), 4)
-    assert found.names == ("0 to 1.75", "1.75 to 4") and np.bincount(found.place).tolist() == [7, 3]
+    assert found.names == ("0", "1", "2 to 4") and np.bincount(found.place).tolist() == [6, 1, 3]
+    np.testing.assert_allclose(found.centres, [0, 1, 3])
+    mostly = np.concatenate([np.zeros(900), np.linspace(1, 2, 100)])  # nine quantiles of ten are 0
+    assert np.bincount(binned(RowValues(mostly, np.ones(1000, bool), "x", ()), 10).place).tolist() == [900, 100]
+
+
+@pytest.mark.parametrize("values", [(0.0, 1.0), (0.0, 0.25, 1.0), (-1.0, 2.5, 2.75, 9.0)])
+def test_a_quantity_of_few_values_has_a_bin_for_each(recording: Recording, values: tuple[float, ...]) -> None:
+    drawn = np.random.default_rng(1).integers(0, len(values), len(recording))
+    as_quantity = tuning(recording, site=SITE, by=np.array(values)[drawn], n_shuffles=20, repetitions=20)
+    as_classes = tuning(recording, site=SITE, by=drawn, n_shuffles=20, repetitions=20)
+    assert as_quantity.bins == tuple(f"{value:g}" for value in values)
+    np.testing.assert_array_equal(as_quantity.strength, as_classes.strength)
+    np.testing.assert_array_equal(as_quantity.curve, as_classes.curve)
+    assert np.isfinite(as_quantity.curve).all() and as_quantity.strength.max() > 0
 
 
 def test_what_cannot_be_asked_is_said(recording: Recording, team: Recording) -> None:
