@@ -63,7 +63,7 @@ def decode(
         offset: how many steps after the activations the label is taken: 5 asks what is known before it happens, -5
             what is remembered; a list gives a curve. Steps whose label would lie outside the episode are left out.
         checkpoint: the iteration whose rows are read; needed where a recording spans several.
-        kind: None: classes for whole numbers and booleans, a quantity otherwise.
+        kind: None: classes for whole numbers, booleans and words, a quantity otherwise.
         n_shuffles: permutations of the labels over episodes; the smallest p-value is 1 / (1 + n_shuffles).
         episodes: indices of those to use; None: all.
         seed: of folds, permutations, control labels and the untrained network.
@@ -89,6 +89,7 @@ def decode(
     agents = _chosen_agents(recording, sources, sites, agent)
     name = labels[groups[0]].name
     plan = Plan(at, name, classes, folds, n_shuffles, seed, alone=len(sites) * len(agents) * len(offsets) == 1)
+    plan.left_out.notes.extend([classes.note] if classes.note else [])
     answered: list[Answered] = []
     with threadpool_limits(1):  # many small fits: more threads wait for each other, 7 times slower on 2 cores
         for one in sites:

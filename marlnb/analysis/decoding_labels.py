@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 OfAgent = tuple[str, str] | tuple[str, str, str | int]
 Label = str | np.ndarray | OfAgent | Callable[["Recording"], np.ndarray]
+FEW_VALUES = 10
 OWN = ("action", "reward", "return_to_go")
 
 
@@ -51,24 +52,31 @@ class Labels:
 
 @dataclass(frozen=True)
 class Classes:
-    """How labels become what a model is fitted to: class indices or quantities."""
+    """How labels become what a model is fitted to: class indices or quantities.
+
+    Attributes:
+        note: what must be known of the choice between the two; empty where nothing must.
+    """
 
     kind: Kind
     present: np.ndarray
     names: tuple[str, ...]
+    note: str = ""
 
     @staticmethod
     def of(labels: Sequence[Labels], kind: Kind | None) -> Classes:
-        """Whole numbers and booleans are classes, unless said otherwise."""
+        """Whole numbers, booleans and words are classes, unless said otherwise."""
+        if kind not in (None, *get_args(Kind)):
+            raise AnalysisError(unknown("kind of decoding", str(kind), get_args(Kind)))
         whole = labels[0].values.dtype.kind in "iub"
         found: Kind = kind or ("classification" if whole else "regression")
         if found == "regression":
             if labels[0].values.dtype.kind not in "iubf":
                 raise AnalysisError(
                     f"label {labels[0].name!r} holds {labels[0].values.dtype} and no numbers; for classes, give whole "
-                    "numbers, as np.unique(label, return_inverse=True)[1], or kind='classification'"
+                    "numbers or words, or kind='classification'"
                 )
-            return Classes(found, np.empty(0), ())
+            return Classes(found, np.empty(0), (), "" if kind else _few_whole_values(labels))
         present = np.unique(np.concatenate([label.values[label.known] for label in labels]))
         given = labels[0].class_names
         names = tuple(given[int(v)] if whole and 0 <= int(v) < len(given) else str(v) for v in present)
@@ -100,12 +108,45 @@ def resolve_label(source: RowSource, rows: Rows, label: Label) -> Labels:
     return _all_known(source, values, name, names)
 
 
+def _few_whole_values(labels: Sequence[Labels]) -> str:
+    """What is said of a quantity that looks like classes, as whole numbers beside NaN do; empty where it does not."""
+    present = np.unique(np.concatenate([label.values[label.known] for label in labels]))
+    if not 2 <= len(present) <= FEW_VALUES or (present % 1 != 0).any():
+        return ""
+    told = ", ".join(f"{value:g}" for value in present)
+    return f"{labels[0].name!r} holds {told} as floats and is taken as a quantity; kind='classification' makes classes"
+
+
+def _plain(values: np.ndarray, name: str) -> tuple[np.ndarray, Sequence[str]]:
+    """Words as whole numbers with names; Python's objects as the numbers or words that they are.
+
+    Raises:
+        AnalysisError: objects that are neither, or words of which some are missing.
+    """
+    if values.dtype.kind == "O":
+        if all(isinstance(value, str) for value in values.flat):
+            values = values.astype(str)
+        elif any(isinstance(value, str) for value in values.flat):
+            odd = sum(not isinstance(value, str) for value in values.flat)
+            raise AnalysisError(f"label {name!r} is a word at some rows and none at {odd}: give those a word too")
+        else:
+            try:
+                values = values.astype(np.float64)  # None becomes NaN
+            except (TypeError, ValueError) as error:
+                raise AnalysisError(f"label {name!r} holds objects that are neither numbers nor words") from error
+    if values.dtype.kind not in "US":
+        return values, ()
+    present, place = np.unique(values.astype(str), return_inverse=True)
+    return place.reshape(values.shape), present.tolist()
+
+
 def _array(source: RowSource, rows: Rows, values: np.ndarray, name: str) -> Labels:
     if len(values) != len(source.recording):
         raise AnalysisError(
             f"a label has a value for each of the recording's {len(source.recording)} rows; {name!r} got {len(values)}"
         )
-    return _all_known(source, values[rows.index], name, ())
+    values, names = _plain(values, name)
+    return _all_known(source, values[rows.index], name, names)
 
 
 def _all_known(source: RowSource, values: np.ndarray, name: str, names: Sequence[str]) -> Labels:

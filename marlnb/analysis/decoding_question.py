@@ -14,6 +14,8 @@ from marlnb.analysis.left_out import LeftOut
 from marlnb.analysis.linear_models import (
     STANDS_STILL,
     FoldScores,
+    Kind,
+    constant_score,
     memorised_score,
     permute_by_episode,
     score_folds,
@@ -158,7 +160,7 @@ def _score(question: Question, t: int | None, plan: Plan) -> tuple[DecodingScore
     control = memorised_score(q.x, q.y, q.episode, kind, rng)
     shuffled = np.array([other.mean for other in others])
     score = assemble_score(
-        q.site, q.agent, q.offset, t, q.y, q.episode, kind, main, shuffled, seen.mean,
+        q.site, q.agent, q.offset, t, q.y, q.episode, q.fold, kind, main, shuffled, seen.mean,
         None if untrained is None else untrained.mean, control,
     )  # fmt: skip
     reading = fit_reading(
@@ -174,23 +176,24 @@ def assemble_score(
     t: int | None,
     y: np.ndarray,
     episode: np.ndarray,
-    kind: str,
+    fold: np.ndarray,
+    kind: Kind,
     main: FoldScores,
     shuffled: np.ndarray,
     observation: float,
     untrained: float | None,
     control: float | None,
 ) -> DecodingScore:
-    low, high = main.interval()
+    low, high = np.clip(main.interval(), 0.0 if kind == "classification" else -np.inf, 1.0)  # no score lies beyond
     return DecodingScore(
         agent=agent,
         t=t,
         n_rows=len(y),
         n_episodes=len(np.unique(episode)),
         score=main.mean,
-        low=low,
-        high=high,
-        chance=1 / len(np.unique(y)) if kind == "classification" else 0.0,
+        low=float(low),
+        high=float(high),
+        chance=constant_score(y, fold, kind),
         shuffled=float(shuffled.mean()),
         shuffled_high=float(shuffled.max()),
         p_value=(1 + int((shuffled >= main.mean).sum())) / (1 + len(shuffled)),

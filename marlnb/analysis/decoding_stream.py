@@ -118,7 +118,7 @@ def answer_stream(
     by_target = fits.scores["site"][: (targets.n - 1) * n].reshape(-1, n)
     shuffled = by_target[1:].mean(axis=1)
     score = assemble_score(
-        site, agent, offset, t, y, episode, plan.classes.kind, FoldScores(by_target[0]), shuffled,
+        site, agent, offset, t, y, episode, fold, plan.classes.kind, FoldScores(by_target[0]), shuffled,
         float(fits.scores["observation"].mean()),
         float(fits.scores["untrained"].mean()) if "untrained" in views else None,
         float(fits.scores["site"][-2]) if targets.controlled else None,

@@ -143,6 +143,22 @@ def balanced_accuracy(y: np.ndarray, predicted: np.ndarray) -> float:
     return float(np.mean([np.mean(predicted[y == label] == label) for label in np.unique(y)]))
 
 
+def constant_score(y: np.ndarray, fold: np.ndarray, kind: Kind) -> float:
+    """What the best constant answer scores as `score_folds` does: 1 / classes where every fold has every class, more
+    where a class is missing from some; 0 for a quantity.
+
+    Args:
+        y: `[row]`; fold: `[row]`.
+    """
+    if kind == "regression":
+        return 0.0
+    present, place = np.unique(y, return_inverse=True)
+    folds, part = np.unique(fold, return_inverse=True)
+    held = np.zeros((len(folds), len(present)), bool)
+    held[part, place] = True
+    return float((held / held.sum(axis=1, keepdims=True)).mean(axis=0).max())
+
+
 def permute_by_episode(y: np.ndarray, episode: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Labels that belong to another episode: each episode gets the whole course of one drawn without replacement.
 

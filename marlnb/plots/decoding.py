@@ -140,10 +140,13 @@ def _curve(
     shuffled, top = [s.shuffled for s in found], [s.shuffled_high for s in found]
     grey: dict[str, Any] = {"color": "#BDBDBD", "alpha": 0.6, "linewidth": 0}
     ax.fill_between(places, shuffled, top, label="labels of other episodes (mean to max)", **grey)
-    chance = found[0].chance
-    ax.axhline(chance, color=INK, linewidth=1.0)
-    ax.text(places[-1], chance, "chance ", ha="right", va="bottom", fontsize=8.5, color=INK)
-    ax.set_ylim(max(-1.0, min(0.0, chance, *shuffled)), 1.05)
+    chance = [s.chance for s in found]  # not everywhere the same: at some steps a class may be missing
+    if len(set(chance)) == 1:
+        ax.axhline(chance[0], color=INK, linewidth=1.0)
+    else:
+        ax.plot(places, chance, color=INK, linewidth=1.0, drawstyle="steps-mid")
+    ax.text(places[-1], chance[-1], "chance ", ha="right", va="bottom", fontsize=8.5, color=INK)
+    ax.set_ylim(max(-1.0, min(0.0, *chance, *shuffled)), 1.05)
     ax.margins(x=0.02)
     legend_beside(ax)
     alarm(ax, decoding.warnings)
@@ -160,6 +163,9 @@ def decoding_map(
     ax: Axes | None = None,
 ) -> Axes:
     """Scores as a heat map, from chance to 1; a dot marks those that survive the correction.
+
+    Where chance is not the same for all (labels with other numbers of classes), colours are of the share of the way
+    from each score's own chance to 1.
 
     Args:
         decodings: one result, or several of one metric (other labels, other checkpoints): corrected together by
@@ -180,18 +186,21 @@ def decoding_map(
                 raise AnalysisError(f"two scores at {y}={place[0]}, {x}={place[1]}: choose other axes, or one agent")
             cells[place] = score
     rows, columns = (list(dict.fromkeys(place[axis] for place in cells)) for axis in (0, 1))
-    values = np.array([[cells[r, c].score if (r, c) in cells else np.nan for c in columns] for r in rows])
-    chance = min(score.chance for score in cells.values())
+    several = len({score.chance for score in cells.values()}) > 1
+    lowest = 0.0 if several else next(iter(cells.values())).chance
+    coloured = {place: _share_of_the_way(score) if several else score.score for place, score in cells.items()}
+    values = np.array([[coloured.get((r, c), np.nan) for c in columns] for r in rows])
     longest, many = max(len(str(row)) for row in rows), len(columns) > 12
     width = 2.6 + 0.07 * longest + (0.42 if many else 0.62) * len(columns)
     ax = axes(ax, width=max(5.2, width), height=max(2.6, 1.6 + 0.45 * len(rows)))
-    image = ax.imshow(values, cmap=SEQUENTIAL, vmin=chance, vmax=1, aspect="auto")
+    image = ax.imshow(values, cmap=SEQUENTIAL, vmin=lowest, vmax=1, aspect="auto")
     for (r, c), score in cells.items():
-        shade = "black" if score.score > (1 + chance) / 2 else "white"
+        shade = "black" if coloured[r, c] > (1 + lowest) / 2 else "white"
         mark = ("\n●" if many else " ●") if score.survives(correction) else ""
         where = (columns.index(c), rows.index(r))
         ax.text(*where, f"{score.score:.2f}{mark}", ha="center", va="center", color=shade, fontsize=8)
-    ax.figure.colorbar(image, ax=ax, pad=0.02).set_label(f"{metrics[0]}\n(from chance to 1)", fontsize=9)
+    scale = "share of the way from chance to 1" if several else "from chance to 1"
+    ax.figure.colorbar(image, ax=ax, pad=0.02).set_label(f"{metrics[0]}\n({scale})", fontsize=9)
     ax.set_xticks(range(len(columns)), [str(c) for c in columns])
     ax.set_yticks(range(len(rows)), [str(r) for r in rows])
     if max(len(str(c)) for c in columns) > 5:
@@ -203,6 +212,11 @@ def decoding_map(
     ax.set_xlabel(f"{unit.get(x, x)}\n● survives {names[correction]} correction (p ≤ 0.05)", fontsize=9)
     alarm(ax, list(dict.fromkeys(note for result in results for note in result.warnings)))
     return ax
+
+
+def _share_of_the_way(score: Score) -> float:
+    """From chance, 0, to 1; 0 where chance leaves nothing to be gained."""
+    return (score.score - score.chance) / (1 - score.chance) if score.chance < 1 else 0.0
 
 
 def _along(axis: MapAxis, result: DecodingResult, score: Score) -> object:

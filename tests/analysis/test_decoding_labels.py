@@ -7,7 +7,9 @@ import pytest
 
 from marlnb.analysis.decoding import decode
 from marlnb.analysis.decoding_labels import resolve_label, rows_later
+from marlnb.analysis.events import event_average
 from marlnb.analysis.rows import Rows, RowSource
+from marlnb.analysis.tuning import tuning
 from marlnb.errors import AnalysisError
 from marlnb.recording.reader import Recording
 
@@ -78,3 +80,63 @@ def test_what_cannot_be_a_label_is_refused(recording: Recording) -> None:
         ask("goal", checkpoint=99)
     with pytest.raises(AnalysisError, match="known at steps of 0 of this recording"):
         ask("goal", offset=30)
+
+
+def test_words_are_classes(recording: Recording) -> None:
+    goal = recording.label("goal").to_numpy()
+    words = np.array(["red", "green", "blue"])[goal]
+    for label in (words, words.astype(object), lambda recording: words):
+        found = decode(recording, site="listener/actor/hidden_1", label=label, n_shuffles=1, progress=False)
+        assert found.kind == "classification" and found.classes == ("blue", "green", "red") and found.notes == ()
+        same = decode(recording, site="listener/actor/hidden_1", label=2 - goal, n_shuffles=1, progress=False)
+        swapped = np.array([2, 1, 0])  # alphabetical order is the other way round
+        np.testing.assert_array_equal(found.readings[0].patterns, same.readings[0].patterns)
+        assert swapped[goal].tolist() == (2 - goal).tolist() and found.of().score == same.of().score
+    tuned = tuning(recording, site="listener/actor/hidden_1", by=words, n_shuffles=20, repetitions=20)
+    assert tuned.bins == ("blue", "green", "red")
+    happened = event_average(recording, site="listener/actor/hidden_1", event=words, value="green")
+    assert happened.event == "label = green"
+
+
+def test_objects_are_what_they_hold(recording: Recording) -> None:
+    """As pandas gives them: None is no value, and no class either."""
+    speed = recording.steps("listener", "observation").sel(feature="velocity_x").to_numpy()[:, 0].astype(object)
+    speed[:100] = None
+    source = RowSource(recording, "listener")
+    found = resolve_label(source, source.rows(None), speed)
+    assert found.values.dtype == np.float64 and found.known[:, 0].tolist() == [False] * 100 + [True] * 1400
+    mixed = np.where(np.arange(1500) < 7, None, "here").astype(object)
+    with pytest.raises(AnalysisError, match="a word at some rows and none at 7"):
+        resolve_label(source, source.rows(None), mixed)
+    with pytest.raises(AnalysisError, match="neither numbers nor words"):
+        resolve_label(source, source.rows(None), np.array([{}] * 1500, dtype=object))
+
+
+def test_whole_numbers_given_as_floats_are_told_of(recording: Recording) -> None:
+    """An integer column with missing values is one of floats."""
+    goal = recording.label("goal").to_numpy().astype(float)
+    goal[:40] = np.nan
+    site = "listener/actor/hidden_1"
+    found = decode(recording, site=site, label=goal, n_shuffles=1, progress=False)
+    assert found.kind == "regression"
+    assert (
+        found.notes[0]
+        == "'label' holds 0, 1, 2 as floats and is taken as a quantity; kind='classification' makes classes"
+    )
+    asked = decode(recording, site=site, label=goal, kind="regression", n_shuffles=1, progress=False)
+    assert len(asked.notes) == 1 and "not a number" in asked.notes[0]
+    with pytest.raises(AnalysisError, match="no kind of decoding 'classify'; did you mean 'classification'"):
+        decode(recording, site=site, label=goal, kind="classify")  # type: ignore[arg-type]
+
+
+def test_a_class_that_is_missing_from_folds_raises_chance_and_no_interval_leaves_the_scale(
+    recording: Recording,
+) -> None:
+    """Where four folds of five hold one class only, the constant answer is right in them: 0.9 and not 0.5."""
+    rare = (recording.rows["episode"].to_numpy() == 1).astype(int)
+    found = decode(recording, site="listener/actor/hidden_1", label=rare, n_shuffles=2, progress=False).of()
+    assert found.chance == pytest.approx(0.9) and 0 <= found.low <= found.high <= 1
+    streamed = decode(
+        recording, site="listener/actor/hidden_1", label=rare, n_shuffles=2, memory_bytes=1, progress=False
+    ).of()
+    assert streamed.chance == pytest.approx(0.9) and not streamed.survives()

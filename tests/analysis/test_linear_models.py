@@ -11,6 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from marlnb.analysis.linear_models import (
     FoldScores,
     balanced_accuracy,
+    constant_score,
     episode_folds,
     memorised_score,
     permute_by_episode,
@@ -26,6 +27,17 @@ def test_balanced_accuracy_by_hand() -> None:
     y, predicted = np.array([0, 0, 0, 0, 1, 1]), np.array([0, 0, 0, 1, 1, 0])
     assert balanced_accuracy(y, predicted) == pytest.approx((3 / 4 + 1 / 2) / 2)
     assert balanced_accuracy(y, np.zeros(6)) == 0.5
+
+
+def test_the_constant_answer_by_hand() -> None:
+    fold = np.array([0, 0, 1, 1, 2, 2])
+    assert constant_score(np.array([0, 1, 0, 1, 1, 0]), fold, "classification") == 0.5
+    rare = np.array([0, 1, 0, 0, 0, 0])  # 0 is right everywhere but for half of fold 0
+    assert constant_score(rare, fold, "classification") == pytest.approx((0.5 + 1 + 1) / 3)
+    constant = [balanced_accuracy(rare[fold == k], np.zeros(2)) for k in range(3)]
+    assert constant_score(rare, fold, "classification") == pytest.approx(np.mean(constant))
+    assert constant_score(np.array([0, 1, 0, 2, 1, 2]), fold, "classification") == pytest.approx(1 / 3)
+    assert constant_score(rare.astype(float), fold, "regression") == 0
 
 
 def test_the_interval_by_hand() -> None:

@@ -158,3 +158,20 @@ def test_warnings_are_across_every_figure() -> None:
         plots.decoding_map([decoding(score(), warnings=warned), decoding(score(), checkpoint=2)], x="checkpoint"),
     ]
     assert all(texts(ax)[-1] == "NOT TO BE TRUSTED\nonly 12 episodes" for ax in every)
+
+
+def test_labels_of_unlike_chance_are_coloured_alike_at_their_own_chance() -> None:
+    """At chance each is as dark, whatever the number of its classes."""
+    four = decoding(score(value=0.25), score("b/h2", value=1.0))
+    two = decoding(replace(score(value=0.5), chance=0.5), replace(score("b/h2", value=0.75), chance=0.5), label="met")
+    ax = plots.decoding_map([four, two], x="label", y="site")
+    np.testing.assert_allclose(ax.images[0].get_array(), [[0, 0], [1, 0.5]])
+    assert "share of the way from chance to 1" in ax.images[0].colorbar.ax.get_ylabel()  # type: ignore[union-attr]
+    same = plots.decoding_map(four, x="agent", y="site")
+    np.testing.assert_allclose(same.images[0].get_array(), [[0.25], [1.0]])
+
+
+def test_the_line_of_chance_follows_chance() -> None:
+    some = decoding(replace(score(t=0), chance=0.5), score(t=1), score(t=2))
+    ax = plots.decoding_over_time(some)
+    assert any(np.asarray(line.get_xydata()).tolist() == [[0, 0.5], [1, 0.25], [2, 0.25]] for line in ax.lines)
