@@ -73,7 +73,7 @@ RECORDERS = ("idle", "all")
 LENGTHS = (1000, 5000)
 TARGET = 0.03
 EPISODE_STEPS = 25
-BLOCK_ROWS = 4096
+BLOCK_ROWS = 16384  # as `record` has it for these fields
 FEWEST_PAIRS = 4
 BOOTSTRAPS = 2000
 

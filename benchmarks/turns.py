@@ -9,7 +9,7 @@ from pathlib import Path
 from marlnb.envs.vector import Step
 from marlnb.recording.episode_recorder import EpisodeRecorder
 from marlnb.recording.writer import RecordingWriter
-from marlnb.training.episodes import Moment
+from marlnb.training.episodes import TOLD_ALL, Moment
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,12 @@ class Timed:
     """
 
     def __init__(self, recorder: EpisodeRecorder | None) -> None:
-        self.recorder, self.spent_ns, self.rests, self.left_at = recorder, 0, 0, time.monotonic()
+        self.recorder, self.spent_ns, self.left_at = recorder, 0, time.monotonic()
+        self.rests, self.unseen = TOLD_ALL
 
     def before_step(self, moment: Moment) -> None:
         began = time.thread_time_ns()
-        if self.recorder is not None and not self.rests:
+        if self.recorder is not None and not (self.rests or self.unseen):
             self.recorder.before_step(moment)
         self.spent_ns += time.thread_time_ns() - began
 
@@ -52,7 +53,7 @@ class Timed:
         if self.rests and not ended:
             self.rests -= 1
         elif self.recorder is not None:
-            self.rests = self.recorder.after_step(moment, step, ended)
+            self.rests, self.unseen = self.recorder.after_step(moment, step, ended)
         self.spent_ns += time.thread_time_ns() - began
 
     def enter(self) -> None:

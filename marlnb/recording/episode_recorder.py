@@ -28,12 +28,13 @@ from marlnb.recording.pieces import Copies
 from marlnb.recording.sources import T
 from marlnb.recording.waiting import Waiting
 from marlnb.recording.writer import RowWriter
-from marlnb.training.episodes import Moment
+from marlnb.training.episodes import TOLD_ALL, Moment, Rest
 
 FIRST_CAPACITY = 256
 STREAM_ROWS = 128
-WAITING_ROWS = 4096
-PASS_ROWS = 1024
+WAITING_ROWS = 8192
+PASS_ROWS = 2048
+ONLY_AFTER = Rest(before=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +103,10 @@ class EpisodeRecorder:
         self._may_be_brief = only_outputs and every == 1 and frames is None and not self._followed
         self._brief = 0  # steps, from this one on, of which outputs and the memory are all that is to be kept
         self._outputs: list[Mapping[str, ActorOutput]] = []
-        self._due, self._rests = False, 0
+        self._due, self._rest = False, TOLD_ALL
         self._streamed = 0
 
     def before_step(self, moment: Moment) -> None:
-        if self._brief:  # what this path and the next touch, the environment finds no more in the processor's cache
-            return
         values = self._follow_critics(moment) if self._followed else ()
         if self._begins is not None:
             self._begun[self._begins] = self._ring.position
@@ -127,12 +126,12 @@ class EpisodeRecorder:
         if self._may_be_brief and self._waiting.only_waits and self._waiting.copies is not None:
             self._be_brief(self._waiting.copies)
 
-    def after_step(self, moment: Moment, step: Step, ended: bool) -> int:
-        if self._brief:
+    def after_step(self, moment: Moment, step: Step, ended: bool) -> Rest:
+        if self._brief:  # what this path touches, the environment finds no more in the processor's cache
             self._outputs.append(moment.output)
             next(self._slots)[:] = self._memory
             if len(self._outputs) < self._brief and not ended:
-                return 0
+                return ONLY_AFTER
             self._catch_up(moment, step)
         elif self._due:
             self._waiting.after(moment, step, step.memory)
@@ -142,10 +141,10 @@ class EpisodeRecorder:
             done = step.done.cpu().numpy()
             self._begins = done.copy()
             self._finish(np.flatnonzero(done & (self._episode >= 0)), moment, step)
-            return 0
+            return TOLD_ALL
         if self._alone and self._ring.position - self._begun[0] >= STREAM_ROWS:
             self._stream()
-        return 0 if self._followed else self._rests
+        return TOLD_ALL if self._followed else self._rest
 
     def _be_brief(self, copies: Copies) -> None:
         """From this step on until an episode ends, or something has to be looked after."""
@@ -163,10 +162,10 @@ class EpisodeRecorder:
         self._due = False
 
     def _is_due(self, moment: Moment) -> bool:
-        """Whether a copy that counts is at a step to be kept; sets how many steps follow at which none is."""
+        """Whether a copy that counts is at a step to be kept; sets for how many steps after it none is."""
         left = self.every - moment.t.numpy() % self.every  # `every` itself where it is such a step
         counted = left[self._episode >= 0]
-        self._rests = int(counted.min(initial=self.every)) - 1
+        self._rest = Rest(int(counted.min(initial=self.every)) - 1)
         return self.every in counted.tolist()
 
     def _follow_critics(self, moment: Moment) -> list[Tensor]:

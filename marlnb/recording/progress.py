@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from marlnb.envs.vector import Step
-from marlnb.training.episodes import Moment, Watcher
+from marlnb.training.episodes import TOLD_ALL, Moment, Rest, Watcher
 from marlnb.training.progress import StatusLine
 
 
@@ -30,17 +30,18 @@ class RecordingProgress:
 
 @dataclass(frozen=True)
 class Telling:
-    """A watcher of `play` that calls `tell` before each step, and then another watcher."""
+    """A watcher of `play` that hands on to another watcher and calls `tell` after each step."""
 
     watcher: Watcher
     tell: Callable[[], None]
 
     def before_step(self, moment: Moment) -> None:
-        self.tell()
         self.watcher.before_step(moment)
 
-    def after_step(self, moment: Moment, step: Step, ended: bool) -> None:
-        self.watcher.after_step(moment, step, ended)
+    def after_step(self, moment: Moment, step: Step, ended: bool) -> Rest:
+        rest = self.watcher.after_step(moment, step, ended) or TOLD_ALL
+        self.tell()
+        return Rest(before=rest.before)
 
 
 class EpisodeProgress:

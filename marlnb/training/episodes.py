@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -67,20 +67,35 @@ class Moment:
         return self._told
 
 
+class Rest(NamedTuple):
+    """What a watcher need not be told of: a call that does nothing costs as much as one that does a little.
+
+    Attributes:
+        steps: so many of the next, which it may be told of all the same; where an episode ends it is told after that
+            step, though it was not before it.
+        before: the moment before the next step that it is told of. It is not told of that.
+    """
+
+    steps: int = 0
+    before: bool = False
+
+
+TOLD_ALL = Rest()
+
+
 class Watcher(Protocol):
     """Someone who sees the moments of `play`. Tensors are valid during the call only."""
 
     def before_step(self, moment: Moment) -> None:
         """Called when the actions are chosen and the environment stands where they will be taken."""
 
-    def after_step(self, moment: Moment, step: Step, ended: bool) -> int | None:
+    def after_step(self, moment: Moment, step: Step, ended: bool) -> Rest | None:
         """Called after the step; the moment's buffers of observations and masks have been overwritten by it.
 
         Args:
             ended: some copy's episode has, with this step.
         Returns:
-            how many of the next steps it need not be told of, unless an episode ends: then it is told after that step,
-            though it was not before it. None is 0.
+            what it need not be told of; None: it is to be told of everything.
         """
 
 
@@ -155,13 +170,13 @@ def play(
         raise ConfigError(f"policies are for {sorted(policies)}, the groups are {list(env.spec.group_names)}")
     tally = _Tally(env, episodes, first)
     actors = {name: _Actor(policies[name], env, explore, generator) for name in env.spec.group_names}
-    rests = 0  # steps that the watcher need not be told of
+    rests, unseen = TOLD_ALL  # what the watcher need not be told of
     with _eval_mode(policies), torch.no_grad(), torch_threads(1):  # one step is little work: more threads only wait
         step = env.reset(seed + first)
         tally.begin(step)
         while tally.playing:
             moment = _moment(env, step, tally, actors)
-            if watcher is not None and not rests:
+            if watcher is not None and not (rests or unseen):
                 watcher.before_step(moment)
             step = env.step({name: output.action.to(env.device) for name, output in moment.output.items()})
             done = step.done.cpu()
@@ -169,7 +184,7 @@ def play(
             if rests and not ended:
                 rests -= 1
             elif watcher is not None:
-                rests = watcher.after_step(moment, step, ended) or 0
+                rests, unseen = watcher.after_step(moment, step, ended) or TOLD_ALL
             tally.add(step, done if ended else None)
             if ended:
                 for actor in actors.values():

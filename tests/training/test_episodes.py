@@ -8,7 +8,7 @@ from marlnb.envs.vector import Step
 from marlnb.errors import ConfigError
 from marlnb.models.policy import Policy
 from marlnb.models.scripted import RandomPolicy
-from marlnb.training.episodes import Moment, play
+from marlnb.training.episodes import Moment, Rest, play
 from tests.training.toys import Count, CountConfig
 
 
@@ -65,9 +65,9 @@ def test_a_watcher_that_rests_is_told_of_every_kth_step_and_of_each_end(rests: i
         def before_step(self, moment: Moment) -> None:
             self.before.append((int(moment.episode), int(moment.t)))
 
-        def after_step(self, moment: Moment, step: Step, ended: bool) -> int:
+        def after_step(self, moment: Moment, step: Step, ended: bool) -> Rest | None:
             self.after.append((int(moment.episode), int(moment.t), ended))
-            return 0 if ended else rests
+            return None if ended else Rest(rests)
 
     env, watcher = Count(CountConfig(), 1), Rests()
     play(env, _random(env), episodes=5, seed=100, explore=True, watcher=watcher)
@@ -76,6 +76,27 @@ def test_a_watcher_that_rests_is_told_of_every_kth_step_and_of_each_end(rests: i
     assert watcher.before == kept
     ends = {(k, length - 1) for k, length in enumerate(lengths)}
     assert watcher.after == [(*place, place in ends) for place in sorted({*kept, *ends})]
+
+
+def test_a_watcher_that_only_looks_after_steps_is_not_told_before_them() -> None:
+    """Of steps 0, 1, 2 ... it asks not to be told before every second and third, whichever episode they are of."""
+
+    class Looks:
+        def __init__(self) -> None:
+            self.before: list[int] = []
+            self.after = 0
+
+        def before_step(self, moment: Moment) -> None:
+            self.before.append(self.after)
+
+        def after_step(self, moment: Moment, step: Step, ended: bool) -> Rest:
+            self.after += 1
+            return Rest(before=self.after % 3 != 0)
+
+    env, watcher = Count(CountConfig(), 1), Looks()
+    table = play(env, _random(env), episodes=5, seed=100, explore=True, watcher=watcher)
+    assert watcher.after == table.length.sum()
+    assert watcher.before == list(range(0, watcher.after, 3))
 
 
 def test_modes_come_back_after_an_error() -> None:
