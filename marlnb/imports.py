@@ -8,6 +8,7 @@ import re
 import sys
 from typing import Any
 
+from marlnb import user_code
 from marlnb.errors import ConfigError, unknown
 
 _PATH = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
@@ -36,6 +37,8 @@ def found_at(path: str) -> Any:
     try:
         found: Any = importlib.import_module(module)
     except Exception as error:  # a stranger's module may raise anything
+        if (whose := user_code.told(error)) is not None:
+            raise ConfigError(f"cannot import {module!r} for {path!r}: it raised {whose}") from error
         raise ConfigError(
             f"cannot import {module!r} for {path!r}: {type(error).__name__}: {error}; "
             f"it is looked for where Python looks, and in the current folder {folder}"

@@ -93,6 +93,12 @@ def _guarded(module: ModuleType, command: str, words: list[str]) -> int:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return _complain(f"{where}{error.strerror or error}", FAILED)
+    except Exception as error:
+        from marlnb import user_code
+
+        if (whose := user_code.told(error)) is None:
+            raise
+        return _complain(f"code that marlnb called raised {whose}", FAILED)
 
 
 def parser_of(command: str) -> argparse.ArgumentParser:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
+from marlnb import user_code
 from marlnb.errors import EnvBuildError, MarlnbError, unknown
 
 _UNKNOWN = re.compile(r"(\S+)\(\) got an unexpected keyword argument '(\w+)'")
@@ -23,7 +24,7 @@ def construct(where: str, constructor: Callable[..., Any], kwargs: Mapping[str, 
         where: the environment's name, for messages.
     Raises:
         EnvBuildError: it raised. For a keyword that it does not take, or one that it lacks, the text says which it
-            takes, as far as signatures tell; for all else it has the traceback.
+            takes, as far as signatures tell; for all else where it was raised.
     """
     try:
         with warnings.catch_warnings():
@@ -36,8 +37,8 @@ def construct(where: str, constructor: Callable[..., Any], kwargs: Mapping[str, 
     except Exception as error:
         told = _about_arguments(error, constructor, kwargs) if isinstance(error, TypeError) else None
         if told is None:
-            trace = traceback.format_exc().rstrip()
-            told = f"the constructor, given {dict(kwargs)}, raised {type(error).__name__}: {error}\n\n{trace}"
+            whose = user_code.told(error, or_library=True) or f"{type(error).__name__}: {error}"
+            told = f"the constructor, given {dict(kwargs)}, raised {whose}"
         raise EnvBuildError(f"{where}: {told}") from error
 
 

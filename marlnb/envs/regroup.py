@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from marlnb import user_code
 from marlnb.config import EnvConfig, Experiment
 from marlnb.envs.vector import GroupStep, Step, VectorEnv, allocate_step
-from marlnb.errors import ConfigError, EnvError
+from marlnb.errors import ConfigError, EnvBuildError, EnvError, MarlnbError
 from marlnb.specs import EnvSpec, GroupSpec, LabelSpec, group_agents
 
 Groups = Mapping[str, tuple[str, ...]]
@@ -38,8 +39,9 @@ def build_grouped(env: EnvConfig, groups: Groups | None, n_envs: int, *, device:
 
     Raises:
         ConfigError: groups that the environment's agents cannot form.
+        EnvBuildError: `build` of somebody's own raised, or returned something else.
     """
-    built = env.build(n_envs, device)
+    built = _built(env, n_envs, device)
     if not groups:
         return built
     try:
@@ -47,6 +49,20 @@ def build_grouped(env: EnvConfig, groups: Groups | None, n_envs: int, *, device:
     except BaseException:
         built.close()
         raise
+
+
+def _built(env: EnvConfig, n_envs: int, device: str) -> VectorEnv:
+    try:
+        built: object = env.build(n_envs, device)
+    except MarlnbError:
+        raise
+    except Exception as error:
+        if (whose := user_code.told(error)) is None:
+            raise
+        raise EnvBuildError(f"{env.name}: {type(env).__name__}.build raised {whose}") from error
+    if not isinstance(built, VectorEnv):
+        raise EnvBuildError(f"{env.name}: {type(env).__name__}.build must return a VectorEnv; it returned {built!r}")
+    return built
 
 
 class Neighbours(NamedTuple):

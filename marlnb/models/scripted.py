@@ -7,7 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from marlnb.errors import ShapeError
+from marlnb import user_code
+from marlnb.errors import ConfigError, MarlnbError, ShapeError
 from marlnb.models.actor import ActorPolicy
 from marlnb.models.policy import ActorOutput, Policy
 from marlnb.specs import GroupSpec
@@ -112,9 +113,15 @@ class FunctionPolicy(Policy):
         explore: bool = True,
         generator: torch.Generator | None = None,
     ) -> ActorOutput:
-        """Raises ShapeError where the function returns no actions of this group."""
+        """Raises ShapeError where the function returns no actions of this group, ConfigError where it raised."""
         rows = (*observation.shape[:1], self.group.n_agents)
-        action = self.function(observation, action_mask, self.group, generator)
+        try:
+            action = self.function(observation, action_mask, self.group, generator)
+        except MarlnbError:
+            raise
+        except Exception as error:
+            whose = user_code.told(error, or_library=True) or f"{type(error).__name__}: {error}"
+            raise ConfigError(f"{self.name}, which acts for group {self.group.name!r}, raised {whose}") from error
         spec, dtype = self.group.action, getattr(torch, self.group.action.dtype)
         shape = (*rows, *spec.shape)
         if not isinstance(action, Tensor) or tuple(action.shape) != shape or action.dtype != dtype:

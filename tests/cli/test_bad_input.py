@@ -8,6 +8,7 @@ import pytest
 
 from marlnb.cli import main
 from marlnb.config import Experiment
+from marlnb.errors import EnvBuildError
 from marlnb.training.train import train
 
 ENTRY = "env=pettingzoo/custom env.entry_point=tests.envs.sample_envs"
@@ -82,7 +83,7 @@ def test_a_strangers_error_leaves_no_folder_behind(tmp_path: Path, monkeypatch: 
     experiment = Experiment.compose("env=matrix/climbing", "algorithm=ippo", "frames=64", "n_envs=2")
     with monkeypatch.context() as patch:
         patch.setattr(type(experiment.env), "build", build)
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(EnvBuildError, match="ZeroDivisionError: of a user's own EnvConfig"):
             train(experiment, tmp_path / "run", progress=False)
     assert not (tmp_path / "run").exists()
     assert train(experiment, tmp_path / "run", progress=False).status()["state"] == "complete"

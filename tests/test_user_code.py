@@ -1,0 +1,122 @@
+"""Errors in a user's own code: whose code it is, and the calls in it alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from marlnb import user_code
+from marlnb.cli import main
+
+MINE = """\
+from dataclasses import dataclass
+
+import marlnb as mnb
+import torch
+
+
+def deeper(value):
+    return torch.zeros(3).reshape(value)
+
+
+@dataclass(frozen=True)
+class Broken(mnb.EnvConfig):
+    def build(self, n_envs, device="cpu"):
+        return deeper(2)
+
+
+@dataclass(frozen=True)
+class Nothing(mnb.EnvConfig):
+    def build(self, n_envs, device="cpu"):
+        return None
+
+
+def policy(observation, action_mask, group, generator):
+    return observation["x"] if observation.sum() > 1e9 else deeper(2)
+
+
+def make(size=3):
+    return deeper(2)
+
+
+@dataclass(frozen=True)
+class Later(mnb.EnvConfig):
+    def build(self, n_envs, device="cpu"):
+        env = mnb.Experiment.compose("env=mpe/simple").env.build(n_envs, device)
+        env.step = lambda actions: deeper(2)
+        return env
+"""
+SCRIPTED = "env=mpe/simple_spread algorithm=scripted algorithm.function"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in {"mine": MINE, "unready": "x = 1\ny = x +\n", "raises": "x = 1\ny = x.z\n"}.items():
+        (tmp_path / f"{name}_{tmp_path.name}.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ("env=mine:Broken", 2, "mine:Broken: Broken.build raised RuntimeError: shape '[2]' is invalid"),
+        (f"{SCRIPTED}=mine:policy", 2, "mine:policy, which acts for group 'agent', raised RuntimeError: shape '[2]'"),
+        ("env=pettingzoo/custom env.entry_point=mine:make env.workers=0", 2, "the constructor, given {}, raised Runti"),
+        ("env=pettingzoo/custom env.entry_point=mine:make env.workers=1", 2, "the constructor, given {}, raised Runti"),
+        ("env=mine:Later", 1, "code that marlnb called raised RuntimeError: shape '[2]'"),
+    ],
+)
+def test_whose_code_it_is(
+    words: str, code: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = words.replace("mine:", f"mine_{tmp_path.name}:")
+    given = [*words.split(), "algorithm=ippo"] if "scripted" not in words else words.split()
+    assert main(["train", *given, "n_envs=2", "rollout_steps=5", "frames=20", "--quiet", "run=run"]) == code
+    told = capsys.readouterr().err
+    assert message.replace("mine:", f"mine_{tmp_path.name}:") in told
+    assert f"in deeper ({tmp_path}/mine_{tmp_path.name}.py, line 8)" in told
+    assert "Traceback" not in told and "/marlnb/" not in told and len(told.splitlines()) < 12
+    if "scripted" in words or "Later" in words:  # it had begun
+        assert json.loads(Path("run/status.json").read_text())["state"] == "failed"
+    else:
+        assert not Path("run").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("env=mine:Nothing", "Nothing.build must return a VectorEnv; it returned None"),
+        ("env=unready:Env", "it raised SyntaxError: invalid syntax ("),
+        ("env=raises:Env", "it raised AttributeError: 'int' object has no attribute 'z', in <module> ("),
+    ],
+)
+def test_what_cannot_be_used(words: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", words.replace(":", f"_{tmp_path.name}:"), "algorithm=ippo", "--quiet", "run=run"]) == 2
+    told = capsys.readouterr().err
+    assert message in told and "importlib" not in told and not Path("run").exists()
+
+
+def test_of_many_calls_the_middle_ones_are_left_out() -> None:
+    def down(depth: int) -> int:
+        return 1 // depth if depth == 0 else further_down(depth - 1)
+
+    def further_down(depth: int) -> int:
+        return down(depth)
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        down(40)
+    told = user_code.told(caught.value)
+    assert told is not None and told.startswith("ZeroDivisionError: integer division or modulo by zero, in down (")
+    assert told.count("File ") == 6 and "... 76 calls between ..." in told  # of 82, the test's own among them
+
+
+def test_of_code_in_libraries_alone_nothing_is_told_unless_asked() -> None:
+    with pytest.raises(json.JSONDecodeError) as caught:
+        json.loads("{")
+    error = caught.value.with_traceback(caught.value.__traceback__.tb_next)  # type: ignore[union-attr]
+    assert user_code.told(error) is None
+    told = user_code.told(error, or_library=True)
+    assert told is not None and ", in raw_decode (" in told and "test_user_code" not in told
