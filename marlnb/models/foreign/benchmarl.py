@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tensordict.nn import NormalParamExtractor
@@ -11,12 +11,21 @@ from torch import Tensor, nn
 
 from marlnb.errors import CheckpointError, ConfigError
 from marlnb.models.distributions import ActionDistribution, action_distribution
-from marlnb.models.foreign.benchmarl_networks import Tensors, below_all, model_tensors, network
+from marlnb.models.foreign.benchmarl_networks import (
+    Given,
+    Tensors,
+    below_all,
+    first_size,
+    n_reading_one,
+    network,
+    own_model,
+)
 from marlnb.models.foreign.mixing import TorchrlMixer
 from marlnb.models.foreign.parameters import Direct, FreeGaussian, LocScale, tanh_delta
 from marlnb.models.foreign.policy import ForeignCritic, ForeignPolicy, Reads
 from marlnb.models.foreign.q_critic import ForeignQCritic
 from marlnb.models.foreign.records import Record
+from marlnb.models.foreign.soft_critic import ForeignSoftCritic
 from marlnb.models.mixers import Mixer, SumMixer
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec
 
@@ -24,6 +33,7 @@ SOFT = ("IsacConfig", "MasacConfig")
 STOCHASTIC = ("IppoConfig", "MappoConfig", *SOFT)
 VALUE_BASED = ("IqlConfig", "VdnConfig", "QmixConfig")
 DETERMINISTIC = ("IddpgConfig", "MaddpgConfig")
+CENTRAL = ("MappoConfig", "MasacConfig", "MaddpgConfig")
 ACTORS = ("actor_network_params", "value_network_params", "local_value_network_params")
 
 
@@ -73,8 +83,8 @@ def policy_of(experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Ten
         ConfigError: a kind of network or distribution that cannot be read.
     """
     name, tensors = _first(state, ACTORS, group)
-    own, _ = model_tensors(tensors)
-    actor = network(experiment.model, own, group.n_agents, group.observation.size, name)
+    given = Given(group.n_agents, group.observation.shape)
+    actor = network(own_model(experiment.model, group.name), tensors, given, name)
     distribution, parameters = _distribution(experiment, group.action)
     greedy = experiment.algorithm.kind in VALUE_BASED
     return ForeignPolicy(
@@ -90,36 +100,61 @@ def policy_of(experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Ten
 
 
 def _critic(experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Tensors) -> ForeignCritic | None:
-    own, n_listed = model_tensors(below_all(state, "critic_network_params"))
+    own = below_all(state, "critic_network_params")
     if not own:
         return None
-    model, where = experiment.critic_model, "the critic"
+    model, where = own_model(experiment.critic_model, group.name), "the critic"
+    given, reads = _read(experiment, model, own, Given(group.n_agents, group.observation.shape), env)
+    return ForeignCritic(group, network(model, own, given, where), env, reads)
+
+
+def _read(experiment: Experiment, model: Record, own: Tensors, given: Given, env: EnvSpec) -> tuple[Given, Reads]:
+    """What a critic reads: what it is `given` of each agent, or one array for all."""
+    n_listed = n_reading_one(model, own, given)
     if not n_listed:
-        return ForeignCritic(group, network(model, own, group.n_agents, group.observation.size, where), env)
-    first = next(tensor for name, tensor in own.items() if name.endswith(("0.weight_ih", "0.weight")))
-    reads: Reads = "joint" if env.state_shape is None else "state"
-    return ForeignCritic(group, network(model, own, n_listed, first.shape[-1], where), env, reads)
+        return replace(given, central=experiment.algorithm.kind in CENTRAL), "observation"
+    state = env.state_shape
+    by_rows = state is not None and len(state) > 1
+    shape = tuple(state) if state is not None and by_rows else (first_size(own),)
+    return Given(n_listed, shape, for_all=True), "joint" if state is None else "state"
 
 
-def _judges(experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Tensors) -> ForeignQCritic | None:
-    """The critics of continuous actions, of SAC's kind (several) and DDPG's (one)."""
+def _judges(
+    experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Tensors
+) -> ForeignQCritic | ForeignSoftCritic | None:
+    """The critics of actions, of SAC's kind (several) and DDPG's (one)."""
     kind = experiment.algorithm.kind
-    if group.action.kind != "continuous" or kind not in (*SOFT, *DETERMINISTIC):
+    if kind not in (*SOFT, *DETERMINISTIC):
         return None
-    own, n_listed = model_tensors(below_all(state, f"{'q' if kind in SOFT else ''}value_network_params"))
+    own = below_all(state, f"{'q' if kind in SOFT else ''}value_network_params")
     if not own:
         return None
-    first = next(tensor for name, tensor in own.items() if name.endswith(("0.weight_ih", "0.weight")))
     each = [own]
-    if kind in SOFT:  # its networks lie along an axis of their own, after that of agents that have a list of networks
-        axis = 1 if n_listed > 1 else 0
-        each = [{name: tensor.select(axis, k) for name, tensor in own.items()} for k in range(first.shape[axis])]
-    n_agents, n_features = group.n_agents, group.observation.size + group.action.n_components
-    reads: Reads = "observation"
-    if n_listed:
-        n_agents, n_features, reads = n_listed, first.shape[-1], "joint" if env.state_shape is None else "state"
-    networks = [network(experiment.critic_model, one, n_agents, n_features, "the critic") for one in each]
-    return ForeignQCritic(group, networks, env, reads)
+    if kind in SOFT:  # its networks lie along the first axis
+        each = [{name: tensor[k] for name, tensor in own.items()} for k in range(len(next(iter(own.values()))))]
+    model, where = own_model(experiment.critic_model, group.name), "the critic"
+    if group.action.kind == "continuous":
+        given = Given(group.n_agents, group.observation.shape, group.action.n_components)
+        given, reads = _read(experiment, model, each[0], given, env)
+        return ForeignQCritic(group, [network(model, one, given, where) for one in each], env, reads)
+    given, reads = Given(group.n_agents, group.observation.shape), "observation"
+    coupled = bool(experiment.algorithm.get("coupled_discrete_values", True))
+    if kind != "MasacConfig" or coupled:
+        given, reads = _read(experiment, model, each[0], given, env)
+    else:  # each agent's row: what the others would do, then the state or all observations
+        reads = "joint" if env.state_shape is None else "state"
+        given = Given(group.n_agents, (first_size(each[0]),))
+    networks = [network(model, one, given, where) for one in each]
+    return ForeignSoftCritic(group, networks, env, reads, alpha=_alpha(experiment, state), heeds_others=not coupled)
+
+
+def _alpha(experiment: Experiment, state: Tensors) -> float:
+    """The weight of the entropy in SAC's values, as the loss bounds it."""
+    if "log_alpha" not in state:
+        raise CheckpointError(f"no log_alpha among {sorted({key.partition('.')[0] for key in state})}")
+    low, high = experiment.algorithm.get("min_alpha"), experiment.algorithm.get("max_alpha")
+    alpha = float(state["log_alpha"].exp())
+    return min(max(alpha, low or 0.0), float("inf") if high is None else high)
 
 
 def _mixer(experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Tensors) -> Mixer | None:

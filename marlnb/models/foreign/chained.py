@@ -16,6 +16,9 @@ from marlnb.models.sites import Site, SiteKind
 class Chained(Network):
     """Networks in order. The recurrent state holds the layers of each that remembers, in that order.
 
+    A part of one row among parts of an axis of agents reads what the first row holds, which is then the same in all,
+    and is computed once for all agents.
+
     Sites keep the names that they have in their networks where those differ; else they are told apart, all of them, as
     `part_1.<name>`, `part_2.<name>`.
     """
@@ -34,12 +37,16 @@ class Chained(Network):
         layer = 0
         for part in self._parts:
             shape = part.recurrent_shape
+            x = x[..., :1, :] if self._once(part) else x
             if shape is None or self.recurrent_shape is None:
                 x, _ = part(x)
                 continue
-            x, after = part(x, None if recurrent is None else unpad(recurrent, shape, layer))
+            entering = None if recurrent is None else unpad(recurrent, shape, layer)
+            x, after = part(x, entering[..., :1, :, :] if entering is not None and self._once(part) else entering)
+            after = after.expand(*after.shape[:-3], self.n_agents, *after.shape[-2:])
             leaving.append(pad(after, (shape[0], self.recurrent_shape[1])))
             layer += shape[0]
+        x = x.expand(*x.shape[:-2], self.n_agents, -1)
         return x, torch.cat(leaving, dim=-2) if leaving else None
 
     def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
@@ -53,7 +60,7 @@ class Chained(Network):
         """Of each part, since one may compute once for all agents and another not."""
         found = []
         for part, names in zip(self._parts, self._names()):
-            once = once_for_all or bool(getattr(part, "once_for_all", False))
+            once = once_for_all or self._once(part) or bool(getattr(part, "once_for_all", False))
             for (_, module, n_units, kind), name in zip(part.site_modules(), names):
                 found.append(Site(f"{prefix}/{name}", module, n_agents, n_units, self._kind(part, kind), once))
         return found
@@ -66,6 +73,9 @@ class Chained(Network):
         if len(set(every)) == len(every) and not ends_early:
             return own
         return [[f"part_{number}.{name}" for name in names] for number, names in enumerate(own, start=1)]
+
+    def _once(self, part: Network) -> bool:
+        return part.n_agents == 1 < self.n_agents
 
     def _kind(self, part: Network, kind: SiteKind) -> SiteKind:
         return "hidden" if kind == "head" and part is not self.parts[-1] else kind

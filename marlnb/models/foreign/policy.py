@@ -17,6 +17,7 @@ from marlnb.specs import EnvSpec, GroupSpec
 
 if TYPE_CHECKING:
     from marlnb.models.foreign.q_critic import ForeignQCritic
+    from marlnb.models.foreign.soft_critic import ForeignSoftCritic
     from marlnb.models.mixers import Mixer
 
 Reads = Literal["observation", "joint", "state"]
@@ -84,7 +85,7 @@ class ForeignPolicy(Policy):
         distribution: what its parameters are of.
         parameters: makes them of the actor's output; None: the output is them.
         greedy: the outputs are Q values: the largest is taken, exploring or not, and there is no log-probability.
-        critic: estimates values; or judges: critics of actions, whose smallest Q of what all would do is the value.
+        critic: estimates values; or judges: critics of actions, which estimate them of what all would do.
         mixer: makes one Q of the agents' own, whose best is then the value.
     """
 
@@ -99,7 +100,7 @@ class ForeignPolicy(Policy):
         parameters: nn.Module | None = None,
         greedy: bool = False,
         critic: ForeignCritic | None = None,
-        judges: ForeignQCritic | None = None,
+        judges: ForeignQCritic | ForeignSoftCritic | None = None,
         mixer: Mixer | None = None,
     ) -> None:
         super().__init__()
@@ -143,7 +144,7 @@ class ForeignPolicy(Policy):
         logits, after = self.logits(observations[self.group.name], recurrent=recurrent)
         if self.mixer is None:
             assert self.judges is not None
-            return self.judges(observations, state, self._distribution.mode(logits).action).amin(0), None
+            return self.judges.estimate(observations, state, logits, self._distribution), None
         best = logits.amax(-1)
         return self.mixer(best, self.mixer.inputs(observations, state)).unsqueeze(-1).expand_as(best), after
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from marlnb.errors import ConfigError
+from marlnb.models.distributions import ActionDistribution
 from marlnb.models.foreign.policy import Reads, flat, joint, network_is_central, whole_state
 from marlnb.models.network import Network
 from marlnb.models.sites import Site
@@ -57,13 +58,14 @@ class ForeignQCritic(nn.Module):
         values = torch.stack([network(read)[0].squeeze(-1) for network in self._networks])
         return values.expand(*values.shape[:-1], self.group.n_agents)
 
+    def estimate(
+        self, observations: Mapping[str, Tensor], state: Tensor | None, logits: Tensor, distribution: ActionDistribution
+    ) -> Tensor:
+        """Values `[..., agent]`: the smallest Q of what all would do without exploring."""
+        return self(observations, state, distribution.mode(logits).action).amin(0)  # type: ignore[no-any-return]
+
     def sites(self) -> list[Site]:
-        names = ["critic", *(f"critic_{k}" for k in range(2, len(self.networks) + 1))]
-        return [
-            site
-            for name, network in zip(names, self._networks)
-            for site in network.sites(f"{self.group.name}/{name}", self.group.n_agents, once_for_all=self.once_for_all)
-        ]
+        return sites_of_each(self._networks, self.group, once_for_all=self.once_for_all)
 
     def _inputs(self, observations: Mapping[str, Tensor], state: Tensor | None, action: Tensor) -> Tensor:
         """`[..., row, feature]`, a row for each agent, or one for all."""
@@ -77,3 +79,13 @@ class ForeignQCritic(nn.Module):
     @property
     def _networks(self) -> Sequence[Network]:
         return cast(Sequence[Network], self.networks)
+
+
+def sites_of_each(networks: Sequence[Network], group: GroupSpec, *, once_for_all: bool) -> list[Site]:
+    """The sites of several critics: `<group>/critic`, `<group>/critic_2` and on."""
+    names = ["critic", *(f"critic_{k}" for k in range(2, len(networks) + 1))]
+    return [
+        site
+        for name, network in zip(names, networks)
+        for site in network.sites(f"{group.name}/{name}", group.n_agents, once_for_all=once_for_all)
+    ]
