@@ -17,6 +17,7 @@ from marlnb.analysis.communication_result import Communication
 from marlnb.analysis.decoding_labels import Label, rows_later
 from marlnb.analysis.influence_of_messages import Heard, influence_of
 from marlnb.analysis.information import Information, counts, information
+from marlnb.analysis.repeated import repeats
 from marlnb.analysis.resampling import Interval, bootstrap_weights, episode_places, percentile_interval
 from marlnb.analysis.row_values import RowValues, row_values
 from marlnb.analysis.rows import Rows, RowSource
@@ -115,6 +116,7 @@ def communication(
         notes=(*notes, *(note for found in left_out for note in found.notes)),
         warnings=(
             *(() if n_episodes >= FEW_EPISODES else (f"only {n_episodes} episodes",)),
+            *repeats(recording, talks.episode),
             *(doubt for found in left_out for doubt in found.doubts),
         ),
     )

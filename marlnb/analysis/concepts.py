@@ -29,6 +29,7 @@ from marlnb.analysis.left_out import LeftOut
 from marlnb.analysis.linear_models import balanced_accuracy, fit_logistic, permute_by_episode
 from marlnb.analysis.outputs import Output, Target, find_site, pick, resolve_output
 from marlnb.analysis.readings import DirectionKind
+from marlnb.analysis.repeated import repeats
 from marlnb.analysis.rows import Moments, Rows, RowSource
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.policy import Policy
@@ -123,7 +124,7 @@ def concept_activation(
         with threadpool_limits(1):
             scores.append(_score(case, kind, n_runs, n_shuffles, seed, notes, doubts))
     told, target = corrected(scores), output.describe(spec.action)
-    warnings = tuple(dict.fromkeys([*notes, *left_out.doubts]))
+    warnings = tuple(dict.fromkeys([*notes, *repeats(recording, rows.episode), *left_out.doubts]))
     return Tcav(site, name, target, kind, n_runs, told, warnings, tuple(dict.fromkeys(doubts)), tuple(left_out.notes))
 
 

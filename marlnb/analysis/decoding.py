@@ -15,6 +15,7 @@ from marlnb.analysis.decoding_result import Decoding, DecodingScore, corrected_t
 from marlnb.analysis.decoding_stream import answer_stream
 from marlnb.analysis.linear_models import Kind, episode_folds
 from marlnb.analysis.readings import Reading
+from marlnb.analysis.repeated import repeats
 from marlnb.analysis.rows import Rows, RowSource
 from marlnb.analysis.untrained import untrained_activations
 from marlnb.errors import AnalysisError, unknown
@@ -89,6 +90,7 @@ def decode(
     agents = _chosen_agents(recording, sources, sites, agent)
     name = labels[groups[0]].name
     plan = Plan(at, name, classes, folds, n_shuffles, seed, alone=len(sites) * len(agents) * len(offsets) == 1)
+    plan.notes.extend(repeats(recording, rows.episode))
     plan.left_out.notes.extend([classes.note] if classes.note else [])
     answered: list[Answered] = []
     with threadpool_limits(1):  # many small fits: more threads wait for each other, 7 times slower on 2 cores

@@ -11,6 +11,7 @@ import numpy as np
 from marlnb.analysis.decoding_labels import Label
 from marlnb.analysis.event_result import EventAverage
 from marlnb.analysis.left_out import LeftOut
+from marlnb.analysis.repeated import repeats
 from marlnb.analysis.resampling import bootstrap_weights, episode_places, percentile_interval
 from marlnb.analysis.row_values import row_values
 from marlnb.analysis.views import Units, View
@@ -112,6 +113,7 @@ def event_average(
         overlapping=0 if no_other_within is not None and no_other_within >= before + after else int(crowded),
         warnings=(
             *_doubts(len(starts), held, int(crowded) if no_other_within is None else 0, n_events),
+            *repeats(recording, units.episode),
             *left_out.doubts,
         ),
         notes=tuple(left_out.notes),

@@ -15,6 +15,7 @@ from scipy.spatial.distance import pdist, squareform
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score, silhouette_score
 
+from marlnb.analysis.repeated import repeats
 from marlnb.analysis.resampling import p_value_above
 from marlnb.analysis.role_features import Stretches, behaviour_stretches, unit_stretches
 from marlnb.analysis.roles_result import Clustering, Roles
@@ -86,7 +87,7 @@ def roles(
         episode=np.repeat(found.episode, n_agents),
         t=np.repeat(found.t, n_agents),
         role=role,
-        points=reduced[:, :2],
+        points=np.pad(reduced, ((0, 0), (0, 1)))[:, :2],
         states_clustering=of_states,
         profile=np.stack([x.reshape(-1, n_features)[role == k].mean(axis=0) for k in range(n_roles)]),
         taken=np.stack([np.bincount(column, minlength=n_roles) / n_stretches for column in held.T]),
@@ -94,7 +95,7 @@ def roles(
         division_chance=chance,
         division_p=p,
         n_episodes=len(np.unique(found.episode)),
-        warnings=tuple(_doubts(found)),
+        warnings=(*_doubts(found), *repeats(recording, found.episode)),
     )
 
 
@@ -206,7 +207,9 @@ def _best_means(points: np.ndarray, most: int, rng: np.random.Generator) -> tupl
 
 
 def _means(points: np.ndarray, n: int, rng: np.random.Generator) -> KMeans:
-    return KMeans(n, n_init=2, max_iter=100, random_state=int(rng.integers(2**31))).fit(points)
+    """Of n groups, or of as many as there are different points."""
+    distinct = len(np.unique(points.round(6), axis=0))
+    return KMeans(min(n, distinct), n_init=2, max_iter=100, random_state=int(rng.integers(2**31))).fit(points)
 
 
 def _halves(episode: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:

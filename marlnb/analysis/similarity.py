@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 
 from marlnb.analysis.linear_models import permute_by_episode
+from marlnb.analysis.repeated import repeats
 from marlnb.analysis.resampling import episode_places, half_sample_interval, half_samples, p_value_above
 from marlnb.analysis.similarity_measures import Method, Sums, block_sums, measure
 from marlnb.analysis.similarity_result import Similarity, SimilarityMatrix
@@ -163,7 +164,10 @@ def _compare(left: Units, right: Units, method: Method, n_shuffles: int, repetit
         n_episodes=len(numbers),
         a_units=left.n_units,
         b_units=right.n_units,
-        warnings=tuple(_doubts(method, len(episode), len(numbers), left.n_units + right.n_units)),
+        warnings=(
+            *_doubts(method, len(episode), len(numbers), left.n_units + right.n_units),
+            *repeats(left.source.recording, episode),
+        ),
     )
 
 

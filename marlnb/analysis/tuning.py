@@ -12,6 +12,7 @@ from scipy.stats import rankdata
 from marlnb.analysis.corrections import max_statistic
 from marlnb.analysis.decoding_labels import Label
 from marlnb.analysis.linear_models import permute_by_episode
+from marlnb.analysis.repeated import repeats
 from marlnb.analysis.resampling import bootstrap_weights, episode_places, episode_sums, percentile_interval
 from marlnb.analysis.row_values import RowValues, row_values
 from marlnb.analysis.tuning_result import Tuning
@@ -115,7 +116,7 @@ def tuning(
         mean=x.mean(axis=0),
         scale=x.std(axis=0),
         n_shuffles=n_shuffles,
-        warnings=(*_doubts(len(numbers), found, held), *left_out.doubts),
+        warnings=(*_doubts(len(numbers), found, held), *repeats(recording, episode), *left_out.doubts),
         notes=tuple(left_out.notes),
     )
 

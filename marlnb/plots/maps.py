@@ -13,6 +13,9 @@ from marlnb.plots.canvas import INK, MARKERS, OKABE_ITO, SEQUENTIAL, agent_colou
 LIKE_THEIR_NAMES = {"blue": OKABE_ITO[0], "green": OKABE_ITO[2], "red": OKABE_ITO[5], "black": OKABE_ITO[6]}
 """For classes that are called by colours: nobody wants to read of red points that are drawn blue."""
 
+MOST_CLASSES = 16
+"""More, of values without names, are drawn as a quantity is."""
+
 
 class EmbeddingResult(Protocol):
     """points `[point, dimension]` with a label `color` `[point]` (NaN: unknown) and whose they are, `who` `[point]`."""
@@ -44,7 +47,8 @@ class EmbeddingResult(Protocol):
 
 
 def unit_map(embedding: EmbeddingResult, *, title: str | None = None, ax: Axes | None = None) -> Axes:
-    """The first two dimensions, a point a moment: a class by colour and marker, a quantity by shade.
+    """The first two dimensions, a point a moment: a class by colour and marker, a quantity by shade, as also more
+    classes than markers tell apart; hollow where what it is coloured by is not known.
 
     Raises:
         ShapeError: a map of one dimension.
@@ -54,10 +58,16 @@ def unit_map(embedding: EmbeddingResult, *, title: str | None = None, ax: Axes |
         raise ShapeError("a map is drawn from 2 dimensions or more")
     ax = axes(ax, width=6.0, height=4.6)
     size = float(np.clip(20000 / len(points), 7, 26))
-    if embedding.color_is_class:
+    known = np.isfinite(embedding.color)
+    if not known.all():
+        told = f"not known ({(~known).sum():,})"
+        x, y = points[~known, :2].T
+        ax.scatter(x, y, s=size, facecolors="none", edgecolors="#BDBDBD", linewidths=0.6, label=told)
+    if embedding.color_is_class and (embedding.color_names or len(np.unique(embedding.color[known])) <= MOST_CLASSES):
         _classes(ax, embedding, size)
     else:
-        known = np.isfinite(embedding.color)
+        if not known.all():
+            ax.legend(loc="upper right", fontsize=8)
         x, y = points[known, :2].T
         drawn = ax.scatter(x, y, c=embedding.color[known], s=size, cmap=SEQUENTIAL, linewidths=0)
         bar = ax.figure.colorbar(drawn, ax=ax, pad=0.02)
@@ -86,7 +96,7 @@ def _classes(ax: Axes, embedding: EmbeddingResult, size: float) -> None:
         else:
             name = embedding.agents[value]
             colour = agent_colour(name, embedding.all_agents)
-        marker = MARKERS[k % len(MARKERS)]
+        marker = MARKERS[(k + k // len(OKABE_ITO)) % len(MARKERS)]  # a pair of its own for each of many classes
         x, y = embedding.points[here, :2].T
         ax.scatter(x, y, s=size, color=colour, marker=marker, linewidths=0, alpha=0.75, label=name)
     legend_beside(ax, title=embedding.color_name or "agent", size=36)

@@ -207,3 +207,20 @@ def test_warnings_are_across_the_figure() -> None:
     for ax in figures:
         assert "NOT TO BE TRUSTED\nonly 3 episodes" in drawn(ax)
     assert "no unit is tuned beyond chance" in drawn(plots.tuning_map(replace(TUNING, p_value=np.ones(2))))
+
+
+def test_a_map_of_many_values_is_shaded_and_hides_no_moment() -> None:
+    """Sixty episodes are no sixty colours, and points without a label are there all the same."""
+    points = np.random.default_rng(0).standard_normal((60, 2))
+    many = replace(MAP, points=points, color=np.arange(60.0), color_name="episode", color_names=(), color_is_class=True)
+    ax = plots.unit_map(many)
+    assert ax.get_legend() is None and len(ax.collections) == 1
+    some = np.where(np.arange(60) < 20, np.nan, np.arange(60) % 12.0)
+    for is_class in (True, False):
+        ax = plots.unit_map(replace(many, color=some, color_is_class=is_class))
+        assert sum(len(drawn.get_offsets()) for drawn in ax.collections) == 60
+        told = [text.get_text() for text in ax.get_legend().get_texts()]  # type: ignore[union-attr]
+        assert told[0] == "not known (20)"
+    drawn = plots.unit_map(replace(many, color=np.arange(60) % 12.0)).collections
+    looks = {(str(one.get_facecolor()[0]), str(one.get_paths()[0].vertices)) for one in drawn}
+    assert len(looks) == len(drawn) == 12
