@@ -12,6 +12,7 @@ from marlnb.errors import ConfigError
 from marlnb.models.by_agent import ByAgent
 from marlnb.models.distributions import ActionDistribution, action_distribution
 from marlnb.models.foreign.chained import Chained
+from marlnb.models.foreign.memory import memory_of
 from marlnb.models.foreign.module_network import ModuleNetwork, check_forgets
 from marlnb.models.foreign.parameters import FreeGaussian, LocScale
 from marlnb.models.foreign.policy import ForeignCritic, ForeignPolicy
@@ -20,7 +21,10 @@ from marlnb.models.network import Network
 from marlnb.models.sites import SiteKind
 from marlnb.specs import EnvSpec, GroupSpec
 
-VALID = "PPO, A2C and DQN with MlpPolicy, or CnnPolicy with its NatureCNN"
+VALID = (
+    "PPO, A2C and DQN with MlpPolicy, or CnnPolicy with its NatureCNN, and sb3-contrib's RecurrentPPO with "
+    "MlpLstmPolicy or CnnLstmPolicy"
+)
 
 
 class WithLogStd(nn.Module):
@@ -42,10 +46,11 @@ def policy_of(models: Sequence[Any], members: Sequence[Sequence[int]], group: Gr
     """The policy of a group whose agents `members[k]` act by `models[k]`.
 
     Raises:
-        ConfigError: a model that remembers or of another kind, or with another features extractor than flattening.
+        ConfigError: a model of another kind, or with another features extractor than flattening and NatureCNN.
     """
     for model in models:
-        check_forgets(model.policy, group.name)
+        if not _memories(model):
+            check_forgets(model.policy, group.name)
     actors = [_actor(model) for model in models]
     network = _together(models, actors, members, group)
     greedy = hasattr(models[0], "q_net")
@@ -61,12 +66,27 @@ def _actor(model: Any) -> list[nn.Module]:
         return [*_features(model.q_net.features_extractor), *model.q_net.q_net]
     if not (hasattr(policy, "mlp_extractor") and hasattr(policy, "action_net")):
         raise ConfigError(f"{type(model).__name__} with {type(policy).__name__} cannot be read; valid: {VALID}")
-    return [*_features(policy.pi_features_extractor), *policy.mlp_extractor.policy_net, policy.action_net]
+    head = [*policy.mlp_extractor.policy_net, policy.action_net]
+    return [*_features(policy.pi_features_extractor), *_memories(model)[:1], *head]
 
 
 def _critic(model: Any) -> list[nn.Module]:
     policy = model.policy
-    return [*_features(policy.vf_features_extractor), *policy.mlp_extractor.value_net, policy.value_net]
+    head = [*policy.mlp_extractor.value_net, policy.value_net]
+    return [*_features(policy.vf_features_extractor), *_memories(model)[1:], *head]
+
+
+def _memories(model: Any) -> list[nn.Module]:
+    """What stands before the actor's and the critic's perceptron in sb3-contrib's recurrent policies; else nothing.
+
+    A critic that shares the actor's memory (`shared_lstm`) keeps its own copy of the state, which is always equal; one
+    without a memory (`enable_critic_lstm=False`) has a linear map in its place.
+    """
+    policy = model.policy
+    if not (hasattr(policy, "lstm_actor") and hasattr(policy, "shared_lstm")):
+        return []
+    actor = policy.lstm_actor
+    return [actor, actor if policy.shared_lstm else policy.lstm_critic if policy.critic is None else policy.critic]
 
 
 def _features(extractor: Any) -> list[nn.Module]:
@@ -92,11 +112,23 @@ def _together(
 
 
 def _network(model: Any, chain: list[nn.Module], n_agents: int, group: GroupSpec) -> Network:
-    if not isinstance(chain[0], nn.Conv2d):
+    memory = next((place for place, layer in enumerate(chain) if isinstance(layer, nn.LSTM)), None)
+    if memory is None and not isinstance(chain[0], nn.Conv2d):
         return ModuleNetwork(nn.Sequential(*chain), n_agents, (group.observation.size,))
-    image = AsTrained(model, n_agents, group)
+    before, after = (chain, []) if memory is None else (chain[:memory], chain[memory + 1 :])
+    parts: list[Network] = []
+    if before:
+        image = AsTrained(model, n_agents, group)
+        parts += [image, _layers(before, n_agents, image.shows)]
+    if memory is not None:
+        remembering = memory_of(chain[memory], n_agents)
+        parts += [remembering, _layers(after, n_agents, (remembering.out_features,))]
+    return Chained(parts)
+
+
+def _layers(chain: Sequence[nn.Module], n_agents: int, shape: Sequence[int]) -> Network:
     layers = [layer_of(layer, dict(layer.named_parameters()), n_agents, shared=True) for layer in chain]
-    return Chained([image, assemble(layers, n_agents, image.shows, centralised=False, shared=True)])
+    return assemble(layers, n_agents, shape, centralised=False, shared=True)
 
 
 class AsTrained(Network):

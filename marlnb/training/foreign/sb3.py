@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any, Literal, get_args
 
 from marlnb.errors import CheckpointError, ConfigError, unknown
@@ -13,7 +14,8 @@ from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.agents import Agents
 from marlnb.training.foreign.environment import EnvLike, env_maker, spec_of
 
-Algorithm = Literal["PPO", "A2C", "DQN"]
+Algorithm = Literal["PPO", "A2C", "DQN", "RecurrentPPO"]
+HOMES = {"RecurrentPPO": ("sb3_contrib", "sb3-contrib")}
 
 
 def agents_from_sb3(
@@ -24,7 +26,7 @@ def agents_from_sb3(
     path: str | os.PathLike[str] = "runs/agents_from_sb3",
     n_envs: int = 32,
 ) -> Agents:
-    """Agents that act by models of Stable-Baselines3, as SuperSuit's parameter sharing trains them.
+    """Agents that act by models of Stable-Baselines3 and sb3-contrib, as SuperSuit's parameter sharing trains them.
 
     A normaliser around the training's environment (VecNormalize) is no part of a model, and is not applied.
 
@@ -78,13 +80,14 @@ def _opened(given: Any, algorithm: str, opened: dict[str, Any]) -> Any:
         return given
     if algorithm not in get_args(Algorithm):
         raise ConfigError(unknown("algorithm", algorithm, get_args(Algorithm)))
+    home, needed = HOMES.get(algorithm, ("stable_baselines3", "Stable-Baselines3"))
     try:
-        import stable_baselines3
+        module = import_module(home)
     except ImportError as error:
-        raise ConfigError("opening a zip needs Stable-Baselines3: pip install 'marlnb[sb3]'") from error
+        raise ConfigError(f"opening a zip of {algorithm} needs {needed}: pip install 'marlnb[sb3]'") from error
     name = os.fspath(given)
     if not any(os.path.isfile(path) for path in (name, f"{name}.zip")):
         raise CheckpointError(f"there is no model of Stable-Baselines3 at {name}")
     if name not in opened:
-        opened[name] = getattr(stable_baselines3, algorithm).load(name, device="cpu")
+        opened[name] = getattr(module, algorithm).load(name, device="cpu")
     return opened[name]

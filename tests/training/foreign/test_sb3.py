@@ -9,6 +9,8 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from sb3_contrib import RecurrentPPO
+from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from stable_baselines3 import A2C, DQN, PPO
 
 import marlnb as mnb
@@ -113,13 +115,106 @@ def test_images_are_seen_as_the_model_saw_them(kind: Any, tmp_path: Path) -> Non
     assert found.values.shape[-1] == 40 * 36 * 3 and np.nanmax(np.abs(found.values)) > 0
 
 
+MEMORIES: dict[str, dict[str, Any]] = {
+    "each its own": {},
+    "two layers": {"n_lstm_layers": 2},
+    "shared": {"shared_lstm": True, "enable_critic_lstm": False},
+    "none for the critic": {"enable_critic_lstm": False},
+}
+
+
+def remembering(options: dict[str, Any], space: Any = CHOICES, seed: int = 0) -> Any:
+    options = {"net_arch": [12, 8], "lstm_hidden_size": 7, **options}
+    return RecurrentPPO("MlpLstmPolicy", Lone(space), seed=seed, device="cpu", policy_kwargs=options)
+
+
+@pytest.mark.parametrize("space", [CHOICES, FORCES], ids=["choices", "forces"])
+@pytest.mark.parametrize("case", MEMORIES)
+def test_what_remembers_acts_and_judges_as_the_model(case: str, space: Any, tmp_path: Path) -> None:
+    model = remembering(MEMORIES[case], space)
+    agents = mnb.agents_from_sb3(model, SimpleSpreadConfig(continuous_actions=space is FORCES), path=tmp_path)
+    policy = agents.by_group["agent"]
+    seen = np.random.default_rng(0).normal(size=(5, 6, 3, 18)).astype(np.float32)  # [t, env, agent, feature]
+    theirs: Any = None
+    memory: Any = None
+    judge: Any = None
+    layers = MEMORIES[case].get("n_lstm_layers", 1)
+    empty = tuple(torch.zeros(layers, 18, 7) for _ in range(2))
+    states = RNNStates(empty, empty)
+    for t in range(5):
+        starts = np.full(18, t == 0)
+        action, theirs = model.predict(seen[t].reshape(18, 18), theirs, starts, deterministic=True)
+        chosen = policy.act(torch.from_numpy(seen[t]), recurrent=memory, explore=False)
+        np.testing.assert_allclose(chosen.action.reshape(action.shape), action, atol=1e-6)
+        memory = chosen.recurrent
+        expected = np.concatenate(theirs).transpose(1, 0, 2).reshape(6, 3, 2 * layers, 7)  # hidden, then cell
+        np.testing.assert_allclose(memory, expected, atol=1e-6)
+        flat = torch.from_numpy(seen[t].reshape(18, 18))
+        with torch.no_grad():
+            _, value, _, states = model.policy.forward(flat, states, torch.from_numpy(starts).float(), True)
+        own, judge = policy.value({"agent": torch.from_numpy(seen[t])}, recurrent=judge)
+        np.testing.assert_allclose(own.reshape(-1).detach(), value[:, 0], atol=1e-6)
+    assert (judge is None) == (case == "none for the critic")
+    numbers = "_1" if layers == 2 else ""
+    assert f"agent/actor/lstm{numbers}" in {site.name for site in policy.sites()}
+
+
+def test_models_that_remember_of_each_agent_are_saved_recorded_explained_and_edited(tmp_path: Path) -> None:
+    models: dict[str, Any] = {f"agent_{k}": remembering({}, seed=k) for k in range(3)}
+    zips: dict[str, Any] = {}
+    for name, model in models.items():
+        model.save(tmp_path / name)
+        zips[name] = tmp_path / name
+    agents = mnb.agents_from_sb3(zips, SimpleSpreadConfig(max_cycles=6), algorithm="RecurrentPPO", path=tmp_path)
+    recording = mnb.record(agents, episodes=3, sites="*", progress=False)
+    seen = recording.steps("agent", "observation").sel(episode=1).to_numpy()
+    said = recording.steps("agent", "action").sel(episode=1).to_numpy()
+    for k, model in enumerate(models.values()):
+        states: Any = None
+        for t in range(6):
+            action, states = model.predict(seen[t, k], states, np.full(1, t == 0), deterministic=True)
+            assert action == said[t, k]
+    hidden = recording["agent/actor/agent_2/lstm"].sel(episode=1).to_numpy()[:, 0]
+    entering = recording.recurrent("agent").sel(episode=1).to_numpy()
+    np.testing.assert_allclose(entering[1:, 2, 0], hidden[:-1], atol=1e-6)
+    assert np.abs(hidden).max() > 0.1
+    found = mnb.attribute(
+        recording, group="agent", agent="agent_1", to="action", policies=agents.by_group, progress=False
+    )
+    assert np.nanmax(np.abs(found.convergence_delta)) < 1e-2 and np.nanmax(np.abs(found.values)) > 0
+    wiped = mnb.intervene(agents, mnb.Ablate("agent/actor/agent_1/lstm"), episodes=2)
+    moved = [wiped.of("tv_direct", f"agent_{k}").difference for k in range(3)]
+    assert moved[1] > 0 and moved[0] == moved[2] == 0
+
+
+def test_images_are_remembered_as_the_model_remembers_them(tmp_path: Path) -> None:
+    class Eye(Lone):
+        observation_space = gym.spaces.Box(0, 255, (40, 36, 3), np.uint8)
+
+    options = {"lstm_hidden_size": 7}
+    model = RecurrentPPO("CnnLstmPolicy", Eye(gym.spaces.Discrete(4)), seed=0, device="cpu", policy_kwargs=options)
+    agents = mnb.agents_from_sb3(model, lambda: Screens((40, 36, 3)), path=tmp_path)
+    policy = agents.by_group["eye"]
+    images = np.random.default_rng(0).integers(0, 256, (3, 2, 40, 36, 3), np.uint8)
+    theirs: Any = None
+    memory: Any = None
+    for t in range(3):
+        action, theirs = model.predict(images[t], theirs, np.full(2, t == 0), deterministic=True)
+        chosen = policy.act(torch.from_numpy(images[t])[None], recurrent=memory, explore=False)
+        memory = chosen.recurrent
+        np.testing.assert_array_equal(chosen.action[0], action)
+        np.testing.assert_allclose(memory[0, :, 1], theirs[1][0], atol=1e-6)
+    names = [site.name.removeprefix("eye/actor/") for site in policy.sites()][:5]
+    assert names == ["hidden_3", "hidden_4", "cell", "lstm", "head"]
+
+
 def test_what_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="name the groups"):
         mnb.agents_from_sb3({"nobody": None}, "mpe/simple_spread", path=tmp_path)
-    recurrent = model_of(PPO, CHOICES)
-    recurrent.policy.lstm_actor = torch.nn.LSTM(18, 18)  # as sb3-contrib's RecurrentPPO has
+    odd = model_of(PPO, CHOICES)
+    odd.policy.memory = torch.nn.LSTM(18, 18)  # of somebody's own
     with pytest.raises(ConfigError, match="LSTM layers; where a policy remembers"):
-        mnb.agents_from_sb3(recurrent, "mpe/simple_spread", path=tmp_path)
+        mnb.agents_from_sb3(odd, "mpe/simple_spread", path=tmp_path)
     with pytest.raises(CheckpointError, match="no model of Stable-Baselines3 at nothing"):
         mnb.agents_from_sb3("nothing.zip", "mpe/simple_spread", algorithm="PPO", path=tmp_path)
     with pytest.raises(ConfigError, match=r"no algorithm 'SAC'"):
