@@ -168,6 +168,8 @@ def _check(case: _Case) -> None:
         raise AnalysisError(
             f"{case.agent}: a concept needs at least {FEWEST_EPISODES} episodes; there are {n_episodes}"
         )
+    if not np.isfinite(case.x).all():
+        raise AnalysisError(f"{case.agent}: its activations hold values that are not finite")
     if case.truth.all() or not case.truth.any():
         raise AnalysisError(f"concept {case.concept!r} never varies over {case.agent}'s {len(case.truth)} rows")
     if not len(case.gradient):

@@ -116,10 +116,11 @@ class Question:
 
 
 def check(question: Question, plan: Plan) -> None:
-    """Refuses activations from which nothing can be decoded."""
+    """Refuses activations from which nothing can be decoded, and controls that cannot be had."""
     site, agent, x = question.site, question.agent, question.x
-    if not np.isfinite(x).all():
-        raise AnalysisError(f"{site} of {agent} has values that are not finite")
+    for name, values in ((site, x), ("observation", question.observation), ("untrained network", question.untrained)):
+        if values is not None and not np.isfinite(values).all():
+            raise AnalysisError(f"{name} of {agent} has values that are not finite")
     if float(np.ptp(x, axis=0).max()) == 0:
         raise AnalysisError(f"{site} of {agent} never varies: it holds nothing to decode from")
 

@@ -112,6 +112,7 @@ def event_average(
         n_episodes=held,
         overlapping=0 if no_other_within is not None and no_other_within >= before + after else int(crowded),
         warnings=(
+            *(() if np.ptp(x, axis=0).max() > 0 else (f"{site or field} of {units.agent} never varies",)),
             *_doubts(len(starts), held, int(crowded) if no_other_within is None else 0, n_events),
             *repeats(recording, units.episode),
             *left_out.doubts,
@@ -140,7 +141,10 @@ def _values(units: Units, site: str | None, field: str | None) -> np.ndarray:
     if site is not None:
         return units.all()
     steps = units.source.recording.steps(units.source.group, str(field)).sel(agent=units.agent).to_numpy()
-    return steps[units.index].reshape(len(units), -1)
+    values = steps[units.index].reshape(len(units), -1)
+    if not np.isfinite(values).all():
+        raise AnalysisError(f"{field} of {units.agent} has values that are not finite")
+    return values
 
 
 def _channels(units: Units, field: str | None, n: int) -> tuple[str, ...]:

@@ -157,10 +157,10 @@ def _principal(views: Sequence[Units], n_rows: int, dimensions: int) -> tuple[np
     mean, products = np.zeros(n_units), np.zeros((n_units, n_units))
     for x in _batches(views):
         mean += x.sum(axis=0) / n_rows
+    if not np.isfinite(mean).all():
+        raise AnalysisError(f"{views[0].name} has values that are not finite")
     for x in _batches(views):
         products += (x - mean).T @ (x - mean)
-    if not np.isfinite(products).all():
-        raise AnalysisError(f"{views[0].name} has values that are not finite")
     variances, vectors = np.linalg.eigh(products)
     if variances[-1] <= 1e-12 * n_rows:
         raise AnalysisError(f"{views[0].name} never varies: there is nothing to map")

@@ -194,7 +194,8 @@ def _same_moments(left: Units, right: Units) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _check_varies(units: Units, products: np.ndarray, total: np.ndarray, n: int) -> None:
-    variance = np.diag(products) / n - (total / n) ** 2
+    with np.errstate(invalid="ignore"):  # inf less inf is told of below
+        variance = np.diag(products) / n - (total / n) ** 2
     if not np.isfinite(variance).all():
         raise AnalysisError(f"{units.name} has values that are not finite")
     if variance.max() <= 1e-12:
