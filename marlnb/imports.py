@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
 import os
 import re
 import sys
@@ -17,6 +18,21 @@ _PATH = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 def is_import_path(name: str) -> bool:
     """Whether a name is "module:attribute" rather than a registered one."""
     return _PATH.fullmatch(name) is not None
+
+
+def hidden_by(module: str) -> str | None:
+    """The file of that name which Python finds in place of an installed package further on; None where none does."""
+    spec = importlib.machinery.PathFinder.find_spec(module)
+    if spec is None or spec.origin is None or spec.submodule_search_locations is not None:
+        return None
+    folder = os.path.dirname(os.path.abspath(spec.origin))
+    others = [place for place in sys.path if os.path.abspath(place or os.curdir) != folder]
+    behind = importlib.machinery.PathFinder.find_spec(module, others)
+    return spec.origin if behind is not None and behind.submodule_search_locations is not None else None
+
+
+def told_hidden(module: str, file: str) -> str:
+    return f"the file {file} hides the installed library {module!r}, whose name it has; give the file another name"
 
 
 def found_at(path: str) -> Any:
@@ -34,6 +50,9 @@ def found_at(path: str) -> Any:
     folder = os.getcwd()
     if folder not in sys.path and "" not in sys.path:
         sys.path.append(folder)
+    top, _, below = module.partition(".")
+    if below and (file := hidden_by(top)) is not None:
+        raise ConfigError(f"cannot import {module!r} for {path!r}: {told_hidden(top, file)}")
     try:
         found: Any = importlib.import_module(module)
     except Exception as error:  # a stranger's module may raise anything

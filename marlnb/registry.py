@@ -15,7 +15,7 @@ from inspect import isabstract
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from marlnb.errors import ConfigError, UnknownNameError, unknown
-from marlnb.imports import found_at, is_import_path
+from marlnb.imports import found_at, hidden_by, is_import_path, told_hidden
 
 if TYPE_CHECKING:
     from marlnb.batch.executor import Executor
@@ -41,6 +41,7 @@ class Registry(Generic[T]):
         self._members: dict[str, T] = {}
         self._broken: dict[str, str] = {}
         self._needs: dict[str, str] = {}
+        self._libraries: dict[str, tuple[str, ...]] = {}
         self._loaded = False
         self._lock = threading.RLock()
 
@@ -61,8 +62,16 @@ class Registry(Generic[T]):
         """Members whose names begin so are there where `what` is installed; where none is, the error says it."""
         self._needs[prefix] = what
 
+    def come_from(self, prefix: str, *modules: str) -> None:
+        """Members whose names begin so are found in these modules; where a file of the user's hides one, it is said."""
+        self._libraries[prefix] = modules
+
     def lacking(self, name: str) -> str | None:
-        """A message of what an unknown name needs that is not installed; None where nothing is known to be needed."""
+        """A message of what an unknown name needs that is hidden or not installed; None where none is known of."""
+        for prefix, modules in self._libraries.items():
+            for module in modules if name.startswith(prefix) else ():
+                if (file := hidden_by(module)) is not None:
+                    return f"{self.kind} {name!r}: {told_hidden(module, file)}"
         for prefix, what in self._needs.items():
             if name.startswith(prefix) and not any(member.startswith(prefix) for member in self._members):
                 return f"{self.kind} {name!r} needs {what}"

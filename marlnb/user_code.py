@@ -22,9 +22,11 @@ def told(error: BaseException, *, or_library: bool = False) -> str | None:
     Args:
         or_library: tell of a library's code, where there is no other, as of a stranger's that marlnb was told to call.
     """
-    said = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+    message, *further = str(error).splitlines() or [""]
+    said = f"{type(error).__name__}: {message}".removesuffix(": ")
     if isinstance(error, SyntaxError):
-        return f"{said} ({error.filename}, line {error.lineno}): {(error.text or '').strip()}"
+        where = f"{error.filename}, line {error.lineno}"
+        return f"{type(error).__name__}: {error.msg} ({where}): {(error.text or '').strip()}"
     calls = [call for call in traceback.extract_tb(error.__traceback__) if not _IMPORTING.search(call.filename)]
     own = [index for index, call in enumerate(calls) if not _lies_in(call, _OURS, *_LIBRARIES)]
     ours = [index for index, call in enumerate(calls) if _lies_in(call, _OURS)]
@@ -35,7 +37,7 @@ def told(error: BaseException, *, or_library: bool = False) -> str | None:
     lines = traceback.format_list(calls)
     if len(lines) > _FIRST + _LAST:
         lines[_FIRST:-_LAST] = [f"  ... {len(lines) - _FIRST - _LAST} calls between ...\n"]
-    shown = "".join(lines).rstrip()
+    shown = "\n".join([*further, *([""] if further else []), "".join(lines).rstrip()])
     return f"{said}, in {place.name} ({place.filename}, line {place.lineno})\n\n{shown}"
 
 

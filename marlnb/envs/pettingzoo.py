@@ -190,4 +190,5 @@ def register_installed() -> None:
         globals()[kind.__name__] = ENVIRONMENTS.register(f"pettingzoo/{name}")(kind)
 
 
+ENVIRONMENTS.come_from("pettingzoo/", "pettingzoo", "mpe2")
 register_installed()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,6 +41,41 @@ def test_vmas_does_not_go_on_without_what_was_asked_for() -> None:
         compose_env("vmas/navigation", "env.kwargs.n_agent=2").build(1)
     with pytest.raises(EnvBuildError, match="no keyword argument 'num_envs'"):
         compose_env("vmas/navigation", "env.kwargs.num_envs=2").build(1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (
+            "kuhn_poker env.kwargs.player=3",
+            "openspiel/kuhn_poker: the game has no parameter 'player'; did you mean",
+        ),
+        (
+            "go env.kwargs.size=5",
+            "'size'; did you mean .* Valid: board_size, handicap, komi, max_game_length",
+        ),
+        ("tic_tac_toe env.kwargs.size=5", r"openspiel/tic_tac_toe: the game has no parameter 'size'. Valid: \(none\)"),
+        ("kuhn_poker env.kwargs.players=x", "kuhn_poker: its parameter players must be a whole number; got 'x'"),
+        (
+            "kuhn_poker env.kwargs.players=30",
+            r"kuhn_poker refuses {'players': 30}: (.|\n)*max_num_players = 10",
+        ),
+    ],
+)
+def test_openspiel_in_the_games_own_words(asked: str, message: str) -> None:
+    pytest.importorskip("pyspiel")
+    name, word = asked.split()
+    with pytest.raises(EnvBuildError, match=message) as caught:
+        compose_env(f"openspiel/{name}", word).build(1)
+    assert "torchrl" not in str(caught.value)
+
+
+def test_openspiels_parameters() -> None:
+    pytest.importorskip("pyspiel")
+    with compose_env("openspiel/kuhn_poker", "env.kwargs.players=3").build(1) as env:
+        assert len(env.spec.agents) == 3
+    with compose_env("openspiel/go", "env.kwargs.board_size=5", "env.kwargs.komi=7").build(1) as env:
+        assert env.spec.groups[0].action.n == (26,)
 
 
 def _counters(ends: int = 3) -> Any:
@@ -89,6 +127,41 @@ def test_import_paths(path: str, message: str, workers: int) -> None:
     with pytest.raises(EnvBuildError, match=message) as caught:
         config.build(1)
     assert "Traceback" not in str(caught.value)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_library_that_is_lacking_and_pictures_that_cannot_be_had(workers: int) -> None:
+    config = compose_env("pettingzoo/custom", f"env.entry_point={__name__}:_lacks", f"env.workers={workers}")
+    with pytest.raises(EnvBuildError, match=r"custom needs 'shimmy', .* pip install shimmy open_spiel$"):
+        config.build(1)
+    entry = "env.entry_point=tests.envs.sample_envs:passing_on"
+    config = compose_env("pettingzoo/custom", entry, "env.render=true", f"env.workers={workers}")
+    with pytest.raises(EnvBuildError, match=r"render=True \(env.render=true\) builds it with render_mode='rgb_array'"):
+        config.build(1)
+
+
+def _lacks() -> Any:
+    """As PettingZoo's hanabi says it."""
+    try:
+        raise ModuleNotFoundError("No module named 'shimmy'", name="shimmy.openspiel_compatibility")
+    except ImportError as error:
+        raise ImportError("Install it with: pip install open_spiel") from error
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("pettingzoo", "env=pettingzoo/multiwalker"),
+        ("mpe2", "env=pettingzoo/simple_spread"),
+        ("pettingzoo", "env=pettingzoo/custom env.entry_point=pettingzoo.sisl.multiwalker_v9:parallel_env"),
+    ],
+)
+def test_a_file_of_ones_own_that_hides_a_library(module: str, words: str, tmp_path: Path) -> None:
+    hiding = tmp_path / f"{module}.py"
+    hiding.write_text(f"import marlnb as mnb\nmnb.Experiment.compose(*{words.split()!r}).env.build(1)\n")
+    ran = subprocess.run([sys.executable, str(hiding)], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert f"the file {hiding} hides the installed library '{module}'" in ran.stderr.splitlines()[-1]
+    assert "pip install" not in ran.stderr
 
 
 def test_an_import_path_in_place_of_a_name() -> None:

@@ -82,6 +82,11 @@ class Server:
         if len(self._connections) > 0:
             self._dismiss_strangers()
 
+    @property
+    def n_known(self) -> int:
+        """Simulators that are connected and have shown the token."""
+        return sum(connection.is_known for connection in self._connections)
+
     def close(self) -> None:
         for connection in list(self._connections):
             self._forget(connection)

@@ -129,7 +129,7 @@ def installed() -> Iterator[tuple[str, str, str]]:
     """(name, maker, task) of what is installed: OpenSpiel's games, MeltingPot's substrates, SMACv2's races."""
     if find_spec("pyspiel"):
         for game in _games():
-            yield f"openspiel/{game}", "marlnb.envs.torchrl.openspiel:Game", game
+            yield f"openspiel/{game}", "marlnb.envs.torchrl.openspiel:make", game
     for place in _places("meltingpot"):
         for substrate in _substrates(Path(place, "configs", "substrates", "__init__.py")):
             yield f"meltingpot/{substrate}", SubstrateConfig.maker, substrate
@@ -183,12 +183,13 @@ def register_installed() -> None:
         globals()[kind.__name__] = ENVIRONMENTS.register(name)(kind)
 
 
-for _family, _needs in (
-    ("vmas", "VMAS: pip install 'marlnb[vmas]'"),
-    ("openspiel", "OpenSpiel: pip install 'marlnb[openspiel]'"),
-    ("meltingpot", "MeltingPot 2.4 and Python 3.11 or newer: see docs/environments-torchrl.md"),
-    ("smacv2", "SMACv2 and StarCraft II: see docs/environments-torchrl.md"),
+for _family, _module, _needs in (
+    ("vmas", "vmas", "VMAS: pip install 'marlnb[vmas]'"),
+    ("openspiel", "pyspiel", "OpenSpiel: pip install 'marlnb[openspiel]'"),
+    ("meltingpot", "meltingpot", "MeltingPot 2.4 and Python 3.11 or newer: see docs/environments-torchrl.md"),
+    ("smacv2", "smacv2", "SMACv2 and StarCraft II: see docs/environments-torchrl.md"),
 ):
     ENVIRONMENTS.needs(f"{_family}/", _needs)
+    ENVIRONMENTS.come_from(f"{_family}/", _module)
 
 register_installed()

@@ -1,12 +1,44 @@
-"""OpenSpiel's games through torchrl's wrapper, with two of its answers put right."""
+"""OpenSpiel's games through torchrl's wrapper, with their parameters by name, and two of its answers put right."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pyspiel
 import torch
 from tensordict import TensorDictBase
 from torchrl.envs import OpenSpielEnv
+
+from marlnb.errors import EnvBuildError, unknown
+from marlnb.values import describe
+
+_OF_WRAPPER = ("group_map", "return_state", "device")
+
+
+def make(name: str, **kwargs: Any) -> Game:
+    """A game with parameters of its own, as `players=3` of `kuhn_poker`.
+
+    Args:
+        kwargs: the game's parameters, or torchrl's `group_map`, `return_state`, `device`.
+    Raises:
+        EnvBuildError: the game has no such parameter, or takes no such value for it.
+    """
+    where = f"openspiel/{name}"
+    defaults = next(game for game in pyspiel.registered_games() if game.short_name == name).parameter_specification
+    given = {key: value for key, value in kwargs.items() if key not in _OF_WRAPPER}
+    for key, value in given.items():
+        if key not in defaults:
+            raise EnvBuildError(f"{where}: the game has {unknown('parameter', key, defaults)}")
+        kind = type(defaults[key])
+        if kind is float and type(value) is int:
+            given[key] = float(value)
+        elif type(value) is not kind:
+            raise EnvBuildError(f"{where}: its parameter {key} must be {describe(kind)}; got {value!r}")
+    try:
+        written = str(pyspiel.load_game(name, given)) if given else name
+    except pyspiel.SpielError as error:
+        raise EnvBuildError(f"{where} refuses {given}: {error}") from error
+    return Game(written, **{key: value for key, value in kwargs.items() if key not in given})
 
 
 class Game(OpenSpielEnv):  # type: ignore[misc]

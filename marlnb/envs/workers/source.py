@@ -12,8 +12,10 @@ from marlnb.envs.workers.api import RESET, begun
 from marlnb.envs.workers.spaces import MASK, ActionCodec, ObservationCodec, action_codec, observation_codec
 from marlnb.envs.workers.turns import Asynchronous, TurnByTurn, Waiting
 from marlnb.errors import ConfigError, EnvBuildError
-from marlnb.imports import found_at
+from marlnb.imports import found_at, hidden_by
 from marlnb.specs import EnvSpec, GroupSpec, group_agents
+
+_PACKAGES = {"shimmy": "shimmy open_spiel", "pyspiel": "open_spiel"}  # by module, where they have other names
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Source:
         if self.render:
             kwargs.setdefault("render_mode", "rgb_array")
         constructor = self._found()
-        env = construct(self.name, constructor, kwargs)
+        env = self._constructed(constructor, kwargs)
         missing = [name for name in ("possible_agents", "reset", "step") if not hasattr(env, name)]
         if missing:
             raise EnvBuildError(
@@ -59,18 +61,41 @@ class Source:
             return TurnByTurn(env, self.stock)
         return Asynchronous(env) if self.agents_wait else env
 
+    def _constructed(self, constructor: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:
+        try:
+            return construct(self.name, constructor, kwargs)
+        except EnvBuildError as error:
+            if self.render and "render_mode" not in self.kwargs and "keyword argument 'render_mode'" in str(error):
+                raise EnvBuildError(
+                    f"{self.name}: render=True (env.render=true) builds it with render_mode='rgb_array', which its "
+                    "constructor does not take; give it an argument render_mode, or leave render out"
+                ) from error
+            if (lacking := _lacking(error.__cause__)) is not None:
+                remedy = f"pip install {_PACKAGES.get(lacking, lacking)}"
+                raise EnvBuildError(f"{self.name} needs {lacking!r}, which is not installed: {remedy}") from error
+            raise
+
     def _found(self) -> Callable[..., Any]:
         if callable(self.constructor):
             return self.constructor
         try:
             found = found_at(self.constructor)
         except ConfigError as error:
-            raise EnvBuildError(f"{self.name}: {error}{_remedy(self.constructor)}") from error
+            hidden = hidden_by(self.constructor.partition(".")[0]) is not None
+            remedy = "" if hidden else _remedy(self.constructor)
+            raise EnvBuildError(f"{self.name}: {error}{remedy}") from error
         if not callable(found):
             raise EnvBuildError(
                 f"{self.name}: a function or class that makes an environment is needed; {self.constructor} is {found!r}"
             )
         return found  # type: ignore[no-any-return]
+
+
+def _lacking(error: BaseException | None) -> str | None:
+    """The module that could not be imported, where that is why a constructor raised."""
+    while error is not None and not isinstance(error, ModuleNotFoundError):
+        error = error.__cause__ if isinstance(error, ImportError) else None
+    return error.name.partition(".")[0] if error is not None and error.name else None
 
 
 def _remedy(path: str) -> str:

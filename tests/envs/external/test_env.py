@@ -496,7 +496,9 @@ def test_over_a_unix_socket(tmp_path: Path) -> None:
 def test_when_nobody_comes(capsys: pytest.CaptureFixture[str]) -> None:
     with built(timeout_s=0.2) as env:
         env.reset(0)
-        with pytest.raises(EnvError, match=r"no simulator asked for an action at 127.0.0.1:\d+ in 0.2 s"):
+        with pytest.raises(
+            EnvError, match=r"no simulator asked for an action at 127.0.0.1:\d+ in 0.2 s \(0 are connected"
+        ):
             env.step(actions(env))
 
 
