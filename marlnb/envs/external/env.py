@@ -177,7 +177,7 @@ class ExternalEnv(VectorEnv):
                 raise EnvError(
                     f"{self.spec.name}: no simulator asked for an action at {self.address} in {timeout:g} s "
                     f"({self._open_server().n_known} are connected). Start one with "
-                    "Client.connect(FOLDER), the run's folder, while it waits; env.timeout_s says how long it does, 0: for ever"
+                    "Client.connect(FOLDER), the run's folder, while it waits; env.timeout_s says how long, 0: for ever"
                 )
             if not noted and not self._seats and waited > NOTE_AFTER_S:
                 print(f"marlnb: waiting for simulators at {self.address}", file=sys.stderr, flush=True)
