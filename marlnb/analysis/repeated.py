@@ -35,9 +35,8 @@ def repeats(recording: Recording, episode: np.ndarray) -> tuple[str, ...]:
     distinct = _distinct(recording, looked)
     if distinct >= len(looked) / 2:
         return ()
-    return (
-        f"only {distinct} of {len(looked)} episodes are different, the others repeat them (explore=True varies them)",
-    )
+    how = "" if recording.settings.get("explore") else " (explore=True varies them)"
+    return (f"only {distinct} of {len(looked)} episodes are different, the others repeat them{how}",)
 
 
 def _distinct(recording: Recording, numbers: np.ndarray) -> int:

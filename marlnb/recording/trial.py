@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from marlnb.envs.vector import Step, VectorEnv
+from marlnb.errors import RecordingError
 from marlnb.models.policy import Policy
 from marlnb.models.sites import Site
 from marlnb.recording.actors import GroupActor, agrees
@@ -74,7 +76,7 @@ def try_steps(
         hooked: groups in whose policies something acts that may depend on the moment, as edits do.
     Raises:
         SiteError: a site did not fire.
-        RecordingError: a label that cannot be recorded.
+        RecordingError: a label that cannot be recorded; activations beyond what float16 holds.
         EnvError: frames are asked for and there is no picture.
     """
     watcher = _Trial(request, policies, selections, sites, activations, hooked)
@@ -126,6 +128,7 @@ class _Trial:
     def before_step(self, moment: Moment) -> None:
         if self.moments < COMPARED:
             self._compare(moment)
+            self._check_range()
         self.moments += 1
         if self._before:
             return
@@ -174,6 +177,19 @@ class _Trial:
         if self.request.every > 1:
             context = [*context, T]
         return Contents(self.selections, before, critics, self._after, context, inputs, self._labels, actors)
+
+    def _check_range(self) -> None:
+        """Refuses float16 where it would hold infinities in place of what fires."""
+        if self.request.dtype != "float16":
+            return
+        most = torch.finfo(torch.float16).max
+        for name, values in self.activations.items():
+            largest = float(values.abs().max()) if values.numel() else 0.0
+            if most < largest < float("inf"):
+                raise RecordingError(
+                    f"{name} reaches {largest:.3g}, and float16 ends at {most:.3g}: record with dtype='bfloat16' or "
+                    "'float32'"
+                )
 
     def _compare(self, moment: Moment) -> None:
         """Groups whose activations are not what `recompute` makes of the moment are to be captured as they fire."""

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from marlnb.errors import RecordingError, SiteError
+from marlnb.models.edits import Scale
 from marlnb.models.gru import GRUConfig
 from marlnb.models.mlp import MLPConfig
 from marlnb.recording.plan import plan_recording
@@ -219,6 +220,20 @@ def test_half_precision(tmp_path: Path, dtype: str, model: MLPConfig) -> None:
         site = again.sites[0]
         plain = file[f"activations/{site}"][:].astype(np.float32)
         assert np.array_equal(plain, again[site].to_numpy())
+
+
+def test_what_float16_cannot_hold_is_refused(tmp_path: Path) -> None:
+    """It would be written as infinities, and no analysis could use it."""
+    run = make_run(tmp_path / "run", LivesConfig(), MLPConfig())
+    grown = [Scale("a/actor/hidden_2", 1e6)]
+    with pytest.raises(
+        RecordingError, match=r"a/actor/hidden_2 reaches .*e\+0\d, and float16 ends at 6\.55e\+04: .*bfloat16"
+    ):
+        record(run, episodes=3, edits=grown, dtype="float16", progress=False)
+    assert not run.recordings
+    with record(run, episodes=3, edits=grown, dtype="bfloat16", progress=False) as held:
+        values = held["a/actor/hidden_2"].to_numpy()
+        assert np.isfinite(values).all() and np.abs(values).max() > 65504
 
 
 def test_hooks_are_gone_and_what_was_written_stays(tmp_path: Path) -> None:
