@@ -94,8 +94,10 @@ def attribute(
         n_samples: permutations of shapley_value_sampling (25), or coalitions of kernel_shap (all, or 256 and two a
             feature).
         smooth, noise: average over so many noisy copies of each row; their deviation as a share of each feature's.
-        sources: own (each agent's own observation) or all (what agent k's output owes to each agent's observation);
-            None: all for values and for actors whose agents hear one another (gnn), own otherwise.
+        sources: own (each agent's own observation), all (what agent k's output owes to each agent's observation),
+            or state (of values: what they owe to the environment's state, observations held as they were); None: state
+            for a critic that reads nothing else, all for other values and for actors whose agents hear one another
+            (gnn), own otherwise.
         policies: by group; None: those of the checkpoint that made the recording.
         episodes: indices of the episodes to explain; None: all. checkpoint: of a recording that spans several.
         steps: those to explain, counted since their episode began; None: all.
@@ -129,7 +131,7 @@ def attribute(
         raise AnalysisError(f"method={method!r} averages over baseline='distribution'; got {baseline!r}")
     recorded = source.rows(None, checkpoint)  # what is compared with does not depend on which rows are explained
     reference = resolve_reference(asked.question, source, recorded, baseline, n_baselines=n_baselines, seed=seed)
-    axis = feature_axis(asked, features)
+    axis = feature_axis(asked, features, source, recorded)
     if smooth and method == "conductance":
         raise AnalysisError(f"conductance is not averaged over noisy copies: smooth must be 0; got {smooth}")
     options = MethodOptions(method, n_steps, n_samples_of(method, n_samples, len(axis.names)), smooth, noise, seed)

@@ -34,7 +34,8 @@ class Attribution:
         score, baseline_score: `[row, agent]`, the output at the observation and at the baseline.
         episode, t: `[row]`.
         baseline: `[agent, feature]` in single features, or `[baseline, agent, feature]` where several were drawn.
-        feature_agents: for sources="all", the agent that observes each feature; empty for own.
+        feature_agents: for sources="all", the agent that observes each feature, for "state" whose observation it is of,
+            where the state is made of them; empty otherwise.
         target: the output in words; units: logits, nats or reward.
         tolerance: share of an explanation that may be missing; smooth: noisy copies averaged over.
         faithfulness: how well the values tell what features do; measured where nothing promises that they add up.
@@ -164,9 +165,12 @@ class Attribution:
             AnalysisError: it was made for own observations only.
         """
         if not self.feature_agents:
-            raise AnalysisError(
-                "each agent's own observation was explained; attribute(..., sources='all') has them all"
+            told = (
+                "the environment's state, which is nobody's"
+                if self.sources == "state"
+                else "each agent's own observation"
             )
+            raise AnalysisError(f"{told} was explained; attribute(..., sources='all') has every agent's observation")
         owners = np.array(self.feature_agents)
         return {source: self.values[..., owners == source] for source in dict.fromkeys(self.feature_agents)}
 

@@ -23,6 +23,7 @@ from marlnb.models.policy import Policy
 from marlnb.models.sites import Site
 from marlnb.specs import GroupSpec
 
+STATE_ROWS = 256  # at which a state is held against the observations
 SMOOTH_LAYERS = (nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.Softplus)
 KINKED_LAYERS = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.ELU, nn.Hardtanh, nn.MaxPool2d)
 
@@ -113,10 +114,13 @@ def ask(
     if method == "conductance":
         if layer is None:
             raise AnalysisError("method='conductance' is by a layer's units: give site=")
-        return Asked(Question(policy, source.env, output, members, "all"), layer)
+        by: Sources = "state" if output.of_critic and policy.values_by_state else "all"
+        return Asked(Question(policy, source.env, output, members, by), layer)
     if layer is not None:
         return Asked(Question(policy, source.env, output, members, site_sources(policy, output, layer), layer), None)
-    return Asked(Question(policy, source.env, output, members, _scope(policy, output, sources)), None)
+    return Asked(
+        Question(policy, source.env, output, members, _scope(policy, output, sources, source.env.state_shape)), None
+    )
 
 
 def check_recorded(source: RowSource, policy: Policy) -> None:
@@ -126,8 +130,8 @@ def check_recorded(source: RowSource, policy: Policy) -> None:
         raise AnalysisError(f"outputs of {policy.group.name!r} depend on all its agents; not recorded: {missing}")
 
 
-def _scope(policy: Policy, output: Output, asked: Sources | None) -> Sources:
-    """Whose observations an output is attributed to."""
+def _scope(policy: Policy, output: Output, asked: Sources | None, state_shape: tuple[int, ...] | None) -> Sources:
+    """Whose observations an output is attributed to, or the environment's state."""
     if asked == "own" and output.of_critic:
         raise AnalysisError("a critic may read every agent's observation: a value is attributed to sources='all'")
     if asked == "own" and policy.mixes_agents:
@@ -135,11 +139,21 @@ def _scope(policy: Policy, output: Output, asked: Sources | None) -> Sources:
             f"the agents of {policy.group.name!r} hear one another: each output depends on every agent's observation, "
             "and is attributed to sources='all'"
         )
+    if asked == "state" and not output.of_critic:
+        raise AnalysisError("an actor reads observations: the environment's state explains values and critics' units")
+    if asked == "state" and state_shape is None:
+        raise AnalysisError("sources='state': this environment has no state; valid: all")
+    if output.of_critic and policy.values_by_state:
+        return asked or "state"
     return asked or ("all" if output.of_critic or policy.mixes_agents else "own")
 
 
-def feature_axis(asked: Asked, features: Features) -> FeatureAxis:
-    """The axis of an attribution's values."""
+def feature_axis(asked: Asked, features: Features, source: RowSource, recorded: Rows) -> FeatureAxis:
+    """The axis of an attribution's values.
+
+    Args:
+        recorded: the recording's rows, which tell whether a state is made of the agents' observations.
+    """
     question, site = asked.question, asked.site
     env, spec = question.env, question.policy.group
     if site is not None:
@@ -152,8 +166,27 @@ def feature_axis(asked: Asked, features: Features) -> FeatureAxis:
         return _axis([(agent, units) for agent in spec.agents] if several else [("", units)], features)
     if question.sources == "own":
         return _axis([("", list(feature_names(spec)))], features)
+    if question.sources == "state":
+        return _axis(_of_state(source, recorded), features)
     groups = [group for group in env.groups if group.name in question.groups]
     return _axis([(agent, list(feature_names(group))) for group in groups for agent in group.agents], features)
+
+
+def _of_state(source: RowSource, recorded: Rows) -> list[tuple[str, list[str]]]:
+    """(owner, names of its features) of the state: the agents' own, where it is their observations side by side."""
+    env = source.env
+    shape = env.state_shape or ()
+    numbered = ["state[" + ",".join(map(str, index)) + "]" for index in np.ndindex(*shape)]
+    if len(numbered) != sum(group.n_agents * group.observation.size for group in env.groups):
+        return [("", numbered)]
+    picked = np.unique(np.linspace(0, len(recorded) - 1, min(len(recorded), STATE_ROWS)).astype(np.int64))
+    sample = Rows(recorded.index[picked], recorded.episode[picked], recorded.t[picked])
+    (moments,) = source.batches(sample, len(sample), needs_state=True)
+    assert moments.state is not None
+    joint = torch.cat([moments.observations[name].flatten(1) for name in env.group_names], dim=-1)
+    if not torch.equal(joint.float(), moments.state.flatten(1)):
+        return [("", numbered)]
+    return [(agent, list(feature_names(group))) for group in env.groups for agent in group.agents]
 
 
 def _axis(parts: Sequence[tuple[str, list[str]]], features: Features) -> FeatureAxis:

@@ -16,7 +16,7 @@ from marlnb.models.policy import Policy
 from marlnb.models.sites import Site
 from marlnb.specs import EnvSpec
 
-Sources = Literal["own", "all"]
+Sources = Literal["own", "all", "state"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ class Question:
 
     Attributes:
         members: indices of the agents explained, within the group.
-        sources: own (each agent's own observation or units) or all (every agent's).
+        sources: own (each agent's own observation or units), all (every agent's) or state (the environment's state, the
+            observations held as they were).
         site: by whose units; None: by observations.
     """
 
@@ -65,12 +66,15 @@ class Question:
         return self.env.group_names if self.output.of_critic else (self.policy.group.name,)
 
     def inputs(self, moments: Moments) -> Tensor:
-        """What the output is explained by: `[row, agent, feature]` for own sources, `[row, feature]` for all."""
+        """What the output is explained by: `[row, agent, feature]` for own sources, `[row, feature]` for others."""
         n_rows = moments.acting.shape[0]
         if self.site is not None:
             units = self._units(moments)
             return units if self.sources == "own" else units.flatten(1)
-        if self.sources == "own":
+        if self.sources == "state":
+            assert moments.state is not None
+            seen = moments.state.reshape(n_rows, -1)
+        elif self.sources == "own":
             seen = moments.observations[self.policy.group.name].reshape(n_rows, self.policy.group.n_agents, -1)
         else:
             seen = self._joint(moments)
@@ -96,14 +100,14 @@ class Question:
             flat = inputs.repeat_interleave(n, dim=0)
         held = (moments.action, moments.recurrent, moments.action_mask, moments.state, moments.critic_recurrent)
         repeated = [None if x is None else x.repeat_interleave(n, dim=0) for x in held]
-        if self.site is not None:
+        if self.site is not None or self.sources == "state":
             repeated.append(self._joint(moments).repeat_interleave(n, dim=0))
-        score = AnyOutput(self.policy, self.output, self.env, self.site)
+        score = AnyOutput(self.policy, self.output, self.env, self.site, by_state=self.sources == "state")
         return Examples(score, flat, (members.repeat(n_rows), *repeated), n, torch.arange(n, device=flat.device))
 
     def reference(self, baseline: Tensor, n_rows: int) -> Tensor:
-        """A baseline `[agent, feature]` (own) or `[feature]` (all) for each example, `[example, feature]`."""
-        if self.sources == "all":
+        """A baseline `[agent, feature]` (own) or `[feature]` (others) for each example, `[example, feature]`."""
+        if self.sources != "own":
             return baseline.expand(n_rows * len(self.members), -1)
         own = baseline if self.stacked else baseline[list(self.members)]
         return own.expand(n_rows, *own.shape).reshape(n_rows * own.shape[0], -1)

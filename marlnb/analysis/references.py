@@ -22,7 +22,7 @@ BATCH_ROWS = 8192
 
 @dataclass(frozen=True)
 class Reference:
-    """Baselines `[baseline, agent, feature]` for own sources, `[baseline, feature]` for all, and what they are."""
+    """Baselines `[baseline, agent, feature]` for own sources, `[baseline, feature]` for others, and what they are."""
 
     values: Tensor
     name: str
@@ -48,7 +48,7 @@ def resolve_reference(
 
 
 def deviations(question: Question, source: RowSource, rows: Rows) -> Tensor:
-    """Each feature's standard deviation over the rows: `[agent, feature]`, or `[feature]` for all sources."""
+    """Each feature's standard deviation over the rows: `[agent, feature]`, or `[feature]` for other sources."""
     sample = _pick(rows, _spaced(len(rows), BATCH_ROWS))
     return _inputs(question, source, sample).std(0, correction=0)
 
@@ -87,6 +87,9 @@ def _given(question: Question, source: RowSource, baseline: Any) -> Tensor:
     if question.site is not None:
         shape = tuple(_inputs(question, source, _pick(source.rows(None), np.arange(1))).shape[1:])
         return _broadcast(baseline, shape, f"{question.site.name!r}", "[agent, unit]")
+    if question.sources == "state":
+        size = int(torch.Size(source.env.state_shape or ()).numel())
+        return _broadcast(baseline, (size,), "the environment's state", "[feature]")
     if question.groups == (group.name,):
         whole = baseline[group.name] if isinstance(baseline, Mapping) else baseline
         found = _broadcast(whole, (group.n_agents, group.observation.size), f"{group.name!r}", "[agent, feature]")
@@ -114,13 +117,13 @@ def _broadcast(given: Any, shape: tuple[int, ...], what: str, axes: str) -> Tens
 
 def _mean(question: Question, source: RowSource, rows: Rows) -> Tensor:
     """The mean over living rows; of a site's units, over those at which the agent acted."""
-    if question.site is None:
+    if question.site is None and question.sources != "state":
         parts = [source.mean_observation(name, rows) for name in question.groups]
         return parts[0] if question.sources == "own" else torch.cat([part.reshape(-1) for part in parts])
     total, count = torch.zeros(()), torch.zeros(())
     for moments in source.batches(rows, BATCH_ROWS, needs_state=question.output.of_critic):
         units, acting = question.inputs(moments), moments.acting
-        if question.sources == "all":
+        if question.sources != "own":
             total, count = total + units.double().sum(0), count + len(units)
         else:
             total = total + torch.where(acting.unsqueeze(-1), units, 0).double().sum(0)
@@ -134,7 +137,7 @@ def _drawn(question: Question, source: RowSource, rows: Rows, n: int, seed: int)
         raise AnalysisError(f"a distribution needs 1 baseline or more; got n_baselines={n}")
     generator = np.random.default_rng(seed)
     acting = source.acting(rows)
-    if question.sources == "all":
+    if question.sources != "own":
         among = np.flatnonzero(acting.all(1))
         among = among if len(among) else np.flatnonzero(acting.any(1))
         return _inputs(question, source, _pick(rows, np.sort(_draw(generator, among, n))))

@@ -61,12 +61,14 @@ class AnyOutput(nn.Module):
 
     The features are every agent's observation: the actor sees its own group's, a critic those of every group of `env`,
     in the order of `env.agents`. With a `site` they are units: those of the example's agent, or of all of the site's
-    agents, whichever number there are.
+    agents, whichever number there are. With `by_state` they are the environment's state.
     """
 
-    def __init__(self, policy: Policy, output: Output, env: EnvSpec, site: Site | None = None) -> None:
+    def __init__(
+        self, policy: Policy, output: Output, env: EnvSpec, site: Site | None = None, *, by_state: bool = False
+    ) -> None:
         super().__init__()
-        self.policy, self.output, self.env, self.site = policy, output, env, site
+        self.policy, self.output, self.env, self.site, self.by_state = policy, output, env, site, by_state
 
     def forward(
         self,
@@ -80,6 +82,8 @@ class AnyOutput(nn.Module):
         observation: Tensor | None = None,
     ) -> Tensor:
         seen = inputs if observation is None else observation
+        if self.by_state:
+            state = inputs.unflatten(-1, self.env.state_shape or ())
         if self.site is None:
             scalars = self._scalars(seen, action, recurrent, mask, state, critic_recurrent)
         else:
@@ -131,8 +135,9 @@ def owing() -> Iterator[None]:
         if "not have been used in the graph" not in str(error):
             raise
         raise AnalysisError(
-            "the output does not depend on what it was to be explained by: a critic that reads the environment's state "
-            "owes the observations nothing, and units that only leave the step act in the next"
+            "the output does not depend on what it was to be explained by: a critic that reads nothing "
+            "but the environment's state is explained by sources='state' (and one that does not read it owes it "
+            "nothing), and units that only leave the step act in the next"
         ) from error
 
 

@@ -38,7 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--baseline", default="mean", metavar="mean|zero", help="what features are compared with")
     parser.add_argument("--n-steps", type=int, default=50, metavar="N", help="quadrature points (default %(default)s)")
-    parser.add_argument("--sources", metavar="own|all", help="the agent's own observation, or every agent's")
+    parser.add_argument(
+        "--sources",
+        metavar="own|all|state",
+        help="the agent's own observation, every agent's, or (of values) the state",
+    )
     parser.add_argument("--episodes", type=int, nargs="+", metavar="K", help="indices of episodes (default: all)")
     parser.add_argument("--out", type=Path, metavar="PREFIX", help="writes PREFIX.h5, PREFIX.csv and PREFIX.png")
 

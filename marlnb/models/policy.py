@@ -85,6 +85,11 @@ class Policy(nn.Module, ABC):
 
         raise SiteError(f"the policy of {self.group.name!r} has no critic")
 
+    @property
+    def values_by_state(self) -> bool:
+        """Whether values are computed of nothing but the environment's state."""
+        return False
+
     def logits(self, observation: Tensor, *, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """The actor's output before any mask, which can be differentiated: what `act` gives, unmasked, as `logits`.
 

@@ -161,6 +161,10 @@ class ForeignPolicy(Policy):
         return self.network.mixes_agents
 
     @property
+    def values_by_state(self) -> bool:
+        return self.critic is not None and self.critic.reads == "state"
+
+    @property
     def has_critic(self) -> bool:
         return not (self.critic is None and self.judges is None and self.mixer is None)
 

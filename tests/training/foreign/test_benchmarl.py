@@ -143,8 +143,12 @@ def test_what_remembers_is_recorded_explained_and_edited(tmp_path: Path) -> None
         recording, group="agent", to="action", t=20, lookback=6, policies=agents.by_group
     )  # fmt: skip
     assert np.nanmax(np.abs(found.convergence_delta)) < 1e-3 and not found.warnings
-    with pytest.raises(AnalysisError, match="reads the environment's state owes the observations nothing"):
-        mnb.attribute(recording, group="agent", to="value", steps=[0], policies=agents.by_group, progress=False)
+    value = mnb.attribute(recording, group="agent", to="value", steps=[0, 9], policies=agents.by_group, progress=False)
+    assert value.sources == "state" and np.abs(value.convergence_delta).max() < 1e-3 and np.abs(value.values).max() > 0
+    with pytest.raises(AnalysisError, match="is explained by sources='state'"):
+        mnb.attribute(
+            recording, group="agent", to="value", steps=[0], sources="all", policies=agents.by_group, progress=False
+        )
     wiped = mnb.intervene(agents, mnb.Ablate("agent/actor/lstm", agents=("agent_1",)), episodes=2)
     moved = [wiped.of("tv_direct", f"agent_{k}").difference for k in range(3)]
     assert moved[1] > 0 and moved[0] == moved[2] == 0
