@@ -89,7 +89,7 @@ def train_dictionary(
     settings = Training(kind, k, l1, passes, batch_rows, lr, 10 * batch_rows, seed)
     autoencoder = SparseAutoencoder(stream.n_units, width, kind, k, seed=seed)
     autoencoder.mean, autoencoder.scale = stream.moments(from_rest=from_rest)
-    autoencoder.decoder_bias.requires_grad_(not from_rest)
+    autoencoder.decoder_bias.requires_grad_(not from_rest)  # else it stays 0, while training and when it is refitted
     with torch_threads(1):  # steps are small: more threads wait for each other
         losses = _fit(autoencoder, stream, settings, StatusLine() if progress else None)
         if kind == "standard":
@@ -136,7 +136,7 @@ def _refit(autoencoder: SparseAutoencoder, stream: ActivationStream) -> None:
     other, as two of one direction do, from being played off against each other.
     """
     old = torch.cat((autoencoder.decoder, autoencoder.decoder_bias[None])).double()
-    n_fitted = len(old) if autoencoder.decoder_bias.requires_grad else len(old) - 1  # from rest: no bias
+    n_fitted = len(old) if autoencoder.decoder_bias.requires_grad else len(old) - 1
     products, targets = torch.zeros(len(old), len(old), dtype=torch.float64), torch.zeros_like(old)
     for _, values, acting in stream.blocks(stream.train):
         x = values[torch.from_numpy(acting)]

@@ -150,6 +150,8 @@ def behaviour_kept(
 ) -> BehaviourKept:
     """Puts the reconstruction in the place of the site's activations and looks what becomes of the logits.
 
+    Units that the dictionary is not about are then at their mean; for the mean of a dictionary from rest stands rest.
+
     Args:
         policies: by group; None: those of the checkpoint that made the recording.
         rows: at most so many, spread evenly over the recording.

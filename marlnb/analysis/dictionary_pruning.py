@@ -93,9 +93,7 @@ def fewest_features(
     autoencoder.mean, autoencoder.scale = old.mean.clone(), old.scale.clone()
     with torch_threads(1):
         losses = _train_encoder(autoencoder, x, code, seed)
-    return evaluate_dictionary(
-        autoencoder, stream, site=dictionary.site, losses=losses, from_rest=dictionary.from_rest
-    )
+    return evaluate_dictionary(autoencoder, stream, site=dictionary.site, losses=losses, from_rest=dictionary.from_rest)
 
 
 def _examples(stream: ActivationStream, autoencoder: SparseAutoencoder, rows: int, rng: np.random.Generator) -> Tensor:

@@ -36,6 +36,7 @@ MOST_OFTEN = 0.5
 _FORMAT = "marlnb.dictionary"
 _COLUMNS = ("density", "mean_active", "top_value", "top_episode", "top_t", "top_agent")
 _LATER_COLUMNS = ("kurtosis",)
+_NUMBERS = ("explained", "active", "n_train", "n_held_out", "losses", "units", "from_rest")
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,6 +218,8 @@ class Dictionary:
             "kind": self.autoencoder.kind,
             "k": self.autoencoder.k,
             "n_features": self.n_features,
+            "units": list(self.units),
+            "from_rest": self.from_rest,
             "explained": self.explained,
             "active": self.active,
             "dead": len(self.dead),
@@ -238,8 +241,7 @@ class Dictionary:
         target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(f".{target.name}.{os.getpid()}.part")
         facts = {"site": self.site, "agents": self.agents, "kind": self.autoencoder.kind, "k": self.autoencoder.k}
-        facts |= {"units": self.units, "from_rest": self.from_rest}
-        numbers = {name: getattr(self, name) for name in ("explained", "active", "n_train", "n_held_out", "losses")}
+        numbers = {name: getattr(self, name) for name in _NUMBERS}
         try:
             with h5py.File(part, "w") as file:
                 file.attrs["format"], file.attrs["version"] = _FORMAT, 1

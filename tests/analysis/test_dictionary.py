@@ -17,6 +17,7 @@ from marlnb.analysis import dictionary as dictionary_module
 from marlnb.analysis.activation_stream import ActivationStream
 from marlnb.analysis.dictionary import train_dictionary
 from marlnb.analysis.dictionary_evaluation import behaviour_kept
+from marlnb.analysis.dictionary_pruning import fewest_features
 from marlnb.analysis.dictionary_result import Dictionary
 from marlnb.errors import AnalysisError, ShapeError
 from marlnb.models.capture import capture
@@ -240,3 +241,55 @@ def test_too_many_features_for_the_data_are_told(planted: tuple[Recording, np.nd
     found = train_dictionary(recording, site=SITE, n_features=4000, k=1, epochs=1, progress=False)
     assert any("examples for 4000 features" in note for note in found.warnings)
     assert "NOT TO BE TRUSTED" in repr(found)
+
+
+@pytest.fixture(scope="module")
+def silent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
+    """Of 32 units 3, 7 and 11 are on one at a time, more or less; the others are loud and never silent."""
+    subject = groundtruth.planted("decoy", path=tmp_path_factory.mktemp("silent"))
+    subject.record(80).close()
+    (path,) = subject.agents.path.rglob("recording.h5")
+    rng = np.random.default_rng(8)
+    with h5py.File(path, "r+") as file:
+        data = file["activations/agent/actor/hidden_2"]
+        values = 3 + rng.standard_normal(data.shape)
+        on = np.eye(3)[rng.integers(3, size=data.shape[:2])]
+        values[..., [3, 7, 11]] = on * rng.uniform(0.2, 1.8, on.shape)
+        data[...] = values.astype(np.float32)
+    with Recording.open(path) as found:
+        yield found
+
+
+def test_a_dictionary_of_some_units_from_their_rest_is_about_nothing_else(silent: Recording, tmp_path: Path) -> None:
+    trained = train_dictionary(
+        silent, site=HIDDEN, agent="agent_0", units=[3, 7, 11], from_rest=True, kind="standard", l1=0.3, epochs=60,
+        progress=False,
+    )  # fmt: skip
+    from_rest = fewest_features(trained, silent)
+    named = np.flatnonzero(from_rest.density)
+    directions = from_rest.autoencoder.decoder.numpy()[named]
+    assert np.sort(directions.argmax(1)).tolist() == [3, 7, 11] and directions.max(1).min() > 0.999
+    assert from_rest.explained > 0.99 and not from_rest.autoencoder.decoder_bias.any()
+    assert not trained.autoencoder.decoder_bias.any() and trained.units == (3, 7, 11)
+    features, values = from_rest.features(silent)[:, 0], silent[HIDDEN].sel(agent=["agent_0"]).to_numpy()[:, 0]
+    others = torch.from_numpy(values).clone()
+    others[:, [unit for unit in range(32) if unit not in (3, 7, 11)]] = 0.0
+    assert np.allclose(from_rest.autoencoder(others).numpy(), features, atol=1e-6), "the others are not read"
+    parts = from_rest.autoencoder.decode(torch.from_numpy(features)).numpy()
+    assert np.allclose(parts[:, [3, 7, 11]], values[:, [3, 7, 11]], atol=0.1)
+    assert np.allclose(np.delete(parts, [3, 7, 11], axis=1).std(0), 0.0, atol=1e-6), "nor written"
+    again = Dictionary.load(from_rest.save(tmp_path / "some.h5"))
+    assert again.units == (3, 7, 11) and again.from_rest and again.explained == from_rest.explained
+
+
+def test_one_unit_has_one_feature(silent: Recording) -> None:
+    found = train_dictionary(
+        silent, site=HIDDEN, agent="agent_0", units=[7], from_rest=True, kind="standard", epochs=20, progress=False
+    )
+    assert found.n_features == 4 and fewest_features(found, silent).n_features == 1
+
+
+@pytest.mark.parametrize("units", [[32], [-1], [3, 3], []])
+def test_units_that_are_not_there_are_refused(silent: Recording, units: list[int]) -> None:
+    with pytest.raises(AnalysisError, match="units are different ones of 0 to 31 of agent/actor/hidden_2"):
+        train_dictionary(silent, site=HIDDEN, agent="agent_0", units=units, progress=False)

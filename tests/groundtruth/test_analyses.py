@@ -47,19 +47,6 @@ def test_who_takes_what_is_decoded_for_what_is_used_finds_decoys(instance):
     assert found.by_kind()["agents"] < 0.5 and found.decoys_claimed >= 2
 
 
-def test_a_dictionarys_features_carry_the_choices_of_who_uses_the_concept(instance):
-    """Which agent, all of its choices and what each feature does to them. A role is there half the time, so that single
-    features are not claimed, and the finding says why."""
-    subject, recording = instance("role_switch", "mlp", False)
-    found = scored(subject, recording, analyses(["dictionary"])["dictionary"])
-    kinds = found.by_kind()
-    assert kinds["agents"] == kinds["moves"] == 1.0 and kinds["complete"] > 0.9 and kinds["necessary"] > 0.9
-    assert found.decoys_claimed == 0 and found.decoys == 2
-    assert [item.kind for item in found.abstained] == ["features", "span"]
-    assert found.recovered > 0.95 > found.recovered_of_all
-    assert any("often there" in note for note in found.finding.doubts)
-
-
 def test_a_dictionary_finds_rare_signals_one_by_one_and_no_rumour(instance):
     subject, recording = instance("sparse_code", "mlp", False)
     found = scored(subject, recording, analyses(["dictionary"])["dictionary"])

@@ -1,21 +1,80 @@
-"""The two analyses of dictionaries share what they look at, and nothing else."""
+"""What a dictionary of the units that choices are read from claims, and what of it the data do not decide."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
+import numpy as np
 import pytest
 
-from marlnb.groundtruth.analyses import dictionary
+from marlnb.groundtruth import Claim, Finding, score
+from marlnb.groundtruth.benchmark import RECOVERED_TARGET, scored
+from marlnb.groundtruth.case import Case, analyses
+from marlnb.groundtruth.feature_parts import share_kept
 
 
-def test_the_dictionaries_of_a_recording_are_shared_and_those_of_another_are_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    looked: list[str] = []
-    monkeypatch.setattr(dictionary, "_look", lambda case: looked.append(case.recording.path) or iter(()))
-    monkeypatch.setattr(dictionary, "_LAST", {})
-    for path in ("recording-20.h5", "recording-20.h5", "recording-40.h5"):
-        question, recording = SimpleNamespace(key_sha256="one"), SimpleNamespace(path=path)
-        dictionary._used(SimpleNamespace(question=question, recording=recording, agents=SimpleNamespace(path="agents")))
-    assert looked == ["recording-20.h5", "recording-40.h5"]
+def asked(instance, *which):
+    """Of 40 episodes: in 20 some of the listener's units are hardly ever on."""
+    subject, _ = instance(*which)
+    with subject.record(40, name="recording-40") as recording:
+        return scored(subject, recording, analyses(["dictionary"])["dictionary"])
+
+
+@pytest.mark.parametrize(
+    ("circuit", "network", "shared"),
+    [("role_switch", "mlp", False), ("partner_goal", "gru", True), ("message_code", "gru", False)],
+)
+def test_circuits_that_are_read_whole_or_are_rarely_there_are_found_one_by_one(instance, circuit, network, shared):
+    """A role, there half the time; a plane that no unit holds; twelve gated units behind four actions."""
+    found = asked(instance, circuit, network, shared)
+    assert min(found.by_kind().values()) >= RECOVERED_TARGET, found.table().query("recovered < 0.99")
+    assert {"features", "span", "complete", "necessary"} <= set(found.by_kind())
+    assert found.decoys_claimed == 0 and not found.abstained and not found.finding.doubts
+
+
+def test_features_that_write_what_no_choice_reads_are_declined_and_their_span_is_not(instance):
+    found = asked(instance, "partner_goal", "mlp", False)
+    assert {item.kind for item in found.abstained} == {"features"}
+    assert min(found.by_kind().values()) >= RECOVERED_TARGET and {"span", "complete"} <= set(found.by_kind())
+    (doubt,) = found.finding.doubts
+    assert "often there" in doubt and "the data do not decide" in doubt
+
+
+def test_two_keys_of_one_network_fit_the_same_activations_and_interventions(instance):
+    """A goal that is told and a role: what the circuit's key says, and one by which each feature writes more, which no
+    choice reads. Both write the same activations; without a feature, or with more of it, the logits are the same."""
+    subject, recording = instance("partner_goal", "mlp", False)
+    case = Case.of(subject, recording)
+    node = next(node for node in subject.key.nodes if node.readout)
+    group, units = node.site.split("/")[0], list(node.units)
+    h = recording[node.site].sel(agent=[node.agent]).to_numpy()[:, 0].astype(np.float64)
+    slopes = case.slopes(group, node.site)[case.members(group).index(node.agent)]
+    goal = recording.label("partner_goal").to_numpy()
+    there = np.stack([goal == g for g in (1, 2, 3)], axis=1).astype(float)
+    read = np.zeros((3, h.shape[1]))
+    read[:, units] = np.array([h[goal == g][0, units] for g in (1, 2, 3)]) - 1.0
+    told = np.zeros(h.shape[1])
+    told[units] = 1.0
+    first = there @ read + np.outer(there.sum(1), told)  # goals along R z, and that one was told along 1
+    second = there @ (read + told)  # goals along 1 + R z
+    assert np.allclose(first[:, units], h[:, units], atol=1e-5) and np.allclose(
+        second[:, units], h[:, units], atol=1e-5
+    )
+    assert np.allclose(slopes @ read.T, slopes @ (read + told).T, atol=1e-4)
+    assert np.abs(slopes @ read.T).max() > 1.0 > 1e-3 > np.abs(slopes @ told).max()
+    lost = [(there[:, [g]] * rows[g]) @ slopes.T for g in range(3) for rows in (read, read + told)]
+    assert all(np.allclose(one, other, atol=1e-3) for one, other in zip(lost[::2], lost[1::2]))
+    claims = [
+        tuple(Claim("features", agent=node.agent, site=node.site, basis=(tuple(map(float, row)),)) for row in rows)
+        for rows in (read, read + told)
+    ]
+    by_key, by_other = (
+        score(Finding("by hand", "partner_goal", "mlp", False, 0, ("features",), made), subject.key).recovered
+        for made in claims
+    )
+    assert by_key == pytest.approx(1.0, abs=1e-4) and by_other < 0.1
+
+
+def test_what_is_kept_of_logits_is_the_share_of_their_variance():
+    whole = np.array([[0.0, 2.0], [2.0, 0.0], [4.0, 4.0]])
+    assert share_kept(whole, whole + 7) == pytest.approx(1.0)
+    assert share_kept(whole, whole * [1, 0]) == pytest.approx(0.5)
+    assert share_kept(whole, 0 * whole) == pytest.approx(0.0)

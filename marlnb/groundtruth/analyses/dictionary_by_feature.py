@@ -1,0 +1,42 @@
+"""dictionary_by_feature: every feature of a plain dictionary that a logit hangs on, taken for a direction of the
+network's own, with nothing tried. A warning, not an analysis.
+
+A feature's size is its part's covariance with the logit: what a badly trained feature writes into units that were never
+on follows nothing that the agent chooses by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from marlnb.errors import AnalysisError
+from marlnb.groundtruth.case import Case, analysis
+from marlnb.groundtruth.claims import Claim, Finding
+from marlnb.groundtruth.feature_parts import EPISODES, SEED, driven_logits, largest_variance, parts, train
+from marlnb.recording.recorder import record
+
+N_FEATURES = 64
+
+
+@analysis("dictionary_by_feature")
+def features_taken_for_directions(case: Case) -> Finding:
+    return case.finding("dictionary_by_feature", ("features",), list(_directions(case)))
+
+
+def _directions(case: Case) -> Iterator[Claim]:
+    least = case.question.smallest * largest_variance(case)
+    with record(case.agents, episodes=EPISODES, seed=SEED, name="dictionary", exist="open", progress=False) as seen:
+        for group in case.question.groups:
+            site = case.hidden_sites(group)[-1]
+            for agent in case.members(group):
+                try:
+                    found = train(seen, site, agent, n_features=N_FEATURES, seed=0)
+                except AnalysisError:  # the layer never varies
+                    continue
+                whole = driven_logits(case, group, agent)
+                covariance = np.einsum("fro,ro->fo", parts(case, group, agent, found), whole - whole.mean(0))
+                for feature in np.flatnonzero(covariance.max(1) / len(whole) >= least):
+                    row = tuple(found.autoencoder.decoder[feature].tolist())
+                    yield Claim("features", agent=agent, site=site, basis=(row,))
