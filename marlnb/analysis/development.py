@@ -17,6 +17,7 @@ from marlnb.analysis.similarity import similarity
 from marlnb.analysis.tuning import tuning
 from marlnb.analysis.views import View, site_agents
 from marlnb.errors import AnalysisError, unknown
+from marlnb.training.run import Run
 
 if TYPE_CHECKING:
     from marlnb.recording.reader import Recording
@@ -167,6 +168,12 @@ def _to_last(
     run = recording.run_path
     if run is None:
         raise AnalysisError(f"{recording.path} lies in no run folder, so its earlier checkpoints are not known")
+    have = [checkpoint.iteration for checkpoint in Run.open(run).checkpoints]
+    if iteration not in have:
+        raise AnalysisError(
+            f"to compare checkpoint {iteration} with the last its policies are shown the last one's moments, and {run} "
+            f"keeps only checkpoints {have}: train with keep_checkpoints=0, or take measure='decode' or 'tuning'"
+        )
     index = recording.checkpoints.set_index("iteration")
     rows = recording.rows["episode"].to_numpy()
     bounds = index.loc[[newest], ["row_start", "row_stop"]].to_numpy()

@@ -60,3 +60,19 @@ def test_what_cannot_be_asked_is_said(trained: list[Recording]) -> None:
         development(trained[0], label="goal")
     with pytest.raises(AnalysisError, match="takes no label"):
         development(trained, label="goal", measure="similarity")
+
+
+def test_checkpoints_that_are_recorded_and_no_longer_kept(
+    trained: list[Recording], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """As of a training that recorded while it went on: what was decoded stays, what needs the policies says so."""
+    path = tmp_path_factory.mktemp("thin") / "run"
+    shutil.copytree(trained[0].path.parents[1], path)
+    for folder in (path / "checkpoints").iterdir():
+        if folder.name == "10":
+            shutil.rmtree(folder)
+    made = [Recording.open(path / "recordings" / one.path.name) for one in trained]
+    with pytest.raises(AnalysisError, match=r"keeps only checkpoints \[.*\]: train with keep_checkpoints=0"):
+        development(made, measure="similarity", sites=[SITE])
+    found = development(made, label="goal", measure="tuning", sites=[SITE])
+    assert found.iterations.tolist() == [10, 130]
