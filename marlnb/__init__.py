@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from marlnb.analysis.dictionary_result import Dictionary as Dictionary
     from marlnb.analysis.events import event_average as event_average
     from marlnb.analysis.influence import influence as influence
+    from marlnb.analysis.influence_ahead import influence_ahead as influence_ahead
     from marlnb.analysis.intervention import intervene as intervene
     from marlnb.analysis.maps import embed as embed
     from marlnb.analysis.mediation import mediation as mediation
@@ -146,6 +147,7 @@ _HOME = {
     "event_average": "marlnb.analysis.events",
     "extract": "marlnb.recording.extract",
     "influence": "marlnb.analysis.influence",
+    "influence_ahead": "marlnb.analysis.influence_ahead",
     "intervene": "marlnb.analysis.intervention",
     "keep": "marlnb.training.kept",
     "list_edits": "marlnb.training.saved_edits",

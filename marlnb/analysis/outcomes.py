@@ -82,13 +82,13 @@ def _actions(policy: Policy, name: str, plain: Trajectories, changed: Trajectori
     both = plain.acting[name][:steps] & changed.acting[name][:steps]
     said = would.logits.get(name)
     measures: dict[tuple[str, str], tuple[Tensor, Tensor]] = {}
-    moved, unit = _moved(plain.action[name][:steps], changed.action[name][:steps], policy)
+    moved, unit = action_distance(plain.action[name][:steps], changed.action[name][:steps], policy)
     measures["changed_total", unit] = (moved, both)
     if said is not None and policy.distribution is not None:
         here, there = plain.logits[name], said
         acting = plain.acting[name]
         likely, likely_now = (policy.distribution.mode(logits).action for logits in (here, there))
-        measures["changed_direct", unit] = (_moved(likely, likely_now, policy)[0], acting)
+        measures["changed_direct", unit] = (action_distance(likely, likely_now, policy)[0], acting)
         sides = {"direct": (here, there, acting), "total": (here[:steps], changed.logits[name][:steps], both)}
         for side, (p, q, when) in sides.items():
             for short, units, distance in (
@@ -105,7 +105,7 @@ def _actions(policy: Policy, name: str, plain: Trajectories, changed: Trajectori
     return found
 
 
-def _moved(before: Tensor, after: Tensor, policy: Policy) -> tuple[Tensor, str]:
+def action_distance(before: Tensor, after: Tensor, policy: Policy) -> tuple[Tensor, str]:
     """How far actions differ, `[time, copy, agent]`: whether another was chosen; the mean distance of components."""
     if policy.group.action.kind == "continuous":
         return (before - after).abs().mean(-1), "action"
