@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import Literal
 
@@ -11,6 +12,10 @@ from numpy.typing import ArrayLike
 
 from marlnb.errors import ShapeError
 from marlnb.plots.canvas import INK, SEQUENTIAL, axes, finish
+
+MOST_PICTURE = 2.6  # longest side of a picture in a filmstrip, in inches
+LABEL_WIDTH = 0.62  # of the time below one, in inches
+TITLE_LETTERS = 10.0  # an inch
 
 
 def activation_map(
@@ -79,12 +84,16 @@ def filmstrip(
     if pictures.ndim != 4:
         raise ShapeError(f"a filmstrip takes [time, height, width, 3]; got {list(pictures.shape)}")
     shown = np.linspace(0, len(pictures) - 1, min(n, len(pictures))).round().astype(int) if times is None else times
-    gap = max(2, pictures.shape[2] // 50)
+    tall, wide = pictures.shape[1:3]
+    scale = min(MOST_PICTURE / max(tall, wide), 1.9 / tall)  # inches a pixel
+    gap = max(2, wide // 50, round(LABEL_WIDTH / scale) - wide)  # what is written below has room
     parts: list[np.ndarray] = []
     for t in shown:
         parts += [pictures[t], np.full((pictures.shape[1], gap, 3), 255, np.uint8)]
     strip = np.concatenate(parts[:-1], axis=1)
-    ax = axes(ax, width=2.0 * len(shown), height=2.5)
+    width = max(2.4, scale * strip.shape[1] + 0.3)
+    title = textwrap.fill(title, round(width * TITLE_LETTERS))
+    ax = axes(ax, width=width, height=scale * tall + 1.0 + 0.22 * title.count("\n"))
     ax.imshow(strip, interpolation="antialiased")
     step = pictures.shape[2] + gap
     for index in range(len(shown)):
@@ -98,7 +107,7 @@ def filmstrip(
         )
     ax.set_xticks([index * step + pictures.shape[2] / 2 for index in range(len(shown))], [f"t = {t}" for t in shown])
     ax.set_yticks([])
-    finish(ax, title=title, x="", y="", grid="")
+    finish(ax, title=title, x="time (steps)", y="", grid="")
     for side in ax.spines.values():
         side.set_visible(False)
     ax.tick_params(length=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -11,8 +12,19 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from marlnb.errors import AnalysisError
-from marlnb.plots.canvas import DASHES, INK, MARKERS, MUTED, OKABE_ITO, axes, finish, literal
-from marlnb.plots.learning import reference_lines
+from marlnb.plots.canvas import (
+    DASHES,
+    INK,
+    MARKERS,
+    MUTED,
+    OKABE_ITO,
+    axes,
+    finish,
+    legend_beside,
+    literal,
+    width_with_names,
+)
+from marlnb.plots.learning import names_width, reference_lines
 
 
 class Band(Protocol):
@@ -63,7 +75,8 @@ def sample_efficiency(
         each: by algorithm, frames and values `[place]` of its single runs, drawn thin to their own ends.
         note: what the curve and its band are.
     """
-    ax = axes(ax)
+    beyond = names_width(references or {})
+    ax = axes(ax, width=width_with_names(curves, beyond=beyond))
     names = list(algorithms) or list(curves)
     single = each or {}
     every = [frames for frames, _ in curves.values()] + [frames for runs in single.values() for frames, _ in runs]
@@ -88,7 +101,7 @@ def sample_efficiency(
             label=literal(name),
         )
     reference_lines(ax, references or {})
-    ax.legend(fontsize=9, loc="best", facecolor="white", edgecolor="none", framealpha=0.85)
+    legend_beside(ax, beyond=beyond)
     ax.margins(x=0.02)
     finish(ax, title=title, x=f"{x}{unit}\n{note}", y=y)
     return ax
@@ -121,7 +134,7 @@ def aggregate_intervals(
             ax.plot([estimate.value] * 2, [row - 0.275, row + 0.275], color=colour, linewidth=3, solid_capstyle="butt")
             ax.text(estimate.value, row - 0.33, f"{estimate.value:.2f}", ha="center", va="bottom", fontsize=8.5)
         ax.set_ylim(len(names) - 0.5, -0.75)
-        ax.set_yticks(range(len(names)), names)
+        ax.set_yticks(range(len(names)), [literal(name) for name in names])
         ax.use_sticky_edges = False
         ax.margins(x=0.15)
         better = "lower is better" if aggregate == "optimality gap" else "higher is better"
@@ -148,7 +161,7 @@ def performance_profile(
         thresholds: `[place]`, in normalised score.
         note: the scale of the scores, below the axis.
     """
-    ax = axes(ax)
+    ax = axes(ax, width=width_with_names(profiles))
     names, places = list(profiles), np.asarray(thresholds, dtype=float)
     for index, (name, band) in enumerate(profiles.items()):
         colour = algorithm_colour(name, names)
@@ -160,15 +173,15 @@ def performance_profile(
             color=colour,
             linestyle=DASHES[index % len(DASHES)],
             linewidth=2,
-            label=name,
+            label=literal(name),
         )
     ax.axhline(0.5, color=MUTED, linewidth=1.0, linestyle=(0, (4, 2)), zorder=1)
     ax.set_ylim(-0.02, 1.03)
     ax.margins(x=0)
-    ax.legend(fontsize=9, loc="best", facecolor="white", edgecolor="none", framealpha=0.85)
+    legend_beside(ax)
     finish(ax, title=title, x="normalised score τ", y="share of runs with score > τ")
     if note:
-        ax.set_xlabel(f"normalised score τ\n{note}", fontsize=9)
+        ax.set_xlabel(f"normalised score τ\n{textwrap.fill(note, 90)}", fontsize=9)
     return ax
 
 
@@ -192,7 +205,7 @@ def improvement_map(
         values[names.index(x), names.index(y)] = estimate.value
     image = ax.imshow(values, cmap="BrBG", vmin=0, vmax=1, aspect="auto")
     for (x, y), estimate in probabilities.items():
-        strong = abs(estimate.value - 0.5) > 0.35
+        strong = abs(estimate.value - 0.5) > 0.28
         ax.text(
             names.index(y),
             names.index(x),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.transforms import ScaledTranslation
 
 OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#8C8C8C")
 """Told apart with any colour vision, the first ones also in greyscale (Okabe and Ito 2008, Color Universal Design)."""
@@ -51,14 +52,26 @@ def finish(ax: Axes, *, title: str, x: str, y: str, grid: str = "y") -> Axes:
     return ax
 
 
-def legend_beside(ax: Axes, *, title: str | None = None, size: float | None = None) -> None:
+def legend_beside(ax: Axes, *, title: str | None = None, size: float | None = None, beyond: float = 0.0) -> None:
     """A legend to the right of the axes, where it hides no data.
 
     size: of the markers in it, in square points, whatever they have in the plot; None: as they are drawn.
+    beyond: how far to the right, in points: what else stands beside the axes.
     """
-    legend = ax.legend(frameon=False, fontsize=8.5, title=title, loc="upper left", bbox_to_anchor=(1, 1))
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    place = ax.transAxes + ScaledTranslation(beyond / 72, 0, figure.dpi_scale_trans)
+    legend = ax.legend(
+        frameon=False, fontsize=8.5, title=title, loc="upper left", bbox_to_anchor=(1, 1), bbox_transform=place
+    )
     for handle in legend.legend_handles if size is not None else ():
         handle.set_sizes([size])  # type: ignore[union-attr]
+
+
+def width_with_names(names: Iterable[str], *, beyond: float = 0.0) -> float:
+    """The width of a figure, in inches, whose axes leave room for a legend of these names beside them; `beyond` as
+    above."""
+    return 5.8 + max((0.55 + 0.066 * len(name) for name in names), default=0.0) + beyond / 72
 
 
 def literal(text: str) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import floor, isfinite, log10
 
 import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from marlnb.plots.canvas import DASHES, INK, MUTED, OKABE_ITO, axes, finish
+from marlnb.plots.canvas import DASHES, INK, MUTED, OKABE_ITO, axes, finish, legend_beside, literal, width_with_names
 
 LABEL_HEIGHT = 23.0  # of a level's name, in points
+LETTER = 4.7  # width of one in such a name, in points
 
 
 def learning_curve(
@@ -31,8 +33,9 @@ def learning_curve(
         references: named levels drawn as horizontal lines, as `{"random": -42.9}`.
         smooth: iterations in a running mean, drawn thick over the thin curve of each iteration; 1: none.
     """
-    ax = axes(ax)
     curves, is_smooth = returns if isinstance(returns, Mapping) else {"trained": returns}, False
+    beyond = names_width(references or {})
+    ax = axes(ax, width=width_with_names(curves, beyond=beyond) if len(curves) > 1 else 6.4)
     x = np.asarray(frames, dtype=float)
     million = x.max(initial=0) >= 1e6
     x = x / (1e6 if million else 1e3)
@@ -43,16 +46,18 @@ def learning_curve(
         if smooth > 1 and known.sum() > smooth:
             is_smooth = True
             ax.plot(x[known], y[known], color=colour, alpha=0.4, linewidth=0.9)
-            ax.plot(x[known], running_mean(y[known], smooth), color=colour, linestyle=dash, linewidth=2, label=name)
+            ax.plot(x[known], running_mean(y[known], smooth), color=colour, linestyle=dash, linewidth=2)
         else:
-            ax.plot(x[known], y[known], color=colour, linestyle=dash, linewidth=2, label=name)
+            alone = "o" if known.sum() == 1 else ""
+            ax.plot(x[known], y[known], color=colour, linestyle=dash, linewidth=2, marker=alone)
+        ax.lines[-1].set_label(literal(name))
     reference_lines(ax, references or {})
     if len(curves) > 1:
-        ax.legend(frameon=False, fontsize=9, loc="lower right")
+        legend_beside(ax, beyond=beyond)
     ax.margins(x=0.01)
     label = f"environment steps ({'million' if million else 'thousand'})"
     note = f"\nthin: each iteration, thick: mean of {smooth} around it" if is_smooth else ""
-    return finish(ax, title=title, x=label + note, y="return per agent and episode (reward)")
+    return finish(ax, title=literal(title), x=label + note, y="return per agent and episode (reward)")
 
 
 def running_mean(y: np.ndarray, window: int) -> np.ndarray:
@@ -65,6 +70,11 @@ def running_mean(y: np.ndarray, window: int) -> np.ndarray:
     return (total[place + half + 1] - total[place - half]) / (2 * half + 1)
 
 
+def names_width(references: Mapping[str, float]) -> float:
+    """What the names of `reference_lines` take beside the axes, in points."""
+    return max((8 + LETTER * len(name) for name in references), default=0.0)
+
+
 def reference_lines(ax: Axes, references: Mapping[str, float]) -> None:
     """Dashed levels, named beyond the right end, where no curve runs; names of levels close together move apart."""
     for level in references.values():
@@ -75,7 +85,7 @@ def reference_lines(ax: Axes, references: Mapping[str, float]) -> None:
     places = [(level - bottom) / (top - bottom) * height for _, level in ordered]
     for (name, level), place, shown in zip(ordered, places, _apart(places, LABEL_HEIGHT)):
         ax.annotate(
-            f"{name}\n({level:g})",
+            f"{literal(name)}\n({level:g})",
             xy=(1.0, level),
             xycoords=("axes fraction", "data"),
             xytext=(4, shown - place),
@@ -112,17 +122,17 @@ def return_distribution(
     ax: Axes | None = None,
 ) -> Axes:
     """A histogram of episode returns `[episode]` (reward per agent), with its mean and named reference levels."""
-    ax = axes(ax)
     y = np.asarray(returns, dtype=float)
     y = y[np.isfinite(y)]
+    mean = f"mean of {len(y)} {'episode' if len(y) == 1 else 'episodes'}"
+    levels = {mean: float(np.mean(y)) if len(y) else float("nan"), **(references or {})}
+    span = float(np.ptp(y)) if np.ptp(y) else max(map(abs, levels.values()))
+    decimals = max(0, 2 - floor(log10(span))) if span > 0 and isfinite(span) else 1
+    labels = {f"{name} ({level:,.{decimals}f})": level for name, level in levels.items()}
+    ax = axes(ax, width=width_with_names(labels))
     ax.hist(y, bins=bins, color=OKABE_ITO[0], alpha=0.85, edgecolor="white", linewidth=0.6)
-    top = ax.get_ylim()[1]
-    ax.set_ylim(0, top * 1.18)
-    levels = {f"mean of {len(y)} episodes": float(np.mean(y)), **(references or {})}
-    for index, (name, level) in enumerate(levels.items()):
-        dash = "-" if index == 0 else DASHES[index % len(DASHES)]
-        ax.axvline(
-            level, color=INK if index == 0 else MUTED, linestyle=dash, linewidth=1.6, label=f"{name} ({level:.1f})"
-        )
-    ax.legend(frameon=False, fontsize=9, loc="upper left")
-    return finish(ax, title=title, x="return per agent and episode (reward)", y="episodes")
+    for index, (label, level) in enumerate(labels.items()):
+        dash = "-" if index == 0 else DASHES[1 + (index - 1) % (len(DASHES) - 1)]
+        ax.axvline(level, color=INK if index == 0 else MUTED, linestyle=dash, linewidth=1.6, label=literal(label))
+    legend_beside(ax)
+    return finish(ax, title=literal(title), x="return per agent and episode (reward)", y="episodes")

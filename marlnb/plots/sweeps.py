@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -9,6 +10,8 @@ from matplotlib.axes import Axes
 
 from marlnb.plots.benchmark import Estimate
 from marlnb.plots.canvas import INK, OKABE_ITO, axes, finish, literal
+
+LONGEST = 44  # letters in a line of a setting's name
 
 
 def setting_scores(
@@ -27,7 +30,9 @@ def setting_scores(
         points: by setting, the value of each of its runs.
     """
     names = list(estimates)
-    ax = axes(ax, height=1.6 + 0.45 * len(names))
+    told = [literal(textwrap.fill(name, LONGEST)) for name in names]
+    lines, longest = max(text.count("\n") + 1 for text in told), max(len(line) for t in told for line in t.split("\n"))
+    ax = axes(ax, width=5.6 + 0.07 * longest, height=1.6 + max(0.45, 0.2 * lines) * len(names))
     for row, name in enumerate(names):
         estimate, colour = estimates[name], OKABE_ITO[row % len(OKABE_ITO)]
         if np.isfinite([estimate.low, estimate.high]).all():
@@ -35,9 +40,9 @@ def setting_scores(
         ax.plot([estimate.value] * 2, [row - 0.275, row + 0.275], color=colour, linewidth=3, solid_capstyle="butt")
         ax.plot(points[name], [row] * len(points[name]), "o", color=colour, markersize=5, markeredgecolor=INK)
     ax.set_ylim(len(names) - 0.4, -0.6)
-    ax.set_yticks(range(len(names)), [literal(name) for name in names])
+    ax.set_yticks(range(len(names)), told)
     ax.use_sticky_edges = False
     ax.margins(x=0.08)
-    finish(ax, title=title, x=f"{x}\n{note}", y="", grid="x")
+    finish(ax, title=literal(title), x=f"{x}\n{note}", y="", grid="x")
     ax.tick_params(axis="y", length=0)
     return ax

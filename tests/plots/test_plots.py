@@ -9,6 +9,7 @@ from io import BytesIO
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from marlnb import plots
@@ -91,6 +92,8 @@ def test_the_curve_is_what_was_handed_in() -> None:
     np.testing.assert_allclose(line.get_xydata(), [[1, -40], [3, -8]])
     assert "million" in ax.get_xlabel() and "reward" in ax.get_ylabel()
     assert "oracle\n(-7.9)" in texts(ax)
+    single = plots.learning_curve([512], [3.0])
+    assert [line.get_marker() for line in single.get_lines()] == ["o"]  # a line of one point would not be seen
     several = plots.learning_curve([1, 2], {"a": [0, 1], "b": [1, 0]})
     assert [text.get_text() for text in several.get_legend().get_texts()] == ["a", "b"]
 
@@ -120,7 +123,7 @@ def test_a_running_mean_by_hand() -> None:
 def test_every_episode_is_in_the_histogram() -> None:
     ax = plots.return_distribution([-8.0, -9.0, -10.0, np.nan], references={"oracle": -7.9})
     assert sum(bar.get_height() for bar in ax.patches) == 3
-    assert "mean of 3 episodes (-9.0)" in [text.get_text() for text in ax.get_legend().get_texts()]
+    assert "mean of 3 episodes (-9.00)" in [text.get_text() for text in ax.get_legend().get_texts()]
     texts(ax)
 
 
@@ -279,3 +282,40 @@ def test_axes_that_were_given_are_drawn_into_and_pyplot_is_not_touched() -> None
 def _imports_pyplot() -> bool:
     names = [name for name in sys.modules if name.startswith("marlnb.plots")]
     return any(hasattr(sys.modules[name], "plt") or hasattr(sys.modules[name], "pyplot") for name in names)
+
+
+def _cut_off(ax: Axes) -> list[str]:
+    """Texts of a figure that do not lie within it."""
+    figure = ax.get_figure(root=True)
+    assert isinstance(figure, Figure)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    legend = ax.get_legend()
+    texts = [*ax.texts, ax.title, ax._left_title, ax.xaxis.label, ax.yaxis.label]  # type: ignore[attr-defined]
+    texts += legend.get_texts() if legend is not None else ()
+    boxes = {text.get_text(): text.get_window_extent(canvas.get_renderer()) for text in texts if text.get_text()}
+    width, height = canvas.get_width_height()
+    return [t for t, b in boxes.items() if b.x0 < -1 or b.y0 < -1 or b.x1 > width + 1 or b.y1 > height + 1]
+
+
+def test_long_names_neither_lie_on_the_data_nor_are_cut_off() -> None:
+    names = [f"agents_with_quite_a_long_group_name_{k}" for k in range(8)]
+    levels = {"random policy": -1.0, "a scripted oracle that sees all": 9.0}
+    estimate, frames = interval(0.2, 0.4), [1e6, 2e6]
+    drawn = [
+        plots.learning_curve(frames, {name: [k, k + 1] for k, name in enumerate(names)}, references=levels),
+        plots.sample_efficiency(dict.fromkeys(names, (frames, estimate)), references=levels),
+        plots.performance_profile(dict.fromkeys(names, estimate), [0.0, 1.0], note="a note of the scale, " * 9),
+        plots.return_distribution([1.0, 2.0, 4.0], references=levels, title="returns, each one in $"),
+        plots.filmstrip(np.zeros((9, 700, 100, 3), np.uint8), n=4),
+        plots.filmstrip(np.zeros((9, 70, 70, 3), np.uint8), n=1, title="one picture of an episode and its long title"),
+        plots.setting_scores(
+            {"algorithm.lr=1e-3 model.hidden=[256,256] algorithm.entropy_coef=0.01": interval(1.0)},
+            {"algorithm.lr=1e-3 model.hidden=[256,256] algorithm.entropy_coef=0.01": [1.0]},
+        ),
+    ]
+    assert [_cut_off(ax) for ax in drawn] == [[]] * len(drawn)
+    for ax in drawn[:4]:
+        legend = ax.get_legend()
+        assert legend is not None and legend.get_window_extent().x0 >= ax.get_window_extent().x1
+        assert not any(legend.get_window_extent().overlaps(text.get_window_extent()) for text in ax.texts)
