@@ -223,14 +223,17 @@ def _column(values: np.ndarray, which: str | int | None, names: Sequence[str], w
 
 
 def _return_to_go(source: RowSource, rows: Rows) -> np.ndarray:
-    """The sum of rewards from each step to its episode's end, `[row, agent]`, without discount."""
-    if not source.keeps_every_step(rows):
+    """The sum of rewards from each step to its episode's end, `[row, agent]`, without discount, also of those given at
+    steps that are not among the rows, as while an agent waits."""
+    whole = source.rows(np.unique(rows.episode).tolist())
+    if not source.keeps_every_step(whole):
         raise AnalysisError("the return to go needs every step of each episode; this recording leaves steps out")
-    reward = source.field("reward", rows).astype(np.float64)
-    _, start, number, length = np.unique(rows.episode, return_index=True, return_inverse=True, return_counts=True)
+    reward = source.field("reward", whole).astype(np.float64)
+    _, start, number, length = np.unique(whole.episode, return_index=True, return_inverse=True, return_counts=True)
     before = np.concatenate([np.zeros((1, reward.shape[1])), reward.cumsum(axis=0)])
     end = (start + length)[number]
-    return np.asarray(before[end] - before[np.arange(len(reward))])
+    to_go = before[end] - before[np.arange(len(reward))]
+    return np.asarray(to_go[np.searchsorted(whole.index, rows.index)])
 
 
 def rows_later(rows: Rows, offset: int) -> np.ndarray:

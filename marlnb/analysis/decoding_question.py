@@ -61,7 +61,8 @@ class Plan:
         n_episodes, kind, classes = len(np.unique(episode)), self.classes.kind, self.classes
         if n_episodes < 2 * self.folds:
             found = f"the label {self.label!r} is known at steps of {n_episodes} of this recording's"
-            raise AnalysisError(f"{agent}: {self.folds} folds need at least {2 * self.folds} episodes; {found}")
+            turns = "" if n_episodes else "; of agents that take turns another acts an offset= of steps later"
+            raise AnalysisError(f"{agent}: {self.folds} folds need at least {2 * self.folds} episodes; {found}{turns}")
         if np.ptp(y) == 0:
             raise AnalysisError(
                 f"label {self.label!r} never varies over {agent}'s {len(y)} rows: there is nothing to decode"
