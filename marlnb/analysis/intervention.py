@@ -6,13 +6,14 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
+from typing import get_args
 
 import numpy as np
 
 from marlnb.analysis.corrections import holm
 from marlnb.analysis.intervention_result import Actions, Arm, Effect, Intervention
 from marlnb.analysis.outcomes import Key, Outcomes, Pair, action_shares, outcomes
-from marlnb.analysis.paired import Difference, paired
+from marlnb.analysis.paired import Difference, Intervals, paired
 from marlnb.analysis.trajectories import Trajectories, answers, roll_out
 from marlnb.config import EnvConfig
 from marlnb.envs.vector import VectorEnv
@@ -45,6 +46,7 @@ def intervene(
     env: EnvConfig | None = None,
     n_envs: int | None = None,
     device: str = "cpu",
+    intervals: Intervals = "t",
     save: str | None = None,
     note: str = "",
 ) -> Intervention:
@@ -60,6 +62,8 @@ def intervene(
         doses: plays the edited episodes once for each, with the dose of every edit that has one (steer, scale, noise,
             clamp) set to it.
         n_envs: copies stepped at once; each plays one episode at a time, so that noise is matched.
+        intervals: t (of the paired t test), or bootstrap (over episodes, BCa, seeded by `seed`), for outcomes that are
+            skewed or seldom move; p values are the t test's either way.
         save: a name: the edits are saved with the subject under it, and the result's summary beside; `note` with them.
     Raises:
         ConfigError: an option out of range, an edit without a dose where doses are given, a partner that does not fit.
@@ -69,6 +73,8 @@ def intervene(
     chosen = load_edits(subject, edits) if isinstance(edits, str) else [edits] if isinstance(edits, Edit) else [*edits]
     if episodes < 1 or seed < 0 or (n_envs is not None and n_envs < 1):
         raise ConfigError(f"episodes and n_envs are 1 or more, seed 0 or more; got {episodes}, {n_envs}, {seed}")
+    if intervals not in get_args(Intervals):
+        raise ConfigError(unknown("kind of intervals", intervals, get_args(Intervals)))
     if not chosen and not partners:
         raise ConfigError("an intervention takes edits, or partners; got neither")
     arms_edits = _at_doses(chosen, doses)
@@ -96,13 +102,15 @@ def intervene(
         agent for group in told for agent in built.spec.group(group).agents
     }
     arms = tuple(
-        gathered.arm(index, dose, touched) for index, dose in enumerate(doses if doses is not None else [None])
+        gathered.arm(index, dose, touched, intervals, seed)
+        for index, dose in enumerate(doses if doses is not None else [None])
     )
     settings = {
         "env": built.spec.name,
         "episodes": episodes,
         "seed": seed,
         "explore": explore,
+        "intervals": intervals,
         "n_envs": copies,
         "checkpoint": origin.iteration,
         "sha256": origin.sha256,
@@ -162,10 +170,10 @@ class _Gathered:
         pairs = self._found[index][key]
         return Pair(np.concatenate([p.before for p in pairs]), np.concatenate([p.after for p in pairs]))
 
-    def arm(self, index: int, dose: float | None, touched: set[str]) -> Arm:
+    def arm(self, index: int, dose: float | None, touched: set[str], intervals: Intervals, seed: int) -> Arm:
         keys = list(self._found[index])
         pairs = [self.pair(index, key) for key in keys]
-        tests = [paired(pair.after - pair.before) for pair in pairs]
+        tests = [paired(pair.after - pair.before, intervals, seed=seed) for pair in pairs]
         alone = {group.name for group in self.spec.groups if group.n_agents == 1}  # the same test as its agent's
         tested = [k for k, key in enumerate(keys) if not _is_distance(key) and key.who not in alone]
         corrected = dict(zip(tested, holm(np.array([tests[k].p_value for k in tested]))))

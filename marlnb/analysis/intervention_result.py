@@ -25,7 +25,8 @@ class Effect:
         who: the agent, the group, or the label's name; empty for the whole episode.
         edited: whether an edit touches that agent, or its group has another partner's policy.
         n: episodes. before, after: means without and with. Of an action's outcome `before` is 0: it is a distance.
-        difference, low, high: the mean paired difference and its 95% t interval.
+        difference, low, high: the mean paired difference and its 95% interval, of the t test or bootstrapped over
+            episodes (`settings["intervals"]`).
         p_value: of the paired t test; None for a distance, which is never below zero.
         p_holm: the same, corrected for all tests of this arm.
         detectable: the smallest difference that as many episodes would have shown in 80 of 100 cases.

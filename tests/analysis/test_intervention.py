@@ -218,3 +218,24 @@ def test_one_tensor_test_of_means_over_time() -> None:
     values: Tensor = torch.tensor([[1.0, 5.0], [3.0, torch.nan]])
     when = torch.tensor([[True, False], [True, False]])
     assert mean_over_time(values, when)[0] == 2.0 and np.isnan(mean_over_time(values, when)[1])
+
+
+def test_bootstrap_intervals_are_scipys_and_the_default_stays(talkers: Run) -> None:
+    edit = BlockChannel("listener")
+    plain, drawn = (
+        intervene(talkers, edit, episodes=40, intervals=intervals)  # type: ignore[arg-type]
+        for intervals in ("t", "bootstrap")
+    )
+    assert plain.effects == intervene(talkers, edit, episodes=40).effects and plain.settings["intervals"] == "t"
+    before, after = (np.array(values) for values in drawn.returns["listener_0"])
+    oracle = stats.bootstrap((after - before,), np.mean, batch=512, rng=np.random.default_rng(1000))
+    found, as_before = drawn.of("return", "listener_0"), plain.of("return", "listener_0")
+    np.testing.assert_allclose((found.low, found.high), oracle.confidence_interval, rtol=1e-10)
+    assert (found.low, found.high) != (as_before.low, as_before.high)
+    assert (found.p_value, found.p_holm, found.difference) == (
+        as_before.p_value,
+        as_before.p_holm,
+        as_before.difference,
+    )
+    with pytest.raises(ConfigError, match="no kind of intervals 'bca'"):
+        intervene(talkers, edit, episodes=2, intervals="bca")  # type: ignore[arg-type]
