@@ -131,7 +131,7 @@ def _datasets_in(folder: str | os.PathLike[str] | None) -> Iterator[None]:
     """Minari's root folder, which it takes from the environment; as it was afterwards."""
     before = os.environ.get("MINARI_DATASETS_PATH")
     if folder is not None:
-        os.environ["MINARI_DATASETS_PATH"] = str(Path(folder).expanduser())
+        os.environ["MINARI_DATASETS_PATH"] = str(Path(folder).expanduser().absolute())
     try:
         yield
     finally:

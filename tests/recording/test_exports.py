@@ -78,7 +78,8 @@ def test_the_table_has_a_row_a_step_and_agent(lives: Recording) -> None:
 
 def test_minari_opens_from_the_folder(lives: Recording, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     minari = pytest.importorskip("minari")
-    made = lives.to_minari("lives-v0", folder=tmp_path)
+    monkeypatch.chdir(tmp_path.parent)
+    made = lives.to_minari("lives-v0", folder=tmp_path.name)
     assert made == ["lives-a_0-v0", "lives-a_1-v0", "lives-a_2-v0", "lives-b_0-v0"]
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     for group, agent in (("a", "a_0"), ("a", "a_1"), ("b", "b_0")):
