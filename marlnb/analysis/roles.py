@@ -192,7 +192,9 @@ def gap_between(points: np.ndarray, role: np.ndarray) -> float:
     k = min(NEIGHBOUR, len(points) - 1)
     own = np.sort(np.where(same, distances, np.inf), axis=1)[:, k]
     other = np.sort(np.where(same, np.inf, distances), axis=1)[:, k - 1]
-    known = np.isfinite(own) & np.isfinite(other) & (own > 0)
+    known = (
+        np.isfinite(own) & np.isfinite(other) & (own > 1e-9 * distances.max())
+    )  # points that lie upon each other have no gap
     return float(np.quantile(other[known] / own[known], 0.05)) if known.any() else 0.0
 
 

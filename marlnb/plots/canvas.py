@@ -15,6 +15,7 @@ DASHES: tuple[object, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.2, 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 INK, MUTED, ALARM = "#222222", "#6B6B6B", "#B00020"
 SEQUENTIAL = "cividis"
+MOST_TOLD = 4
 
 
 def axes(ax: Axes | None, *, width: float = 6.4, height: float = 3.8) -> Axes:
@@ -80,10 +81,13 @@ def literal(text: str) -> str:
 
 
 def alarm(ax: Axes, warnings: Sequence[str]) -> None:
-    """Says across the figure, in red, why it must not be trusted."""
+    """Says across the figure, in red, why it must not be trusted: of many reasons the first, and how many more."""
     if not warnings:
         return
-    text = "NOT TO BE TRUSTED\n" + "\n".join(textwrap.fill(note, 60) for note in warnings)
+    told = [textwrap.fill(note, 60) for note in warnings[:MOST_TOLD]]
+    if len(warnings) > MOST_TOLD:
+        told.append(f"and {len(warnings) - MOST_TOLD} more: see the result's warnings")
+    text = "\n".join(["NOT TO BE TRUSTED", *told])
     ax.text(
         0.5,
         0.5,

@@ -75,6 +75,8 @@ def test_the_gap_by_hand() -> None:
     found = gap_between(points, np.repeat([0, 1], 8))
     assert 15 < found < 40
     assert gap_between(np.arange(40.0)[:, None], np.repeat([0, 1], 20)) < 1.7
+    dust = np.repeat([0.0, 1.0], 8)[:, None] + 1e-16 * np.arange(16)[:, None]
+    assert gap_between(dust, np.repeat([0, 1], 8)) == 0  # two points, eight times each: nothing to compare a gap with
 
 
 def test_from_a_recording(team: Recording) -> None:

@@ -224,3 +224,11 @@ def test_a_map_of_many_values_is_shaded_and_hides_no_moment() -> None:
     drawn = plots.unit_map(replace(many, color=np.arange(60) % 12.0)).collections
     looks = {(str(one.get_facecolor()[0]), str(one.get_paths()[0].vertices)) for one in drawn}
     assert len(looks) == len(drawn) == 12
+
+
+def test_many_doubts_leave_the_figure_standing() -> None:
+    """Thirty lines of red would hide it whole and push its axes together."""
+    ax = plots.unit_map(replace(MAP, warnings=tuple(f"reason {k}" for k in range(30))))
+    told = next(text.get_text() for text in ax.texts if "NOT TO BE TRUSTED" in text.get_text()).splitlines()
+    expected = [f"reason {k}" for k in range(4)]
+    assert told == ["NOT TO BE TRUSTED", *expected, "and 26 more: see the result's warnings"]
