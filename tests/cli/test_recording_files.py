@@ -24,11 +24,16 @@ def test_extract_merge_and_repair(path: Path, tmp_path: Path, capsys: pytest.Cap
     part, both = str(tmp_path / "part.h5"), str(tmp_path / "both.h5")
     assert main(["extract", str(path), "--out", part, "--episodes", "0,3:5", "--every", "2", "--agents", "a_*"]) == 0
     assert capsys.readouterr().out.strip() == part
-    assert main(["merge", part, part, "--out", both]) == 0
+    rest = str(tmp_path / "rest.h5")
+    assert main(["extract", str(path), "--out", rest, "--episodes", "1:3,5", "--every", "2", "--agents", "a_*"]) == 0
+    capsys.readouterr()
+    assert main(["merge", part, part, "--out", both]) == 2
+    assert "3 of its episodes are the same ones" in capsys.readouterr().err
+    assert main(["merge", rest, part, "--out", both]) == 0
     assert capsys.readouterr().out.strip() == both
     with Recording.open(both) as recording, Recording.open(path) as whole:
         assert recording.agents == ["a_0", "a_1", "a_2"] and len(recording.episodes) == 6
-        assert recording.episodes["seed"].tolist() == [2000, 2003, 2004] * 2
+        assert recording.episodes["seed"].tolist() == [2001, 2002, 2005, 2000, 2003, 2004]
         seen = whole.steps("a", "observation").sel(episode=3).to_numpy()[::2]
         assert np.array_equal(recording.steps("a", "observation").sel(episode=4).to_numpy(), seen)
     assert main(["repair", both]) == 0
