@@ -52,17 +52,24 @@ def to_minari(
             if not buffers:
                 raise RecordingError(f"{recording.path.name}: {agent} acts in no finished episode")
             observation, action = _spaces(recording.spec.group(group_name))
-            minari.create_dataset_from_buffers(
-                own,
-                buffers,
-                observation_space=observation,
-                action_space=action,
-                algorithm_name=_algorithm(recording),
-                author="marlnb",
-                author_email="unknown",
-                code_permalink="unknown",
-                description=f"{agent} of {recording.spec.name}, recorded by marlnb: {FILLED}",
-            )
+            try:
+                minari.create_dataset_from_buffers(
+                    own,
+                    buffers,
+                    observation_space=observation,
+                    action_space=action,
+                    algorithm_name=_algorithm(recording),
+                    author="marlnb",
+                    author_email="unknown",
+                    code_permalink="unknown",
+                    description=f"{agent} of {recording.spec.name}, recorded by marlnb: {FILLED}",
+                )
+            except ValueError as error:
+                if "already exists" not in str(error):
+                    raise
+                raise RecordingError(
+                    f"there is a Minari dataset {own!r} already; give another name or version"
+                ) from error
             made.append(own)
     return made
 

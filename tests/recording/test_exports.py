@@ -81,6 +81,8 @@ def test_minari_opens_from_the_folder(lives: Recording, tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path.parent)
     made = lives.to_minari("lives-v0", folder=tmp_path.name)
     assert made == ["lives-a_0-v0", "lives-a_1-v0", "lives-a_2-v0", "lives-b_0-v0"]
+    with pytest.raises(RecordingError, match="a Minari dataset 'lives-a_0-v0' already; give another name or version"):
+        lives.to_minari("lives-v0", folder=tmp_path)
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     for group, agent in (("a", "a_0"), ("a", "a_1"), ("b", "b_0")):
         data = minari.load_dataset(f"lives-{agent}-v0")
