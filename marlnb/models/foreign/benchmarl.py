@@ -122,7 +122,7 @@ def _read(experiment: Experiment, model: Record, own: Tensors, given: Given, env
 def _judges(
     experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Tensors
 ) -> ForeignQCritic | ForeignSoftCritic | None:
-    """The critics of actions, of SAC's kind (several) and DDPG's (one)."""
+    """The critics of actions, of SAC's kind (several) and DDPG's (one); None of those that remember."""
     kind = experiment.algorithm.kind
     if kind not in (*SOFT, *DETERMINISTIC):
         return None
@@ -136,7 +136,8 @@ def _judges(
     if group.action.kind == "continuous":
         given = Given(group.n_agents, group.observation.shape, group.action.n_components)
         given, reads = _read(experiment, model, each[0], given, env)
-        return ForeignQCritic(group, [network(model, one, given, where) for one in each], env, reads)
+        judges = [network(model, one, given, where) for one in each]
+        return None if judges[0].recurrent_shape else ForeignQCritic(group, judges, env, reads)
     given, reads = Given(group.n_agents, group.observation.shape), "observation"
     coupled = bool(experiment.algorithm.get("coupled_discrete_values", True))
     if kind != "MasacConfig" or coupled:
@@ -145,6 +146,8 @@ def _judges(
         reads = "joint" if env.state_shape is None else "state"
         given = Given(group.n_agents, (first_size(each[0]),))
     networks = [network(model, one, given, where) for one in each]
+    if networks[0].recurrent_shape:
+        return None
     return ForeignSoftCritic(group, networks, env, reads, alpha=_alpha(experiment, state), heeds_others=not coupled)
 
 

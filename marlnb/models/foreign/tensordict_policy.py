@@ -27,7 +27,8 @@ from marlnb.models.foreign.memory import memory_of
 from marlnb.models.foreign.module_network import ModuleNetwork, check_forgets
 from marlnb.models.foreign.naming import leaves
 from marlnb.models.foreign.parameters import Direct, FreeGaussian, LocScale, tanh_delta
-from marlnb.models.foreign.policy import ForeignCritic, ForeignPolicy
+from marlnb.models.foreign.policy import ForeignCritic, ForeignPolicy, Reads
+from marlnb.models.foreign.soft_critic import ForeignSoftCritic
 from marlnb.models.foreign.stacked import by_path, place_parameter, stacked
 from marlnb.models.network import Network
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec
@@ -42,7 +43,11 @@ VALID = (
 
 
 def policy_of(
-    module: TensorDictModuleBase, group: GroupSpec, key: Key, *, critic: ForeignCritic | None = None
+    module: TensorDictModuleBase,
+    group: GroupSpec,
+    key: Key,
+    *,
+    critic: ForeignCritic | ForeignSoftCritic | None = None,
 ) -> ForeignPolicy:
     """The policy of one group out of a torchrl policy, which may hold other groups' as well.
 
@@ -81,7 +86,14 @@ def policy_of(
     actor = network_of(pieces, group, keys)
     distribution, parameters = _distribution(last, group.action, extractor)
     greedy = isinstance(last, QValueModule)
-    return ForeignPolicy(group, actor, distribution, parameters=parameters, greedy=greedy, critic=critic)
+    made: dict[str, Any] = {"parameters": parameters, "greedy": greedy}
+    if not isinstance(critic, ForeignSoftCritic):
+        return ForeignPolicy(group, actor, distribution, critic=critic, **made)
+    if greedy or actor.recurrent_shape is not None:
+        raise ConfigError(
+            f"a critic of {group.name!r} that judges every action needs the probabilities of a policy without memory"
+        )
+    return ForeignPolicy(group, actor, distribution, judges=critic, **made)
 
 
 def network_of(
@@ -102,8 +114,14 @@ def network_of(
     return parts[0] if len(parts) == 1 else Chained(parts)
 
 
-def critic_of(module: TensorDictModuleBase, group: GroupSpec, env: EnvSpec, key: Key) -> ForeignCritic:
-    """The critic of one group: a module that reads the group's observation or the state and writes a value."""
+def critic_of(
+    module: TensorDictModuleBase, group: GroupSpec, env: EnvSpec, key: Key, *, alpha: float = 0.0
+) -> ForeignCritic | ForeignSoftCritic:
+    """The critic of one group: a module that reads the group's observation or the state and writes a value.
+
+    One that writes a number for each discrete action judges them, as discrete SAC's do; `alpha` is then the weight of
+    the policy's entropy in the value.
+    """
     steps = [step for step in _steps(module) if not isinstance(step, ProbabilisticTensorDictModule)]
     own = [step for step in steps if _parts(step.out_keys[0])[: len(key)] == key]
     if len(own) != 1 or len(own[0].in_keys) != 1:
@@ -112,8 +130,18 @@ def critic_of(module: TensorDictModuleBase, group: GroupSpec, env: EnvSpec, key:
     if reads == ("state",):
         state = GroupSpec(group.name, group.agents[:1], group.observation, group.action)
         shape = env.state_shape or ()
-        return ForeignCritic(group, ModuleNetwork(_inner(own[0]), state.n_agents, shape), env, "state")
-    return ForeignCritic(group, network_of(_pieces(_inner(own[0])), group), env)
+        return _judge(group, ModuleNetwork(_inner(own[0]), state.n_agents, shape), env, "state", alpha)
+    return _judge(group, network_of(_pieces(_inner(own[0])), group), env, "observation", alpha)
+
+
+def _judge(
+    group: GroupSpec, network: Network, env: EnvSpec, reads: Reads, alpha: float
+) -> ForeignCritic | ForeignSoftCritic:
+    if network.out_features == 1:
+        return ForeignCritic(group, network, env, reads)
+    if network.recurrent_shape is not None:
+        raise ConfigError(f"a critic of {group.name!r} that judges every action must not remember")
+    return ForeignSoftCritic(group, [network], env, reads, alpha=alpha)
 
 
 def _network(piece: nn.Module, group: GroupSpec, shape: tuple[int, ...], keys: Sequence[Key]) -> Network:

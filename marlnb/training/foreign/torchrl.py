@@ -24,6 +24,7 @@ def agents_from_torchrl(
     *,
     group_map: Mapping[str, str] | None = None,
     critic: TensorDictModuleBase | Mapping[str, TensorDictModuleBase] | None = None,
+    alpha: float = 0.0,
     path: str | os.PathLike[str] = "runs/agents_from_torchrl",
     source: str = "torchrl",
     n_envs: int = 32,
@@ -35,7 +36,9 @@ def agents_from_torchrl(
             and `(<group>, "action")` of the tensordict.
         env: a torchrl EnvBase or a function that makes one, a name as "pettingzoo/simple_spread", or an EnvConfig.
         group_map: where the environment calls a group otherwise than the policy does: {environment's: policy's}.
-        critic: of all groups or by group: reads the group's observation, or "state", and writes the group's value.
+        critic: of all groups or by group: reads the group's observation, or "state", and writes the group's value, or
+            the Q values of all discrete actions, of which the value is what the policy expects.
+        alpha: weight of the policy's entropy in that, in reward, as discrete SAC's loss has it; 0: none.
         path: folder of the recordings made of them.
     Raises:
         ConfigError: no network leads from the group's observation to its action, or through a distribution that cannot
@@ -54,7 +57,7 @@ def agents_from_torchrl(
         key = _key(module, theirs)
         judge = None
         if critic is not None:
-            judge = critic_of(_of_group(critic, theirs, group), group, spec, key)
+            judge = critic_of(_of_group(critic, theirs, group), group, spec, key, alpha=alpha)
         made[group.name] = policy_of(module, group, key, critic=judge)
         networks[group.name] = policy_numbers(made[group.name].network, group)
     return Agents(made, maker, path, source=source, n_envs=n_envs, networks=networks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from torchrl.modules import (
     TanhDelta,
     TanhNormal,
 )
+from torchrl.objectives import DiscreteSACLoss, ValueEstimators
 
 import marlnb as mnb
 from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
@@ -220,3 +222,49 @@ def test_refusals_say_what_is_valid(tmp_path: Path) -> None:
         mnb.agents_from_torchrl(bounded, CONTINUOUS, path=tmp_path)
     with pytest.raises(ConfigError, match="agents_from_module"):
         mnb.agents_from_torchrl(mlp(5), DISCRETE, path=tmp_path)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.7])
+def test_a_critic_of_every_action_says_what_torchrls_loss_makes_of_it(alpha: float, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    options = {"n_agents": 3, "centralized": False, "share_params": False, "depth": 1, "num_cells": 8}
+    actor = ProbabilisticActor(
+        TensorDictModule(MultiAgentMLP(18, 5, **options), [("agent", "observation")], [("agent", "logits")]),
+        spec=None,
+        in_keys=[("agent", "logits")],
+        out_keys=[("agent", "action")],
+        distribution_class=torch.distributions.Categorical,
+    )
+    q = TensorDictModule(MultiAgentMLP(18, 5, **options), [("agent", "observation")], [("agent", "action_value")])
+    made = mnb.agents_from_torchrl(
+        copy.deepcopy(actor), "mpe/simple_spread", critic=copy.deepcopy(q), alpha=alpha, path=tmp_path
+    )
+    given = TensorDict.from_module(q).data.clone()
+    loss = DiscreteSACLoss(
+        actor,
+        q,
+        action_space="categorical",
+        num_actions=5,
+        num_qvalue_nets=1,
+        alpha_init=alpha or 1e-9,
+        fixed_alpha=True,
+    )
+    loss.set_keys(
+        action_value=("agent", "action_value"),
+        action=("agent", "action"),
+        reward=("agent", "reward"),
+        done=("agent", "done"),
+        terminated=("agent", "terminated"),
+    )
+    loss.make_value_estimator(ValueEstimators.TD0, gamma=1.0)
+    for params in (loss.qvalue_network_params, loss.target_qvalue_network_params):  # the loss draws weights of its own
+        params.data.copy_(given.unsqueeze(0))
+    seen = torch.randn(6, 3, 18)
+    after: dict[str, Any] = {"observation": seen, "reward": torch.zeros(6, 3, 1)}
+    after |= dict.fromkeys(("done", "terminated"), torch.zeros(6, 3, 1, dtype=torch.bool))
+    step = TensorDict({"agent": {"observation": seen}, "next": {"agent": after}}, batch_size=[6])
+    expected = loss._compute_target(step)
+    policy = made.by_group["agent"]
+    values, _ = policy.value({"agent": seen})
+    torch.testing.assert_close(values, expected, atol=1e-6, rtol=1e-5)
+    assert "agent/critic/head" in {site.name for site in policy.sites()}
