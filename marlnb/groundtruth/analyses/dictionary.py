@@ -148,7 +148,7 @@ def _look(case: Case) -> Iterator[_Used]:
                     pruned = [fewest_features(one, seen, missed=missed, seed=seed) for seed, one in enumerate(starts)]
                     found = min(pruned, key=lambda one: (len(one.warnings), one.n_features))
                     used = _named(case, group, agent, found, slopes[case.members(group).index(agent)], least)
-                    if used is not None and used.expressed >= LEAST_EXPRESSED:
+                    if used is None or used.expressed >= LEAST_EXPRESSED:
                         break
                 if used is not None:
                     yield used
