@@ -14,6 +14,7 @@ from marlnb.analysis.corrections import holm
 from marlnb.analysis.intervention_result import Actions, Arm, Effect, Intervention
 from marlnb.analysis.outcomes import Key, Outcomes, Pair, action_shares, outcomes
 from marlnb.analysis.paired import Difference, Intervals, paired
+from marlnb.analysis.repeated import played, played_again
 from marlnb.analysis.trajectories import Trajectories, answers, roll_out
 from marlnb.config import EnvConfig
 from marlnb.envs.vector import VectorEnv
@@ -123,7 +124,10 @@ def intervene(
         arms=arms,
         settings=settings,
         returns=gathered.returns(),
-        warnings=tuple(_warnings(arms, episodes, gathered.spreads())),
+        warnings=(
+            *played_again(gathered.played, greedy=not explore),
+            *_warnings(arms, episodes, gathered.spreads()),
+        ),
     )
     if save is not None:
         save_edits(subject, save, chosen, note=note, replace=True)
@@ -143,6 +147,7 @@ def _play_batch(
     explore: bool,
 ) -> None:
     plain = roll_out(env, policies, (), seed=seed, first=first, explore=explore, episodes=episodes)
+    gathered.played += played(plain)
     plain_said = answers(policies, plain)
     for index, edits in enumerate(arms):
         changed = roll_out(env, edited_policies, edits, seed=seed, first=first, explore=explore, episodes=episodes)
@@ -151,10 +156,15 @@ def _play_batch(
 
 
 class _Gathered:
-    """Outcomes of all batches, by arm."""
+    """Outcomes of all batches, by arm.
+
+    Attributes:
+        played: by episode, which are the same without edits.
+    """
 
     def __init__(self, spec: EnvSpec, n_arms: int) -> None:
         self.spec = spec
+        self.played: list[bytes] = []
         self._found: list[dict[Key, list[Pair]]] = [{} for _ in range(n_arms)]
         self._actions: list[dict[str, list[np.ndarray]]] = [{} for _ in range(n_arms)]
 

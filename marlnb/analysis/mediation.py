@@ -17,6 +17,7 @@ from marlnb.analysis.corrections import holm
 from marlnb.analysis.distrust import doubts, shown_as_html
 from marlnb.analysis.intervention import FEW_EPISODES, MOST_COPIES, SubjectLike
 from marlnb.analysis.paired import paired
+from marlnb.analysis.repeated import played, played_again
 from marlnb.analysis.trajectories import roll_out
 from marlnb.analysis.tuning_result import Tuning
 from marlnb.analysis.usage import NEGLIGIBLE, Trial
@@ -124,7 +125,8 @@ def mediation(
         for direction in tuned.directions()
     ]
     p = np.array([_above(each.mean, each.high, each.n, negligible) for each in found])
-    notes = list(tuned.warnings)
+    same = played_again([episode for track in plain for episode in played(track)], greedy=not explore)
+    notes = list(dict.fromkeys((*tuned.warnings, *same)))
     if episodes < FEW_EPISODES:
         notes.append(f"{episodes} episodes are few: intervals from fewer than {FEW_EPISODES} are rough")
     return Mediation(

@@ -6,12 +6,15 @@ held out has been fitted, and a bootstrap over such episodes has no width.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from marlnb.analysis.trajectories import Trajectories
     from marlnb.recording.reader import Recording
 
 LOOKED_AT = 200
@@ -32,11 +35,32 @@ def repeats(recording: Recording, episode: np.ndarray) -> tuple[str, ...]:
     if n < 2 or len(outcomes) >= n / 2:
         return ()
     looked = table.index.to_numpy()[np.linspace(0, n - 1, min(n, LOOKED_AT)).astype(int)]
-    distinct = _distinct(recording, looked)
-    if distinct >= len(looked) / 2:
+    return _told(_distinct(recording, looked), len(looked), greedy=not recording.settings.get("explore"))
+
+
+def played(seen: Trajectories) -> list[bytes]:
+    """By episode, what tells whether it is the same as another: what all agents saw and did, hashed."""
+    found = []
+    for copy in range(len(seen.table)):
+        length = int(seen.counts[:, copy].sum())
+        digest = blake2b(digest_size=16)
+        for group in seen.observation:
+            for tensor in (seen.observation[group], seen.action[group]):
+                digest.update(tensor[:length, copy].cpu().numpy().tobytes())
+        found.append(digest.digest())
+    return found
+
+
+def played_again(episodes: Sequence[bytes], *, greedy: bool) -> tuple[str, ...]:
+    """A doubt where fewer than half of what was `played` differ; greedy: the user may have actions drawn instead."""
+    return _told(len(set(episodes)), len(episodes), greedy=greedy)
+
+
+def _told(distinct: int, n: int, *, greedy: bool) -> tuple[str, ...]:
+    if n < 2 or distinct >= n / 2:
         return ()
-    how = "" if recording.settings.get("explore") else " (explore=True varies them)"
-    return (f"only {distinct} of {len(looked)} episodes are different, the others repeat them{how}",)
+    how = " (explore=True varies them)" if greedy else ""
+    return (f"only {distinct} of {n} episodes are different, the others repeat them{how}",)
 
 
 def _distinct(recording: Recording, numbers: np.ndarray) -> int:

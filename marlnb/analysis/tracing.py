@@ -22,6 +22,7 @@ from marlnb.analysis.divergence import kl_divergence, total_variation
 from marlnb.analysis.intervention import FEW_EPISODES, MOST_COPIES, SubjectLike
 from marlnb.analysis.outcomes import mean_over_time
 from marlnb.analysis.paired import paired
+from marlnb.analysis.repeated import played, played_again
 from marlnb.analysis.resampling import bootstrap_weights, percentile_interval
 from marlnb.analysis.tracing_result import Tracing
 from marlnb.analysis.trajectories import Trajectories, roll_out
@@ -119,7 +120,7 @@ def trace(
         low=low,
         high=high,
         settings={"seed": seed, "episodes": episodes, "checkpoint": origin.iteration, "sha256": origin.sha256},
-        warnings=tuple(_warnings(clean, corrupted, episodes)),
+        warnings=(*played_again(played(bench.clean), greedy=False), *_warnings(clean, corrupted, episodes)),
     )
 
 

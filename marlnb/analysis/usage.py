@@ -16,6 +16,7 @@ from marlnb.analysis.divergence import kl_divergence, total_variation
 from marlnb.analysis.intervention import FEW_EPISODES, MOST_COPIES, SubjectLike
 from marlnb.analysis.outcomes import mean_over_time
 from marlnb.analysis.paired import paired
+from marlnb.analysis.repeated import played, played_again
 from marlnb.analysis.trajectories import Trajectories, answers, roll_out
 from marlnb.analysis.usage_result import Usage, UsageTest, Verdict
 from marlnb.config import EnvConfig
@@ -106,7 +107,8 @@ def usage(
         tests = tuple(
             _test(kind, trial, directions, controls, dose, built, seed, explore) for kind in ("erase", "steer")
         )
-    warnings = tuple(_warnings(tests, episodes, n_random, activations, directions))
+    same = played_again([episode for track in plain for episode in played(track)], greedy=not explore)
+    warnings = (*same, *_warnings(tests, episodes, n_random, activations, directions))
     return Usage(
         concept=_concept(directions),
         site=site,

@@ -11,10 +11,16 @@ import pytest
 from marlnb import plots
 from marlnb.analysis.decoding import decode
 from marlnb.analysis.events import event_average
+from marlnb.analysis.intervention import intervene
+from marlnb.analysis.mediation import mediation
 from marlnb.analysis.repeated import repeats
 from marlnb.analysis.roles import roles
 from marlnb.analysis.similarity import similarity
+from marlnb.analysis.tracing import trace
 from marlnb.analysis.tuning import tuning
+from marlnb.analysis.usage import usage
+from marlnb.models.directions import Direction
+from marlnb.models.edits import Clamp
 from marlnb.recording.reader import Recording
 from marlnb.recording.recorder import record
 from marlnb.training.run import Run
@@ -25,7 +31,6 @@ SITE = "player/actor/hidden_1"
 
 @pytest.fixture(scope="module")
 def game(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    pytest.importorskip("pettingzoo.classic")
     path = tmp_path_factory.mktemp("runs") / "game"
     return make_run(path, "pettingzoo/tictactoe", "algorithm=ippo", "env.workers=0")
 
@@ -57,6 +62,23 @@ def test_the_same_game_twelve_times_is_one(game: Run, same: Recording) -> None:
     for result in found:
         assert any(note.startswith(told) for note in result.warnings), result
         assert "NOT TO BE TRUSTED: only 1 of 12 episodes are different" in repr(result)
+
+
+def test_rollouts_of_the_same_game_are_one_as_well(game: Run, same: Recording) -> None:
+    told = "only 1 of 6 episodes are different, the others repeat them"
+    late = same.rows["t"].to_numpy() >= 2
+    tuned = tuning(same, site=SITE, by=late, agent="player_1", n_shuffles=20, repetitions=20)
+    clamp = Clamp(SITE, 2.0, units=(0,), agents=("player_1",))
+    direction = Direction(SITE, "player_1", tuple(np.eye(tuned.n_units)[0]), 0.0, 1.0)
+    for found in (
+        intervene(game, clamp, episodes=6),
+        trace(game, clamp, sites=[SITE], episodes=6),
+        usage(game, direction, episodes=6, n_random=5),
+        mediation(game, tuned, episodes=6),
+    ):
+        assert any(note.startswith(told) for note in found.warnings), found
+    drawn = intervene(game, clamp, episodes=6, explore=True)
+    assert not any("episodes are different" in note for note in drawn.warnings)
 
 
 def test_different_episodes_are_not_doubted(recording: Recording) -> None:
