@@ -38,8 +38,8 @@ def agent_colour(agent: str, agents: Sequence[str]) -> str:
 
 
 def finish(ax: Axes, *, title: str, x: str, y: str, grid: str = "y") -> Axes:
-    """Title and axis labels, open frame, a quiet grid behind the data."""
-    ax.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=10)
+    """Title (in lines that the figure holds) and axis labels, open frame, a quiet grid behind the data."""
+    ax.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=10, wrap=True)
     ax.set_xlabel(x, color=INK)
     ax.set_ylabel(y, color=INK)
     for side in ("top", "right"):
@@ -84,10 +84,11 @@ def alarm(ax: Axes, warnings: Sequence[str]) -> None:
     """Says across the figure, in red, why it must not be trusted: of many reasons the first, and how many more."""
     if not warnings:
         return
-    told = [textwrap.fill(note, 60) for note in warnings[:MOST_TOLD]]
+    told = [textwrap.fill(note, _letters(ax)) for note in warnings[:MOST_TOLD]]
     if len(warnings) > MOST_TOLD:
         told.append(f"and {len(warnings) - MOST_TOLD} more: see the result's warnings")
     text = "\n".join(["NOT TO BE TRUSTED", *told])
+    ax.set_zorder(10)  # before a colour bar beside it
     ax.text(
         0.5,
         0.5,
@@ -101,3 +102,11 @@ def alarm(ax: Axes, warnings: Sequence[str]) -> None:
         zorder=10,
         bbox={"facecolor": ALARM, "edgecolor": "none", "alpha": 0.88, "boxstyle": "round,pad=0.6"},
     )
+
+
+def _letters(ax: Axes) -> int:
+    """Of an alarm's line, that its part of the figure has room for."""
+    figure, place = ax.get_figure(root=True), ax.get_subplotspec()
+    assert figure is not None
+    columns = 1 if place is None else place.get_gridspec().ncols
+    return int(min(60, max(24, 8.5 * figure.get_size_inches()[0] / columns)))

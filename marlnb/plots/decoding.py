@@ -192,7 +192,7 @@ def decoding_map(
     values = np.array([[coloured.get((r, c), np.nan) for c in columns] for r in rows])
     longest, many = max(len(str(row)) for row in rows), len(columns) > 12
     width = 2.6 + 0.07 * longest + (0.42 if many else 0.62) * len(columns)
-    ax = axes(ax, width=max(5.2, width), height=max(2.6, 1.6 + 0.45 * len(rows)))
+    ax = axes(ax, width=max(5.2, width), height=max(3.2, 1.6 + 0.45 * len(rows)))
     image = ax.imshow(values, cmap=SEQUENTIAL, vmin=lowest, vmax=1, aspect="auto")
     for (r, c), score in cells.items():
         shade = "black" if coloured[r, c] > (1 + lowest) / 2 else "white"

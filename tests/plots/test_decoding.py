@@ -108,6 +108,17 @@ def test_the_label_of_the_colour_scale_is_within_the_figure() -> None:
     assert inside.width / figure.dpi < 16
 
 
+def test_in_a_narrow_figure_title_and_warning_take_more_lines() -> None:
+    warned = ("only 12 episodes, of which fewer than twenty can be held out, so that intervals are much too narrow",)
+    named = decoding(score(), score("b/h2"), label="goal of the listener's partner, a landmark", warnings=warned)
+    ax = plots.decoding_map(named, x="offset", y="site")
+    ax.figure.canvas.draw()
+    inside = ax.figure.bbox
+    for one in (ax._left_title, ax.texts[-1], *(each.yaxis.label for each in ax.figure.axes)):  # type: ignore[attr-defined]
+        box = one.get_window_extent()
+        assert inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0 and box.y1 <= inside.y1, one
+
+
 CONCEPT = ConceptScore("b_0", 500, 60, 0.9, 0.8, 1.0, 0.45, 0.1, 0.7, 0.75, 0.5, 0.01, 0.02)
 TCAV = Tcav("b/h1", "near", "logit of up", "filter", 20, (CONCEPT, replace(CONCEPT, agent="a_0", p_holm=0.4)))
 
