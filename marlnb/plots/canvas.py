@@ -38,8 +38,8 @@ def agent_colour(agent: str, agents: Sequence[str]) -> str:
 
 
 def finish(ax: Axes, *, title: str, x: str, y: str, grid: str = "y") -> Axes:
-    """Title (in lines that the figure holds) and axis labels, open frame, a quiet grid behind the data."""
-    ax.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=10, wrap=True)
+    """Title and axis labels, open frame, a quiet grid behind the data."""
+    ax.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=10)
     ax.set_xlabel(x, color=INK)
     ax.set_ylabel(y, color=INK)
     for side in ("top", "right"):
@@ -73,6 +73,11 @@ def width_with_names(names: Iterable[str], *, beyond: float = 0.0) -> float:
     """The width of a figure, in inches, whose axes leave room for a legend of these names beside them; `beyond` as
     above."""
     return 5.8 + max((0.55 + 0.066 * len(name) for name in names), default=0.0) + beyond / 72
+
+
+def width_with_title(title: str, *, before: float) -> float:
+    """The width of a figure, in inches, that holds this title; `before`: left of the axes, where it begins."""
+    return before + 0.1 + 0.093 * len(title)
 
 
 def literal(text: str) -> str:

@@ -9,7 +9,18 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from marlnb.errors import AnalysisError, unknown
-from marlnb.plots.canvas import INK, MUTED, OKABE_ITO, SEQUENTIAL, agent_colour, alarm, axes, finish, legend_beside
+from marlnb.plots.canvas import (
+    INK,
+    MUTED,
+    OKABE_ITO,
+    SEQUENTIAL,
+    agent_colour,
+    alarm,
+    axes,
+    finish,
+    legend_beside,
+    width_with_title,
+)
 from marlnb.plots.results import DecodingResult, Score
 
 MapAxis = Literal["site", "agent", "offset", "t", "label", "checkpoint"]
@@ -192,7 +203,9 @@ def decoding_map(
     values = np.array([[coloured.get((r, c), np.nan) for c in columns] for r in rows])
     longest, many = max(len(str(row)) for row in rows), len(columns) > 12
     width = 2.6 + 0.07 * longest + (0.42 if many else 0.62) * len(columns)
-    ax = axes(ax, width=max(5.2, width), height=max(3.2, 1.6 + 0.45 * len(rows)))
+    heading = title or f"{', '.join(dict.fromkeys(result.label for result in results))}: where and when it is read"
+    width = max(5.2, width, width_with_title(heading, before=0.6 + 0.07 * longest))
+    ax = axes(ax, width=width, height=max(3.2, 1.6 + 0.45 * len(rows)))
     image = ax.imshow(values, cmap=SEQUENTIAL, vmin=lowest, vmax=1, aspect="auto")
     for (r, c), score in cells.items():
         shade = "black" if coloured[r, c] > (1 + lowest) / 2 else "white"
@@ -205,7 +218,6 @@ def decoding_map(
     ax.set_yticks(range(len(rows)), [str(r) for r in rows])
     if max(len(str(c)) for c in columns) > 5:
         ax.tick_params(axis="x", rotation=30)
-    heading = title or f"{', '.join(dict.fromkeys(result.label for result in results))}: where and when it is read"
     unit = {"offset": "offset of the label (steps)", "t": "time (steps)", "checkpoint": "checkpoint (iteration)"}
     names = {"holm": "Holm's", "fdr": "Benjamini and Hochberg's", "max": "Westfall and Young's"}
     finish(ax, title=heading, x=unit.get(x, x), y=unit.get(y, y), grid="")

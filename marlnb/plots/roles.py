@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from matplotlib.axes import Axes
 
-from marlnb.plots.canvas import INK, MARKERS, OKABE_ITO, SEQUENTIAL, agent_colour, alarm, axes, finish
+from marlnb.plots.canvas import INK, MARKERS, OKABE_ITO, SEQUENTIAL, agent_colour, alarm, axes, finish, width_with_title
 
 
 class ClusteringResult(Protocol):
@@ -61,7 +61,10 @@ def team_map(roles: RolesResult, *, title: str | None = None, ax: Axes | None = 
     order = np.argsort(roles.team, kind="stable")
     names = [roles.agents[k] for k in order]
     n = len(names)
-    ax = axes(ax, width=3.2 + 0.6 * n, height=2.2 + 0.55 * n)
+    found = "teams found" if roles.agents_clustering.found else "no teams beyond chance"
+    heading = title or f"Agents by {roles.of}: {found}"
+    before = 0.4 + 0.07 * max(map(len, names))
+    ax = axes(ax, width=max(3.2 + 0.6 * n, width_with_title(heading, before=before)), height=2.2 + 0.55 * n)
     shown = roles.distances[np.ix_(order, order)]
     top = float(shown.max()) or 1.0
     image = ax.imshow(shown, cmap=SEQUENTIAL, vmin=0, vmax=top)
@@ -78,8 +81,7 @@ def team_map(roles: RolesResult, *, title: str | None = None, ax: Axes | None = 
     bar.outline.set_visible(False)  # type: ignore[operator]
     ax.set_xticks(range(n), names, rotation=40, ha="right", fontsize=8)
     ax.set_yticks(range(n), names, fontsize=8)
-    found = "teams found" if roles.agents_clustering.found else "no teams beyond chance"
-    finish(ax, title=title or f"Agents by {roles.of}: {found}", x="", y="", grid="")
+    finish(ax, title=heading, x="", y="", grid="")
     alarm(ax, roles.warnings)
     return ax
 

@@ -100,7 +100,7 @@ def test_a_map_that_would_mislead_is_refused() -> None:
 def test_the_label_of_the_colour_scale_is_within_the_figure() -> None:
     ax = plots.decoding_map(decoding(*(score(t=t) for t in range(25))), x="t", y="agent")
     figure = ax.figure
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     inside = figure.bbox
     for one in figure.axes:
         box = one.yaxis.label.get_window_extent()
@@ -108,11 +108,11 @@ def test_the_label_of_the_colour_scale_is_within_the_figure() -> None:
     assert inside.width / figure.dpi < 16
 
 
-def test_in_a_narrow_figure_title_and_warning_take_more_lines() -> None:
+def test_a_small_map_holds_its_title_and_its_warning() -> None:
     warned = ("only 12 episodes, of which fewer than twenty can be held out, so that intervals are much too narrow",)
     named = decoding(score(), score("b/h2"), label="goal of the listener's partner, a landmark", warnings=warned)
     ax = plots.decoding_map(named, x="offset", y="site")
-    ax.figure.canvas.draw()
+    ax.figure.draw_without_rendering()
     inside = ax.figure.bbox
     for one in (ax._left_title, ax.texts[-1], *(each.yaxis.label for each in ax.figure.axes)):  # type: ignore[attr-defined]
         box = one.get_window_extent()

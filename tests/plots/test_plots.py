@@ -139,7 +139,7 @@ def test_bars_are_the_mean_magnitudes_largest_on_top() -> None:
     assert [bar.get_width() for bar in signed.patches] == [0.0, 0.0]
     assert signed.texts[-1].get_text().endswith("\n1 smaller feature not shown")
     figure = signed.figure
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     label = signed.xaxis.label.get_window_extent()
     assert label.x0 >= 0 and label.x1 <= figure.bbox.x1  # was wider than the figure while it also counted them
 
