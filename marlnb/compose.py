@@ -9,15 +9,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 from hydra import compose as hydra_compose
 from hydra import initialize
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, Sweep
 from hydra.errors import HydraException
 from hydra.version import VersionBase
 from omegaconf import OmegaConf
@@ -27,13 +24,11 @@ from marlnb.codec import defaults_json, from_json
 from marlnb.config import EnvConfig, Experiment
 from marlnb.errors import ConfigError, UnknownNameError, unknown
 from marlnb.imports import is_import_path
+from marlnb.override_parsing import GROUP_OF, GROUP_OF_EACH, Request, group_of, named_parts, read_overrides
 from marlnb.registry import ALGORITHMS, ENVIRONMENTS, MODELS, Registry
-from marlnb.variants import Variants, base_of, experiment_choices
+from marlnb.variants import Variants, base_of
 
-DEFAULTS = {"algorithm": "mappo", "model": "mlp"}
 REGISTRIES: dict[str, Registry[Any]] = {"env": ENVIRONMENTS, "algorithm": ALGORITHMS, "model": MODELS}
-_GROUP_OF = {"env": "env", "algorithm": "algorithm", "model": "model", "critic": "model"}
-_GROUP_OF_EACH = {"algorithms": "algorithm", "models": "model", "critics": "model"}  # by group of agents
 _PRIMARY = "marlnb_experiment"
 _Node = tuple[str | None, str, dict[str, Any], str | None]  # group, name, content, package
 _lock = threading.RLock()  # Hydra's state is global to the process
@@ -68,7 +63,7 @@ def compose_env(name: str, *overrides: str, config_dir: str | None = None) -> En
 def compose_json(*overrides: str, config_dir: str | None = None) -> dict[str, Any]:
     """What `compose` reads: the composed options as plain JSON, names chosen and values merged, not yet checked."""
     variants = Variants.find(config_dir)
-    request = _request(overrides, variants)
+    request = read_overrides(overrides, variants)
     with _lock, _private_hydra(_nodes(request, variants)):
         try:
             with initialize(config_path=None, job_name="marlnb", version_base="1.3"):
@@ -78,107 +73,7 @@ def compose_json(*overrides: str, config_dir: str | None = None) -> dict[str, An
             at = str(getattr(error, "full_key", None) or "")
             raise ConfigError(f"cannot compose {' '.join(overrides)!r}: {error}", at=at) from error
     assert isinstance(plain, dict)
-    return _inherit({str(key): value for key, value in plain.items() if value is not None or key not in _GROUP_OF})
-
-
-@dataclass
-class _Request:
-    """What was asked for: a name for each part, options from an experiment's file, and overrides of single values."""
-
-    experiment: str | None = None
-    choices: dict[str, str | None] = field(default_factory=dict)
-    options: dict[str, Any] = field(default_factory=dict)
-    values: list[str] = field(default_factory=list)
-
-
-def _request(overrides: Sequence[str], variants: Variants) -> _Request:
-    for text in overrides:
-        if not isinstance(text, str):
-            raise ConfigError(f"overrides are texts, as 'algorithm.lr=3e-4'; got {text!r}")
-    parsed = [_parse(text) for text in overrides]
-    request = _Request(choices=dict(DEFAULTS))
-    for override in parsed:
-        if override.key_or_group == "experiment":
-            _take_experiment(request, str(override.value()), variants)
-    for override in parsed:
-        part = override.key_or_group
-        if _is_part(part):
-            request.choices[part] = _chosen(part, override.value())
-        elif part != "experiment":
-            request.values.append(_value_override(override))
-    if request.choices.get("env") is None:
-        names = sorted({*ENVIRONMENTS.names(), *variants.names("env")})
-        raise ConfigError(f"no environment: say env=name, one of: {', '.join(names)}")
-    return request
-
-
-def _parse(text: str) -> Override:
-    try:
-        override = OverridesParser.create().parse_override(text)
-    except HydraException as error:
-        raise ConfigError(f"cannot read {text!r} as key=value, for instance algorithm.lr=3e-4: {error}") from error
-    if override.is_delete():
-        raise ConfigError(f"{text!r}: nothing can be deleted; every option has a value")
-    if override.package is not None:
-        raise ConfigError(f"{text!r}: write algorithms.<group>=, models.<group>= or critics.<group>= instead of '@'")
-    if isinstance(override._value, Sweep):
-        raise ConfigError(
-            f"{text!r} asks for several experiments; this composes one. Quote a text that has commas, "
-            "write a list as [1,2], or start one command for each value"
-        )
-    return override
-
-
-def _is_part(key: str) -> bool:
-    head, _, group = key.partition(".")
-    return key in _GROUP_OF or (head in _GROUP_OF_EACH and bool(group) and "." not in group)
-
-
-def _chosen(part: str, value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value or None
-    raise ConfigError(
-        f"{part} takes a name, as {part}={DEFAULTS.get(_group(part), 'mpe/simple_spread')}; got {value!r}"
-    )
-
-
-def _group(part: str) -> str:
-    """The group of names that a part is chosen from: `models.speaker` is a model."""
-    return _GROUP_OF.get(part) or _GROUP_OF_EACH[part.partition(".")[0]]
-
-
-def _value_override(override: Override) -> str:
-    key = override.key_or_group
-    part, _, last = key.rpartition(".")
-    if last == "name" and _is_part(part):
-        raise ConfigError(f"{key} cannot be set by itself: choose with {part}=name")
-    assert override.input_line is not None
-    return f"++{key}={override.input_line.partition('=')[2]}"
-
-
-def _take_experiment(request: _Request, name: str, variants: Variants) -> None:
-    """Enters a file of whole experiments: names choose parts, all else are options."""
-    content = variants.read("experiment", name)
-    where = variants.where("experiment", name)
-    request.experiment = name
-    request.choices.update(experiment_choices(content, where, (*_GROUP_OF, *_GROUP_OF_EACH)))
-    content.pop("defaults", None)
-    for part in [*_GROUP_OF, *_GROUP_OF_EACH]:
-        if part in content:
-            content[part] = _take_part(request, part, content[part])
-    request.options = {key: value for key, value in content.items() if value not in ({}, None)}
-
-
-def _take_part(request: _Request, part: str, value: Any) -> Any:
-    if part in _GROUP_OF_EACH and isinstance(value, Mapping):
-        return {group: _take_part(request, f"{part}.{group}", item) for group, item in value.items()}
-    if isinstance(value, Mapping):
-        options = dict(value)
-        if "name" in options:
-            request.choices[part] = _chosen(part, options.pop("name"))
-        return options
-    request.choices[part] = _chosen(part, value)
-    return {}
+    return _inherit({str(key): value for key, value in plain.items() if value is not None or key not in GROUP_OF})
 
 
 @contextmanager
@@ -196,7 +91,7 @@ def _files_named(overrides: Sequence[str], config_dir: str | None) -> Iterator[N
 def _place(option: str, overrides: Sequence[str], variants: Variants) -> str | None:
     """Which line of which file sets an option: an experiment's file, or a variant's, of those that others are built on
     the last. None where an override sets it, or no file does."""
-    request = _request(overrides, variants)
+    request = read_overrides(overrides, variants)
     overridden = [word.lstrip("+").partition("=")[0] for word in request.values]
     if any(f"{option}.".startswith(f"{key}.") for key in overridden):
         return None
@@ -204,14 +99,14 @@ def _place(option: str, overrides: Sequence[str], variants: Variants) -> str | N
     for part, name in request.choices.items():
         if name is not None and option.startswith(f"{part}."):
             below = option.removeprefix(f"{part}.")
-            asked += [(_group(part), member, below) for member, _ in _chain(_group(part), name, variants)]
+            asked += [(group_of(part), member, below) for member, _ in _chain(group_of(part), name, variants)]
     for group, name, key in asked:
         if (line := variants.line(group, name, key)) is not None:
             return f"{variants.where(group, name)}, line {line}"
     return None
 
 
-def _nodes(request: _Request, variants: Variants) -> Iterator[_Node]:
+def _nodes(request: Request, variants: Variants) -> Iterator[_Node]:
     """(group, name, node, package) of all that this composition needs; groups and names have no slash in them.
 
     Hydra reads `/` in a name as a folder, whose files it places under another key than `env` and cannot find from
@@ -220,12 +115,12 @@ def _nodes(request: _Request, variants: Variants) -> Iterator[_Node]:
     parts = {part: name for part, name in request.choices.items() if name is not None}
     entered: set[tuple[str, str]] = set()
     for part, name in parts.items():
-        for member, node in _chain(_group(part), name, variants):
-            if (_group(part), member) not in entered:
-                entered.add((_group(part), member))
-                yield _group(part), _flat(member), node, None
-    chosen = [{f"{_group(part)}@{part}": _flat(name)} for part, name in parts.items()]
-    scalars = {key: value for key, value in defaults_json(Experiment).items() if key not in _GROUP_OF}
+        for member, node in _chain(group_of(part), name, variants):
+            if (group_of(part), member) not in entered:
+                entered.add((group_of(part), member))
+                yield group_of(part), _flat(member), node, None
+    chosen = [{f"{group_of(part)}@{part}": _flat(name)} for part, name in parts.items()]
+    scalars = {key: value for key, value in defaults_json(Experiment).items() if key not in GROUP_OF}
     yield None, _PRIMARY, {"defaults": ["_self_", *chosen, {"options": "file"}], **scalars}, None
     yield "options", "file", request.options, "_global_"
 
@@ -273,21 +168,11 @@ def chosen_parts(overrides: Sequence[str], config_dir: str | None = None) -> dic
         ConfigError: an override that cannot be read, or an unknown name.
     """
     variants = Variants.find(config_dir)
-    named = {part: value for part, value in _named_parts(overrides, variants) if value is not None}
+    named = {part: value for part, value in named_parts(overrides, variants) if value is not None}
     return {
-        part: REGISTRIES[_group(part)].get(_registered(_group(part), name, variants)) for part, name in named.items()
+        part: REGISTRIES[group_of(part)].get(_registered(group_of(part), name, variants))
+        for part, name in named.items()
     }
-
-
-def _named_parts(overrides: Sequence[str], variants: Variants) -> Iterator[tuple[str, str | None]]:
-    for text in overrides:
-        override = _parse(text)
-        if override.key_or_group == "experiment":
-            request = _Request()
-            _take_experiment(request, str(override.value()), variants)
-            yield from request.choices.items()
-        elif _is_part(override.key_or_group):
-            yield override.key_or_group, _chosen(override.key_or_group, override.value())
 
 
 def _registered(group: str, name: str, variants: Variants) -> str:
@@ -300,7 +185,7 @@ def _inherit(options: dict[str, Any]) -> dict[str, Any]:
     """Completes the parts of which only options were given: `critic.hidden` changes the model's, and so on."""
     if isinstance(options.get("critic"), dict) and "name" not in options["critic"]:
         options["critic"] = _merged(options["model"], options["critic"])
-    for several in _GROUP_OF_EACH:
+    for several in GROUP_OF_EACH:
         for name, given in sorted(options.get(several, {}).items(), key=lambda item: len(item[0])):
             if isinstance(given, dict) and "name" not in given:
                 options[several][name] = _merged(_base(options, several, name), given)

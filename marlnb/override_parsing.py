@@ -1,0 +1,137 @@
+"""Overrides read: which parts an experiment is to be composed of, and what is to be set in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override, Sweep
+from hydra.errors import HydraException
+
+from marlnb.errors import ConfigError
+from marlnb.registry import ENVIRONMENTS
+from marlnb.variants import Variants, experiment_choices
+
+DEFAULTS = {"algorithm": "mappo", "model": "mlp"}
+GROUP_OF = {"env": "env", "algorithm": "algorithm", "model": "model", "critic": "model"}
+GROUP_OF_EACH = {"algorithms": "algorithm", "models": "model", "critics": "model"}  # by group of agents
+
+
+@dataclass
+class Request:
+    """What was asked for: a name for each part, options from an experiment's file, and overrides of single values."""
+
+    experiment: str | None = None
+    choices: dict[str, str | None] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    values: list[str] = field(default_factory=list)
+
+
+def read_overrides(overrides: Sequence[str], variants: Variants) -> Request:
+    """What these ask for.
+
+    Raises:
+        ConfigError: a text that is no override of one value, a deletion, a sweep, or no environment.
+    """
+    for text in overrides:
+        if not isinstance(text, str):
+            raise ConfigError(f"overrides are texts, as 'algorithm.lr=3e-4'; got {text!r}")
+    parsed = [_parse(text) for text in overrides]
+    request = Request(choices=dict(DEFAULTS))
+    for override in parsed:
+        if override.key_or_group == "experiment":
+            _take_experiment(request, str(override.value()), variants)
+    for override in parsed:
+        part = override.key_or_group
+        if is_part(part):
+            request.choices[part] = _chosen(part, override.value())
+        elif part != "experiment":
+            request.values.append(_value_override(override))
+    if request.choices.get("env") is None:
+        names = sorted({*ENVIRONMENTS.names(), *variants.names("env")})
+        raise ConfigError(f"no environment: say env=name, one of: {', '.join(names)}")
+    return request
+
+
+def named_parts(overrides: Sequence[str], variants: Variants) -> Iterator[tuple[str, str | None]]:
+    """Each part that overrides choose, and its name, those of an experiment's file among them."""
+    for text in overrides:
+        override = _parse(text)
+        if override.key_or_group == "experiment":
+            request = Request()
+            _take_experiment(request, str(override.value()), variants)
+            yield from request.choices.items()
+        elif is_part(override.key_or_group):
+            yield override.key_or_group, _chosen(override.key_or_group, override.value())
+
+
+def _parse(text: str) -> Override:
+    try:
+        override = OverridesParser.create().parse_override(text)
+    except HydraException as error:
+        raise ConfigError(f"cannot read {text!r} as key=value, for instance algorithm.lr=3e-4: {error}") from error
+    if override.is_delete():
+        raise ConfigError(f"{text!r}: nothing can be deleted; every option has a value")
+    if override.package is not None:
+        raise ConfigError(f"{text!r}: write algorithms.<group>=, models.<group>= or critics.<group>= instead of '@'")
+    if isinstance(override._value, Sweep):
+        raise ConfigError(
+            f"{text!r} asks for several experiments; this composes one. Quote a text that has commas, "
+            "write a list as [1,2], or start one command for each value"
+        )
+    return override
+
+
+def is_part(key: str) -> bool:
+    """Whether a key chooses a part by its name, as `env` and `models.speaker` do."""
+    head, _, group = key.partition(".")
+    return key in GROUP_OF or (head in GROUP_OF_EACH and bool(group) and "." not in group)
+
+
+def _chosen(part: str, value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value or None
+    raise ConfigError(
+        f"{part} takes a name, as {part}={DEFAULTS.get(group_of(part), 'mpe/simple_spread')}; got {value!r}"
+    )
+
+
+def group_of(part: str) -> str:
+    """The group of names that a part is chosen from: `models.speaker` is a model."""
+    return GROUP_OF.get(part) or GROUP_OF_EACH[part.partition(".")[0]]
+
+
+def _value_override(override: Override) -> str:
+    key = override.key_or_group
+    part, _, last = key.rpartition(".")
+    if last == "name" and is_part(part):
+        raise ConfigError(f"{key} cannot be set by itself: choose with {part}=name")
+    assert override.input_line is not None
+    return f"++{key}={override.input_line.partition('=')[2]}"
+
+
+def _take_experiment(request: Request, name: str, variants: Variants) -> None:
+    """Enters a file of whole experiments: names choose parts, all else are options."""
+    content = variants.read("experiment", name)
+    where = variants.where("experiment", name)
+    request.experiment = name
+    request.choices.update(experiment_choices(content, where, (*GROUP_OF, *GROUP_OF_EACH)))
+    content.pop("defaults", None)
+    for part in [*GROUP_OF, *GROUP_OF_EACH]:
+        if part in content:
+            content[part] = _take_part(request, part, content[part])
+    request.options = {key: value for key, value in content.items() if value not in ({}, None)}
+
+
+def _take_part(request: Request, part: str, value: Any) -> Any:
+    if part in GROUP_OF_EACH and isinstance(value, Mapping):
+        return {group: _take_part(request, f"{part}.{group}", item) for group, item in value.items()}
+    if isinstance(value, Mapping):
+        options = dict(value)
+        if "name" in options:
+            request.choices[part] = _chosen(part, options.pop("name"))
+        return options
+    request.choices[part] = _chosen(part, value)
+    return {}
