@@ -117,9 +117,10 @@ def attribute(
     source = RowSource(recording, group)
     spec = source.env.group(group)
     output = resolve_output(spec.action, to, target)
-    if n_steps < 1 or batch_size < 1 or smooth < 0:
+    if n_steps < 1 or batch_size < 1 or smooth < 0 or not noise >= 0:
         raise AnalysisError(
-            f"n_steps and batch_size must be at least 1, smooth 0; got {n_steps}, {batch_size} and {smooth}"
+            "n_steps and batch_size must be at least 1, smooth and noise 0; got "
+            f"{n_steps}, {batch_size}, {smooth} and {noise}"
         )
     method = check_method(method)
     policy = chosen_policy(policies if policies is not None else source.policies(checkpoint), group, output, source)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from marlnb.analysis.methods import MethodOptions, conductance, evaluate_score, explain, rows_at_once
-from marlnb.analysis.question import Question
+from marlnb.analysis.question import Question, units_of_all
 from marlnb.analysis.rows import Moments
 from marlnb.models.sites import Site
 from marlnb.training.threads import torch_threads
@@ -111,7 +111,7 @@ def _conductance(
             for one in reference
         )
         assert isinstance(total, Tensor)
-        if question.policy.mixes_agents and not layer.once_for_all:
+        if units_of_all(question.policy, layer):
             found.append((total / len(reference)).flatten(1))
         else:
             row = 0 if total.shape[1] == 1 else layer.row_of(agent)

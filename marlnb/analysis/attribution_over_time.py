@@ -17,7 +17,7 @@ from marlnb.analysis.outputs import Output, Target, To, resolve_output
 from marlnb.analysis.rows import Moments, Rows, RowSource
 from marlnb.analysis.scores import actor_scalar, as_read
 from marlnb.analysis.temporal_result import TemporalAttribution
-from marlnb.errors import AnalysisError
+from marlnb.errors import AnalysisError, ShapeError
 from marlnb.models.policy import Policy
 from marlnb.training.threads import torch_threads
 
@@ -146,7 +146,14 @@ def _explained(rows: Rows, t: int | Sequence[int] | None, lookback: int) -> np.n
     late = places[rows.t[places] >= lookback]
     if not len(late):
         longest = int(rows.t.max())
-        raise AnalysisError(f"no step t={t} with {lookback} steps before it; episodes have t from 0 to {longest}")
+        asked = "" if t is None else f" t={t}"
+        raise AnalysisError(f"no step{asked} with {lookback} steps before it; episodes have t from 0 to {longest}")
+    absent = sorted({int(x) for x in ([] if t is None else np.atleast_1d(t))} - set(rows.t[late].tolist()))
+    if absent:
+        longest = int(rows.t.max())
+        raise AnalysisError(
+            f"no episode has the steps t={absent} with {lookback} before them; episodes have t from 0 to {longest}"
+        )
     return late
 
 
@@ -157,7 +164,14 @@ def _reference(source: RowSource, rows: Rows, baseline: Any, n_agents: int, n_fe
         return source.mean_observation(source.group, chosen)
     if isinstance(baseline, str):
         raise AnalysisError(f"no baseline {baseline!r}; valid: 'mean', 'start' or an array")
-    return torch.as_tensor(np.asarray(baseline), dtype=torch.float32).broadcast_to(n_agents, n_features)
+    given = torch.as_tensor(np.asarray(baseline), dtype=torch.float32)
+    try:
+        return given.broadcast_to(n_agents, n_features)
+    except RuntimeError:
+        raise ShapeError(
+            f"a baseline for {source.group!r} must broadcast to [agent, feature] = {[n_agents, n_features]}; got "
+            f"{list(given.shape)}"
+        ) from None
 
 
 def _windows(source: RowSource, rows: Rows, last: np.ndarray, lookback: int) -> dict[str, Tensor | None]:

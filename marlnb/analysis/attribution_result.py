@@ -15,6 +15,7 @@ from marlnb.analysis.attribution_file import BY_ROW, WHOLE, AttributionFile, bes
 from marlnb.analysis.distrust import doubts, shown_as_html
 from marlnb.analysis.faithfulness import Faithfulness
 from marlnb.analysis.methods import COMPLETE
+from marlnb.analysis.plain_json import plain_json
 from marlnb.errors import AnalysisError
 
 TOLERANCE, SMOOTH_TOLERANCE = 0.05, 0.01
@@ -96,22 +97,29 @@ class Attribution:
     def warnings(self) -> tuple[str, ...]:
         """Why this must not be trusted; empty where nothing is known against it."""
         found = list(self.notes)
-        acting = np.isfinite(self.score)
+        acting = np.isfinite(self.score) | np.isfinite(self.baseline_score)
         if not acting.any():
-            return ("no agent was acting at any of these rows",)
-        if not np.isfinite(self.values[acting]).all():
-            found.append("some values are not finite")
+            return (*found, "no agent was acting at any of these rows")
+        known = np.isfinite(self.score[acting]) & np.isfinite(self.values[acting]).all(-1)
+        if not known.all():
+            found.append(
+                f"not finite at {int((~known).sum())} of {len(known)} rows of an agent that acts: what it observed, "
+                "its state or the baseline is not; tables and figures leave them out"
+            )
         elif self.complete:
             worst = float(np.quantile(self.relative_delta[acting], 0.95))
             if worst > self.tolerance:
                 cure = "raise n_steps" if self.n_steps else "use integrated_gradients"
+                if self.site:
+                    cure += f"; if that changes nothing, some of the output goes past {self.site}"
                 found.append(
                     f"did not converge: at one row of twenty {worst:.0%} or more of the output is unexplained "
                     f"(tolerated: {self.tolerance:.0%}); {cure}"
                 )
         if self.faithfulness is not None:
             found += self.faithfulness.warnings
-        if float(np.ptp(self.score[acting])) == 0.0 and acting.sum() > 1:
+        scores = self.score[np.isfinite(self.score)]
+        if len(scores) > 1 and float(np.ptp(scores)) == 0.0:
             found.append("the output never varies over these rows")
         return tuple(found)
 
@@ -216,9 +224,10 @@ class Attribution:
         """
         meta, arrays, done, asked = read(path)
         lists = {name: tuple(value) for name, value in meta.items() if isinstance(value, list)}
+        groups = {name: tuple(members) for name, members in meta["feature_groups"].items()}
         faithfulness = None if meta["faithfulness"] is None else Faithfulness(**meta["faithfulness"])
         notes = () if done == asked else (f"broke off after {done} of {asked} rows",)
-        return Attribution(**{**meta, **lists, **arrays, "faithfulness": faithfulness, "notes": notes})
+        return Attribution(**{**meta, **lists, **arrays, "feature_groups": groups, "faithfulness": faithfulness, "notes": notes})
 
     def meta(self) -> dict[str, Any]:
         """All but the arrays, as plain JSON."""
@@ -232,7 +241,9 @@ class Attribution:
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the values by row, and their summary."""
-        return {**self.meta(), "warnings": list(self.warnings), "summary": self.summary().to_dict("records")}
+        told = {"warnings": list(self.warnings), "summary": self.summary().to_dict("records")}
+        found: dict[str, Any] = plain_json({**self.meta(), **told})
+        return found
 
     def table(self) -> pd.DataFrame:
         """As `summary`."""

@@ -15,7 +15,7 @@ from marlnb.analysis.faithfulness import N_ROWS, Faithfulness, measure
 from marlnb.analysis.feature_groups import Features, feature_names, group_features, matching, numbers
 from marlnb.analysis.methods import MethodOptions
 from marlnb.analysis.outputs import Output, find_site
-from marlnb.analysis.question import Question, Sources, check_order, site_sources
+from marlnb.analysis.question import Question, Sources, check_order, site_sources, units_of_all
 from marlnb.analysis.references import Reference, deviations
 from marlnb.analysis.rows import Rows, RowSource
 from marlnb.errors import AnalysisError, unknown
@@ -158,9 +158,7 @@ def feature_axis(asked: Asked, features: Features, source: RowSource, recorded: 
     env, spec = question.env, question.policy.group
     if site is not None:
         units = [f"unit_{k}" for k in range(site.n_units)]
-        mixed = question.policy.mixes_agents and not site.once_for_all and site.agents is None
-        mixed = mixed and "/actor/" in site.name
-        several = question.sources == "all" if asked.layer is None else mixed
+        several = question.sources == "all" if asked.layer is None else units_of_all(question.policy, site)
         if asked.layer is not None and features != "each":
             raise AnalysisError("conductance flows through each unit by itself: features='each'")
         return _axis([(agent, units) for agent in spec.agents] if several else [("", units)], features)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import Any
 
 import torch
@@ -40,6 +41,8 @@ class Faithfulness:
     @property
     def warnings(self) -> tuple[str, ...]:
         found = []
+        if not (isfinite(self.infidelity) and isfinite(self.sensitivity)):
+            found.append("infidelity and sensitivity could not be measured: something among the rows is not finite")
         if self.infidelity > INFIDELITY_LIMIT:
             found.append(
                 f"infidelity {self.infidelity:.2f}: values miss most of what features do together "

@@ -15,7 +15,7 @@ from marlnb.analysis.counterfactuals import Divergence, check_measure, divergenc
 from marlnb.analysis.feature_groups import feature_names
 from marlnb.analysis.influence_result import Influence, over_episodes
 from marlnb.analysis.methods import Method
-from marlnb.analysis.outputs import To
+from marlnb.analysis.outputs import Target, To, resolve_output
 from marlnb.analysis.references import Baseline
 from marlnb.analysis.rows import RowSource
 from marlnb.analysis.tellers import Told, features_about, messages_of
@@ -35,6 +35,7 @@ def influence(
     *,
     group: str | None = None,
     to: To = "action",
+    target: Target = None,
     method: Method = "integrated_gradients",
     baseline: Baseline | None = None,
     told: Told | None = None,
@@ -55,7 +56,7 @@ def influence(
             under messages that might have been: the other's, taken from the same step of other episodes; where agents
             hear one another, its observation), critic (the contribution of the other's observation to the value).
         group: whose agents are influenced; None: of every recorded group with a policy that can be explained.
-        to, method, baseline, n_steps: as for `attribute`; `to` only for observation.
+        to, target, method, baseline, n_steps: as for `attribute`; `to` and `target` only for observation, and no value.
         told: which features tell of whom, by observer and agent, `{"listener_0": {"speaker_0": ["message_*"]}}`; None:
             what the names of MPE's features tell.
         measure, n_draws: of communication: the divergence (kl in nats, total_variation from 0 to 1; for Q policies the
@@ -66,6 +67,7 @@ def influence(
     """
     if through not in get_args(Through):
         raise AnalysisError(unknown("way of influence", through, get_args(Through)))
+    _check_output(through, to, target)
     groups = _groups(recording, group)
     source = RowSource(recording, groups[0])
     known = policies if policies is not None else source.policies(checkpoint)
@@ -86,15 +88,23 @@ def influence(
             check_measure(known[name], measure)
             rows = RowSource(recording, name).rows(episodes, checkpoint)
             by_row.append(_spoken(recording, known[name], env, rows, told, measure, n_draws, batch_size, seed))
+            notes += _not_finite(by_row[-1], RowSource(recording, name).acting(rows), spec, env)
             continue
-        options = {"method": method, "baseline": baseline, "n_steps": n_steps, "batch_size": batch_size, "seed": seed}
+        options: dict[str, Any] = {
+            "method": method,
+            "baseline": baseline,
+            "n_steps": n_steps,
+            "batch_size": batch_size,
+            "seed": seed,
+        }
+        options |= {"target": target} if through == "observation" else {}
         explain = _observed if through == "observation" else _judged
         sizes, found = explain(recording, spec, env, known[name], to, told, {**options, **asked})
         by_row.append(sizes)
         notes += [f"{name}: {note}" for note in found]
     rows = source.rows(episodes, checkpoint)
     values, low, high, n_episodes = over_episodes(np.concatenate(by_row, axis=1), rows.episode, seed)
-    words, units = _words(through, to, measure)
+    words, units = _words(through, to, target, measure, env, groups)
     return Influence(
         values, low, high, agents, env.agents, through, words, units, n_episodes, tuple(notes), source.origin()
     )
@@ -108,12 +118,24 @@ def _groups(recording: Recording, group: str | None) -> list[str]:
     return [group]
 
 
-def _words(through: Through, to: To, measure: Divergence) -> tuple[str, str]:
+def _check_output(through: Through, to: To, target: Target) -> None:
+    if through != "observation" and (to != "action" or target is not None):
+        raise AnalysisError(f"to and target are of through='observation'; got to={to!r}, target={target!r}")
+    if to == "value":
+        raise AnalysisError("what a value owes to whose observation: through='critic'")
+
+
+def _words(
+    through: Through, to: To, target: Target, measure: Divergence, env: EnvSpec, groups: list[str]
+) -> tuple[str, str]:
     if through == "communication":
         return "divergence of actions under other messages", "nats" if measure == "kl" else "total variation"
     if through == "critic":
         return "mean |contribution| to the value", "reward"
-    return f"mean |contribution| to the {to}", {"log_prob": "nats"}.get(to, "logits")
+    outputs = [(resolve_output(env.group(name).action, to, target), env.group(name).action) for name in groups]
+    units = " or ".join(dict.fromkeys(output.units for output, _ in outputs))
+    named = to if target is None else " or ".join(dict.fromkeys(output.describe(spec) for output, spec in outputs))
+    return f"mean |contribution| to the {named}", units
 
 
 def _observed(
@@ -154,6 +176,15 @@ def _by_owner(found: Attribution, env: EnvSpec) -> np.ndarray:
         sizes[..., env.agents.index(owner)] = np.abs(values.sum(-1))
     sizes[~np.isfinite(found.score)] = np.nan
     return sizes
+
+
+def _not_finite(sizes: np.ndarray, acting: np.ndarray, spec: GroupSpec, env: EnvSpec) -> list[str]:
+    """What is to be said of sizes `[row, agent, source]` that are no numbers though the agent acted `[row, agent]`."""
+    own = np.array([[agent == source for source in env.agents] for agent in spec.agents])
+    bad = (~np.isfinite(sizes) & ~own).any(-1) & acting
+    if not bad.any():
+        return []
+    return [f"{spec.name}: not finite at {int(bad.sum())} of {int(acting.sum())} rows of an agent that acts; left out"]
 
 
 def _spoken(

@@ -17,6 +17,7 @@ from marlnb.analysis.distrust import doubts, shown_as_html
 from marlnb.analysis.divergence import total_variation
 from marlnb.analysis.influence_result import FEW_EPISODES, over_episodes
 from marlnb.analysis.outcomes import action_distance
+from marlnb.analysis.plain_json import plain_json
 from marlnb.analysis.trajectories import Trajectories, roll_out
 from marlnb.config import EnvConfig
 from marlnb.errors import AnalysisError, ConfigError, unknown
@@ -91,7 +92,10 @@ class InfluenceAhead:
     def to_json(self) -> dict[str, Any]:
         told = {name: getattr(self, name) for name in ("source", "units", "n_episodes")}
         lags = self.table().to_dict("records")
-        return {**told, "lags": lags, "warnings": list(self.warnings), "settings": dict(self.settings)}
+        found: dict[str, Any] = plain_json(
+            {**told, "lags": lags, "warnings": list(self.warnings), "settings": self.settings}
+        )
+        return found
 
     def __repr__(self) -> str:
         return (

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from marlnb.analysis.distrust import doubts, shown_as_html
+from marlnb.analysis.plain_json import plain_json
 from marlnb.errors import AnalysisError
 
 FEW_EPISODES = 20
@@ -73,7 +74,9 @@ class Influence:
 
     def to_json(self) -> dict[str, Any]:
         told = {name: getattr(self, name) for name in ("through", "measure", "units", "n_episodes")}
-        return {**told, "pairs": self.table().to_dict("records"), "warnings": list(self.warnings), **self.origin}
+        pairs = self.table().to_dict("records")
+        found: dict[str, Any] = plain_json({**told, "pairs": pairs, "warnings": list(self.warnings), **self.origin})
+        return found
 
     def __repr__(self) -> str:
         flag = doubts(self.warnings)

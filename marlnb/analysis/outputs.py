@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Literal, get_args
 
 import torch
@@ -27,6 +28,7 @@ class Output:
         component: of a multi-discrete or continuous action; None for all.
         choice: fixed, or None for the one taken.
         site, unit: of a hidden unit.
+        continuous: the action is: a mean is explained, in the units in which the network gives it, and no logit.
     """
 
     to: To
@@ -34,10 +36,12 @@ class Output:
     choice: int | None = None
     site: str = ""
     unit: int = 0
+    continuous: bool = False
 
     @property
     def units(self) -> str:
-        return {"value": "reward", "log_prob": "nats", "unit": "activation"}.get(self.to, "logits")
+        other = "action" if self.continuous else "logits"
+        return {"value": "reward", "log_prob": "nats", "unit": "activation"}.get(self.to, other)
 
     @property
     def of_critic(self) -> bool:
@@ -69,7 +73,12 @@ def resolve_output(spec: ActionSpec, to: str, target: Target) -> Output:
     if to not in get_args(To):
         raise AnalysisError(unknown("output to attribute", to, get_args(To)))
     if to == "unit":
-        if not isinstance(target, tuple) or len(target) != 2 or not isinstance(target[0], str):
+        if (
+            not isinstance(target, tuple)
+            or len(target) != 2
+            or not isinstance(target[0], str)
+            or not isinstance(target[1], Integral)
+        ):
             raise AnalysisError(f"which unit? target must be (site, unit), as ('x/actor/hidden_1', 3); got {target!r}")
         return Output("unit", site=target[0], unit=int(target[1]))
     if to == "value":
@@ -94,7 +103,8 @@ def resolve_output(spec: ActionSpec, to: str, target: Target) -> Output:
             return Output("log_prob")
         if target is None and spec.n_components > 1:
             raise AnalysisError(f"which component's mean? target must be one of {_choices(spec)}")
-        return Output(to, 0 if target is None else _index(spec, target, spec.n_components, "component"))  # type: ignore[arg-type]
+        component = 0 if target is None else _index(spec, target, spec.n_components, "component")
+        return Output(to, component, continuous=True)  # type: ignore[arg-type]
     return _resolve_multi_discrete(spec, to, target)
 
 

@@ -156,6 +156,12 @@ def site_sources(policy: Policy, output: Output, site: Site) -> Sources:
     return "all"  # a value that is made of the actor's units: of all agents', where a mixer joins them
 
 
+def units_of_all(policy: Policy, site: Site) -> bool:
+    """Whether one agent's output may owe something to the units of all: those of actors that hear one another."""
+    shared = site.agents is None and not site.once_for_all
+    return policy.mixes_agents and shared and site.name.split("/")[1:2] == ["actor"]
+
+
 def check_order(policy: Policy, output: Output, site: Site) -> None:
     """Raises AnalysisError for a unit that comes before the site by which it is to be explained."""
     if output.to != "unit":

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from marlnb.analysis.distrust import doubts, shown_as_html
+from marlnb.analysis.plain_json import plain_json
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,19 +60,32 @@ class TemporalAttribution:
         return np.abs(self.convergence_delta) / np.maximum(size, max(floor, 1e-30))
 
     @property
+    def _known(self) -> np.ndarray:
+        """`[row, agent]` bool: the agent acted, and everything is finite."""
+        parts = np.isfinite(self.values).all((2, 3)), np.isfinite(self.state_values), np.isfinite(self.score)
+        return np.asarray(np.logical_and.reduce(parts))
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """Why this must not be trusted; empty where nothing is known against it."""
-        acting = np.isfinite(self.score)
+        acting = np.isfinite(self.score) | np.isfinite(self.baseline_score)
         if not acting.any():
             return ("no agent was acting at any of these rows",)
-        found = []
-        worst = float(np.quantile(self.relative_delta[acting], 0.95))
+        known, found = self._known & acting, []
+        if known.sum() != acting.sum():
+            found.append(
+                f"not finite at {int((acting & ~known).sum())} of {int(acting.sum())} rows of an agent that acts: what "
+                "it observed, its state or the baseline is not; tables and figures leave them out"
+            )
+        if not known.any():
+            return tuple(found)
+        worst = float(np.quantile(self.relative_delta[known], 0.95))
         if worst > self.tolerance:
             found.append(
                 f"did not converge: at one row of twenty {worst:.0%} or more of the output is unexplained "
                 f"(tolerated: {self.tolerance:.0%}); raise n_steps"
             )
-        if acting.sum() > 1 and float(np.ptp(self.score[acting])) == 0.0:
+        if known.sum() > 1 and float(np.ptp(self.score[known])) == 0.0:
             found.append("the output never varies over these rows")
         return tuple(found)
 
@@ -80,7 +94,7 @@ class TemporalAttribution:
         agent, lag None, is the state that came before. An agent that never acted has no line."""
         lines = []
         for k, agent in enumerate(self.agents):
-            acting = np.isfinite(self.score[:, k])
+            acting = self._known[:, k]
             if not acting.any():
                 continue
             by_lag = np.abs(self.values[acting, k]).sum(-1).mean(0)
@@ -91,8 +105,9 @@ class TemporalAttribution:
 
     def to_json(self) -> dict[str, Any]:
         told = {name: getattr(self, name) for name in ("group", "to", "target", "units", "n_steps", "baseline_name")}
-        lags = self.table().astype(object).where(self.table().notna(), None).to_dict("records")
-        return {**told, "lags": lags, "warnings": list(self.warnings), **self.origin}
+        lags = self.table().to_dict("records")
+        found: dict[str, Any] = plain_json({**told, "lags": lags, "warnings": list(self.warnings), **self.origin})
+        return found
 
     def __repr__(self) -> str:
         flag = doubts(self.warnings)

@@ -16,6 +16,7 @@ from marlnb.analysis.attribution_result import TOLERANCE
 from marlnb.analysis.attribution_setup import check_recorded
 from marlnb.analysis.distrust import doubts, shown_as_html
 from marlnb.analysis.outputs import Output, pick
+from marlnb.analysis.plain_json import plain_json
 from marlnb.analysis.rows import Moments, Rows, RowSource
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.foreign.policy import ForeignPolicy
@@ -88,15 +89,18 @@ class ValueShares:
         return tuple(found)
 
     def table(self) -> pd.DataFrame:
-        """By agent: means of Q, weight and share over rows, and the share of the sum of the shares' sizes."""
+        """By agent: means of Q, weight and share over rows, and the share of the sum of the shares' sizes; NaN for an
+        agent that never acted."""
+        size = _mean_of_known(np.abs(self.share))
+        columns = {name: _mean_of_known(getattr(self, name)) for name in ("q", "weight", "share")}
         with np.errstate(invalid="ignore"):
-            size = np.nanmean(np.abs(self.share), axis=0)
-        columns = {name: np.nanmean(getattr(self, name), axis=0) for name in ("q", "weight", "share")}
-        return pd.DataFrame({"agent": self.agents, **columns, "part": size / size.sum()})
+            return pd.DataFrame({"agent": self.agents, **columns, "part": size / np.nansum(size)})
 
     def to_json(self) -> dict[str, Any]:
         told = {name: getattr(self, name) for name in ("group", "mixer", "of", "baseline_name")}
-        return {**told, "agents": self.table().to_dict("records"), "warnings": list(self.warnings), **self.origin}
+        agents = self.table().to_dict("records")
+        found: dict[str, Any] = plain_json({**told, "agents": agents, "warnings": list(self.warnings), **self.origin})
+        return found
 
     def __repr__(self) -> str:
         flag = doubts(self.warnings)
@@ -148,7 +152,11 @@ def decompose_value(
     acting = torch.cat([part for _, part, *_ in every])
     compared = torch.zeros(q.shape[1])
     if baseline == "mean":
-        compared = (q * acting).sum(0) / acting.sum(0).clamp(min=1)
+        recorded = every
+        if episodes is not None:  # what is compared with does not depend on which rows are taken apart
+            recorded = _by_batch(source, source.rows(None, checkpoint), policy, of, batch_size)
+        acted = sum(part.sum(0) for _, part, *_ in recorded)
+        compared = torch.stack([part.sum(0) for part, *_ in recorded]).sum(0) / torch.as_tensor(acted).clamp(min=1)
     found = [_shares(policy.mixer, *part, compared, n_steps) for part in every]
     share, weight, total, rest = (torch.cat(parts) for parts in zip(*found))
     share, own, compared = (policy.value_scale * values for values in (share, q, compared))
@@ -163,6 +171,13 @@ def decompose_value(
     )  # fmt: skip
 
 
+def _mean_of_known(values: np.ndarray) -> np.ndarray:
+    """`[row, agent]` -> `[agent]`, over the rows at which there is a number; NaN where there is none."""
+    known = np.isfinite(values)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(known, values, 0).sum(0) / known.sum(0))
+
+
 @torch_threads(1)
 def _by_batch(
     source: RowSource, rows: Rows, policy: QPolicy | ForeignPolicy, of: Of, batch_size: int
@@ -175,7 +190,7 @@ def _by_batch(
             values, _ = policy.logits(moments.observations[policy.group.name], recurrent=moments.recurrent)
             values = _chosen(policy, values, moments, of)
             read = policy.mixer.inputs(moments.observations, moments.state)
-        found.append((values * moments.acting, moments.acting, read))
+        found.append((torch.where(moments.acting, values, 0), moments.acting, read))
     return found
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, dataclass, fields
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
-from marlnb.errors import ShapeError
+from marlnb.errors import ConfigError, ShapeError, unknown
 
 if TYPE_CHECKING:
     from marlnb.models.edit import Window
@@ -63,7 +64,24 @@ class Direction:
         return Clamp(self.site, self.mean + z * self.scale, self, agents=self._agents(agents), t=t)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """Plain JSON that `from_json` turns into an equal direction."""
+        return {**asdict(self), "vector": list(self.vector)}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Direction:
+        """The direction that `to_json` told.
+
+        Raises:
+            ConfigError: a field that a direction does not have, or one that is missing; ShapeError: no unit vector.
+        """
+        known = {each.name for each in fields(Direction)}
+        missing = sorted({each.name for each in fields(Direction) if each.default is MISSING} - set(data))
+        for name in data:
+            if name not in known:
+                raise ConfigError(unknown("field of a direction", name, known))
+        if missing:
+            raise ConfigError(f"a direction has {sorted(known)}; missing: {missing}")
+        return Direction(**data)
 
     def _agents(self, agents: Agents) -> tuple[int | str, ...] | None:
         if agents == "own":

@@ -171,7 +171,7 @@ def attribution_over_lags(
     share of the state that came before."""
     index, who = _agent(attribution, agent)
     values, state = attribution.values[:, index], attribution.state_values[:, index]
-    acting = np.isfinite(state)
+    acting = np.isfinite(state) & np.isfinite(values).all((1, 2))
     size = np.abs(values[acting]).mean(0)  # [lag, feature]
     order = np.argsort(-size.sum(0), kind="stable")
     layers = [(attribution.feature_names[k], size[:, k]) for k in order[:5]]
@@ -212,7 +212,7 @@ def influence_map(
 def provenance(attribution: AttributionResult) -> str:
     """Method, baseline, rows and convergence in a line."""
     method = attribution.method.replace("_", " ")
-    uses_baseline = attribution.method not in ("saliency", "input_x_gradient")
+    uses_baseline = attribution.method not in ("gradient", "saliency", "input_x_gradient")
     baseline = f", baseline: {attribution.baseline_name}" if uses_baseline else ""
     text = f"{method}{baseline}, {attribution.values.shape[0]:,} rows"
     faithfulness = getattr(attribution, "faithfulness", None)
