@@ -227,7 +227,9 @@ class Attribution:
         groups = {name: tuple(members) for name, members in meta["feature_groups"].items()}
         faithfulness = None if meta["faithfulness"] is None else Faithfulness(**meta["faithfulness"])
         notes = () if done == asked else (f"broke off after {done} of {asked} rows",)
-        return Attribution(**{**meta, **lists, **arrays, "feature_groups": groups, "faithfulness": faithfulness, "notes": notes})
+        return Attribution(
+            **{**meta, **lists, **arrays, "feature_groups": groups, "faithfulness": faithfulness, "notes": notes}
+        )
 
     def meta(self) -> dict[str, Any]:
         """All but the arrays, as plain JSON."""

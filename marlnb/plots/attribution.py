@@ -172,6 +172,8 @@ def attribution_over_lags(
     index, who = _agent(attribution, agent)
     values, state = attribution.values[:, index], attribution.state_values[:, index]
     acting = np.isfinite(state) & np.isfinite(values).all((1, 2))
+    if not acting.any():
+        raise AnalysisError(f"{who} acted at none of the {len(state)} steps explained, or nothing it saw is finite")
     size = np.abs(values[acting]).mean(0)  # [lag, feature]
     order = np.argsort(-size.sum(0), kind="stable")
     layers = [(attribution.feature_names[k], size[:, k]) for k in order[:5]]

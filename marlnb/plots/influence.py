@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 
-from marlnb.plots.canvas import DASHES, MUTED, SEQUENTIAL, agent_colour, alarm, axes, finish
+from marlnb.plots.canvas import DASHES, MARKERS, MUTED, SEQUENTIAL, agent_colour, alarm, axes, finish
 
 
 class InfluenceResult(Protocol):
@@ -103,7 +103,8 @@ def value_shares_over_time(
         low, high, mean = np.array(stats).T
         colour = agent_colour(agent, agents or shares.agents)
         ax.fill_between(times, low, high, color=colour, alpha=0.15, linewidth=0)
-        ax.plot(times, mean, color=colour, linestyle=DASHES[place % len(DASHES)], linewidth=1.8, label=agent)
+        ax.plot(times, mean, color=colour, linestyle=DASHES[place % len(DASHES)], linewidth=1.8, label=agent,
+                marker=MARKERS[place % len(MARKERS)], markersize=4.5, markevery=_alone(mean))  # fmt: skip
     ax.axhline(0, color=MUTED, linewidth=1)
     ax.legend(frameon=False, fontsize=9)
     finish(
@@ -111,3 +112,9 @@ def value_shares_over_time(
     )
     alarm(ax, shares.warnings)
     return ax
+
+
+def _alone(mean: np.ndarray) -> list[int]:
+    """Places of a line's points that have no neighbour, of which it would show nothing without a marker."""
+    known = np.concatenate([[False], np.isfinite(mean), [False]])
+    return [int(k) for k in np.flatnonzero(known[1:-1] & ~known[:-2] & ~known[2:])]

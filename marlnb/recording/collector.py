@@ -20,12 +20,12 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 import marlnb
-from marlnb.errors import RecordingError
+from marlnb.errors import RecordingError, unknown
 from marlnb.models.capture import all_sites
 from marlnb.models.policy import Policy
 from marlnb.models.sites import Site, match_sites
 from marlnb.recording.collected import GroupFrames, entering_state, root_flag
-from marlnb.recording.layout import FORMAT, VERSION, Field
+from marlnb.recording.layout import BFLOAT16, DTYPES, FORMAT, VERSION, Field
 from marlnb.recording.reader import Recording
 from marlnb.recording.recompute import recompute
 from marlnb.recording.sources import observation_dims, recurrent_site
@@ -57,11 +57,12 @@ def record_collector(
         agents: the policies that act in it, as `agents_from_torchrl` reads them.
         path: the file, which must not be there.
         sites: globs over site names; values: also run the critics, where there are any.
-        dtype: float32 or float16, of activations.
+        dtype: float32, float16 or bfloat16, of activations.
         group_map: {the agents' group: its key in the tensordict}, where they differ.
         frames: stop after so many.
     Raises:
-        RecordingError: frames without observations, actions or ends; trajectories that were split and padded.
+        RecordingError: the file is there already; nothing was gathered; frames without observations, actions or ends;
+            trajectories that were split and padded; activations too large for float16.
         SiteError: a pattern that matches no site.
     """
     with CollectorRecorder(agents, path, sites=sites, dtype=dtype, values=values, group_map=group_map) as recorder:
@@ -69,6 +70,8 @@ def record_collector(
             recorder.add(batch)
             if frames is not None and recorder.frames >= frames:
                 break
+        if not recorder.frames:
+            raise RecordingError("the collector gathered nothing (one that has been iterated or shut down is spent)")
     return Recording.open(path)
 
 
@@ -91,9 +94,11 @@ class CollectorRecorder:
         group_map: Mapping[str, str] | None = None,
         expected_rows: int = 32768,
     ) -> None:
-        if dtype not in ("float32", "float16"):
-            raise RecordingError(f"dtype must be 'float32' or 'float16'; got {dtype!r}")
+        if dtype not in DTYPES:
+            raise RecordingError(unknown("dtype", dtype, DTYPES))
         self.agents, self.path, self.dtype, self.values = agents, Path(path).expanduser(), dtype, values
+        if self.path.exists():
+            raise RecordingError(f"{self.path} is there already; give the recording another name")
         self.policies: dict[str, Policy] = agents.policies()
         self.sites: list[Site] = match_sites(all_sites(self.policies), sites) if sites else []
         self.groups = [GroupFrames(group, (group_map or {}).get(group.name)) for group in agents.spec.groups]
@@ -168,7 +173,20 @@ class CollectorRecorder:
                 flat[f"recurrent/{name}/{recurrent_site(policy, 'actor')}"] = entering
             if self.values and policy.has_critic:
                 flat[f"steps/{name}/value"] = policy.value(seen, state=state)[0]
+        self._check_halves(flat)
         return found | {name: tensor.unflatten(0, shape) for name, tensor in flat.items()}
+
+    def _check_halves(self, rows: Mapping[str, Tensor]) -> None:
+        """Raises RecordingError for activations that float16 would turn into infinities."""
+        largest = torch.finfo(torch.float16).max
+        for name, tensor in rows.items():
+            if self.dtype == "float16" and name.startswith(("activations/", "recurrent/")):
+                size = tensor.abs().nan_to_num(0, 0)
+                if bool((size > largest).any()):
+                    raise RecordingError(
+                        f"{name} reaches {float(size.max()):.3g}, and float16 holds no more than {largest:g}: "
+                        "record with dtype='float32'"
+                    )
 
     def _open(self, rows: Mapping[str, Tensor]) -> None:
         self._fields = [self._field(name, tensor) for name, tensor in rows.items()]
@@ -264,8 +282,15 @@ class CollectorRecorder:
             "seed": np.array([-1]),
             "finished": np.array([finished]),
         }
-        stored = [rows[field.path].cpu().numpy().astype(field.stored_dtype)[None] for field in self._fields]
+        stored = [_stored(rows[field.path].cpu(), field)[None] for field in self._fields]
         common = [np.arange(n), np.full(n, self._copy.pop(key)), np.full(n, self._episodes)]
         self._writer.add_episodes(columns, returns[None])
         self._writer.append([*stored, *(column[None].astype(np.int64) for column in common)])
         self._episodes += 1
+
+
+def _stored(values: Tensor, field: Field) -> np.ndarray:
+    """As the field's bytes are written; of bfloat16, the bits."""
+    if field.dtype == BFLOAT16:
+        return values.bfloat16().view(torch.int16).numpy()
+    return values.numpy().astype(field.stored_dtype)

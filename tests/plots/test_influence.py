@@ -10,6 +10,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from marlnb import plots
+from marlnb.errors import AnalysisError
 
 
 def drawn(ax: Axes) -> str:
@@ -67,3 +68,19 @@ def test_lags_go_back_in_time_and_end_with_the_state() -> None:
     assert heights == {0: pytest.approx(3), -1: pytest.approx(1), -2: pytest.approx(0.5)}
     assert "state" in [label.get_text() for label in ax.get_xticklabels()]
     drawn(ax)
+
+
+def test_a_point_that_stands_alone_is_seen() -> None:
+    share = np.array([[1.0, 4.0], [np.nan, 5.0], [np.nan, 6.0]])
+    shares = SimpleNamespace(share=share, t=np.arange(3), agents=("a", "b"), group="team", warnings=())
+    first, second = plots.value_shares_over_time(shares).get_lines()[:2]
+    assert first.get_markevery() == [0] and second.get_markevery() == []
+
+
+def test_lags_of_an_agent_that_never_acted_are_refused() -> None:
+    found = SimpleNamespace(
+        values=np.full((2, 1, 2, 1), np.nan), state_values=np.full((2, 1), np.nan), agents=("a",), feature_names=("x",),
+        units="logits", target="logit", warnings=(),
+    )  # fmt: skip
+    with pytest.raises(AnalysisError, match="a acted at none of the 2 steps"):
+        plots.attribution_over_lags(found)

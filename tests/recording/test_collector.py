@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -136,3 +137,34 @@ def test_padded_trajectories_are_refused(actor: Any, tmp_path: Path, gathered: A
         record_collector([padded], agents, tmp_path / "recording.h5")
     with pytest.raises(RecordingError, match="group_map"):
         record_collector([batch], agents, tmp_path / "recording.h5", group_map={"agent": "walkers"})
+
+
+def test_a_file_that_is_there_and_a_spent_collector_are_refused(actor: Any, tmp_path: Path, gathered: Any) -> None:
+    """It gave back the recording of another call as if it were this one's."""
+    recording, _, agents = gathered
+    with pytest.raises(RecordingError, match="is there already"):
+        record_collector([], agents, recording.path)
+    with pytest.raises(RecordingError, match="gathered nothing"):
+        record_collector([], agents, tmp_path / "nothing.h5")
+    assert not (tmp_path / "nothing.h5").exists()
+
+
+def test_activations_beyond_float16_are_refused(gathered: Any, actor: Any, tmp_path: Path) -> None:
+    _, batch, agents = gathered
+    large = deepcopy(actor)
+    with torch.no_grad():
+        for parameter in large.parameters():
+            parameter *= 1e6
+    with pytest.raises(RecordingError, match="no more than 65504: record with dtype='float32'"):
+        record_collector([batch], mnb.agents_from_torchrl(large, ENV), tmp_path / "halves.h5", dtype="float16")
+    with record_collector([batch], agents, tmp_path / "small.h5", dtype="float16") as recording:
+        assert len(recording) == batch.numel()
+
+
+def test_bfloat16_keeps_what_it_can(gathered: Any, tmp_path: Path) -> None:
+    _, batch, agents = gathered
+    with record_collector([batch], agents, tmp_path / "whole.h5") as recording:
+        whole = recording["agent/actor/hidden_1"].to_numpy()
+    with record_collector([batch], agents, tmp_path / "bits.h5", dtype="bfloat16") as halves:
+        rounded = torch.from_numpy(whole).bfloat16().float().numpy()
+        np.testing.assert_array_equal(halves["agent/actor/hidden_1"].to_numpy(), rounded)
