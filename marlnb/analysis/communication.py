@@ -91,7 +91,7 @@ def communication(
         len(messages),
         len(goals),
     )
-    moved, notes = _influence(recording, hears, talks, at_talk, at_hear, heard, speaker, policies)
+    moved, notes = _influence(recording, hears, talks, at_talk, at_hear, heard, speaker, policies, checkpoint)
     n_episodes = len(np.unique(talks.episode))
     left_out = [values.left_out(units.agent) for values, units in ((said, talks), (meant, talks), (done, hears))]
     return Communication(
@@ -179,6 +179,7 @@ def _influence(
     heard: Sequence[str] | None,
     speaker: str,
     policies: Mapping[str, Policy] | None,
+    checkpoint: int | None,
 ) -> tuple[np.ndarray | None, tuple[str, ...]]:
     """Bits by row, or why there are none."""
     names = list(recording.feature_names(hears.source.group))
@@ -193,7 +194,7 @@ def _influence(
     action = hears.source.env.group(hears.source.group).action
     if action.kind != "discrete":
         return None, (f"the causal influence was not tried: it needs discrete actions, these are {action.kind}",)
-    found = policies or hears.source.policies()
+    found = policies or hears.source.policies(checkpoint)
     features = np.array([names.index(name) for name in heard])
     rows = Rows(hears.index[at_hear], hears.episode[at_hear], hears.t[at_hear])
     return influence_of(Heard(hears.source, hears.place, features, rows), found[hears.source.group])

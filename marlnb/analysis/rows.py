@@ -107,8 +107,10 @@ class RowSource:
         """Those of the checkpoint that made the recording, or one of those, found by its place in the run folder.
 
         Raises:
-            AnalysisError: the run is not there, or no longer has that checkpoint.
+            AnalysisError: the run is not there, no longer has that checkpoint, or several made it and none was chosen.
         """
+        if checkpoint is None:
+            self.one_checkpoint()
         path, (iteration, sha256) = self.recording.run_path, self._made_by(checkpoint)
         elsewhere = self.recording.experiment is None
         advice = "pass policies=agents.by_group" if elsewhere else "pass policies={group: policy}"
@@ -139,7 +141,7 @@ class RowSource:
         have = sorted(set(self.recording.checkpoints["iteration"].tolist()))
         if checkpoint is None and len(have) > 1:
             raise AnalysisError(
-                f"{self.recording.path.name} spans checkpoints {have}, whose units are not the same: choose one with "
+                f"{self.recording.path.name} spans checkpoints {have}, of other networks each: choose one with "
                 "checkpoint="
             )
         if checkpoint is not None and checkpoint not in have:

@@ -17,6 +17,7 @@ from marlnb import plots
 from marlnb.analysis.attribution import attribute
 from marlnb.analysis.attribution_over_time import attribute_over_time
 from marlnb.analysis.attribution_result import Attribution
+from marlnb.analysis.communication import communication
 from marlnb.analysis.influence import influence
 from marlnb.analysis.value_shares import ValueShares, decompose_value
 from marlnb.errors import AnalysisError, ShapeError
@@ -168,3 +169,28 @@ def test_what_is_saved_is_read_back_as_it_was(recording: Recording, tmp_path: Pa
         elif each.name != "origin":  # JSON has no tuples, and what an experiment is told by has
             assert its == mine, each.name
     assert again.to_json() == found.to_json()
+
+
+def test_one_policy_does_not_explain_the_rows_of_two(tmp_path: Path) -> None:
+    """Rows of the first checkpoint were explained by the last one's networks, without a word."""
+    made = make_run(tmp_path / "run", "mpe/simple_speaker_listener", "checkpoint_every=1", "frames=800")
+    first, second = (checkpoint.iteration for checkpoint in made.checkpoints)
+    with record(made, episodes=6, checkpoint=[first, second], explore=True, progress=False) as recording:
+        for ask in (attribute, decompose_value):
+            with pytest.raises(AnalysisError, match="choose one with checkpoint="):
+                ask(recording, group="listener")  # type: ignore[operator]
+        with pytest.raises(AnalysisError, match="choose one with checkpoint="):
+            influence(recording)
+        found = attribute(recording, group="listener", checkpoint=first, n_steps=5)
+        seen = np.flatnonzero(np.isin(recording.rows["episode"], np.unique(found.episode)))
+        logits = recording.steps("listener", "logits").to_numpy()[seen]
+        taken = np.take_along_axis(logits, recording.steps("listener", "action").to_numpy()[seen][..., None], -1)
+        np.testing.assert_allclose(found.score, taken[..., 0], atol=1e-5)
+        given = attribute(recording, group="listener", policies=made.policies(second), n_steps=5)
+        assert len(given.score) == 300  # all rows, by a policy that was named
+        asked = {"speaker": "speaker_0", "listener": "listener_0", "goal": "goal"}
+        both = {name: communication(recording, checkpoint=name, **asked) for name in (first, second)}  # type: ignore[arg-type]
+    with record(made, episodes=6, checkpoint=first, name="alone", explore=True, progress=False) as alone:
+        influenced = communication(alone, **asked).influence  # type: ignore[arg-type]
+    assert influenced is not None and both[first].influence is not None
+    assert both[first].influence.value == pytest.approx(influenced.value, rel=1e-4)
