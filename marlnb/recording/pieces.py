@@ -55,7 +55,8 @@ class Copies:
 
     def __init__(self, memory: memoryview, address: int, steps: int) -> None:
         self.memory, self.address = memory, address
-        self._rows = np.empty((2 * steps + 1, len(memory)), np.uint8)
+        # each step's own two, that which was left before the first, and that before the step for which there is no room
+        self._rows = np.empty((2 * steps + 2, len(memory)), np.uint8)
         self._slots = [row.data for row in self._rows]
         self._n = 0  # rows that are filled
         self._follows = False  # whether the last of them is what the memory holds

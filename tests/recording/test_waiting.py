@@ -112,6 +112,28 @@ def test_buffers_that_are_overwritten_are_kept_as_they_were(
         assert torch.equal(found, torch.stack([each[index] for each in expected[-50:]])), source.field.path
 
 
+def test_steps_that_never_follow_one_another_are_kept_as_they_were(tmp_path: Path) -> None:
+    """As of a recorder of every k-th step: what was there before a step is not what the last one left."""
+    step, steps = allocate_step(spec_of(3), N_ENVS, "cpu"), 5 * STEPS
+    seen = {name: get for name, get in buffers(step).items() if name in ("a/observation", "a/reward")}
+    sources = [Source(field_of(name, get()), lambda _, get=get: get()) for name, get in seen.items()]
+    ring = InFlight([source.field for source in sources], N_ENVS, steps, tmp_path)
+    waiting, expected = Waiting(ring, sources[:1], sources[1:]), []
+    for number in range(steps):
+        waiting.begin()
+        for at, get in enumerate(seen.values()):
+            get().fill_(2 * number + at)
+            if not at:
+                waiting.before(step)
+        expected.append((2 * number, 2 * number + 1))
+        step.groups["a"].observation.fill_(-1)
+        waiting.after(step, step, step.memory)
+        ring.position += 1
+    waiting.copy()
+    found = [ring.rows(index, np.arange(steps) * N_ENVS).reshape(steps, -1) for index in range(2)]
+    assert [(a.min(), b.min()) for a, b in zip(*found)] == [(a.max(), b.max()) for a, b in zip(*found)] == expected
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int64"])
 @pytest.mark.parametrize("units", [3, STEP_BYTES], ids=["small", "large"])
 def test_tensors_that_last_are_copied_later_and_in_their_places(tmp_path: Path, dtype: str, units: int) -> None:
