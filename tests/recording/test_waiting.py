@@ -120,6 +120,8 @@ def test_steps_that_never_follow_one_another_are_kept_as_they_were(tmp_path: Pat
     ring = InFlight([source.field for source in sources], N_ENVS, steps, tmp_path)
     waiting, expected = Waiting(ring, sources[:1], sources[1:]), []
     for number in range(steps):
+        if number == LOOKS + 3:
+            waiting.copy()  # in between, as when episodes have ended
         waiting.begin()
         for at, get in enumerate(seen.values()):
             get().fill_(2 * number + at)
