@@ -11,17 +11,17 @@ code; the CPU time is that of all threads of this process, and of the workers. E
 actions, logits, critics' values and the environment's labels, in float32; "idle" is the same with `every` beyond the
 episodes' length, so that only their first steps are kept.
 
-Within one rollout turns follow one another, over and over: alone, with an idle recorder, alone, with one that keeps
-all. A turn is as many whole episodes as fill a block of the file, so that each has its share of everything: copying,
-networks, labels, writing. Two figures are given, each the median over turns with an interval that 95% of bootstrapped
-medians lie in:
+Within one rollout turns of four episodes follow one another, over and over: alone, with an idle recorder, alone, with
+one that keeps all. So many rounds of them as fill a block of the file are one group, in which everything has its share:
+copying, networks, labels, writing. Two figures are given, each the median over groups with an interval that 95% of
+bootstrapped medians lie in:
 
-- "calls": the CPU time that the thread spends inside the recorder's calls in a turn with it, over that of the rest of
-  the same turn. What each turn scatters by falls on both sides, so this is the sharp figure. What the clock's own
-  readings cost there is taken off: turns alone have them too, around nothing. It does not see what a recorder does to
-  the caches that the environment finds.
-- "paired": CPU of the turn with a recorder less that of the turn alone before it, over that of a turn alone. It sees
-  everything, and scatters by what "nothing" shows: turns alone against the next turn alone.
+- "calls": the CPU time that the thread spends inside the recorder's calls in its turns, over that of the rest of these
+  turns. What they scatter by falls on both sides, so this is the sharp figure. What the clock's own readings cost there
+  is taken off: turns alone have them too, around nothing. It does not see what a recorder does to the caches that the
+  environment finds.
+- "paired": CPU of the turns with a recorder less the mean of those alone around them, over that of these. It sees
+  everything, and scatters by what "nothing" shows: every second turn alone against the others.
 
 The file is made and closed once, in the milliseconds shown, which are added for rollouts of 1,000 and 5,000 steps (to
 the calls). The floor is what the same bytes cost by `ndarray.tofile`, and the same networks and labels over the same
@@ -31,7 +31,6 @@ rows.
 from __future__ import annotations
 
 import argparse
-import itertools
 import statistics
 import tempfile
 import time
@@ -73,8 +72,9 @@ RECORDERS = ("idle", "all")
 LENGTHS = (1000, 5000)
 TARGET = 0.03
 EPISODE_STEPS = 25
+EPISODES = 4  # of a turn
 BLOCK_ROWS = 16384  # as `record` has it for these fields
-FEWEST_PAIRS = 4
+FEWEST_GROUPS = 4
 BOOTSTRAPS = 2000
 
 
@@ -93,7 +93,7 @@ def main() -> None:
             totals = " | ".join(f"all, {steps:,} steps" for steps in LENGTHS)
             cases = " | ".join(f"{case}, calls µs | % (95%) | paired % (95%)" for case in RECORDERS)
             print(
-                f"| rollout | copies | workers | bytes a step | turns | plain µs/step | nothing, paired % (95%) | "
+                f"| rollout | copies | workers | bytes a step | groups | plain µs/step | nothing, paired % (95%) | "
                 f"{cases} | floor µs | file ms | {totals} |"
             )
             print("| --- " * (9 + 3 * len(RECORDERS) + len(LENGTHS)) + "|")
@@ -172,9 +172,9 @@ class Turns:
     """CPU seconds of a step of all copies.
 
     Attributes:
-        plain_s: `[turn]`, without a recorder; file_s: of files, made and closed.
-        added_s: by case, `[turn]`, what the process spent beyond the turn alone before it.
-        calls_s, calls_share: by recorder, `[turn]`, the thread's time in its calls; over the rest of that turn.
+        plain_s: `[group]`, without a recorder; file_s: of files, made and closed.
+        added_s: by case, `[group]`, what the process spent beyond the turns alone.
+        calls_s, calls_share: by recorder, `[group]`, the thread's time in its calls; over the rest of its turns.
     """
 
     plain_s: list[float]
@@ -185,7 +185,7 @@ class Turns:
 
 
 def taking_turns(prepared: Prepared, folder: Path, seconds: float) -> Turns:
-    """One rollout of about so many seconds; its first turns, in which memory is touched first, do not count."""
+    """One rollout of about so many seconds; its first group, in which memory is touched first, does not count."""
     n_envs, file_s = prepared.env.n_envs, []
     watchers, writers = {}, []
     for name, every in (("idle", 10**6), ("all", 1)):
@@ -199,10 +199,10 @@ def taking_turns(prepared: Prepared, folder: Path, seconds: float) -> Turns:
         watchers[name] = EpisodeRecorder(prepared.env, contents, writer, **options)
         writers.append(writer)
         file_s.append(time.process_time() - began)
-    n_episodes = -(-BLOCK_ROWS // (n_envs * EPISODE_STEPS))
-    watcher = TakingTurns(watchers, n_episodes * EPISODE_STEPS)
-    pairs = FEWEST_PAIRS + int(seconds / (4 * watcher.n_steps * prepared.trial.step_s))
-    episodes = 4 * (pairs + 1) * n_episodes * n_envs
+    watcher = TakingTurns(watchers, EPISODES * EPISODE_STEPS)
+    rounds = -(-BLOCK_ROWS // (n_envs * watcher.n_steps))
+    groups = FEWEST_GROUPS + int(seconds / (4 * rounds * watcher.n_steps * prepared.trial.step_s))
+    episodes = 4 * (groups + 1) * rounds * EPISODES * n_envs
     play(prepared.env, prepared.policies, episodes=episodes, seed=0, explore=False, watcher=watcher)
     for place, (recorder, writer) in enumerate(zip(watchers.values(), writers)):
         recorder.settle()
@@ -211,17 +211,18 @@ def taking_turns(prepared: Prepared, folder: Path, seconds: float) -> Turns:
         writer.close(complete=True)
         file_s[place] += time.process_time() - began
         writer.path.unlink()
-    spent = watcher.turns[4:]
-    clock_s = statistics.median(turn.calls_s for turn in spent if turn.name == "plain")
-    plain = [turn.process_s - clock_s for turn in spent if turn.name == "plain"]
-    added: dict[str, list[float]] = {"nothing": [after - before for before, after in itertools.pairwise(plain)]}
-    calls: dict[str, list[float]] = {}
-    shares: dict[str, list[float]] = {}
-    for before, turn in zip(spent[::2], spent[1::2]):
-        added.setdefault(turn.name, []).append(turn.process_s - before.process_s)
-        calls.setdefault(turn.name, []).append(turn.calls_s - clock_s)
-        shares.setdefault(turn.name, []).append((turn.calls_s - clock_s) / (turn.process_s - turn.calls_s))
-    return Turns(plain, added, calls, shares, file_s)
+    turns = np.array([(turn.process_s, turn.calls_s) for turn in watcher.turns])
+    grouped = turns.reshape(groups + 1, rounds, 4, 2)[1:].mean(1)  # [group, turn of a round, process or calls]
+    clock_s = float(np.median(grouped[:, ::2, 1]))
+    alone = grouped[:, ::2, 0] - clock_s
+    added = {"nothing": (alone[:, 1] - alone[:, 0]).tolist()}
+    calls, shares = {}, {}
+    for place, name in enumerate(RECORDERS):
+        process, inside = grouped[:, 1 + 2 * place].T
+        added[name] = (process - clock_s - alone.mean(1)).tolist()
+        calls[name] = (inside - clock_s).tolist()
+        shares[name] = ((inside - clock_s) / (process - inside)).tolist()
+    return Turns(alone.mean(1).tolist(), added, calls, shares, file_s)
 
 
 def floor_s(contents: Contents, copies: int, path: Path) -> float:
