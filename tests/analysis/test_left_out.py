@@ -83,12 +83,15 @@ def test_concepts(recording: Recording) -> None:
     assert found.scores[0].n_rows == N - 100 and found.notes[0] in repr(found)
 
 
-def test_labels_of_other_types(recording: Recording) -> None:
-    words = np.array(["left", "right"])[np.arange(N) % 2]
-    with pytest.raises(AnalysisError, match=r"holds <U5 and no numbers; .*np\.unique\(label, return_inverse=True\)"):
-        decode(recording, site=SITE, label=words, progress=False)
-    with pytest.raises(AnalysisError, match="holds <U5 and no numbers"):
-        tuning(recording, site=SITE, by=words)
+def test_words_are_classes_as_their_numbers_are(recording: Recording) -> None:
+    number = np.arange(N) % 2
+    words = np.array(["left", "right"])[number]
+    by_word, by_number = (
+        decode(recording, site=SITE, label=label, n_shuffles=3, progress=False) for label in (words, number)
+    )
+    assert [each.score for each in by_word.scores] == [each.score for each in by_number.scores]
+    by_word, by_number = (tuning(recording, site=SITE, by=label, n_shuffles=20) for label in (words, number))
+    np.testing.assert_array_equal(by_word.strength, by_number.strength)
 
 
 def test_counts_by_hand() -> None:
