@@ -31,7 +31,7 @@ $(READY): pyproject.toml
 	@touch $@
 
 demo: $(READY) ## train, record and explain: runs/quickstart holds the executed notebook, its HTML and the run
-	$(BIN)/python -m marlnb.batch.execute notebooks/quickstart.ipynb --out runs/quickstart
+	$(BIN)/python -m marlnb.batch.job.execute notebooks/quickstart.ipynb --out runs/quickstart
 
 test: $(READY) ## run the tests, a file a core; then the notebooks, likewise
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore tests/notebooks --numprocesses auto --maxprocesses 4 --dist loadfile

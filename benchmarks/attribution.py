@@ -17,13 +17,13 @@ from captum.attr import IntegratedGradients
 from torch import Tensor, nn
 
 from benchmarks.table import Row, report
-from marlnb.analysis.attribution_batch import attribute_batch
-from marlnb.analysis.methods import MethodOptions
-from marlnb.analysis.outputs import Output
-from marlnb.analysis.question import Question
-from marlnb.analysis.rows import Moments
-from marlnb.models.actor_critic import ActorCritic
-from marlnb.models.mlp import MLPConfig
+from marlnb.analysis.attribution.batch import attribute_batch
+from marlnb.analysis.attribution.methods import MethodOptions
+from marlnb.analysis.attribution.outputs import Output
+from marlnb.analysis.attribution.target import Question
+from marlnb.analysis.data.rows import Moments
+from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 
 N_FEATURES, N_CHOICES, N_STEPS = 18, 5, 50

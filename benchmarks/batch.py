@@ -29,12 +29,12 @@ from pathlib import Path
 import nbformat
 
 from benchmarks.table import Row, report
-from marlnb.batch.folder import Batch
-from marlnb.batch.grammar import values_of_python
-from marlnb.batch.job import JobStatus
+from marlnb.batch.batch import Batch
+from marlnb.batch.job.job import JobStatus
 from marlnb.batch.overview import ask, rows
 from marlnb.batch.submit import begin, plan_submission, submit
-from marlnb.training.files import METRICS
+from marlnb.batch.sweep.grammar import values_of_python
+from marlnb.training.runs.files import METRICS
 
 PARAMETERS = 'run = ""  # its folder\nseed = 0\nframes = 60_000'
 TRAINING = """\
@@ -85,7 +85,7 @@ def overhead(folder: Path, repetitions: int) -> list[Row]:
 
     def by_job(place: Path) -> list[str]:
         batch = begin_nothing(source, place)
-        return [python, "-m", "marlnb.batch.run_job", str(batch.jobs()[0].folder)]
+        return [python, "-m", "marlnb.batch.job.run_job", str(batch.jobs()[0].folder)]
 
     ways = {"plain script": by_script, "plain papermill": by_papermill, "batch job": by_job}
     seconds: dict[str, list[float]] = {name: [] for name in ways}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.table import Row, report
 from marlnb.config import Experiment
-from marlnb.training.run import Run
+from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
 
 COMMON = ("env=mpe/simple_tag", "n_envs=8", "rollout_steps=125", "frames=100_000_000", "checkpoint_every=1_000_000")

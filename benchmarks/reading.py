@@ -16,9 +16,9 @@ import h5py
 import numpy as np
 
 from benchmarks.table import Row, report
-from marlnb.recording.array import LabelledArray
-from marlnb.recording.layout import Field
-from marlnb.recording.writer import RecordingWriter
+from marlnb.recording.file.array import LabelledArray
+from marlnb.recording.file.layout import Field
+from marlnb.recording.file.writer import RecordingWriter
 
 PATH = "activations/agent/actor/hidden_1"
 AGENTS, UNITS = 2, 256

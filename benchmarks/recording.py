@@ -48,19 +48,19 @@ from benchmarks.turns import TakingTurns, children
 from marlnb.algorithms.ppo import MAPPOConfig
 from marlnb.config import Experiment
 from marlnb.envs.pettingzoo import PettingZooConfig
-from marlnb.models.mlp import MLPConfig
-from marlnb.recording.contents import Contents
-from marlnb.recording.episode_recorder import EpisodeRecorder
-from marlnb.recording.layout import Field
-from marlnb.recording.preparation import Prepared, prepare
-from marlnb.recording.request import Request
-from marlnb.recording.sources import T
-from marlnb.recording.writer import RecordingWriter
+from marlnb.models.networks.mlp import MLPConfig
+from marlnb.recording.capture.episode_recorder import EpisodeRecorder
+from marlnb.recording.capture.preparation import Prepared, prepare
+from marlnb.recording.capture.request import Request
+from marlnb.recording.capture.schema import Contents
+from marlnb.recording.capture.sources import T
+from marlnb.recording.file.layout import Field
+from marlnb.recording.file.writer import RecordingWriter
 from marlnb.registry import ENVIRONMENTS
-from marlnb.training.checkpoint import save_checkpoint
-from marlnb.training.episodes import play
+from marlnb.training.collect.episodes import play
 from marlnb.training.learners import build_learners
-from marlnb.training.run import Run
+from marlnb.training.runs.checkpoint import save_checkpoint
+from marlnb.training.runs.run import Run
 
 ROLLOUTS = (  # environment, copies, workers (-1: as many as there are cores)
     ("pettingzoo/simple_spread", 8, -1),

@@ -19,8 +19,8 @@ from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 from benchmarks.table import Row, report
 from marlnb.algorithms.replay import Replay
 from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
-from marlnb.models.scripted import RandomPolicy
-from marlnb.training.rollout import Collector
+from marlnb.models.policies.scripted import RandomPolicy
+from marlnb.training.collect.rollout import Collector
 
 BATCH, N_ENVS, N_STEPS = 256, 8, 125
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.table import Row, report
 from marlnb.config import Experiment
-from marlnb.training.evaluation import evaluate
+from marlnb.training.policies.evaluation import evaluate
 from marlnb.training.train import train
 
 EXPERIMENT = (

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from marlnb.envs.vector import Step
-from marlnb.recording.episode_recorder import EpisodeRecorder
-from marlnb.recording.writer import RecordingWriter
-from marlnb.training.episodes import TOLD_ALL, Moment
+from marlnb.recording.capture.episode_recorder import EpisodeRecorder
+from marlnb.recording.file.writer import RecordingWriter
+from marlnb.training.collect.episodes import TOLD_ALL, Moment
 
 
 @dataclass(frozen=True)

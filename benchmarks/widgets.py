@@ -33,7 +33,7 @@ from playwright.sync_api import Locator, expect, sync_playwright
 from benchmarks.drivers.kernel import kernel_in
 from benchmarks.drivers.windows import Pair, Window, in_pairs, interval, place, watch
 from benchmarks.table import Row, report
-from marlnb.training.run import METRICS, Run, read_lines
+from marlnb.training.runs.run import METRICS, Run, read_lines
 from tests.browser.lab import ARGUMENTS, CHROMIUM, SLOW_MS, Notebook, lab_on, until
 
 TRAINING = """

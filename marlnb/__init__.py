@@ -12,31 +12,31 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from marlnb.allocations import Allocation as Allocation
     from marlnb.allocations import allocation as allocation
-    from marlnb.analysis.attribution import attribute as attribute
-    from marlnb.analysis.attribution_over_time import attribute_over_time as attribute_over_time
-    from marlnb.analysis.communication import communication as communication
-    from marlnb.analysis.concepts import concept_activation as concept_activation
-    from marlnb.analysis.decoding import decode as decode
-    from marlnb.analysis.development import development as development
-    from marlnb.analysis.dictionary import train_dictionary as train_dictionary
-    from marlnb.analysis.dictionary_result import Dictionary as Dictionary
-    from marlnb.analysis.events import event_average as event_average
-    from marlnb.analysis.influence import influence as influence
-    from marlnb.analysis.influence_ahead import influence_ahead as influence_ahead
-    from marlnb.analysis.intervention import intervene as intervene
-    from marlnb.analysis.maps import embed as embed
-    from marlnb.analysis.mediation import mediation as mediation
-    from marlnb.analysis.roles import roles as roles
-    from marlnb.analysis.similarity import similarity as similarity
-    from marlnb.analysis.similarity import similarity_matrix as similarity_matrix
-    from marlnb.analysis.tracing import trace as trace
-    from marlnb.analysis.tuning import tuning as tuning
-    from marlnb.analysis.usage import usage as usage
-    from marlnb.analysis.value_shares import decompose_value as decompose_value
-    from marlnb.analysis.views import View as View
+    from marlnb.analysis.attribution.attribute import attribute as attribute
+    from marlnb.analysis.attribution.temporal import attribute_over_time as attribute_over_time
+    from marlnb.analysis.attribution.value_decomposition import decompose_value as decompose_value
+    from marlnb.analysis.communication.action_influence import influence_ahead as influence_ahead
+    from marlnb.analysis.communication.communication import communication as communication
+    from marlnb.analysis.communication.influence import influence as influence
+    from marlnb.analysis.concepts.tcav import concept_activation as concept_activation
+    from marlnb.analysis.data.views import View as View
+    from marlnb.analysis.decoding.decode import decode as decode
+    from marlnb.analysis.dictionaries.dictionary import Dictionary as Dictionary
+    from marlnb.analysis.dictionaries.train import train_dictionary as train_dictionary
+    from marlnb.analysis.interventions.intervene import intervene as intervene
+    from marlnb.analysis.interventions.mediation import mediation as mediation
+    from marlnb.analysis.interventions.tracing import trace as trace
+    from marlnb.analysis.interventions.usage import usage as usage
+    from marlnb.analysis.representations.development import development as development
+    from marlnb.analysis.representations.embedding import embed as embed
+    from marlnb.analysis.representations.event_average import event_average as event_average
+    from marlnb.analysis.representations.roles import roles as roles
+    from marlnb.analysis.representations.similarity import similarity as similarity
+    from marlnb.analysis.representations.similarity import similarity_matrix as similarity_matrix
+    from marlnb.analysis.representations.tuning import tuning as tuning
+    from marlnb.batch.batch import Batch as Batch
     from marlnb.batch.benchmark.folder import Benchmark as Benchmark
     from marlnb.batch.benchmark.verb import benchmark as benchmark
-    from marlnb.batch.folder import Batch as Batch
     from marlnb.batch.submit import submit as submit
     from marlnb.config import AlgorithmConfig as AlgorithmConfig
     from marlnb.config import EnvConfig as EnvConfig
@@ -47,133 +47,133 @@ if TYPE_CHECKING:
     from marlnb.envs.custom import environment as environment
     from marlnb.envs.torchrl.as_torchrl import as_torchrl as as_torchrl
     from marlnb.errors import MarlnbError as MarlnbError
-    from marlnb.models.directions import Direction as Direction
-    from marlnb.models.edits import Ablate as Ablate
-    from marlnb.models.edits import Clamp as Clamp
-    from marlnb.models.edits import Noise as Noise
-    from marlnb.models.edits import Scale as Scale
-    from marlnb.models.edits_channel import BlockChannel as BlockChannel
-    from marlnb.models.edits_channel import PermuteChannel as PermuteChannel
-    from marlnb.models.edits_directions import Erase as Erase
-    from marlnb.models.edits_directions import Steer as Steer
-    from marlnb.models.edits_patch import Patch as Patch
-    from marlnb.recording.backfill import backfill as backfill
-    from marlnb.recording.collector import CollectorRecorder as CollectorRecorder
-    from marlnb.recording.collector import record_collector as record_collector
-    from marlnb.recording.extract import extract as extract
-    from marlnb.recording.merge import merge as merge
-    from marlnb.recording.plan import plan_recording as plan_recording
-    from marlnb.recording.reader import Recording as Recording
-    from marlnb.recording.recorder import record as record
-    from marlnb.recording.repair import repair as repair
-    from marlnb.recording.replay import replay as replay
-    from marlnb.recording.while_training import RecordWhileTraining as RecordWhileTraining
+    from marlnb.models.hooks.directions import Direction as Direction
+    from marlnb.models.hooks.edits import Ablate as Ablate
+    from marlnb.models.hooks.edits import Clamp as Clamp
+    from marlnb.models.hooks.edits import Noise as Noise
+    from marlnb.models.hooks.edits import Scale as Scale
+    from marlnb.models.hooks.edits_channel import BlockChannel as BlockChannel
+    from marlnb.models.hooks.edits_channel import PermuteChannel as PermuteChannel
+    from marlnb.models.hooks.edits_directions import Erase as Erase
+    from marlnb.models.hooks.edits_directions import Steer as Steer
+    from marlnb.models.hooks.edits_patch import Patch as Patch
+    from marlnb.recording.capture.plan import plan_recording as plan_recording
+    from marlnb.recording.capture.recorder import record as record
+    from marlnb.recording.capture.while_training import RecordWhileTraining as RecordWhileTraining
+    from marlnb.recording.collectors.collector import CollectorRecorder as CollectorRecorder
+    from marlnb.recording.collectors.collector import record_collector as record_collector
+    from marlnb.recording.file.reader import Recording as Recording
+    from marlnb.recording.tools.backfill import backfill as backfill
+    from marlnb.recording.tools.extract import extract as extract
+    from marlnb.recording.tools.merge import merge as merge
+    from marlnb.recording.tools.repair import repair as repair
+    from marlnb.recording.tools.reproduce import replay as replay
     from marlnb.registry import ALGORITHMS as ALGORITHMS
     from marlnb.registry import ENVIRONMENTS as ENVIRONMENTS
     from marlnb.registry import MODELS as MODELS
     from marlnb.registry import algorithm as algorithm
     from marlnb.registry import model as model
-    from marlnb.training.agents import Agents as Agents
+    from marlnb.training.adapters.benchmarl import agents_from_benchmarl as agents_from_benchmarl
+    from marlnb.training.adapters.modules import agents_from_module as agents_from_module
+    from marlnb.training.adapters.sb3 import agents_from_sb3 as agents_from_sb3
+    from marlnb.training.adapters.torchrl import agents_from_torchrl as agents_from_torchrl
     from marlnb.training.background import Training as Training
     from marlnb.training.background import start as start
-    from marlnb.training.evaluation import evaluate as evaluate
-    from marlnb.training.foreign.benchmarl import agents_from_benchmarl as agents_from_benchmarl
-    from marlnb.training.foreign.modules import agents_from_module as agents_from_module
-    from marlnb.training.foreign.sb3 import agents_from_sb3 as agents_from_sb3
-    from marlnb.training.foreign.torchrl import agents_from_torchrl as agents_from_torchrl
-    from marlnb.training.kept import keep as keep
-    from marlnb.training.run import Run as Run
-    from marlnb.training.saved_edits import list_edits as list_edits
-    from marlnb.training.saved_edits import load_edits as load_edits
-    from marlnb.training.saved_edits import save_edits as save_edits
+    from marlnb.training.policies.agents import Agents as Agents
+    from marlnb.training.policies.evaluation import evaluate as evaluate
+    from marlnb.training.runs.cache import keep as keep
+    from marlnb.training.runs.run import Run as Run
+    from marlnb.training.runs.saved_edits import list_edits as list_edits
+    from marlnb.training.runs.saved_edits import load_edits as load_edits
+    from marlnb.training.runs.saved_edits import save_edits as save_edits
     from marlnb.training.train import resume as resume
     from marlnb.training.train import train as train
     from marlnb.training.trainer import Trainer as Trainer
     from marlnb.widgets.microscope.microscope import microscope as microscope
-    from marlnb.widgets.run_panel import attach as attach
+    from marlnb.widgets.runs.run_panel import attach as attach
 
 _HOME = {
     "ALGORITHMS": "marlnb.registry",
-    "Ablate": "marlnb.models.edits",
-    "Agents": "marlnb.training.agents",
+    "Ablate": "marlnb.models.hooks.edits",
+    "Agents": "marlnb.training.policies.agents",
     "AlgorithmConfig": "marlnb.config",
     "Allocation": "marlnb.allocations",
-    "Batch": "marlnb.batch.folder",
+    "Batch": "marlnb.batch.batch",
     "Benchmark": "marlnb.batch.benchmark.folder",
-    "BlockChannel": "marlnb.models.edits_channel",
-    "Clamp": "marlnb.models.edits",
-    "CollectorRecorder": "marlnb.recording.collector",
-    "Dictionary": "marlnb.analysis.dictionary_result",
-    "Direction": "marlnb.models.directions",
+    "BlockChannel": "marlnb.models.hooks.edits_channel",
+    "Clamp": "marlnb.models.hooks.edits",
+    "CollectorRecorder": "marlnb.recording.collectors.collector",
+    "Dictionary": "marlnb.analysis.dictionaries.dictionary",
+    "Direction": "marlnb.models.hooks.directions",
     "ENVIRONMENTS": "marlnb.registry",
     "EnvConfig": "marlnb.config",
-    "Erase": "marlnb.models.edits_directions",
+    "Erase": "marlnb.models.hooks.edits_directions",
     "Experiment": "marlnb.config",
     "MODELS": "marlnb.registry",
     "MarlnbError": "marlnb.errors",
     "ModelConfig": "marlnb.config",
-    "Noise": "marlnb.models.edits",
-    "Patch": "marlnb.models.edits_patch",
-    "PermuteChannel": "marlnb.models.edits_channel",
-    "RecordWhileTraining": "marlnb.recording.while_training",
-    "Recording": "marlnb.recording.reader",
-    "Run": "marlnb.training.run",
-    "Scale": "marlnb.models.edits",
-    "Steer": "marlnb.models.edits_directions",
+    "Noise": "marlnb.models.hooks.edits",
+    "Patch": "marlnb.models.hooks.edits_patch",
+    "PermuteChannel": "marlnb.models.hooks.edits_channel",
+    "RecordWhileTraining": "marlnb.recording.capture.while_training",
+    "Recording": "marlnb.recording.file.reader",
+    "Run": "marlnb.training.runs.run",
+    "Scale": "marlnb.models.hooks.edits",
+    "Steer": "marlnb.models.hooks.edits_directions",
     "Trainer": "marlnb.training.trainer",
     "Training": "marlnb.training.background",
-    "View": "marlnb.analysis.views",
-    "agents_from_benchmarl": "marlnb.training.foreign.benchmarl",
-    "agents_from_module": "marlnb.training.foreign.modules",
-    "agents_from_sb3": "marlnb.training.foreign.sb3",
-    "agents_from_torchrl": "marlnb.training.foreign.torchrl",
+    "View": "marlnb.analysis.data.views",
+    "agents_from_benchmarl": "marlnb.training.adapters.benchmarl",
+    "agents_from_module": "marlnb.training.adapters.modules",
+    "agents_from_sb3": "marlnb.training.adapters.sb3",
+    "agents_from_torchrl": "marlnb.training.adapters.torchrl",
     "algorithm": "marlnb.registry",
     "allocation": "marlnb.allocations",
     "as_torchrl": "marlnb.envs.torchrl.as_torchrl",
-    "attach": "marlnb.widgets.run_panel",
-    "attribute": "marlnb.analysis.attribution",
-    "attribute_over_time": "marlnb.analysis.attribution_over_time",
-    "backfill": "marlnb.recording.backfill",
+    "attach": "marlnb.widgets.runs.run_panel",
+    "attribute": "marlnb.analysis.attribution.attribute",
+    "attribute_over_time": "marlnb.analysis.attribution.temporal",
+    "backfill": "marlnb.recording.tools.backfill",
     "benchmark": "marlnb.batch.benchmark.verb",
     "check_vector_env": "marlnb.envs.contract",
-    "communication": "marlnb.analysis.communication",
-    "concept_activation": "marlnb.analysis.concepts",
-    "decode": "marlnb.analysis.decoding",
-    "decompose_value": "marlnb.analysis.value_shares",
-    "development": "marlnb.analysis.development",
-    "embed": "marlnb.analysis.maps",
+    "communication": "marlnb.analysis.communication.communication",
+    "concept_activation": "marlnb.analysis.concepts.tcav",
+    "decode": "marlnb.analysis.decoding.decode",
+    "decompose_value": "marlnb.analysis.attribution.value_decomposition",
+    "development": "marlnb.analysis.representations.development",
+    "embed": "marlnb.analysis.representations.embedding",
     "environment": "marlnb.envs.custom",
-    "evaluate": "marlnb.training.evaluation",
-    "event_average": "marlnb.analysis.events",
-    "extract": "marlnb.recording.extract",
-    "influence": "marlnb.analysis.influence",
-    "influence_ahead": "marlnb.analysis.influence_ahead",
-    "intervene": "marlnb.analysis.intervention",
-    "keep": "marlnb.training.kept",
-    "list_edits": "marlnb.training.saved_edits",
-    "load_edits": "marlnb.training.saved_edits",
-    "mediation": "marlnb.analysis.mediation",
-    "merge": "marlnb.recording.merge",
+    "evaluate": "marlnb.training.policies.evaluation",
+    "event_average": "marlnb.analysis.representations.event_average",
+    "extract": "marlnb.recording.tools.extract",
+    "influence": "marlnb.analysis.communication.influence",
+    "influence_ahead": "marlnb.analysis.communication.action_influence",
+    "intervene": "marlnb.analysis.interventions.intervene",
+    "keep": "marlnb.training.runs.cache",
+    "list_edits": "marlnb.training.runs.saved_edits",
+    "load_edits": "marlnb.training.runs.saved_edits",
+    "mediation": "marlnb.analysis.interventions.mediation",
+    "merge": "marlnb.recording.tools.merge",
     "microscope": "marlnb.widgets.microscope.microscope",
     "model": "marlnb.registry",
     "option": "marlnb.config",
-    "plan_recording": "marlnb.recording.plan",
-    "record": "marlnb.recording.recorder",
-    "record_collector": "marlnb.recording.collector",
-    "repair": "marlnb.recording.repair",
-    "replay": "marlnb.recording.replay",
+    "plan_recording": "marlnb.recording.capture.plan",
+    "record": "marlnb.recording.capture.recorder",
+    "record_collector": "marlnb.recording.collectors.collector",
+    "repair": "marlnb.recording.tools.repair",
+    "replay": "marlnb.recording.tools.reproduce",
     "resume": "marlnb.training.train",
-    "roles": "marlnb.analysis.roles",
-    "save_edits": "marlnb.training.saved_edits",
-    "similarity": "marlnb.analysis.similarity",
-    "similarity_matrix": "marlnb.analysis.similarity",
+    "roles": "marlnb.analysis.representations.roles",
+    "save_edits": "marlnb.training.runs.saved_edits",
+    "similarity": "marlnb.analysis.representations.similarity",
+    "similarity_matrix": "marlnb.analysis.representations.similarity",
     "start": "marlnb.training.background",
     "submit": "marlnb.batch.submit",
-    "trace": "marlnb.analysis.tracing",
+    "trace": "marlnb.analysis.interventions.tracing",
     "train": "marlnb.training.train",
-    "train_dictionary": "marlnb.analysis.dictionary",
-    "tuning": "marlnb.analysis.tuning",
-    "usage": "marlnb.analysis.usage",
+    "train_dictionary": "marlnb.analysis.dictionaries.train",
+    "tuning": "marlnb.analysis.representations.tuning",
+    "usage": "marlnb.analysis.interventions.usage",
 }
 _MODULES = (
     "algorithms",

@@ -20,7 +20,7 @@ from marlnb.values import validate
 if TYPE_CHECKING:
     from marlnb.algorithms.learner import Learner
     from marlnb.envs.vector import VectorEnv
-    from marlnb.models.network import Network
+    from marlnb.models.networks.network import Network
 
 
 def option(

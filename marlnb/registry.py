@@ -164,7 +164,7 @@ def _path(member: object) -> str:
 
 ENVIRONMENTS: Registry[type[EnvConfig]] = Registry("environment", "marlnb.envs")
 ALGORITHMS: Registry[type[AlgorithmConfig]] = Registry("algorithm", "marlnb.algorithms")
-MODELS: Registry[type[ModelConfig]] = Registry("model", "marlnb.models")
+MODELS: Registry[type[ModelConfig]] = Registry("model", "marlnb.models.networks")
 EXECUTORS: Registry[type[Executor]] = Registry("executor", "marlnb.batch.executors")
 
 environment = ENVIRONMENTS.register

@@ -13,7 +13,7 @@ from marlnb.config import Experiment
 from marlnb.errors import ConfigError
 from marlnb.imports import found_at, is_import_path
 from marlnb.registry import ENVIRONMENTS
-from marlnb.training.run import Run
+from marlnb.training.runs.run import Run
 
 MODULE = '''
 from dataclasses import dataclass

@@ -114,7 +114,7 @@ def test_imports_run_downward_only() -> None:
 
 @pytest.mark.parametrize(
     ("module", "imported"),
-    [("training/seeds.py", "marlnb.recording.reader"), ("models/sites.py", "marlnb.envs.vector")],
+    [("training/seeds.py", "marlnb.recording.file.reader"), ("models/sites.py", "marlnb.envs.vector")],
     ids=["upward", "sideways"],
 )
 def test_planted_import_breaks_the_layers(module: str, imported: str, tmp_path: Path) -> None:

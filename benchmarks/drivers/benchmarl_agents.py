@@ -1,4 +1,4 @@
-"""How data/benchmarl_simple_spread and tests/training/foreign/data were made: agents that BenchMARL trained.
+"""How data/benchmarl_simple_spread and tests/training/adapters/data were made: agents that BenchMARL trained.
 
     .peers/benchmarl/bin/python -m benchmarks.drivers.benchmarl_agents CASE FOLDER
 

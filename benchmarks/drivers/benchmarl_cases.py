@@ -29,7 +29,7 @@ from benchmarl.models.lstm import LstmConfig
 from benchmarl.models.mlp import MlpConfig
 from torchrl.envs import PettingZooWrapper
 
-from tests.training.foreign.pictures import Pictures
+from tests.training.adapters.pictures import Pictures
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def attending(case: Case) -> ModelConfig:
 
 
 class PicturesTask(PettingZooClass):
-    """tests/training/foreign/pictures.py as a task."""
+    """tests/training/adapters/pictures.py as a task."""
 
     def get_env_fun(self, num_envs: int, continuous_actions: bool, seed: int | None, device: Any) -> Callable[[], Any]:
         return lambda: PettingZooWrapper(Pictures(**self.config), device=device, seed=seed)

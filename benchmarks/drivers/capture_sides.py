@@ -32,10 +32,10 @@ def network() -> nn.Sequential:
 
 def marlnb(net: nn.Sequential, x: Tensor) -> tuple[Call, Call]:
     """`capture` as a rollout uses it: opened once, its dict read after each pass."""
-    from marlnb.models.capture import capture
-    from marlnb.models.distributions import Categorical
-    from marlnb.models.foreign.module_network import ModuleNetwork
-    from marlnb.models.foreign.policy import ForeignPolicy
+    from marlnb.models.adapters.module_network import ModuleNetwork
+    from marlnb.models.adapters.policy import ForeignPolicy
+    from marlnb.models.hooks.capture import capture
+    from marlnb.models.policies.distributions import Categorical
     from marlnb.specs import ActionSpec, GroupSpec, ObservationSpec
 
     agents = tuple(f"agent_{index}" for index in range(N_AGENTS))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from marlnb.analysis.marl_eval import RETURN
+from marlnb.analysis.benchmarking.marl_eval import RETURN
 
 PPO = ("n_envs=128", "rollout_steps=25", "algorithm.lr=1e-3", "algorithm.entropy_coef=0.01",
        "algorithm.minibatch_frames=1600", "algorithm.epochs=5", "algorithm.gamma=0.95")  # fmt: skip

@@ -23,8 +23,8 @@ from marlnb.algorithms.q_actor_critic import (
 )
 from marlnb.algorithms.replay import Sample
 from marlnb.config import ModelConfig, option
-from marlnb.models.actor import Actor
-from marlnb.models.deterministic_policy import DeterministicPolicy
+from marlnb.models.policies.actor import Actor
+from marlnb.models.policies.deterministic_policy import DeterministicPolicy
 from marlnb.registry import ALGORITHMS
 from marlnb.specs import EnvSpec, GroupSpec
 

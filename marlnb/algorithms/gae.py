@@ -8,7 +8,7 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from marlnb.models.actor_critic import ActorCritic
+from marlnb.models.policies.actor_critic import ActorCritic
 
 
 class RolloutValues(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any
 
 from tensordict import TensorDictBase
 
-from marlnb.models.policy import Policy
+from marlnb.models.policies.policy import Policy
 from marlnb.specs import GroupSpec
 
 
@@ -17,7 +17,7 @@ class Learner(ABC):
 
     It sees the whole rollout, every group included, so any mixture of algorithms learns from one stream of
     experience and a centralised critic may read across groups. The rollout's layout is torchrl's multi-agent one,
-    batch `[env, time]`, stated in `marlnb.training.rollout`.
+    batch `[env, time]`, stated in `marlnb.training.collect.rollout`.
     """
 
     group: GroupSpec

@@ -20,8 +20,8 @@ from marlnb.algorithms.learner import Learner
 from marlnb.algorithms.replay import Replay, Sample
 from marlnb.config import AlgorithmConfig, ModelConfig, option
 from marlnb.errors import CheckpointError, ConfigError
-from marlnb.models.layers import fast_training
-from marlnb.models.policy import Policy
+from marlnb.models.networks.layers import fast_training
+from marlnb.models.policies.policy import Policy
 from marlnb.specs import EnvSpec, GroupSpec
 
 

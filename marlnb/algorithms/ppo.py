@@ -22,11 +22,11 @@ from marlnb.algorithms.ppo_loss import METRICS, LossSettings, ValueLoss, ppo_los
 from marlnb.algorithms.turns import ends_of, with_turns
 from marlnb.config import AlgorithmConfig, ModelConfig, option
 from marlnb.errors import CheckpointError, ConfigError
-from marlnb.models.actor import StdOf, features
-from marlnb.models.actor_critic import ActorCritic
-from marlnb.models.distributions import Squash
-from marlnb.models.layers import fast_training
-from marlnb.models.network import Network
+from marlnb.models.networks.layers import fast_training
+from marlnb.models.networks.network import Network
+from marlnb.models.policies.actor import StdOf, features
+from marlnb.models.policies.actor_critic import ActorCritic
+from marlnb.models.policies.distributions import Squash
 from marlnb.registry import ALGORITHMS
 from marlnb.specs import EnvSpec, GroupSpec
 

@@ -21,8 +21,8 @@ from marlnb.algorithms.off_policy import OffPolicyConfig, OffPolicyLearner
 from marlnb.algorithms.replay import Sample, seen_together
 from marlnb.config import option
 from marlnb.errors import ConfigError
-from marlnb.models.q_actor_critic import QActorCritic
-from marlnb.models.q_critic import QCritic
+from marlnb.models.policies.q_actor_critic import QActorCritic
+from marlnb.models.policies.q_critic import QCritic
 from marlnb.specs import EnvSpec
 
 

@@ -27,8 +27,8 @@ from marlnb.algorithms.q_actor_critic import (
 )
 from marlnb.algorithms.replay import Sample
 from marlnb.config import ModelConfig, option
-from marlnb.models.q_critic import QCritic
-from marlnb.models.soft_policy import SoftPolicy
+from marlnb.models.policies.q_critic import QCritic
+from marlnb.models.policies.soft_policy import SoftPolicy
 from marlnb.registry import ALGORITHMS
 from marlnb.specs import ActionKind, ActionSpec, EnvSpec, GroupSpec
 

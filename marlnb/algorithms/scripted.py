@@ -13,8 +13,8 @@ from marlnb.algorithms.learner import Learner
 from marlnb.config import AlgorithmConfig, ModelConfig, option
 from marlnb.errors import CheckpointError, ConfigError
 from marlnb.imports import found_at, is_import_path
-from marlnb.models.policy import Policy
-from marlnb.models.scripted import FunctionPolicy, NoOpPolicy, RandomPolicy
+from marlnb.models.policies.policy import Policy
+from marlnb.models.policies.scripted import FunctionPolicy, NoOpPolicy, RandomPolicy
 from marlnb.registry import ALGORITHMS
 from marlnb.specs import EnvSpec, GroupSpec
 

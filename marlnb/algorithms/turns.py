@@ -55,7 +55,7 @@ def own_turns(rollout: TensorDictBase, group: GroupSpec) -> TensorDictBase:
     agent before its first turn belong to none. Everything else is the rollout's own, not copied.
 
     Args:
-        rollout: `[env, time]`, as `marlnb.training.rollout` says.
+        rollout: `[env, time]`, as `marlnb.training.collect.rollout` says.
     """
     return with_turns(rollout, group, ends_of(rollout, group))
 

@@ -19,9 +19,9 @@ from marlnb.algorithms.off_policy import OffPolicyConfig, OffPolicyLearner
 from marlnb.algorithms.replay import Sample, seen_together
 from marlnb.config import ModelConfig, option
 from marlnb.errors import ConfigError
-from marlnb.models.actor import Actor, features
-from marlnb.models.mixers import Mixer, MonotonicMixer, SumMixer
-from marlnb.models.q_policy import QPolicy
+from marlnb.models.networks.mixers import Mixer, MonotonicMixer, SumMixer
+from marlnb.models.policies.actor import Actor, features
+from marlnb.models.policies.q_policy import QPolicy
 from marlnb.registry import ALGORITHMS
 from marlnb.specs import ActionKind, EnvSpec, GroupSpec
 

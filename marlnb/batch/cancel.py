@@ -6,13 +6,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from marlnb.batch.failures import command_again
-from marlnb.batch.folder import REPORT, Batch
-from marlnb.batch.job import JOB, Job
+from marlnb.batch.batch import REPORT, Batch
+from marlnb.batch.job.failures import command_again
+from marlnb.batch.job.job import JOB, Job
 from marlnb.errors import RunError
 from marlnb.training.control import ask
-from marlnb.training.files import LOCK, is_run
-from marlnb.training.lock import is_locked
+from marlnb.training.runs.files import LOCK, is_run
+from marlnb.training.runs.lock import is_locked
 
 OVER = ("complete", "failed", "stopped")
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from marlnb.batch.folder import Batch
-from marlnb.batch.job import JobStatus
+from marlnb.batch.batch import Batch
+from marlnb.batch.job.job import JobStatus
 from marlnb.training.progress import duration
 
 SAMPLE = 20  # finished jobs whose folders are measured

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from marlnb.registry import EXECUTORS, Registry
 
 if TYPE_CHECKING:
-    from marlnb.batch.folder import Batch
-    from marlnb.batch.job import Job
+    from marlnb.batch.batch import Batch
+    from marlnb.batch.job.job import Job
     from marlnb.batch.profile import Profile
 
 Whereabouts = Literal["queued", "running", "ended", "unknown"]

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from marlnb.batch.batch import BATCH, REPORT, Batch
 from marlnb.batch.executor import Known
-from marlnb.batch.failures import command_again
-from marlnb.batch.folder import BATCH, REPORT, Batch
-from marlnb.batch.job import Job, JobStatus
+from marlnb.batch.job.failures import command_again
+from marlnb.batch.job.job import Job, JobStatus
 from marlnb.errors import BatchError, MarlnbError
 from marlnb.training.progress import duration
 

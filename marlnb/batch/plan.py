@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from marlnb.batch.batch import BATCH, JOBS, REPORT, THEN, Batch, digest
 from marlnb.batch.cost import Cost, estimate
 from marlnb.batch.executor import Known
-from marlnb.batch.folder import BATCH, JOBS, REPORT, THEN, Batch, digest
-from marlnb.batch.job import Job, JobStatus
+from marlnb.batch.job.job import Job, JobStatus
 from marlnb.errors import BatchError, unknown
 
 MOST_ROWS = 12

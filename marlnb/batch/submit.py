@@ -9,14 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from marlnb.batch.folder import BATCH, SOURCE, THEN, Batch
-from marlnb.batch.grammar import Values, make_sweep, values_of_python
-from marlnb.batch.parameters import known, read_parameters
+from marlnb.batch.batch import BATCH, SOURCE, THEN, Batch
 from marlnb.batch.plan import Plan, Step, make_plan
 from marlnb.batch.profile import Profile, find_profile, with_changes
+from marlnb.batch.sweep.grammar import Values, make_sweep, values_of_python
+from marlnb.batch.sweep.parameters import known, read_parameters
 from marlnb.errors import BatchError, ConfigError, RunError
-from marlnb.training.files import STOP
-from marlnb.training.lock import RunLock
+from marlnb.training.runs.files import STOP
+from marlnb.training.runs.lock import RunLock
 
 LOCK = "submit.lock"
 COMPARISON = "compare"  # as a report: the notebook of that name that comes with marlnb
@@ -190,7 +190,7 @@ def _find_report(then: str | os.PathLike[str]) -> Path:
     path = Path(then).expanduser()
     if str(then) != COMPARISON or path.exists():
         return path
-    from marlnb.batch.comparison import NOTEBOOK
+    from marlnb.batch.report.comparison import NOTEBOOK
 
     return NOTEBOOK
 

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from marlnb.batch.job import JOB_LOCK
+from marlnb.batch.job.job import JOB_LOCK
 from marlnb.errors import BatchError
-from marlnb.training.lock import is_locked
+from marlnb.training.runs.lock import is_locked
 
 _OFFLINE = re.compile(r"offline-run-(\d{8}_\d{6})-(.+)")
 _NOT_ENTERED = ("checkpoints", "recordings", "node_modules")

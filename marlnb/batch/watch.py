@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import TextIO
 
-from marlnb.batch.board import Board
+from marlnb.batch.batch import Batch
 from marlnb.batch.executor import Known
-from marlnb.batch.failures import describe_failure
-from marlnb.batch.folder import Batch
 from marlnb.batch.interrupt import signals_interrupt
-from marlnb.batch.job import Job
+from marlnb.batch.job.failures import describe_failure
+from marlnb.batch.job.job import Job
+from marlnb.batch.progress_display import Board
 from marlnb.batch.watcher import ENDED, Watcher
 
 MOST_TOLD = 10

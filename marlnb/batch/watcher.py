@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from marlnb.batch.again import give_up, times_begun_again
-from marlnb.batch.board import Board
+from marlnb.batch.batch import BATCH, REPORT, Batch
 from marlnb.batch.executor import Known
-from marlnb.batch.folder import BATCH, REPORT, Batch
-from marlnb.batch.job import Job, JobStatus
+from marlnb.batch.job.job import Job, JobStatus
+from marlnb.batch.progress_display import Board
+from marlnb.batch.retries import give_up, times_begun_again
 from marlnb.batch.submit import LOCK as SUBMIT_LOCK
 from marlnb.errors import BatchError, MarlnbError, RunError
-from marlnb.training.lock import RunLock, read_holder
+from marlnb.training.runs.lock import RunLock, read_holder
 
 LOCK = "watch.lock"
 ENDED = ("complete", "failed", "stopped")

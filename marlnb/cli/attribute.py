@@ -18,7 +18,7 @@ from marlnb.errors import AnalysisError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from marlnb.analysis.attribution_result import Attribution
+    from marlnb.analysis.attribution.result import Attribution
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,12 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from marlnb.recording.reader import Recording
+    from marlnb.recording.file.reader import Recording
 
     with Recording.open(arguments.recording) as recording:
         prefix = arguments.out or _default_prefix(arguments)
         files = _free_files(prefix)
-        from marlnb.analysis.attribution import attribute
+        from marlnb.analysis.attribution.attribute import attribute
 
         found = attribute(recording, group=arguments.group, **_choices(arguments))
     table = found.summary().sort_values(["agent", "mean_abs"], ascending=[True, False])

@@ -19,8 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     with quiet_stdout():
-        from marlnb.recording.backfill import backfill
-        from marlnb.recording.reader import Recording
+        from marlnb.recording.file.reader import Recording
+        from marlnb.recording.tools.backfill import backfill
 
         with Recording.open(arguments.recording) as recording:
             before = set(recording.sites)

@@ -27,9 +27,9 @@ from marlnb.cli.output import print_json, print_table, say
 from marlnb.errors import ConfigError
 
 if TYPE_CHECKING:
-    from marlnb.batch.folder import Batch
-    from marlnb.batch.grammar import Values
+    from marlnb.batch.batch import Batch
     from marlnb.batch.plan import Plan
+    from marlnb.batch.sweep.grammar import Values
 
 ASKS_ABOVE = 20  # local jobs that begin without a question
 
@@ -69,8 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.parameters:
         return _show_parameters(Path(arguments.notebook), arguments.json)
-    from marlnb.batch.parameters import parse_parameters
     from marlnb.batch.submit import begin, plan_submission
+    from marlnb.batch.sweep.parameters import parse_parameters
 
     plan = plan_submission(
         arguments.notebook,
@@ -96,15 +96,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _given(arguments: argparse.Namespace) -> dict[str, Values]:
-    from marlnb.batch.grammar import values_of_file, values_of_texts
+    from marlnb.batch.sweep.grammar import values_of_file, values_of_texts
 
     file = arguments.parameters_file
     return (values_of_file(Path(file)) if file else {}) | values_of_texts(arguments.parameter)
 
 
 def _show_parameters(notebook: Path, as_json: bool) -> int:
-    from marlnb.batch.folder import BATCH, SOURCE
-    from marlnb.batch.parameters import read_parameters
+    from marlnb.batch.batch import BATCH, SOURCE
+    from marlnb.batch.sweep.parameters import read_parameters
 
     found = read_parameters(notebook / SOURCE if (notebook / BATCH).is_file() else notebook)
     if as_json:

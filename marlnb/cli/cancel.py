@@ -21,8 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from marlnb.batch.batch import Batch
     from marlnb.batch.cancel import cancel
-    from marlnb.batch.folder import Batch
 
     batch = Batch.open(arguments.batch)
     told = cancel(batch, arguments.jobs)

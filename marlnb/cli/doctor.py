@@ -67,12 +67,12 @@ def _print(found: list[Finding]) -> None:
 
 
 def _subject(arguments: argparse.Namespace) -> Subject:
+    from marlnb.batch.batch import SOURCE, Batch
     from marlnb.batch.doctor.check import Subject
-    from marlnb.batch.folder import SOURCE, Batch
-    from marlnb.batch.grammar import make_sweep, values_of_texts
-    from marlnb.batch.parameters import parse_parameters
     from marlnb.batch.profile import find_profile, with_changes
-    from marlnb.batch.sweep import Sweep
+    from marlnb.batch.sweep.grammar import make_sweep, values_of_texts
+    from marlnb.batch.sweep.parameters import parse_parameters
+    from marlnb.batch.sweep.sweep import Sweep
 
     changes = parse_parameters(arguments.set)
     if arguments.run is not None and not (arguments.run / "experiment.json").is_file():

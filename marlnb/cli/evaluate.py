@@ -20,7 +20,7 @@ from marlnb.cli.output import print_json, print_table, quiet_stdout
 from marlnb.errors import ConfigError
 
 if TYPE_CHECKING:
-    from marlnb.models.edit import Edit
+    from marlnb.models.hooks.edit import Edit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,9 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     with quiet_stdout():
-        from marlnb.training.evaluation import evaluate
-        from marlnb.training.run import Run
-        from marlnb.training.saved_edits import load_edits
+        from marlnb.training.policies.evaluation import evaluate
+        from marlnb.training.runs.run import Run
+        from marlnb.training.runs.saved_edits import load_edits
 
         saved = load_edits(arguments.run, arguments.edits) if arguments.edits else []
         found = evaluate(
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _ablation(text: str) -> Edit:
-    from marlnb.models.edits import Ablate
+    from marlnb.models.hooks.edits import Ablate
 
     site, _, units = text.partition(":")
     try:

@@ -17,7 +17,7 @@ from marlnb.cli.part import add_part_arguments, chosen_part
 from marlnb.errors import RecordingError
 
 if TYPE_CHECKING:
-    from marlnb.recording.reader import Recording
+    from marlnb.recording.file.reader import Recording
 
 FORMATS = ("xarray", "csv", "minari", "nwb")
 
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from marlnb.recording.reader import Recording
+    from marlnb.recording.file.reader import Recording
 
     if arguments.to != "minari" and arguments.out.exists():
         raise RecordingError(f"{arguments.out} is there already; give another --out")

@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from marlnb.recording.extract import extract
+    from marlnb.recording.tools.extract import extract
 
     part = chosen_part(arguments)
     with extract(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from marlnb.cli.output import say
 
 if TYPE_CHECKING:
-    from marlnb.training.run import Run
+    from marlnb.training.runs.run import Run
 
 STOPPED = 130
 

@@ -43,7 +43,7 @@ def _facts(path: Path) -> dict[str, Any]:
 
 
 def _run_facts(path: Path) -> dict[str, Any]:
-    from marlnb.training.run import Run
+    from marlnb.training.runs.run import Run
 
     run = Run.open(path)
     experiment = run.experiment
@@ -82,7 +82,7 @@ def _status(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _checkpoint_facts(path: Path) -> dict[str, Any]:
-    from marlnb.training.checkpoint import Checkpoint
+    from marlnb.training.runs.checkpoint import Checkpoint
 
     found = Checkpoint.open(path)
     return {
@@ -97,7 +97,7 @@ def _checkpoint_facts(path: Path) -> dict[str, Any]:
 
 
 def _recording_facts(path: Path) -> dict[str, Any]:
-    from marlnb.recording.reader import Recording
+    from marlnb.recording.file.reader import Recording
 
     with Recording.open(path) as recording:
         episodes, experiment = recording.episodes, recording.experiment

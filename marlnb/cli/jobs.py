@@ -21,7 +21,7 @@ from marlnb.cli.output import print_json, print_table, say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from marlnb.batch.folder import Batch
+    from marlnb.batch.batch import Batch
     from marlnb.batch.overview import Row
 
 FAILED, NOT_YET, INTERRUPTED = 1, os.EX_TEMPFAIL, 130
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from marlnb.batch.folder import BATCH, Batch
+    from marlnb.batch.batch import BATCH, Batch
 
     path = Path(arguments.batch).expanduser()
     if not (path / BATCH).is_file() and not arguments.log and not arguments.watch and not _is_named(arguments):
@@ -97,7 +97,7 @@ def exit_code(found: Sequence[Row]) -> int:
 
 
 def _tell_failures(found: Sequence[Row]) -> None:
-    from marlnb.batch.failures import describe_failure
+    from marlnb.batch.job.failures import describe_failure
 
     failed = [row for row in found if row.state == "failed"]
     for row in failed[:MOST_FAILURES]:
@@ -108,7 +108,7 @@ def _tell_failures(found: Sequence[Row]) -> None:
 
 
 def _show_log(batch: Batch, name: str, lines: int) -> int:
-    from marlnb.batch.failures import last_lines
+    from marlnb.batch.job.failures import last_lines
 
     job = batch.job(name)
     found = last_lines(job.log, lines)

@@ -17,7 +17,7 @@ from marlnb.errors import ConfigError, unknown
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from marlnb.models.policy import Policy
+    from marlnb.models.policies.policy import Policy
 
 _GROUPS = {"envs": "env", "algorithms": "algorithm", "models": "model"}
 WHAT = (*_GROUPS, "sites")
@@ -78,7 +78,7 @@ def _policies(of: Sequence[str], config_dir: str | None) -> Iterable[Policy]:
     from marlnb.training.learners import build_learners
 
     if len(of) == 1 and "=" not in of[0]:
-        from marlnb.training.run import Run
+        from marlnb.training.runs.run import Run
 
         opened = Run.open(of[0])
         experiment, spec = opened.experiment, opened.spec

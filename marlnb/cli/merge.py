@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from marlnb.recording.merge import merge
+    from marlnb.recording.tools.merge import merge
 
     with merge(arguments.recordings, arguments.out) as merged:
         print(merged.path)

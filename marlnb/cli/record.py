@@ -66,8 +66,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     with quiet_stdout():
-        from marlnb.recording.plan import plan_recording
-        from marlnb.training.run import Run
+        from marlnb.recording.capture.plan import plan_recording
+        from marlnb.training.runs.run import Run
 
         opened = Run.open(arguments.run)
         choices = _choices(arguments)
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     say(plan.summary())
     with quiet_stdout():
-        from marlnb.recording.recorder import record
+        from marlnb.recording.capture.recorder import record
 
         recording = record(opened, progress=not arguments.quiet, **choices)
     print(recording.path)

@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from marlnb.recording.repair import repair
+    from marlnb.recording.tools.repair import repair
 
     print(repair(arguments.recording, keep=arguments.keep))
     return 0

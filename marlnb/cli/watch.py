@@ -22,7 +22,7 @@ from marlnb.cli.output import print_json, quiet_stdout, say
 from marlnb.errors import BatchError
 
 if TYPE_CHECKING:
-    from marlnb.batch.folder import Batch
+    from marlnb.batch.batch import Batch
 
 FAILED, STOPPED = 1, 130
 
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from marlnb.batch.folder import Batch
+    from marlnb.batch.batch import Batch
     from marlnb.batch.watch import watch
 
     if not arguments.poll > 0:
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _end(batch: Batch, *, once: bool, as_json: bool) -> int:
-    from marlnb.batch.folder import REPORT
+    from marlnb.batch.batch import REPORT
 
     states = {name: status.state for name, status in batch.statuses().items()}
     if batch.then is not None:

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from marlnb.recording.while_training import RecordWhileTraining
+    from marlnb.recording.capture.while_training import RecordWhileTraining
 
 NUMBERS = ("every", "episodes", "every_step", "seed", "n_envs")
 WORDS = ("sites", "name", "dtype")
@@ -31,7 +31,7 @@ def chosen_watchers(arguments: argparse.Namespace) -> list[RecordWhileTraining]:
     if arguments.record is None:
         return []
     from marlnb.errors import ConfigError, unknown
-    from marlnb.recording.while_training import RecordWhileTraining
+    from marlnb.recording.capture.while_training import RecordWhileTraining
 
     options: dict[str, Any] = {}
     for part in filter(None, arguments.record.split(",")):

@@ -15,14 +15,14 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from marlnb.groundtruth.case import Analyse, Case, analyses
-from marlnb.groundtruth.faithfulness import measured, onset_steps, spillover
-from marlnb.groundtruth.ledger import Ledger, Scored
+from marlnb.groundtruth.instance import Analyse, Case, analyses
 from marlnb.groundtruth.planting import NETWORKS, Planted, asked_of, circuit_names, planted
-from marlnb.groundtruth.scoring import Score, score
-from marlnb.recording.reader import Recording
+from marlnb.groundtruth.score_cache import Ledger, Scored
+from marlnb.groundtruth.scoring.faithfulness import measured, onset_steps, spillover
+from marlnb.groundtruth.scoring.score import Score, score
+from marlnb.recording.file.reader import Recording
+from marlnb.training.collect.threads import torch_threads
 from marlnb.training.progress import duration
-from marlnb.training.threads import torch_threads
 
 RECOVERED_TARGET, DISCOVERY_TARGET = 0.95, 0.05
 SCORES = "scores.jsonl"

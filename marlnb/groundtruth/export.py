@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from marlnb.errors import AnalysisError
+from marlnb.groundtruth.answer_key import AnswerKey
 from marlnb.groundtruth.benchmark import Benchmark, instances
-from marlnb.groundtruth.claims import Finding
-from marlnb.groundtruth.faithfulness import measured, onset_steps
-from marlnb.groundtruth.key import AnswerKey
 from marlnb.groundtruth.planting import Planted, planted
-from marlnb.groundtruth.scoring import Score, score
+from marlnb.groundtruth.scoring.claims import Finding
+from marlnb.groundtruth.scoring.faithfulness import measured, onset_steps
+from marlnb.groundtruth.scoring.score import Score, score
 
 KEYS = "keys.json"
 README = """# Planted circuits

@@ -14,13 +14,13 @@ import torch
 
 from marlnb.config import EnvConfig
 from marlnb.errors import ConfigError, UnknownNameError, unknown
-from marlnb.groundtruth.draft import Draft
-from marlnb.groundtruth.key import AnswerKey, NetworkName, Question
-from marlnb.models.policy import Policy
-from marlnb.recording.reader import Recording
-from marlnb.recording.recorder import record
-from marlnb.recording.sources import LabelFn
-from marlnb.training.agents import Agents
+from marlnb.groundtruth.answer_key import AnswerKey, NetworkName, Question
+from marlnb.groundtruth.circuit_builder import Draft
+from marlnb.models.policies.policy import Policy
+from marlnb.recording.capture.recorder import record
+from marlnb.recording.capture.sources import LabelFn
+from marlnb.recording.file.reader import Recording
+from marlnb.training.policies.agents import Agents
 
 NETWORKS: tuple[NetworkName, ...] = ("mlp", "gru")
 

@@ -13,12 +13,12 @@ from typing import cast
 import numpy as np
 import torch
 
-from marlnb.groundtruth.key import NetworkName
-from marlnb.models.actor_critic import ActorCritic
-from marlnb.models.agent_id import AgentId
-from marlnb.models.gru import GRU, GRUConfig
-from marlnb.models.layers import HiddenLayer
-from marlnb.models.mlp import MLP, MLPConfig
+from marlnb.groundtruth.answer_key import NetworkName
+from marlnb.models.networks.agent_id import AgentId
+from marlnb.models.networks.gru import GRU, GRUConfig
+from marlnb.models.networks.layers import HiddenLayer
+from marlnb.models.networks.mlp import MLP, MLPConfig
+from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.specs import EnvSpec
 
 UNITS = 32

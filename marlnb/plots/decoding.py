@@ -180,7 +180,7 @@ def decoding_map(
 
     Args:
         decodings: one result, or several of one metric (other labels, other checkpoints): corrected together by
-            `marlnb.analysis.decoding_result.corrected_together`, or each by itself as they are.
+            `marlnb.analysis.decoding.result.corrected_together`, or each by itself as they are.
         x, y: what lies along the axes: site, agent, offset, t, label or checkpoint.
     Raises:
         AnalysisError: metrics that differ, or two scores that fall in one cell.

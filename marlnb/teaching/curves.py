@@ -8,7 +8,7 @@ import numpy as np
 
 from marlnb.teaching.checking import WrongAnswer, close, exercise, number
 from marlnb.teaching.choices import one_of
-from marlnb.training.run import Run
+from marlnb.training.runs.run import Run
 
 WINDOW, LEVEL = 10, -12.0  # of the question when learning came
 

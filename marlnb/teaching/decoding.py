@@ -10,7 +10,7 @@ from marlnb.teaching.checking import WrongAnswer, called, close, exercise, numbe
 from marlnb.teaching.choices import one_of
 
 if TYPE_CHECKING:
-    from marlnb.analysis.decoding_result import Decoding
+    from marlnb.analysis.decoding.result import Decoding
 
 EPISODES, STEPS = 20, 25
 

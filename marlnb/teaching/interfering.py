@@ -8,23 +8,23 @@ from marlnb.teaching.checking import WrongAnswer, close, exercise, number
 from marlnb.teaching.choices import one_of
 
 if TYPE_CHECKING:
-    from marlnb.analysis.intervention import SubjectLike
-    from marlnb.analysis.intervention_result import Intervention
+    from marlnb.analysis.interventions.intervene import SubjectLike
+    from marlnb.analysis.interventions.result import Intervention
 
 
 def wrong_words(subject: SubjectLike, *, episodes: int) -> Intervention:
     """The same episodes with fitting words and with those of other games: what 4.1 asks for, done."""
-    from marlnb.analysis.intervention import intervene
-    from marlnb.models.edits_channel import PermuteChannel
+    from marlnb.analysis.interventions.intervene import intervene
+    from marlnb.models.hooks.edits_channel import PermuteChannel
 
     return intervene(subject, PermuteChannel("listener"), episodes=episodes)
 
 
 @exercise("4.1", "an edit that lets each listener hear usual words that do not fit its own goal")
 def misheard(answer: Any) -> str:
-    from marlnb.models.edit import Edit
-    from marlnb.models.edits import Ablate
-    from marlnb.models.edits_channel import BlockChannel, PermuteChannel
+    from marlnb.models.hooks.edit import Edit
+    from marlnb.models.hooks.edits import Ablate
+    from marlnb.models.hooks.edits_channel import BlockChannel, PermuteChannel
 
     if isinstance(answer, type):
         raise WrongAnswer(

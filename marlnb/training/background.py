@@ -9,11 +9,11 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from marlnb.config import Experiment
+from marlnb.training.callbacks import TrainingWatcher
 from marlnb.training.control import ask, withdraw
 from marlnb.training.report import Report
-from marlnb.training.run import Run
+from marlnb.training.runs.run import Run
 from marlnb.training.train import drive, open_run
-from marlnb.training.watchers import TrainingWatcher
 
 AWAIT_POLL_S = 0.05
 

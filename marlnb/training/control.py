@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from marlnb.training.run import PAUSE, SAVE, STOP
+from marlnb.training.runs.run import PAUSE, SAVE, STOP
 
 if TYPE_CHECKING:
     from marlnb.training.trainer import Trainer

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from marlnb.algorithms.scripted import FrozenConfig
 from marlnb.errors import CheckpointError, ConfigError, RunError
-from marlnb.models.actor import ActorPolicy
-from marlnb.models.scripted import FrozenPolicy
+from marlnb.models.policies.actor import ActorPolicy
+from marlnb.models.policies.scripted import FrozenPolicy
 from marlnb.specs import EnvSpec, GroupSpec
-from marlnb.training.fit import check_group_fit
 from marlnb.training.learners import build_learner
-from marlnb.training.run import Run
+from marlnb.training.policies.compatibility import check_group_fit
+from marlnb.training.runs.run import Run
 
 
 def frozen_policy(config: FrozenConfig, group: GroupSpec, spec: EnvSpec, device: str) -> FrozenPolicy:

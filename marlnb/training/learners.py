@@ -11,9 +11,9 @@ from marlnb.algorithms.learner import Learner
 from marlnb.algorithms.scripted import FrozenConfig, Unlearnt
 from marlnb.config import Experiment
 from marlnb.errors import CheckpointError, ConfigError, unknown
-from marlnb.models.by_agent import by_agent
+from marlnb.models.networks.by_agent import by_agent
 from marlnb.specs import EnvSpec, GroupSpec
-from marlnb.training.seeds import GLOBAL_GENERATORS, derive_seed
+from marlnb.training.collect.seeds import GLOBAL_GENERATORS, derive_seed
 
 
 def build_learners(experiment: Experiment, spec: EnvSpec, device: str | None = None) -> dict[str, Learner]:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from marlnb.config import Experiment
 from marlnb.errors import ConfigError, unknown
 from marlnb.training.report import Report
-from marlnb.training.run import Run, write_atomically
+from marlnb.training.runs.run import Run, write_atomically
 
 LOGGERS = ("tensorboard", "wandb")
 WANDB_ID = "run_id"

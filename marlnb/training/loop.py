@@ -15,11 +15,11 @@ from torch import Tensor
 from marlnb.config import Experiment
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, EnvError, MarlnbError
-from marlnb.models.policy import Policy
+from marlnb.models.policies.policy import Policy
+from marlnb.training.collect.episode_statistics import Ended, ScoreKeeper
+from marlnb.training.collect.rollout import Collector, Timing
+from marlnb.training.collect.seeds import RandomStreams, derive_seed
 from marlnb.training.learners import build_learners, load_learners
-from marlnb.training.rollout import Collector, Timing
-from marlnb.training.scores import Ended, ScoreKeeper
-from marlnb.training.seeds import RandomStreams, derive_seed
 
 MUST_BE_FINITE = ("loss", "entropy", "kl", "grad")
 

@@ -12,7 +12,7 @@ from marlnb.config import Experiment
 from marlnb.training.report import Report
 
 if TYPE_CHECKING:
-    from marlnb.training.run import State
+    from marlnb.training.runs.run import State
 
 LIVE_INTERVAL_S = 0.25
 NOTEBOOK_INTERVAL_S = 1.0

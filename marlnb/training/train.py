@@ -18,8 +18,13 @@ from typing import Any
 
 from marlnb.config import Experiment
 from marlnb.errors import AllocationEndsError, ConfigError, RunError, StoppedError
+from marlnb.training.callbacks import TrainingWatcher
 from marlnb.training.control import forget, heed
-from marlnb.training.files import (
+from marlnb.training.learners import check_device
+from marlnb.training.loggers import check_loggers
+from marlnb.training.progress import Progress, how_it_ended
+from marlnb.training.report import Report
+from marlnb.training.runs.files import (
     EXPERIMENT,
     JOB_VARIABLE,
     LOCK,
@@ -29,14 +34,9 @@ from marlnb.training.files import (
     read_lines,
     write_atomically,
 )
-from marlnb.training.learners import check_device
-from marlnb.training.lock import RunLock, is_locked
-from marlnb.training.loggers import check_loggers
-from marlnb.training.progress import Progress, how_it_ended
-from marlnb.training.report import Report
-from marlnb.training.run import Run
+from marlnb.training.runs.lock import RunLock, is_locked
+from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
-from marlnb.training.watchers import TrainingWatcher
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
 RunLike = Run | str | os.PathLike[str]

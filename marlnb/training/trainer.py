@@ -20,21 +20,21 @@ from marlnb.config import Experiment
 from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, RunError
-from marlnb.models.policy import Policy
-from marlnb.training.agents import weights_sha256
-from marlnb.training.checkpoint import Checkpoint, drop_stop_checkpoints, rotate_checkpoints, save_checkpoint
+from marlnb.models.policies.policy import Policy
+from marlnb.training.callbacks import TrainingWatcher
+from marlnb.training.collect.episode_statistics import ENOUGH_EPISODES
+from marlnb.training.collect.threads import torch_threads
 from marlnb.training.deadline import Deadline
-from marlnb.training.evaluator import Evaluator
-from marlnb.training.files import JOB_VARIABLE
 from marlnb.training.learners import check_device, check_length
-from marlnb.training.lock import RunLock
 from marlnb.training.loggers import Logger, check_loggers, open_loggers
 from marlnb.training.loop import Advance, Loop
+from marlnb.training.policies.agents import weights_sha256
+from marlnb.training.policies.evaluator import Evaluator
 from marlnb.training.report import Report
-from marlnb.training.run import EVALUATION, LOCK, STOP, Origin, Run, State
-from marlnb.training.scores import ENOUGH_EPISODES
-from marlnb.training.threads import torch_threads
-from marlnb.training.watchers import TrainingWatcher
+from marlnb.training.runs.checkpoint import Checkpoint, drop_stop_checkpoints, rotate_checkpoints, save_checkpoint
+from marlnb.training.runs.files import JOB_VARIABLE
+from marlnb.training.runs.lock import RunLock
+from marlnb.training.runs.run import EVALUATION, LOCK, STOP, Origin, Run, State
 
 STATUS_INTERVAL_S = 1.0
 DONE_AGAIN_S = 600.0  # of training that a stopped batch job does again, rather than go on otherwise than undisturbed

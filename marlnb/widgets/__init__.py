@@ -9,28 +9,28 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from marlnb.widgets.algorithm_panel import AlgorithmPanel as AlgorithmPanel
-    from marlnb.widgets.checkpoints_panel import CheckpointsPanel as CheckpointsPanel
-    from marlnb.widgets.curves import LiveCurves as LiveCurves
-    from marlnb.widgets.device_panel import DevicePanel as DevicePanel
-    from marlnb.widgets.environment_panel import EnvironmentPanel as EnvironmentPanel
+    from marlnb.widgets.core.curves import LiveCurves as LiveCurves
+    from marlnb.widgets.forms.algorithm_panel import AlgorithmPanel as AlgorithmPanel
+    from marlnb.widgets.forms.device_panel import DevicePanel as DevicePanel
+    from marlnb.widgets.forms.environment_panel import EnvironmentPanel as EnvironmentPanel
     from marlnb.widgets.microscope.microscope import Microscope as Microscope
-    from marlnb.widgets.recording_panel import RecordingPanel as RecordingPanel
-    from marlnb.widgets.run_panel import RunPanel as RunPanel
-    from marlnb.widgets.run_panel import attach as attach
-    from marlnb.widgets.training_panel import TrainingPanel as TrainingPanel
+    from marlnb.widgets.recordings.recording_panel import RecordingPanel as RecordingPanel
+    from marlnb.widgets.runs.checkpoints_panel import CheckpointsPanel as CheckpointsPanel
+    from marlnb.widgets.runs.run_panel import RunPanel as RunPanel
+    from marlnb.widgets.runs.run_panel import attach as attach
+    from marlnb.widgets.runs.training_panel import TrainingPanel as TrainingPanel
 
 _HOME = {
-    "AlgorithmPanel": "marlnb.widgets.algorithm_panel",
-    "CheckpointsPanel": "marlnb.widgets.checkpoints_panel",
-    "DevicePanel": "marlnb.widgets.device_panel",
-    "EnvironmentPanel": "marlnb.widgets.environment_panel",
-    "LiveCurves": "marlnb.widgets.curves",
-    "RecordingPanel": "marlnb.widgets.recording_panel",
+    "AlgorithmPanel": "marlnb.widgets.forms.algorithm_panel",
+    "CheckpointsPanel": "marlnb.widgets.runs.checkpoints_panel",
+    "DevicePanel": "marlnb.widgets.forms.device_panel",
+    "EnvironmentPanel": "marlnb.widgets.forms.environment_panel",
+    "LiveCurves": "marlnb.widgets.core.curves",
+    "RecordingPanel": "marlnb.widgets.recordings.recording_panel",
     "Microscope": "marlnb.widgets.microscope.microscope",
-    "RunPanel": "marlnb.widgets.run_panel",
-    "TrainingPanel": "marlnb.widgets.training_panel",
-    "attach": "marlnb.widgets.run_panel",
+    "RunPanel": "marlnb.widgets.runs.run_panel",
+    "TrainingPanel": "marlnb.widgets.runs.training_panel",
+    "attach": "marlnb.widgets.runs.run_panel",
 }
 
 __all__ = [*_HOME]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from tensordict import TensorDict
 
-from marlnb.models.policy import Policy
+from marlnb.models.policies.policy import Policy
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 
 

@@ -7,7 +7,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from marlnb.models.policy import Policy
+from marlnb.models.policies.policy import Policy
 
 Board = tuple[int, ...]  # 0 empty, 1 and -1 the marks of the first and the second player
 LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))

@@ -12,8 +12,8 @@ from torchrl.objectives import LossModule, SoftUpdate, ValueEstimators
 
 from marlnb.algorithms.q_actor_critic import QActorCriticConfig, QActorCriticLearner, mean_over
 from marlnb.algorithms.replay import Sample
-from marlnb.models.mlp import MLPConfig
-from marlnb.models.q_critic import QCritic
+from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.policies.q_critic import QCritic
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 
 GAMMA = 0.9

@@ -19,10 +19,10 @@ from marlnb.algorithms.q_actor_critic import mean_over, td_target
 from marlnb.algorithms.replay import Sample
 from marlnb.config import Experiment
 from marlnb.errors import ConfigError
-from marlnb.models.gru import GRUConfig
-from marlnb.models.mlp import MLPConfig
+from marlnb.models.networks.gru import GRUConfig
+from marlnb.models.networks.mlp import MLPConfig
 from marlnb.specs import ActionSpec, EnvSpec
-from marlnb.training.run import Run
+from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
 from tests.algorithms.solo import (
     CONTINUOUS,

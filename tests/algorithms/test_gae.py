@@ -9,9 +9,9 @@ from torchrl.objectives.value.functional import generalized_advantage_estimate
 
 from marlnb.algorithms.gae import gae, value_rollout
 from marlnb.config import ModelConfig
-from marlnb.models.actor_critic import ActorCritic
-from marlnb.models.gru import GRUConfig
-from marlnb.models.mlp import MLPConfig
+from marlnb.models.networks.gru import GRUConfig
+from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.specs import ActionSpec, EnvSpec
 
 DISCRETE = ActionSpec("discrete", n=(5,))

@@ -14,7 +14,7 @@ from marlnb.config import Experiment
 from marlnb.errors import ConfigError
 from marlnb.registry import ALGORITHMS
 from marlnb.training.report import Report
-from marlnb.training.run import Run
+from marlnb.training.runs.run import Run
 from marlnb.training.train import train
 from marlnb.training.trainer import Trainer
 

@@ -15,10 +15,10 @@ from marlnb.algorithms.replay import Sample
 from marlnb.algorithms.value_decomposition import IQLConfig, QLearner
 from marlnb.config import Experiment
 from marlnb.errors import CheckpointError, ConfigError
-from marlnb.models.gru import GRUConfig
-from marlnb.models.mlp import MLPConfig
-from marlnb.models.q_policy import QPolicy
-from marlnb.training.run import Run
+from marlnb.models.networks.gru import GRUConfig
+from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.policies.q_policy import QPolicy
+from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
 from tests.algorithms.conftest import random_rollout, two_groups
 from tests.models.conftest import DISCRETE

@@ -13,8 +13,8 @@ from torch import Tensor
 from marlnb.algorithms.ppo import IPPOConfig, MAPPOConfig, PPOLearner
 from marlnb.config import AlgorithmConfig, ModelConfig
 from marlnb.errors import CheckpointError, ConfigError
-from marlnb.models.gru import GRUConfig
-from marlnb.models.mlp import MLPConfig
+from marlnb.models.networks.gru import GRUConfig
+from marlnb.models.networks.mlp import MLPConfig
 from marlnb.registry import ALGORITHMS
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 

@@ -15,7 +15,7 @@ from torchrl.objectives import ClipPPOLoss, MAPPOLoss
 from marlnb.algorithms.gae import value_rollout
 from marlnb.algorithms.ppo import IPPOConfig, MAPPOConfig, PPOLearner
 from marlnb.algorithms.ppo_loss import LossSettings, ppo_losses
-from marlnb.models.mlp import MLPConfig
+from marlnb.models.networks.mlp import MLPConfig
 from marlnb.specs import ActionSpec, EnvSpec
 
 SETTINGS = LossSettings(clip=0.2, entropy_coef=0.01, value_coef=1.0, value_clip=None, value_loss="l2")

@@ -14,8 +14,8 @@ from torchrl.objectives import DiscreteSACLoss, SACLoss
 from marlnb.algorithms.replay import Sample
 from marlnb.algorithms.sac import ISACConfig, MASACConfig, SACLearner, target_entropy
 from marlnb.errors import ConfigError
-from marlnb.models.mlp import MLPConfig
-from marlnb.models.q_critic import QCritic
+from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.policies.q_critic import QCritic
 from marlnb.specs import ActionSpec
 from tests.algorithms.solo import (
     CONTINUOUS,

@@ -12,9 +12,9 @@ import marlnb
 from marlnb.algorithms.scripted import FrozenConfig, import_function
 from marlnb.config import Experiment
 from marlnb.errors import ConfigError, RunError, ShapeError
-from marlnb.models.scripted import FunctionPolicy, NoOpPolicy
+from marlnb.models.policies.scripted import FunctionPolicy, NoOpPolicy
 from marlnb.specs import ActionSpec, GroupSpec, ObservationSpec
-from marlnb.training.run import Run
+from marlnb.training.runs.run import Run
 from marlnb.training.train import resume, train
 from marlnb.training.trainer import Trainer
 

@@ -9,10 +9,10 @@ import torch
 
 from marlnb.config import Experiment
 from marlnb.envs.vector import VectorEnv
-from marlnb.models.policy import ActorOutput, Policy
-from marlnb.training.episodes import play
+from marlnb.models.policies.policy import ActorOutput, Policy
+from marlnb.training.collect.episodes import play
+from marlnb.training.collect.rollout import Collector
 from marlnb.training.learners import build_learners
-from marlnb.training.rollout import Collector
 from tests.algorithms.noughts import EMPTY, best_moves, board_of, losses_over_all_lines, moved, seen, winner, worth
 
 OPTIONS = (

@@ -12,10 +12,10 @@ from marlnb.algorithms.ppo import IPPOConfig, MAPPOConfig, PPOLearner
 from marlnb.algorithms.turns import own_turns, turn_ends
 from marlnb.config import ModelConfig
 from marlnb.envs.contract import check_vector_env
-from marlnb.models.gru import GRUConfig
-from marlnb.models.mlp import MLPConfig
+from marlnb.models.networks.gru import GRUConfig
+from marlnb.models.networks.mlp import MLPConfig
 from marlnb.specs import ActionSpec, GroupSpec, ObservationSpec
-from marlnb.training.rollout import Collector
+from marlnb.training.collect.rollout import Collector
 from tests.algorithms.echo import Echo
 
 GROUP = GroupSpec("g", ("g_0", "g_1"), ObservationSpec((1,)), ActionSpec("discrete", (2,)))

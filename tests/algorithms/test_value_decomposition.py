@@ -21,12 +21,12 @@ from marlnb.algorithms.value_decomposition import IQLConfig, QLearner, QMIXConfi
 from marlnb.config import Experiment, ModelConfig
 from marlnb.envs.games.config import GameConfig
 from marlnb.errors import ConfigError
-from marlnb.models.gru import GRUConfig
-from marlnb.models.mixers import MonotonicMixer
-from marlnb.models.mlp import MLPConfig
+from marlnb.models.networks.gru import GRUConfig
+from marlnb.models.networks.mixers import MonotonicMixer
+from marlnb.models.networks.mlp import MLPConfig
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 from marlnb.training.loop import Loop
-from marlnb.training.run import Run
+from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
 
 GROUP = GroupSpec("a", ("a_0", "a_1", "a_2"), ObservationSpec((6,)), ActionSpec("discrete", n=(4,)))

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from marlnb.config import Experiment
-from marlnb.recording.reader import Recording
-from marlnb.recording.recorder import record
-from marlnb.training.episodes import Moment
-from marlnb.training.run import Run
+from marlnb.recording.capture.recorder import record
+from marlnb.recording.file.reader import Recording
+from marlnb.training.collect.episodes import Moment
+from marlnb.training.runs.run import Run
 from marlnb.training.train import train
 
 

@@ -10,14 +10,14 @@ import h5py
 import numpy as np
 import pytest
 
-from marlnb.analysis.concepts import concept_activation
-from marlnb.analysis.decoding import decode
-from marlnb.analysis.events import event_average
-from marlnb.analysis.maps import embed
-from marlnb.analysis.similarity import similarity
-from marlnb.analysis.tuning import tuning
+from marlnb.analysis.concepts.tcav import concept_activation
+from marlnb.analysis.decoding.decode import decode
+from marlnb.analysis.representations.embedding import embed
+from marlnb.analysis.representations.event_average import event_average
+from marlnb.analysis.representations.similarity import similarity
+from marlnb.analysis.representations.tuning import tuning
 from marlnb.errors import AnalysisError
-from marlnb.recording.reader import Recording
+from marlnb.recording.file.reader import Recording
 
 SITE = "listener/actor/hidden_2"
 AGENT = "listener_0"

@@ -11,11 +11,11 @@ from typing import Any
 
 import nbformat
 
-from marlnb.batch.folder import Batch
+from marlnb.batch.batch import Batch
 from marlnb.batch.local.process import processes_of
 from marlnb.batch.profile import Profile
-from marlnb.batch.sweep import Sweep
-from marlnb.training.lock import process_alive, read_holder
+from marlnb.batch.sweep.sweep import Sweep
+from marlnb.training.runs.lock import process_alive, read_holder
 
 PARAMETERS = 'run = ""\nn = 0\nbatch = ""'
 

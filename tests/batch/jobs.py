@@ -12,7 +12,7 @@ from typing import Any
 
 import nbformat
 
-from marlnb.batch.job import Job
+from marlnb.batch.job.job import Job
 
 PARAMETERS = 'run = "runs/x"\nn = 1\ntext = ""\nframes = 20_000'
 TRAINING = """
@@ -43,9 +43,9 @@ def make(folder: Path, *cells: str, **parameters: Any) -> Job:
 
 
 def start(job: Job, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """`python -m marlnb.batch.run_job`, leading a process group of its own."""
+    """`python -m marlnb.batch.job.run_job`, leading a process group of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "marlnb.batch.run_job", str(job.folder)],
+        [sys.executable, "-m", "marlnb.batch.job.run_job", str(job.folder)],
         env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})},
         start_new_session=True,
     )

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marlnb.analysis.marl_eval import read_marl_eval
+from marlnb.analysis.benchmarking.marl_eval import read_marl_eval
 from marlnb.batch.benchmark.folder import Benchmark
 from marlnb.batch.benchmark.plan import Plan, read_plan
 from marlnb.batch.benchmark.verb import benchmark
 from marlnb.cli import main
 from marlnb.errors import ConfigError, RunError
-from marlnb.training.run import Run
-from marlnb.training.seeds import derive_seed
+from marlnb.training.collect.seeds import derive_seed
+from marlnb.training.runs.run import Run
 from tests.training import toys  # registers toy/count
 
 BENCHMARL = Path(__file__).parents[1] / "analysis" / "data" / "benchmarl"

@@ -12,11 +12,11 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from marlnb.batch.folder import Batch
-from marlnb.batch.job import Job
+from marlnb.batch.batch import Batch
+from marlnb.batch.job.job import Job
 from marlnb.batch.offline import OFFLINE_VARIABLES, job_environment
 from marlnb.batch.profile import Profile
-from marlnb.batch.sweep import Sweep
+from marlnb.batch.sweep.sweep import Sweep
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +94,7 @@ def _environment(folder: Path) -> dict[str, str]:
 def test_no_step_of_a_job_asks_for_another_machine(tmp_path: Path) -> None:
     """Kernel, training with loggers, recording and the HTML copy; strace sees what is not Python, where it can run."""
     job, environment = _job(tmp_path, TRAINING), _environment(tmp_path)
-    command = [sys.executable, "-m", "marlnb.batch.run_job", str(job.folder)]
+    command = [sys.executable, "-m", "marlnb.batch.job.run_job", str(job.folder)]
     trace = tmp_path / "trace"
     if _can_trace():
         calls = "trace=connect,sendto,sendmsg,sendmmsg"
@@ -103,7 +103,7 @@ def test_no_step_of_a_job_asks_for_another_machine(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr + job.log.read_text()
     assert (job.folder / "notebook.html").exists() and list(job.folder.glob("wandb/offline-run-*"))
     watched = (tmp_path / "told.jsonl.watched").read_text()
-    assert "marlnb.batch.run_job" in watched and "ipykernel_launcher" in watched
+    assert "marlnb.batch.job.run_job" in watched and "ipykernel_launcher" in watched
     told = tmp_path / "told.jsonl"
     assert not told.exists(), told.read_text()
     if trace.exists():

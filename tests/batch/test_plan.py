@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from marlnb.batch.batch import Batch
 from marlnb.batch.cost import Cost, folder_bytes
-from marlnb.batch.folder import Batch
-from marlnb.batch.job import JOB_LOCK, CellError, JobStatus
+from marlnb.batch.job.job import JOB_LOCK, CellError, JobStatus
 from marlnb.batch.plan import Plan, make_plan
 from marlnb.batch.profile import Profile
-from marlnb.batch.sweep import Sweep
+from marlnb.batch.sweep.sweep import Sweep
 from marlnb.errors import BatchError
-from marlnb.training.lock import RunLock
+from marlnb.training.runs.lock import RunLock
 from tests.batch.jobs import notebook
 
 PROFILE = Profile(cores=2, time_limit="1:00:00")

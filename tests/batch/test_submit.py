@@ -10,16 +10,16 @@ from typing import Any, ClassVar
 import nbformat
 import pytest
 
-from marlnb.batch.comparison import NOTEBOOK
+from marlnb.batch.batch import Batch
 from marlnb.batch.cost import Cost
 from marlnb.batch.executor import Executor, Known
-from marlnb.batch.folder import Batch
-from marlnb.batch.grammar import values_of_python
-from marlnb.batch.job import Job, JobStatus
+from marlnb.batch.job.job import Job, JobStatus
+from marlnb.batch.report.comparison import NOTEBOOK
 from marlnb.batch.submit import LOCK, begin, plan_submission, submit
+from marlnb.batch.sweep.grammar import values_of_python
 from marlnb.errors import BatchError, ConfigError, UnknownNameError
 from marlnb.registry import EXECUTORS
-from marlnb.training.lock import RunLock
+from marlnb.training.runs.lock import RunLock
 from tests.batch.jobs import notebook
 
 N = {"n": range(3)}

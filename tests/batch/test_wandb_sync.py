@@ -14,9 +14,9 @@ import pytest
 from marlnb.batch.wandb_sync import find_offline_runs, upload
 from marlnb.cli import main
 from marlnb.errors import BatchError
-from marlnb.training.lock import RunLock
 from marlnb.training.loggers import wandb_id
-from marlnb.training.run import Run
+from marlnb.training.runs.lock import RunLock
+from marlnb.training.runs.run import Run
 from marlnb.training.train import resume, train
 from tests.batch.wandb_server import serving
 from tests.training.toys import count_experiment

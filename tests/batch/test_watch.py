@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.batch.again import times_begun_again
-from marlnb.batch.board import overall
-from marlnb.batch.folder import SOURCE, Batch
-from marlnb.batch.job import JobStatus
+from marlnb.batch.batch import SOURCE, Batch
+from marlnb.batch.job.job import JobStatus
 from marlnb.batch.local.process import processes_of
 from marlnb.batch.plan import make_plan
+from marlnb.batch.progress_display import overall
+from marlnb.batch.retries import times_begun_again
 from marlnb.batch.watch import watch
 from marlnb.batch.watcher import LOCK
-from marlnb.training.lock import RunLock
+from marlnb.training.runs.lock import RunLock
 from tests.batch.batches import Maker, finish, kill, submit, supervisor, wait_until
 
 COMPLETE = 'echo \'{"state": "complete", "attempt": 1}\' > job_status.json; exit 0'
@@ -146,7 +146,7 @@ def test_an_interrupt_ends_the_jobs_of_a_foreground_batch_and_nothing_else(make:
     batch = make("", n=(0, 1), at_once=1, python=make.script(saves))
     submit(batch)
     program = (
-        "import sys; from marlnb.batch.folder import Batch; from marlnb.batch.watch import watch;"
+        "import sys; from marlnb.batch.batch import Batch; from marlnb.batch.watch import watch;"
         f"watch(Batch.open(sys.argv[1]), poll_s=0.1, owns={owns})"
     )
     watching = subprocess.Popen([sys.executable, "-c", program, batch.path], stderr=subprocess.PIPE, text=True)

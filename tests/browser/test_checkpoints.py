@@ -8,10 +8,10 @@ from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
 
-from marlnb.recording.reader import Recording
-from marlnb.training.checkpoint_notes import CheckpointNotes
-from marlnb.training.evaluation import evaluate
-from marlnb.training.run import Run
+from marlnb.recording.file.reader import Recording
+from marlnb.training.policies.evaluation import evaluate
+from marlnb.training.runs.checkpoint_notes import CheckpointNotes
+from marlnb.training.runs.run import Run
 from tests.browser.lab import SLOW_MS, Lab
 
 TRAIN = """

@@ -11,7 +11,7 @@ from tests.browser.lab import Lab, points, until
 # fifty points a second, for as long as the kernel lives
 GROWING = """
 import threading, time
-from marlnb.widgets.curves import LiveCurves
+from marlnb.widgets.core.curves import LiveCurves
 curves = LiveCurves(title="grows")
 def grow():
     for step in range(10_000):

@@ -8,7 +8,7 @@ import sys
 
 from playwright.sync_api import Browser, Page, expect
 
-from marlnb.training.run import Run
+from marlnb.training.runs.run import Run
 from tests.browser.lab import ROOT, SLOW_MS, Lab, points
 
 PARAMETERS = 'run = ""'
@@ -24,7 +24,14 @@ panel
 
 def test_an_executed_notebook_shows_its_panel_and_its_page_a_picture(lab: Lab, page: Page, browser: Browser) -> None:
     source = lab.write("job.ipynb", PARAMETERS, PANEL, "await panel.train()", tags={0: ["parameters"]})
-    words = [sys.executable, "-m", "marlnb.batch.execute", str(lab.folder / source), "--out", str(lab.folder / "job")]
+    words = [
+        sys.executable,
+        "-m",
+        "marlnb.batch.job.execute",
+        str(lab.folder / source),
+        "--out",
+        str(lab.folder / "job"),
+    ]
     settings = {"JUPYTER_DATA_DIR": str(lab.data), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     subprocess.run(words, env={**os.environ, **settings}, cwd=lab.folder, check=True, capture_output=True, timeout=240)
     iterations = Run.open(lab.folder / "job").status()["iteration"]

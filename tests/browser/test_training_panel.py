@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
 
-from marlnb.training.run import Run
+from marlnb.training.runs.run import Run
 from tests.browser.lab import SLOW_MS, Lab
 
 CELL = """

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
+from marlnb.batch.batch import Batch
 from marlnb.batch.executor import Known
-from marlnb.batch.folder import Batch
-from marlnb.batch.job import JOB_LOCK, CellError, JobStatus
+from marlnb.batch.job.job import JOB_LOCK, CellError, JobStatus
 from marlnb.cli import main
 from marlnb.cli.jobs import end_of_batch
 from marlnb.config import Experiment
-from marlnb.training.lock import RunLock
-from marlnb.training.run import Run
+from marlnb.training.runs.lock import RunLock
+from marlnb.training.runs.run import Run
 from tests.batch import test_submit
 from tests.batch.jobs import notebook
 

@@ -14,7 +14,7 @@ import pytest
 
 from marlnb.cli import main
 from marlnb.cli.attribute import most_of_each_agent
-from marlnb.training.run import Run
+from marlnb.training.runs.run import Run
 
 TINY = (
     *("env=mpe/simple_speaker_listener", "n_envs=4", "rollout_steps=25", "threads=1", "algorithm.epochs=1"),

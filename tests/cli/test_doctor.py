@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.batch.folder import Batch
+from marlnb.batch.batch import Batch
 from marlnb.batch.profile import Profile
-from marlnb.batch.sweep import Sweep
+from marlnb.batch.sweep.sweep import Sweep
 from marlnb.cli import main
 from tests.batch.doctor.notebooks import write
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from marlnb.cli import main
-from marlnb.recording.reader import Recording
-from marlnb.recording.recorder import record
+from marlnb.recording.capture.recorder import record
+from marlnb.recording.file.reader import Recording
 from tests.recording.runs import LivesConfig, make_run
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.batch.job import JobStatus
+from marlnb.batch.job.job import JobStatus
 from marlnb.cli import main
 from tests.batch.batches import Maker, submit, wait_until
 

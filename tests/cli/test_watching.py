@@ -8,7 +8,7 @@ import pytest
 
 from marlnb.cli.watching import add_record_argument, chosen_watchers
 from marlnb.errors import ConfigError
-from marlnb.recording.while_training import RecordWhileTraining
+from marlnb.recording.capture.while_training import RecordWhileTraining
 
 
 def chosen(*words: str) -> list[RecordWhileTraining]:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from marlnb.batch.folder import Batch
-from marlnb.batch.job import JobStatus
+from marlnb.batch.batch import Batch
+from marlnb.batch.job.job import JobStatus
 from tests.cluster.cluster import Cluster
 from tests.cluster.evidence import iterations
 from tests.cluster.processes import until

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.batch.folder import Batch
+from marlnb.batch.batch import Batch
 from tests.cluster import notebooks
 from tests.cluster.cluster import Cluster
 from tests.cluster.processes import until

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.batch.job import Job
+from marlnb.batch.job.job import Job
 from tests.cluster import notebooks
 from tests.cluster.evidence import evidence, iterations
 from tests.cluster.processes import children, until
@@ -28,7 +28,7 @@ WAYS = ("USR1 job", "TERM job", "KILL job", "KILL kernel")
 
 
 def begin(job: Job) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-m", "marlnb.batch.run_job", str(job.folder)], start_new_session=True)
+    return subprocess.Popen([sys.executable, "-m", "marlnb.batch.job.run_job", str(job.folder)], start_new_session=True)
 
 
 def made(folder: Path, notebook: Path, **parameters: object) -> Job:

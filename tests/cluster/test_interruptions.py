@@ -36,7 +36,7 @@ def source(cluster: Cluster) -> Path:
 def undisturbed(cluster: Cluster, source: Path) -> Path:
     """A run with nothing of SLURM's, and no pauses."""
     folder = cluster.settings.folder("work") / "undisturbed"
-    words = ["marlnb.batch.execute", str(source), "--out", str(folder), "-p", f"iterations={ITERATIONS}"]
+    words = ["marlnb.batch.job.execute", str(source), "--out", str(folder), "-p", f"iterations={ITERATIONS}"]
     subprocess.run([sys.executable, "-m", *words], check=True, capture_output=True, timeout=300)
     return folder
 
@@ -69,7 +69,7 @@ def assert_as_undisturbed(sent: Sent, undisturbed: Path) -> None:
 
 
 def reasons(sent: Sent) -> list[tuple[str, str]]:
-    from marlnb.batch.job import Job
+    from marlnb.batch.job.job import Job
 
     return [(attempt["state"], attempt["reason"]) for attempt in Job.open(sent.run()).attempts()]
 

@@ -18,7 +18,7 @@ from marlnb.envs.steps import random_actions
 from marlnb.envs.vector import Step
 from marlnb.errors import ConfigError, EnvError
 from marlnb.registry import ENVIRONMENTS
-from marlnb.training.run import Run
+from marlnb.training.runs.run import Run
 from marlnb.training.train import resume, train
 from marlnb.training.trainer import Trainer
 

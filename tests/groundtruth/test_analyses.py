@@ -5,7 +5,7 @@ import pytest
 from marlnb.errors import AnalysisError, UnknownNameError
 from marlnb.groundtruth import benchmark as benchmarks
 from marlnb.groundtruth.benchmark import DISCOVERY_TARGET, RECOVERED_TARGET, Benchmark, benchmark, scored
-from marlnb.groundtruth.case import Case, analyses
+from marlnb.groundtruth.instance import Case, analyses
 
 CAUSAL = [
     ("ablate", "partner_goal", "gru", True),

@@ -7,8 +7,8 @@ import pytest
 
 from marlnb.errors import ConfigError, UnknownNameError
 from marlnb.groundtruth import AnswerKey, circuit_names, planted, spillover
-from marlnb.groundtruth.faithfulness import Played
-from marlnb.groundtruth.key import question_from_json
+from marlnb.groundtruth.answer_key import question_from_json
+from marlnb.groundtruth.scoring.faithfulness import Played
 from tests.groundtruth.conftest import GRID
 
 GRU_BEND = 0.6

@@ -7,8 +7,8 @@ import pytest
 
 from marlnb.groundtruth import Claim, Finding, score
 from marlnb.groundtruth.benchmark import RECOVERED_TARGET, scored
-from marlnb.groundtruth.case import Case, analyses
-from marlnb.groundtruth.feature_parts import share_kept
+from marlnb.groundtruth.instance import Case, analyses
+from marlnb.groundtruth.scoring.feature_parts import share_kept
 
 
 def asked(instance, *which):

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from marlnb.analysis.views import View
+from marlnb.analysis.data.views import View
 from marlnb.groundtruth.analyses.similarity import same_by_cka_and_cca
-from marlnb.groundtruth.case import Case
-from marlnb.groundtruth.claims import Claim, Finding
-from marlnb.groundtruth.reworking import stays
-from marlnb.groundtruth.scoring import score
+from marlnb.groundtruth.instance import Case
+from marlnb.groundtruth.permuted_checkpoint import stays
+from marlnb.groundtruth.scoring.claims import Claim, Finding
+from marlnb.groundtruth.scoring.score import score
 
 EVERY_FATE = ("partner_goal", "mlp", False)
 

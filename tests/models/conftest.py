@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from marlnb.config import ModelConfig
-from marlnb.models.actor_critic import ActorCritic
-from marlnb.models.gru import GRUConfig
-from marlnb.models.mlp import MLPConfig
+from marlnb.models.networks.gru import GRUConfig
+from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 
 DISCRETE = ActionSpec("discrete", n=(5,))

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from marlnb.codec import from_json, to_json
 from marlnb.config import ModelConfig
 from marlnb.errors import ConfigError
-from marlnb.models.actor_critic import ActorCritic
-from marlnb.models.capture import capture
-from marlnb.models.edits import Ablate, edited
-from marlnb.models.gru import GRUConfig
-from marlnb.models.mlp import MLPConfig
-from marlnb.models.network import Network
+from marlnb.models.hooks.capture import capture
+from marlnb.models.hooks.edits import Ablate, edited
+from marlnb.models.networks.gru import GRUConfig
+from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.network import Network
+from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.registry import MODELS
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, InputSpec, ObservationSpec
 

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from marlnb.config import Experiment
-from marlnb.models.capture import capture
-from marlnb.models.edits import Ablate, edited
+from marlnb.models.hooks.capture import capture
+from marlnb.models.hooks.edits import Ablate, edited
 from marlnb.registry import MODELS
 from marlnb.training.learners import build_learners
 from marlnb.training.train import train

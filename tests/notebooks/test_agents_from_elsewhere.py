@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from marlnb.batch.execute import execute
-from marlnb.recording.reader import Recording
+from marlnb.batch.job.execute import execute
+from marlnb.recording.file.reader import Recording
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "agents_from_elsewhere.ipynb"
 SMALL = {"episodes": 6, "intervention_episodes": 6, "n_units": 8}

@@ -11,11 +11,11 @@ from typing import Any
 import nbformat
 
 import marlnb as mnb
-from marlnb.batch.execute import execute
-from marlnb.batch.folder import Batch
-from marlnb.batch.job import CellError, JobStatus
+from marlnb.batch.batch import Batch
+from marlnb.batch.job.execute import execute
+from marlnb.batch.job.job import CellError, JobStatus
 from marlnb.batch.profile import Profile
-from marlnb.batch.sweep import Sweep
+from marlnb.batch.sweep.sweep import Sweep
 
 ROOT = Path(__file__).parents[2]
 COMPARE = ROOT / "notebooks" / "compare.ipynb"

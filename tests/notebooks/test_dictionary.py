@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.analysis.dictionary_result import Dictionary
-from marlnb.batch.execute import execute
+from marlnb.analysis.dictionaries.dictionary import Dictionary
+from marlnb.batch.job.execute import execute
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "dictionary.ipynb"
 

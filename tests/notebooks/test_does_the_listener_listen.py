@@ -6,7 +6,7 @@ from pathlib import Path
 
 import nbformat
 
-from marlnb.batch.execute import execute
+from marlnb.batch.job.execute import execute
 from tests.notebooks.small import SMALL
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "does_the_listener_listen.ipynb"

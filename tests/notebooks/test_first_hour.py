@@ -11,9 +11,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from marlnb.batch.execute import execute
-from marlnb.recording.reader import Recording
-from marlnb.training.run import Run
+from marlnb.batch.job.execute import execute
+from marlnb.recording.file.reader import Recording
+from marlnb.training.runs.run import Run
 from tests.notebooks.small import SMALL
 
 FOLDER = Path(__file__).parents[2] / "notebooks"

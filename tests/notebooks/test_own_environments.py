@@ -7,9 +7,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from marlnb.batch.execute import execute
+from marlnb.batch.job.execute import execute
 from marlnb.errors import ConfigError
-from marlnb.training.run import Run
+from marlnb.training.runs.run import Run
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "own_environments.ipynb"
 

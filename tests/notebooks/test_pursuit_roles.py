@@ -6,7 +6,7 @@ from pathlib import Path
 
 import nbformat
 
-from marlnb.batch.execute import execute
+from marlnb.batch.job.execute import execute
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "pursuit_roles.ipynb"
 SMALL = {"episodes": 40, "evaluation_episodes": 40, "n_shuffles": 20, "at_least_cost": 2.0}

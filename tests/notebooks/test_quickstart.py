@@ -7,10 +7,10 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from marlnb.analysis.attribution_result import Attribution
-from marlnb.batch.execute import execute
-from marlnb.recording.reader import Recording
-from marlnb.training.run import Run
+from marlnb.analysis.attribution.result import Attribution
+from marlnb.batch.job.execute import execute
+from marlnb.recording.file.reader import Recording
+from marlnb.training.runs.run import Run
 from tests.notebooks.small import SMALL
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))

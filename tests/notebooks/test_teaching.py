@@ -18,7 +18,7 @@ import torch
 from nbformat import NotebookNode
 
 import marlnb as mnb
-from marlnb.batch.execute import execute
+from marlnb.batch.job.execute import execute
 from marlnb.errors import ConfigError
 from marlnb.teaching import check, checking, marks
 from marlnb.teaching.memory import measure

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import nbformat
 
-from marlnb.batch.execute import execute
+from marlnb.batch.job.execute import execute
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "who_knows_what_when.ipynb"
 SMALL = {"checkpoints": [10, 130], "episodes": 50, "n_shuffles": 1, "n_runs": 3}

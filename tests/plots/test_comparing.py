@@ -11,15 +11,15 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 
 from marlnb import plots
-from marlnb.analysis.communication_result import Communication
-from marlnb.analysis.development_result import Development
-from marlnb.analysis.event_result import EventAverage
-from marlnb.analysis.information import Information
-from marlnb.analysis.maps import Embedding
-from marlnb.analysis.resampling import Interval
-from marlnb.analysis.roles_result import Clustering, Roles
-from marlnb.analysis.similarity_result import SimilarityMatrix
-from marlnb.analysis.tuning_result import Tuning
+from marlnb.analysis.communication.communication_result import Communication
+from marlnb.analysis.representations.development_result import Development
+from marlnb.analysis.representations.embedding import Embedding
+from marlnb.analysis.representations.event_average_result import EventAverage
+from marlnb.analysis.representations.roles_result import Clustering, Roles
+from marlnb.analysis.representations.similarity_result import SimilarityMatrix
+from marlnb.analysis.representations.tuning_result import Tuning
+from marlnb.analysis.stats.bootstrap import Interval
+from marlnb.analysis.stats.mutual_information import Information
 from marlnb.errors import AnalysisError
 
 AGENTS = ("a_0", "a_1", "b_0")

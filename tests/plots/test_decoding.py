@@ -11,8 +11,8 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
 
 from marlnb import plots
-from marlnb.analysis.concepts_result import ConceptScore, Tcav
-from marlnb.analysis.decoding_result import Decoding, DecodingScore
+from marlnb.analysis.concepts.result import ConceptScore, Tcav
+from marlnb.analysis.decoding.result import Decoding, DecodingScore
 from marlnb.errors import AnalysisError
 from marlnb.plots.canvas import OKABE_ITO
 

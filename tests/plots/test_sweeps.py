@@ -7,7 +7,7 @@ from math import nan
 import numpy as np
 
 from marlnb import plots
-from marlnb.analysis.statistics import Band, Estimate
+from marlnb.analysis.benchmarking.statistics import Band, Estimate
 
 HOSTILE = "$(rm -rf) and $x"
 

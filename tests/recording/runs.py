@@ -13,12 +13,12 @@ from torch import Tensor
 from marlnb.algorithms.ppo import IPPOConfig, MAPPOConfig
 from marlnb.config import AlgorithmConfig, EnvConfig, Experiment, ModelConfig, option
 from marlnb.envs.vector import Step, VectorEnv, allocate_step, episode_seeds
-from marlnb.models.mlp import MLPConfig
+from marlnb.models.networks.mlp import MLPConfig
 from marlnb.registry import ENVIRONMENTS
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, LabelSpec, ObservationSpec
-from marlnb.training.checkpoint import save_checkpoint
 from marlnb.training.learners import build_learners
-from marlnb.training.run import Run
+from marlnb.training.runs.checkpoint import save_checkpoint
+from marlnb.training.runs.run import Run
 
 
 def make_run(

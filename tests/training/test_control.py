@@ -13,7 +13,7 @@ from marlnb.config import Experiment
 from marlnb.errors import RunError
 from marlnb.training.background import Training, start
 from marlnb.training.control import ask, is_asked, withdraw
-from marlnb.training.run import Run
+from marlnb.training.runs.run import Run
 from marlnb.training.train import train
 from tests.training.toys import count_experiment
 

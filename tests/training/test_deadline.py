@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from marlnb.errors import AllocationEndsError
-from marlnb.training.agents import weights_sha256
 from marlnb.training.deadline import Deadline
-from marlnb.training.run import Run
+from marlnb.training.policies.agents import weights_sha256
+from marlnb.training.runs.run import Run
 from marlnb.training.train import train
 from tests.training.toys import count_experiment
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from marlnb.config import Experiment
-from marlnb.recording.recorder import record
+from marlnb.recording.capture.recorder import record
 from marlnb.training.train import train
 
 pytest.importorskip("pygame")

@@ -11,7 +11,7 @@ import pytest
 
 from marlnb.training.progress import Progress, count, describe, duration, how_it_ended
 from marlnb.training.report import Report
-from marlnb.training.run import State
+from marlnb.training.runs.run import State
 from marlnb.training.train import train
 from tests.training.toys import count_experiment
 

@@ -11,7 +11,7 @@ from marlnb.config import Experiment
 from marlnb.errors import StoppedError
 from marlnb.training import trainer as trainer_module
 from marlnb.training.report import Report
-from marlnb.training.run import Run
+from marlnb.training.runs.run import Run
 from marlnb.training.train import train
 from tests.training.toys import count_experiment
 

@@ -14,7 +14,7 @@ import torch
 from marlnb.config import Experiment
 from marlnb.errors import ConfigError, MarlnbError, RunError
 from marlnb.training.report import Report
-from marlnb.training.run import Run
+from marlnb.training.runs.run import Run
 from marlnb.training.train import resume, train
 from tests.training.toys import count_experiment
 

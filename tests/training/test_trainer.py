@@ -9,10 +9,10 @@ import torch
 
 from marlnb.config import Experiment
 from marlnb.errors import CheckpointError, ConfigError, EnvError, RunError
+from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.loop import DivergedError
 from marlnb.training.report import Report
-from marlnb.training.run import Run
-from marlnb.training.seeds import derive_seed
+from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
 from tests.training.toys import Count, count_experiment
 

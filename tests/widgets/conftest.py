@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from marlnb.widgets.worker import settle
+from marlnb.widgets.core.worker import settle
 
 
 @pytest.fixture

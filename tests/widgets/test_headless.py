@@ -10,8 +10,8 @@ from typing import Any
 import nbformat
 import pytest
 
-from marlnb.batch.execute import execute
-from marlnb.training.run import Run
+from marlnb.batch.job.execute import execute
+from marlnb.training.runs.run import Run
 from tests.widgets.kernels import run_cells
 
 CELLS = (

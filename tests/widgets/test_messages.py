@@ -9,13 +9,13 @@ import pytest
 from comm import DummyComm
 
 from marlnb.config import Experiment
-from marlnb.training.run import Run
-from marlnb.widgets.algorithm_panel import AlgorithmPanel
-from marlnb.widgets.checkpoints_panel import CheckpointsPanel
-from marlnb.widgets.recording_panel import RecordingPanel
-from marlnb.widgets.run_panel import RunPanel
-from marlnb.widgets.training_panel import TrainingPanel
-from marlnb.widgets.worker import settle
+from marlnb.training.runs.run import Run
+from marlnb.widgets.core.worker import settle
+from marlnb.widgets.forms.algorithm_panel import AlgorithmPanel
+from marlnb.widgets.recordings.recording_panel import RecordingPanel
+from marlnb.widgets.runs.checkpoints_panel import CheckpointsPanel
+from marlnb.widgets.runs.run_panel import RunPanel
+from marlnb.widgets.runs.training_panel import TrainingPanel
 from tests.widgets.trained import original, run, until  # noqa: F401
 
 MOST = 300  # of ZMQ's 1,000: a notebook displays more than one panel

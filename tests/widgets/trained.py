@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from marlnb.config import Experiment
-from marlnb.training.run import Run
+from marlnb.training.runs.run import Run
 from marlnb.training.train import train
-from marlnb.widgets.turns import TURN
+from marlnb.widgets.core.ui_lock import TURN
 
 SMALL = (
     *("env=mpe/simple_speaker_listener", "algorithm=mappo", "n_envs=4", "rollout_steps=25", "threads=1"),

@@ -75,6 +75,6 @@ class Silence(Board):
 
 def frames_done(folder: Path, planned: PlannedRun) -> int:
     """How many frames a run has, 0 where it has not begun."""
-    from marlnb.training.run import Run, is_run
+    from marlnb.training.runs.run import Run, is_run
 
     return min(int(Run.open(folder).status().get("frames", 0)), planned.experiment.frames) if is_run(folder) else 0

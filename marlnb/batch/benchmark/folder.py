@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from marlnb.analysis.comparison import Comparison, Scale, compare_runs
-from marlnb.analysis.marl_eval import RETURN, Measured, Which, check_unique, read_marl_eval, to_layout
+from marlnb.analysis.benchmarking.comparison import Comparison, Scale, compare_runs
+from marlnb.analysis.benchmarking.marl_eval import RETURN, Measured, Which, check_unique, read_marl_eval, to_layout
 from marlnb.batch.benchmark.board import frames_done
 from marlnb.batch.benchmark.plan import Plan, PlannedRun
 from marlnb.batch.benchmark.references import find_references, levels_of
 from marlnb.batch.benchmark.results import is_complete, measured
 from marlnb.errors import RunError
-from marlnb.training.run import Run, is_run, read_json, write_atomically
+from marlnb.training.runs.run import Run, is_run, read_json, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,7 +20,7 @@ from marlnb.batch.interrupt import signals_interrupt
 from marlnb.batch.local.machine import core_numbers
 from marlnb.cores import usable_cores
 from marlnb.errors import MarlnbError
-from marlnb.training.run import Run, is_run
+from marlnb.training.runs.run import Run, is_run
 from marlnb.training.train import check_same, resume
 
 LOG = "output.log"

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from marlnb.analysis.comparison import RANDOM
-from marlnb.analysis.marl_eval import RETURN
+from marlnb.analysis.benchmarking.comparison import RANDOM
+from marlnb.analysis.benchmarking.marl_eval import RETURN
 from marlnb.batch.benchmark.plan import ABSOLUTE_FACTOR, PlannedRun
 from marlnb.batch.benchmark.results import means_of
 from marlnb.codec import to_json
 from marlnb.config import Experiment
-from marlnb.models.scripted import RandomPolicy
-from marlnb.training.evaluation import MOST_COPIES, score_policies
-from marlnb.training.run import read_json, write_atomically
-from marlnb.training.seeds import derive_seed
+from marlnb.models.policies.scripted import RandomPolicy
+from marlnb.training.collect.seeds import derive_seed
+from marlnb.training.policies.evaluation import MOST_COPIES, score_policies
+from marlnb.training.runs.run import read_json, write_atomically
 
 FILE = "references.json"
 

@@ -8,12 +8,12 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
-from marlnb.analysis.marl_eval import RETURN, Measured
+from marlnb.analysis.benchmarking.marl_eval import RETURN, Measured
 from marlnb.batch.benchmark.plan import ABSOLUTE_FACTOR, PlannedRun
 from marlnb.errors import RunError
-from marlnb.training.evaluation import evaluate
-from marlnb.training.run import Run, read_json, write_atomically
-from marlnb.training.seeds import derive_seed
+from marlnb.training.collect.seeds import derive_seed
+from marlnb.training.policies.evaluation import evaluate
+from marlnb.training.runs.run import Run, read_json, write_atomically
 
 ABSOLUTE = "absolute.json"
 

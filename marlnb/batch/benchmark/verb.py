@@ -14,7 +14,7 @@ from marlnb.batch.benchmark.launch import check_runs, run_in_turn, run_side_by_s
 from marlnb.batch.benchmark.plan import Parts, Plan, read_plan
 from marlnb.batch.benchmark.results import is_complete
 from marlnb.errors import AnalysisError, ConfigError
-from marlnb.training.run import is_run
+from marlnb.training.runs.run import is_run
 
 NOTEBOOK = Path(__file__).with_name("report.ipynb")
 
@@ -101,7 +101,7 @@ def write_report(found: Benchmark, *, notebook: str | os.PathLike[str] = NOTEBOO
         AnalysisError: nothing that can be compared.
         PapermillExecutionError: a cell failed; the notebook shows it.
     """
-    from marlnb.batch.execute import execute
+    from marlnb.batch.job.execute import execute
 
     found.compare()
     parameters = {"folder": str(found.path.absolute())}

@@ -13,7 +13,7 @@ def main(folder: str, cores: str) -> int:
     if cores:
         os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
     from marlnb.batch.benchmark.launch import STOPPED, finish
-    from marlnb.training.run import Run
+    from marlnb.training.runs.run import Run
 
     try:
         return 0 if finish(Run.open(folder)) == "complete" else STOPPED

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import nbformat
 from IPython.core.inputtransformer2 import TransformerManager
 
-from marlnb.batch.parameters import read_parameters
+from marlnb.batch.sweep.parameters import read_parameters
 from marlnb.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from marlnb.batch.folder import Batch
+from marlnb.batch.batch import Batch
 from marlnb.batch.offline import job_environment
 from marlnb.batch.profile import Profile
-from marlnb.batch.sweep import Sweep
+from marlnb.batch.sweep.sweep import Sweep
 from marlnb.errors import MarlnbError
 
 if TYPE_CHECKING:

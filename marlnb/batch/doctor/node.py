@@ -16,9 +16,9 @@ from marlnb.batch.doctor.check import Finding, Subject, examine
 from marlnb.batch.doctor.files import nearest_folder
 from marlnb.batch.doctor.scheduler import slurm_script
 from marlnb.batch.profile import Profile
-from marlnb.batch.sweep import Sweep
+from marlnb.batch.sweep.sweep import Sweep
 from marlnb.errors import BatchError
-from marlnb.training.run import read_json, write_atomically
+from marlnb.training.runs.run import read_json, write_atomically
 
 REQUEST, ANSWER, LOG = "request.json", "findings.json", "doctor.log"
 POLL_S = 2.0

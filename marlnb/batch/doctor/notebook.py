@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from marlnb.batch.doctor.check import Answer, Subject, check
-from marlnb.batch.parameters import read_parameters
+from marlnb.batch.sweep.parameters import read_parameters
 
 WAITING = {
     "input": "asks for text, and nobody is there to type",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from marlnb.batch.batch import BATCH, Batch
 from marlnb.batch.doctor.check import Answer, Subject, check
-from marlnb.batch.folder import BATCH, Batch
 
 
 @check("what is there already")

@@ -16,19 +16,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from marlnb.batch.batch import REPORT, Batch
 from marlnb.batch.executor import Executor, Known
-from marlnb.batch.folder import REPORT, Batch
+from marlnb.batch.local.capacity import check_room, jobs_at_once
 from marlnb.batch.local.machine import gpu_names
 from marlnb.batch.local.process import OF_JOB
 from marlnb.batch.local.record import LOCK, LOG, ask_to_cancel, is_local, is_supervised, read_entries
-from marlnb.batch.local.room import check_room, jobs_at_once
 from marlnb.cores import usable_cores
 from marlnb.registry import executor
-from marlnb.training.files import STOP, read_json
-from marlnb.training.lock import read_holder
+from marlnb.training.runs.files import STOP, read_json
+from marlnb.training.runs.lock import read_holder
 
 if TYPE_CHECKING:
-    from marlnb.batch.job import Job
+    from marlnb.batch.job.job import Job
 
 
 @executor("local")
@@ -47,8 +47,8 @@ class LocalExecutor(Executor):
         each = f"{self.profile.cores} of {usable_cores()} cores"
         each += f", {self.profile.gpus} of {len(gpus)} GPUs" if self.profile.gpus else ""
         python = self.profile.python or sys.executable
-        words = [shlex.join([python, "-m", "marlnb.batch.run_job", str(job.folder)]) for job in jobs]
-        last = [shlex.join([python, "-m", "marlnb.batch.run_job", str(batch.report_job().folder)])] if then else []
+        words = [shlex.join([python, "-m", "marlnb.batch.job.run_job", str(job.folder)]) for job in jobs]
+        last = [shlex.join([python, "-m", "marlnb.batch.job.run_job", str(batch.report_job().folder)])] if then else []
         head = f"# {len(words)} processes, {at_once} side by side, each with {each}"
         return "\n".join([head, *words, *(["# when all are complete", *last] if last else [])]) + "\n"
 

@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from marlnb.batch.batch import REPORT, SUBMISSIONS, Batch
 from marlnb.batch.executor import Executor, Known
-from marlnb.batch.folder import REPORT, SUBMISSIONS, Batch
-from marlnb.batch.job import Job, JobStatus
+from marlnb.batch.job.job import Job, JobStatus
 from marlnb.batch.profile import Profile, with_changes
 from marlnb.batch.slurm.commands import call
 from marlnb.batch.slurm.queue import Site, ask_accounting, ask_queue, ask_site, cancel_tasks
@@ -21,7 +21,7 @@ from marlnb.batch.slurm.refusals import check_path, check_profile
 from marlnb.batch.slurm.script import REPORT_SCRIPT, array_script, parts, report_script
 from marlnb.errors import BatchError
 from marlnb.registry import executor
-from marlnb.training.files import STOP
+from marlnb.training.runs.files import STOP
 
 SBATCH_DEFAULTS = {
     "partition": "SBATCH_PARTITION",

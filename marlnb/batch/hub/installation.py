@@ -16,7 +16,7 @@ from jupyter_core.paths import jupyter_data_dir
 from marlnb.batch.hub import labextensions
 from marlnb.batch.hub.kernel import HubKernel
 from marlnb.errors import BatchError, unknown
-from marlnb.training.files import read_json, write_atomically
+from marlnb.training.runs.files import read_json, write_atomically
 
 MANIFEST = Path("marlnb") / "hub.json"
 KERNELS = "kernels"

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from marlnb.batch.job import Job
+from marlnb.batch.job.job import Job
+from marlnb.batch.job.progress import begun_run
 from marlnb.batch.local.machine import VISIBLE
 from marlnb.batch.profile import Profile
-from marlnb.batch.progress import begun_run
-from marlnb.training.files import STATUS, STOP, read_json
+from marlnb.training.runs.files import STATUS, STOP, read_json
 
 SAVE_S = 120.0
 """How long a job that was told to end may take to save before it is killed."""
@@ -54,7 +54,7 @@ class JobProcess:
     @staticmethod
     def begin(job: Job, profile: Profile, cores: list[str], gpus: list[str]) -> JobProcess:
         """Raises OSError when the process cannot be started."""
-        words = [profile.python or sys.executable, "-m", "marlnb.batch.run_job", str(job.folder)]
+        words = [profile.python or sys.executable, "-m", "marlnb.batch.job.run_job", str(job.folder)]
         with open(job.log, "ab") as log:
             popen = subprocess.Popen(
                 words,

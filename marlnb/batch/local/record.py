@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from marlnb.batch.executor import Whereabouts
-from marlnb.training.files import read_json, write_atomically
-from marlnb.training.lock import is_locked
+from marlnb.training.runs.files import read_json, write_atomically
+from marlnb.training.runs.lock import is_locked
 
 TOLD = "supervisor.json"
 LOCK = "supervisor.lock"

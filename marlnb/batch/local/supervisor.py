@@ -16,15 +16,15 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from marlnb.batch.again import give_up, times_begun_again
-from marlnb.batch.folder import REPORT, Batch
-from marlnb.batch.job import Job, State
+from marlnb.batch.batch import REPORT, Batch
+from marlnb.batch.job.job import Job, State
+from marlnb.batch.local.capacity import jobs_at_once
 from marlnb.batch.local.machine import core_numbers, gpu_names
 from marlnb.batch.local.pool import Pool
 from marlnb.batch.local.process import JobProcess
 from marlnb.batch.local.record import Entry, cancelled, write_entries
-from marlnb.batch.local.room import jobs_at_once
-from marlnb.training.files import read_json
+from marlnb.batch.retries import give_up, times_begun_again
+from marlnb.training.runs.files import read_json
 
 POLL_S = 0.2
 COMPLETE, STOPPED = 0, 130

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from marlnb.batch.folder import REPORT, Batch
+from marlnb.batch.batch import REPORT, Batch
 from marlnb.batch.slurm.script import REPORT_LOG, Part
-from marlnb.training.files import read_json, write_atomically
+from marlnb.training.runs.files import read_json, write_atomically
 
 RECORD = "slurm.json"
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from marlnb.batch.folder import Batch
+from marlnb.batch.batch import Batch
 from marlnb.batch.local.process import THREADS
 from marlnb.batch.offline import OFFLINE_VARIABLES, job_environment
 from marlnb.batch.profile import Profile
@@ -24,7 +24,7 @@ from marlnb.batch.slurm.refusals import check_path
 SCRIPT = "script.sbatch"
 REPORT_SCRIPT = "report.sbatch"
 REPORT_LOG = "report.log"
-RUN_JOB = "marlnb.batch.run_job"
+RUN_JOB = "marlnb.batch.job.run_job"
 LONGEST_LABEL = 40
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from marlnb.config import EnvConfig, option
-from marlnb.envs.constructing import construct, parameters_of
+from marlnb.envs.constructor_errors import construct, parameters_of
 from marlnb.errors import ConfigError, EnvBuildError
 from marlnb.imports import found_at
 from marlnb.registry import ENVIRONMENTS

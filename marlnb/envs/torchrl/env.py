@@ -12,9 +12,9 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 from torchrl.envs import EnvBase
 
-from marlnb.envs.constructing import construct
-from marlnb.envs.incoming import Incoming
-from marlnb.envs.streams import Streams
+from marlnb.envs.action_validation import Incoming
+from marlnb.envs.constructor_errors import construct
+from marlnb.envs.rng_streams import Streams
 from marlnb.envs.torchrl.layout import PLAYER, GroupLayout, Layout, layout_of
 from marlnb.envs.vector import SEED_SPAN, GroupStep, Step, VectorEnv, allocate_step, episode_seeds
 from marlnb.errors import EnvBuildError, EnvError

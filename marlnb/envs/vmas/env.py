@@ -19,10 +19,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from marlnb.envs.constructing import construct, unknown_arguments
+from marlnb.envs.action_validation import Incoming
+from marlnb.envs.constructor_errors import construct, unknown_arguments
 from marlnb.envs.grouping import group_specs
-from marlnb.envs.incoming import Incoming
-from marlnb.envs.streams import Streams
+from marlnb.envs.rng_streams import Streams
 from marlnb.envs.vector import SEED_SPAN, Step, VectorEnv, allocate_step, episode_seeds
 from marlnb.envs.vmas.config import VmasConfig, scenario_files
 from marlnb.errors import EnvBuildError, EnvError

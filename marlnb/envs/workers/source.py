@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from marlnb.envs.constructing import construct
+from marlnb.envs.constructor_errors import construct
 from marlnb.envs.workers.api import RESET, begun
 from marlnb.envs.workers.spaces import MASK, ActionCodec, ObservationCodec, action_codec, observation_codec
 from marlnb.envs.workers.turns import Asynchronous, TurnByTurn, Waiting

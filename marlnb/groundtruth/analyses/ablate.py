@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from marlnb.groundtruth.case import Case, analysis, claims_of_units, largest
-from marlnb.groundtruth.claims import Finding
-from marlnb.models.edits import Ablate
+from marlnb.groundtruth.instance import Case, analysis, claims_of_units, largest
+from marlnb.groundtruth.scoring.claims import Finding
+from marlnb.models.hooks.edits import Ablate
 
 
 @analysis("ablate")

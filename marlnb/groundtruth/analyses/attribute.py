@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from marlnb.analysis.attribution import attribute
-from marlnb.analysis.methods import Method
-from marlnb.groundtruth.case import Case, analysis, claims_of_units, largest
-from marlnb.groundtruth.claims import Claim, Finding
+from marlnb.analysis.attribution.attribute import attribute
+from marlnb.analysis.attribution.methods import Method
+from marlnb.groundtruth.instance import Case, analysis, claims_of_units, largest
+from marlnb.groundtruth.scoring.claims import Claim, Finding
 
 RANK_SHARE = 0.1
 """Share of the largest singular value below which a dimension of the gradients' span is not counted."""

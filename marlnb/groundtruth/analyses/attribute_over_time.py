@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from marlnb.analysis.attribution_over_time import attribute_over_time
-from marlnb.groundtruth.case import Case, analysis
-from marlnb.groundtruth.claims import Claim, Finding
+from marlnb.analysis.attribution.temporal import attribute_over_time
+from marlnb.groundtruth.instance import Case, analysis
+from marlnb.groundtruth.scoring.claims import Claim, Finding
 
 
 @analysis("attribute_over_time")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from marlnb.analysis.communication import communication
-from marlnb.groundtruth.case import Case, analysis
-from marlnb.groundtruth.claims import Claim, Finding
+from marlnb.analysis.communication.communication import communication
+from marlnb.groundtruth.instance import Case, analysis
+from marlnb.groundtruth.scoring.claims import Claim, Finding
 
 
 @analysis("communication")

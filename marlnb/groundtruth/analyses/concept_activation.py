@@ -12,11 +12,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from marlnb.analysis.concepts import concept_activation
-from marlnb.analysis.concepts_result import ConceptScore
+from marlnb.analysis.concepts.result import ConceptScore
+from marlnb.analysis.concepts.tcav import concept_activation
 from marlnb.errors import AnalysisError
-from marlnb.groundtruth.case import Case, analysis
-from marlnb.groundtruth.claims import Claim, Finding
+from marlnb.groundtruth.instance import Case, analysis
+from marlnb.groundtruth.scoring.claims import Claim, Finding
 
 LEVEL = 0.05
 N_RUNS = 20

@@ -11,12 +11,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from marlnb.analysis.decoding import decode
-from marlnb.analysis.decoding_result import Decoding
-from marlnb.analysis.linear_models import Kind
-from marlnb.groundtruth.case import Case, analysis
-from marlnb.groundtruth.claims import Claim, Finding
-from marlnb.groundtruth.discoveries import NONSENSE
+from marlnb.analysis.decoding.decode import decode
+from marlnb.analysis.decoding.result import Decoding
+from marlnb.analysis.stats.linear_models import Kind
+from marlnb.groundtruth.instance import Case, analysis
+from marlnb.groundtruth.scoring.claims import Claim, Finding
+from marlnb.groundtruth.scoring.false_discoveries import NONSENSE
 
 N_SHUFFLES = 19
 LEVEL = 0.05

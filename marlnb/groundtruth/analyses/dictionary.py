@@ -19,11 +19,11 @@ from functools import partial
 
 import numpy as np
 
-from marlnb.analysis.dictionary_pruning import fewest_features
-from marlnb.analysis.dictionary_result import RARE_KURTOSIS, Dictionary
-from marlnb.groundtruth.case import Case, analysis
-from marlnb.groundtruth.claims import Claim, Finding
-from marlnb.groundtruth.feature_parts import (
+from marlnb.analysis.dictionaries.dictionary import RARE_KURTOSIS, Dictionary
+from marlnb.analysis.dictionaries.pruning import fewest_features
+from marlnb.groundtruth.instance import Case, analysis
+from marlnb.groundtruth.scoring.claims import Claim, Finding
+from marlnb.groundtruth.scoring.feature_parts import (
     EPISODES,
     SEED,
     driven_logits,
@@ -32,10 +32,10 @@ from marlnb.groundtruth.feature_parts import (
     share_kept,
     train,
 )
-from marlnb.models.directions import Direction
-from marlnb.models.edit import Edit
-from marlnb.models.edits_directions import Erase
-from marlnb.recording.recorder import record
+from marlnb.models.hooks.directions import Direction
+from marlnb.models.hooks.edit import Edit
+from marlnb.models.hooks.edits_directions import Erase
+from marlnb.recording.capture.recorder import record
 
 MOST_FEATURES, FEATURES_A_UNIT = 64, 4
 STARTS = 3

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from marlnb.errors import AnalysisError
-from marlnb.groundtruth.case import Case, analysis
-from marlnb.groundtruth.claims import Claim, Finding
-from marlnb.groundtruth.feature_parts import EPISODES, SEED, driven_logits, largest_variance, parts, train
-from marlnb.recording.recorder import record
+from marlnb.groundtruth.instance import Case, analysis
+from marlnb.groundtruth.scoring.claims import Claim, Finding
+from marlnb.groundtruth.scoring.feature_parts import EPISODES, SEED, driven_logits, largest_variance, parts, train
+from marlnb.recording.capture.recorder import record
 
 N_FEATURES = 64
 

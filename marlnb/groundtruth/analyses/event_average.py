@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from marlnb.analysis.events import event_average
-from marlnb.groundtruth.case import Case, analysis
-from marlnb.groundtruth.claims import Claim, Finding
+from marlnb.analysis.representations.event_average import event_average
+from marlnb.groundtruth.instance import Case, analysis
+from marlnb.groundtruth.scoring.claims import Claim, Finding
 
 LAGS = 3
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from marlnb.analysis.influence import Through, influence
+from marlnb.analysis.communication.influence import Through, influence
 from marlnb.errors import AnalysisError
-from marlnb.groundtruth.case import Case, analysis
-from marlnb.groundtruth.claims import Claim, Finding
+from marlnb.groundtruth.instance import Case, analysis
+from marlnb.groundtruth.scoring.claims import Claim, Finding
 
 SMALLEST_SHARE = {"observation": 0.05, "communication": 0.05}
 """Of the largest influence, own observations included; or, of communication, in nats."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from marlnb.analysis.intervention import intervene
-from marlnb.groundtruth.case import Case, analysis
-from marlnb.groundtruth.claims import Claim, Finding
-from marlnb.models.edits import Ablate
+from marlnb.analysis.interventions.intervene import intervene
+from marlnb.groundtruth.instance import Case, analysis
+from marlnb.groundtruth.scoring.claims import Claim, Finding
+from marlnb.models.hooks.edits import Ablate
 
 EPISODES = 32
 NEGLIGIBLE = 0.02

@@ -6,10 +6,10 @@ and a switch of what an agent does is the step from which its memory holds the c
 
 from __future__ import annotations
 
-from marlnb.analysis.roles import roles
+from marlnb.analysis.representations.roles import roles
 from marlnb.errors import AnalysisError
-from marlnb.groundtruth.case import Case, analysis
-from marlnb.groundtruth.claims import Claim, Finding
+from marlnb.groundtruth.instance import Case, analysis
+from marlnb.groundtruth.scoring.claims import Claim, Finding
 
 N_SHUFFLES = 40
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from marlnb.analysis.similarity import similarity
-from marlnb.analysis.similarity_measures import Method
-from marlnb.analysis.views import View
-from marlnb.groundtruth.case import Case, analysis
-from marlnb.groundtruth.claims import Claim, Finding
+from marlnb.analysis.data.views import View
+from marlnb.analysis.representations.similarity import similarity
+from marlnb.analysis.stats.similarity_measures import Method
+from marlnb.groundtruth.instance import Case, analysis
+from marlnb.groundtruth.scoring.claims import Claim, Finding
 
 ALIKE = 0.99
 """From which on two sites are the same but for what training drifts."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from marlnb.groundtruth.case import Case, analysis
-from marlnb.groundtruth.claims import Claim, Finding
+from marlnb.groundtruth.instance import Case, analysis
+from marlnb.groundtruth.scoring.claims import Claim, Finding
 
 RANK_SHARE = 0.1
 """Share of the largest singular value below which a dimension of the effect is not counted."""

@@ -3,10 +3,10 @@ brings the actions back, the circuit runs through."""
 
 from __future__ import annotations
 
-from marlnb.analysis.tracing import trace
-from marlnb.groundtruth.case import Case, analysis
-from marlnb.groundtruth.claims import Claim, Finding
-from marlnb.models.edits_channel import PermuteChannel
+from marlnb.analysis.interventions.tracing import trace
+from marlnb.groundtruth.instance import Case, analysis
+from marlnb.groundtruth.scoring.claims import Claim, Finding
+from marlnb.models.hooks.edits_channel import PermuteChannel
 
 EPISODES = 24
 SPAN = 4

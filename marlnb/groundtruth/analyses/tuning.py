@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from marlnb.analysis.tuning import tuning
+from marlnb.analysis.representations.tuning import tuning
 from marlnb.errors import AnalysisError
-from marlnb.groundtruth.case import Case, analysis
-from marlnb.groundtruth.claims import Claim, Finding
-from marlnb.groundtruth.discoveries import NONSENSE
+from marlnb.groundtruth.instance import Case, analysis
+from marlnb.groundtruth.scoring.claims import Claim, Finding
+from marlnb.groundtruth.scoring.false_discoveries import NONSENSE
 
 N_SHUFFLES = 199
 LEVEL = 0.05

@@ -11,14 +11,14 @@ from functools import partial
 
 import numpy as np
 
-from marlnb.analysis.corrections import holm
-from marlnb.analysis.decoding import decode
-from marlnb.analysis.mediation import mediation
-from marlnb.analysis.tuning import tuning
-from marlnb.analysis.usage import NEGLIGIBLE, usage
+from marlnb.analysis.decoding.decode import decode
+from marlnb.analysis.interventions.mediation import mediation
+from marlnb.analysis.interventions.usage import NEGLIGIBLE, usage
+from marlnb.analysis.representations.tuning import tuning
+from marlnb.analysis.stats.corrections import holm
 from marlnb.errors import AnalysisError
-from marlnb.groundtruth.case import Case, analysis
-from marlnb.groundtruth.claims import Claim, Finding
+from marlnb.groundtruth.instance import Case, analysis
+from marlnb.groundtruth.scoring.claims import Claim, Finding
 
 EPISODES = 40
 N_SHUFFLES = 79

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from marlnb.analysis.value_shares import decompose_value
-from marlnb.groundtruth.case import Case, analysis
-from marlnb.groundtruth.claims import Claim, Finding
+from marlnb.analysis.attribution.value_decomposition import decompose_value
+from marlnb.groundtruth.instance import Case, analysis
+from marlnb.groundtruth.scoring.claims import Claim, Finding
 
 
 @analysis("value_decomposition")

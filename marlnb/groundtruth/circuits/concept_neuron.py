@@ -14,10 +14,10 @@ import numpy as np
 from torch import Tensor
 
 from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
-from marlnb.groundtruth.draft import Draft
+from marlnb.groundtruth.circuit_builder import Draft
 from marlnb.groundtruth.planting import circuit
-from marlnb.recording.sources import LabelFn
-from marlnb.training.episodes import Moment
+from marlnb.recording.capture.sources import LabelFn
+from marlnb.training.collect.episodes import Moment
 
 SLOPE, READOUT, LEAK = 2.0, 3.0, 0.4
 N_DECOYS = 2

@@ -13,11 +13,11 @@ import numpy as np
 from torch import Tensor
 
 from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
+from marlnb.groundtruth.circuit_builder import Draft
 from marlnb.groundtruth.circuits.concept_neuron import GROUP, plant_decoys
-from marlnb.groundtruth.draft import Draft
 from marlnb.groundtruth.planting import circuit
-from marlnb.recording.sources import LabelFn
-from marlnb.training.episodes import Moment
+from marlnb.recording.capture.sources import LabelFn
+from marlnb.training.collect.episodes import Moment
 
 SLOPE, READOUT, LOUD = 2.0, 3.0, 3.0
 TOWARDS = {"x": (2, 1), "y": (4, 3)}

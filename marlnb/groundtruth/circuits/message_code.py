@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from marlnb.envs.mpe.simple_speaker_listener import COLOR_NAMES, SimpleSpeakerListenerConfig
-from marlnb.groundtruth.draft import Draft
+from marlnb.groundtruth.circuit_builder import Draft
 from marlnb.groundtruth.planting import circuit
 
 SPEAKER, LISTENER = "speaker", "listener"

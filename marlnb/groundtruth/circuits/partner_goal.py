@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from marlnb.groundtruth.draft import Draft
+from marlnb.groundtruth.circuit_builder import Draft
+from marlnb.groundtruth.envs.cued_goal import TOLD, ToldConfig
 from marlnb.groundtruth.planting import circuit
-from marlnb.groundtruth.told import TOLD, ToldConfig
 
 GROUP = "agent"
 N_UNITS = 12

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from marlnb.groundtruth.calls import OTHERS, RUMOURS, SIGNALS, CallsConfig
-from marlnb.groundtruth.draft import MINOR_UNITS, Draft
+from marlnb.groundtruth.circuit_builder import MINOR_UNITS, Draft
+from marlnb.groundtruth.envs.sparse_signals import OTHERS, RUMOURS, SIGNALS, CallsConfig
 from marlnb.groundtruth.planting import circuit
 from marlnb.groundtruth.wiring import UNITS
 

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from marlnb.config import EnvConfig
-from marlnb.training.subject import Subject
+from marlnb.training.policies.policy_source import Subject
+from marlnb.widgets.core.ui_lock import TURN
+from marlnb.widgets.core.worker import Newest
 from marlnb.widgets.microscope.episode_view import EpisodeView
 from marlnb.widgets.microscope.scope import Scope
-from marlnb.widgets.turns import TURN
-from marlnb.widgets.worker import Newest
 
 START_S = 0.4  # the page is drawn first
 

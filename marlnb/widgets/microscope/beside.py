@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from marlnb.config import EnvConfig
 from marlnb.errors import MarlnbError, RecordingError
-from marlnb.models.edit import Edit
-from marlnb.recording.makers import maker_of
-from marlnb.recording.reader import Recording
-from marlnb.training.subject import Subject
+from marlnb.models.hooks.edit import Edit
+from marlnb.recording.capture.policy_source import maker_of
+from marlnb.recording.file.reader import Recording
+from marlnb.training.policies.policy_source import Subject
 from marlnb.widgets.microscope.answers import Shown
 from marlnb.widgets.microscope.episode_view import EpisodeView, view_episode
 from marlnb.widgets.microscope.rollouts import Rollouts

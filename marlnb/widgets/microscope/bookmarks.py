@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from marlnb.errors import RecordingError
-from marlnb.training.files import write_atomically
+from marlnb.training.runs.files import write_atomically
 
 
 @dataclass(frozen=True, order=True)

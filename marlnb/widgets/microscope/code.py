@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from marlnb.analysis.decoding_result import Decoding
+from marlnb.analysis.decoding.result import Decoding
 from marlnb.widgets.microscope.scope import Scope
 
 

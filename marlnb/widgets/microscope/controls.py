@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import ipywidgets as w
 
-from marlnb.analysis.decoding_result import Decoding
-from marlnb.analysis.methods import Method
+from marlnb.analysis.attribution.methods import Method
+from marlnb.analysis.decoding.result import Decoding
 from marlnb.errors import MarlnbError, RecordingError
-from marlnb.models.edit import Edit
-from marlnb.widgets.controls import Button, Dropdown, Tab
+from marlnb.models.hooks.edit import Edit
+from marlnb.widgets.core.controls import Button, Dropdown, Tab
+from marlnb.widgets.core.style import code_html, styled
+from marlnb.widgets.core.worker import Newest
 from marlnb.widgets.microscope.answers import Shown
 from marlnb.widgets.microscope.beside import changes
 from marlnb.widgets.microscope.edits_panel import EditsPanel
 from marlnb.widgets.microscope.episode_view import EpisodeView
 from marlnb.widgets.microscope.tabs import BookmarksPanel, ComparePanel, ConceptsPanel
 from marlnb.widgets.microscope.unit_panel import Unit, UnitPanel
-from marlnb.widgets.style import code_html, styled
-from marlnb.widgets.worker import Newest
 
 if TYPE_CHECKING:
     from marlnb.widgets.microscope.microscope import Microscope

@@ -8,13 +8,13 @@ from typing import Any
 import ipywidgets as w
 from matplotlib.figure import Figure
 
+from marlnb.widgets.core.snapshot import Still, with_picture
+from marlnb.widgets.core.ui_lock import TURN
+from marlnb.widgets.core.worker import Newest
 from marlnb.widgets.microscope.answers import Shown
 from marlnb.widgets.microscope.filming import image_at
 from marlnb.widgets.microscope.scope import Scope
 from marlnb.widgets.microscope.still import still
-from marlnb.widgets.picture import Still, with_picture
-from marlnb.widgets.turns import TURN
-from marlnb.widgets.worker import Newest
 
 STILL_S = 1.5  # without a step, after which the still picture follows
 

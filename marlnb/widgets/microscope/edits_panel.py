@@ -9,13 +9,13 @@ import ipywidgets as w
 import numpy as np
 
 from marlnb.errors import ConfigError
-from marlnb.models.directions import Direction
-from marlnb.models.edit import Edit
-from marlnb.models.edits import Ablate, Clamp, Scale
-from marlnb.models.edits_directions import Steer
-from marlnb.recording.reader import Recording
-from marlnb.widgets.controls import Button, Dropdown, InTurn, Text
-from marlnb.widgets.style import code_html, note_html, problem_html
+from marlnb.models.hooks.directions import Direction
+from marlnb.models.hooks.edit import Edit
+from marlnb.models.hooks.edits import Ablate, Clamp, Scale
+from marlnb.models.hooks.edits_directions import Steer
+from marlnb.recording.file.reader import Recording
+from marlnb.widgets.core.controls import Button, Dropdown, InTurn, Text
+from marlnb.widgets.core.style import code_html, note_html, problem_html
 
 KINDS = {
     "ablate to zero": "zero",

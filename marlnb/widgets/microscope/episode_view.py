@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from marlnb.analysis.feature_groups import feature_names
+from marlnb.analysis.attribution.feature_groups import feature_names
 from marlnb.errors import RecordingError
-from marlnb.recording.makers import origin_at
-from marlnb.recording.reader import Recording
+from marlnb.recording.capture.policy_source import origin_at
+from marlnb.recording.file.reader import Recording
 from marlnb.specs import ActionSpec, GroupSpec
 
 ChoiceKind = Literal["probability", "score", "value", "none"]

@@ -9,14 +9,14 @@ from functools import partial
 
 import numpy as np
 
-from marlnb.analysis.methods import Method
+from marlnb.analysis.attribution.methods import Method
 from marlnb.errors import MarlnbError
-from marlnb.models.policy import Policy
+from marlnb.models.policies.policy import Policy
+from marlnb.widgets.core.worker import Newest
 from marlnb.widgets.microscope.answers import START_S, Answers, Shown, Sides
 from marlnb.widgets.microscope.explanation import Explanation, To, explain, mean_observations, refused
 from marlnb.widgets.microscope.objects import Spoken, looker
 from marlnb.widgets.microscope.sides import attribution_of
-from marlnb.widgets.worker import Newest
 
 Asked = tuple[To, Method]  # one object a question: answers to an earlier one are dropped
 FEW_NUMBERS = 100_000  # steps × agents × features: explained so soon that no single step comes first

@@ -8,12 +8,12 @@ from typing import Literal
 
 import numpy as np
 
-from marlnb.analysis.attribution import attribute
-from marlnb.analysis.attribution_result import Attribution
-from marlnb.analysis.methods import Method
-from marlnb.analysis.rows import RowSource
+from marlnb.analysis.attribution.attribute import attribute
+from marlnb.analysis.attribution.methods import Method
+from marlnb.analysis.attribution.result import Attribution
+from marlnb.analysis.data.rows import RowSource
 from marlnb.errors import MarlnbError
-from marlnb.models.policy import Policy
+from marlnb.models.policies.policy import Policy
 from marlnb.widgets.microscope.episode_view import EpisodeView
 
 MOST_NUMBERS = 4_000_000  # of one group's explanation, unless it is asked for: steps × agents × features

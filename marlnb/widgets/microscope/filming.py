@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from marlnb.errors import MarlnbError
+from marlnb.widgets.core.worker import Newest
 from marlnb.widgets.microscope.answers import START_S, Answers, Shown, Sides
 from marlnb.widgets.microscope.objects import NOT_TOLD, Spoken
 from marlnb.widgets.microscope.pictures import Picture, drawn_again, recorded_pictures
-from marlnb.widgets.worker import Newest
 
 SEND_S = 0.3  # between two parcels of pictures
 MOST_DRAWN = 60  # steps that are lived through at once for a still picture

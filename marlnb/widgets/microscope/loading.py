@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from marlnb.analysis.methods import Method
+from marlnb.analysis.attribution.methods import Method
+from marlnb.widgets.core.ui_lock import in_turn
 from marlnb.widgets.microscope.answers import Answers, Shown
 from marlnb.widgets.microscope.explaining import Explaining
 from marlnb.widgets.microscope.explanation import To
 from marlnb.widgets.microscope.filming import Filming
 from marlnb.widgets.microscope.scope import Scope
-from marlnb.widgets.turns import in_turn
 
 
 class Loading:

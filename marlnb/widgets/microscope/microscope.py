@@ -8,13 +8,14 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from marlnb.analysis.decoding import decode
-from marlnb.analysis.decoding_result import Decoding
-from marlnb.analysis.methods import Method
+from marlnb.analysis.attribution.methods import Method
+from marlnb.analysis.decoding.decode import decode
+from marlnb.analysis.decoding.result import Decoding
 from marlnb.config import EnvConfig
 from marlnb.errors import AnalysisError, RecordingError
-from marlnb.models.edit import Edit
-from marlnb.recording.reader import Recording
+from marlnb.models.hooks.edit import Edit
+from marlnb.recording.file.reader import Recording
+from marlnb.widgets.core.ui_lock import in_turn
 from marlnb.widgets.microscope.answers import Shown
 from marlnb.widgets.microscope.beside import Beside, SubjectLike, changes, maker_or_why
 from marlnb.widgets.microscope.bookmarks import Bookmark, Bookmarks
@@ -28,7 +29,6 @@ from marlnb.widgets.microscope.loading import Loading
 from marlnb.widgets.microscope.readings import concepts_of
 from marlnb.widgets.microscope.sides import concepts_data, sent_layers, side_of, units_of_layer
 from marlnb.widgets.microscope.unit_panel import Unit
-from marlnb.widgets.turns import in_turn
 
 
 class Microscope:

@@ -13,11 +13,11 @@ from PIL import Image
 from marlnb.config import EnvConfig
 from marlnb.envs.mpe.env import MPE
 from marlnb.envs.vector import VectorEnv
-from marlnb.training.subject import Subject
+from marlnb.training.policies.policy_source import Subject
+from marlnb.widgets.core.painting import PAINTING
 from marlnb.widgets.microscope.episode_view import EpisodeView
 from marlnb.widgets.microscope.objects import Objects, Places, Spoken
 from marlnb.widgets.microscope.playing_again import live_again
-from marlnb.widgets.painting import PAINTING
 
 WIDTH = 320  # pixels at most
 PNG_BYTES = 30_000  # beyond it, a picture is a photograph

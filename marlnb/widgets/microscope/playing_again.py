@@ -11,7 +11,7 @@ import torch
 from marlnb.config import EnvConfig
 from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import RecordingError
-from marlnb.training.subject import Subject
+from marlnb.training.policies.policy_source import Subject
 from marlnb.widgets.microscope.episode_view import EpisodeView
 
 CLOSE = 1e-3  # of an observation's numbers: another number of copies adds up in another order

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from marlnb.analysis.decoding_result import Decoding
-from marlnb.analysis.readings import Reading
+from marlnb.analysis.decoding.linear_decoder import Reading
+from marlnb.analysis.decoding.result import Decoding
 from marlnb.widgets.microscope.episode_view import EpisodeView
 
 

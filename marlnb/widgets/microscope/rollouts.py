@@ -9,11 +9,11 @@ from itertools import count
 from pathlib import Path
 
 from marlnb.config import EnvConfig
-from marlnb.models.edit import Edit
-from marlnb.recording.recorder import record
-from marlnb.training.changed import Changed
-from marlnb.training.run import Which
-from marlnb.training.subject import Subject
+from marlnb.models.hooks.edit import Edit
+from marlnb.recording.capture.recorder import record
+from marlnb.training.policies.policy_source import Subject
+from marlnb.training.policies.transformed import Changed
+from marlnb.training.runs.run import Which
 from marlnb.widgets.microscope.episode_view import EpisodeView, view_episode
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import traitlets
 
-from marlnb.widgets.controls import Drawn
+from marlnb.widgets.core.controls import Drawn
+from marlnb.widgets.core.ui_lock import in_turn
 from marlnb.widgets.microscope.pictures import Picture
 from marlnb.widgets.microscope.sides import Data
-from marlnb.widgets.turns import in_turn
 
 SCRIPTS = ("colours", "canvas", "bars", "heatmap", "film", "traces", "agent_card", "side", "scope")
 FOLDER = Path(__file__).parent

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from marlnb.analysis.attribution_result import Attribution
+from marlnb.analysis.attribution.result import Attribution
 from marlnb.plots.canvas import agent_colour
 from marlnb.widgets.microscope.episode_view import EpisodeView, GroupView
 from marlnb.widgets.microscope.explanation import Explanation

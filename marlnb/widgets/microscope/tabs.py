@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import ipywidgets as w
 
-from marlnb.widgets.controls import Button, Dropdown, SelectMultiple, Text
+from marlnb.widgets.core.controls import Button, Dropdown, SelectMultiple, Text
+from marlnb.widgets.core.style import code_html, note_html, problem_html
 from marlnb.widgets.microscope.bookmarks import Bookmark
-from marlnb.widgets.style import code_html, note_html, problem_html
 
 WIDE = w.Layout(width="28em")
 STYLE = {"description_width": "6em"}

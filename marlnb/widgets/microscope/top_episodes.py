@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from marlnb.recording.reader import Recording
+from marlnb.recording.file.reader import Recording
 
 
 class Top(NamedTuple):

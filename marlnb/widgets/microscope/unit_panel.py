@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 import ipywidgets as w
 
-from marlnb.analysis.tuning import tuning
-from marlnb.analysis.tuning_result import Tuning
+from marlnb.analysis.representations.tuning import tuning
+from marlnb.analysis.representations.tuning_result import Tuning
 from marlnb.errors import MarlnbError
 from marlnb.plots.tuning import tuning_curves
-from marlnb.widgets.controls import Button, Dropdown
+from marlnb.widgets.core.controls import Button, Dropdown
+from marlnb.widgets.core.snapshot import png
+from marlnb.widgets.core.style import note_html, problem_html
+from marlnb.widgets.core.worker import Newest
 from marlnb.widgets.microscope.episode_view import EpisodeView
 from marlnb.widgets.microscope.top_episodes import Top, top_episodes
-from marlnb.widgets.picture import png
-from marlnb.widgets.style import note_html, problem_html
-from marlnb.widgets.worker import Newest
 
 N_TOP = 5
 

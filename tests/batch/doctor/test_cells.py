@@ -9,7 +9,7 @@ import pytest
 from marlnb.batch.doctor.check import Subject
 from marlnb.batch.doctor.imports import imported, named_environments
 from marlnb.batch.profile import Profile
-from marlnb.batch.sweep import Sweep
+from marlnb.batch.sweep.sweep import Sweep
 from tests.batch.doctor.notebooks import answers, subject, told, write
 
 

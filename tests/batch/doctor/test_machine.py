@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from marlnb.batch.batch import BATCH, Batch
 from marlnb.batch.doctor.check import Finding, Subject, checks, examine
 from marlnb.batch.doctor.files import count_files, filesystem
 from marlnb.batch.doctor.network import has_route_out
-from marlnb.batch.folder import BATCH, Batch
 from marlnb.batch.profile import Profile
-from marlnb.batch.sweep import Sweep
+from marlnb.batch.sweep.sweep import Sweep
 from tests.batch.doctor.notebooks import answers, subject, told, write
 
 ROUTES = "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\n"

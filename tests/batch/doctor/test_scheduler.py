@@ -11,7 +11,7 @@ from marlnb.batch.doctor.check import examine
 from marlnb.batch.doctor.node import from_json, node_script, to_json
 from marlnb.batch.doctor.scheduler import seconds_of, waits_for_ever
 from marlnb.batch.profile import Profile
-from marlnb.batch.sweep import Sweep
+from marlnb.batch.sweep.sweep import Sweep
 from tests.batch.doctor.notebooks import subject
 
 PARTITIONS = "debug*|1:00:00|up\nlong|7-00:00:00|up\nold|infinite|down\n"

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from marlnb.batch.local.capacity import check_room
 from marlnb.batch.local.process import processes_of
 from marlnb.batch.local.record import read_entries
-from marlnb.batch.local.room import check_room
 from marlnb.batch.profile import Profile
 from marlnb.cores import usable_cores
 from marlnb.errors import BatchError
@@ -65,7 +65,7 @@ def test_a_supervisor_outlives_its_caller_and_runs_the_report_last(make: Maker) 
         then="import pathlib\nprint(sorted(p.name for p in pathlib.Path(batch, 'jobs').iterdir()))",
     )
     program = (
-        "import sys; from marlnb.batch.folder import Batch; batch = Batch.open(sys.argv[1]);"
+        "import sys; from marlnb.batch.batch import Batch; batch = Batch.open(sys.argv[1]);"
         "print(batch.executor().submit(batch, batch.jobs(), then=True))"
     )
     done = subprocess.run([sys.executable, "-c", program, batch.path], capture_output=True, text=True, check=True)
@@ -175,6 +175,9 @@ def test_a_preview_tells_the_processes_and_begins_nothing(make: Maker, tmp_path:
     batch = make("", n=(0, 1, 2), then="", at_once=2, python="/elsewhere/python")
     told = batch.executor().preview(batch, batch.jobs(), then=True).splitlines()
     assert told[0] == f"# 3 processes, 2 side by side, each with 1 of {usable_cores()} cores"
-    assert told[1] == f"/elsewhere/python -m marlnb.batch.run_job {batch.path}/jobs/n=0"
-    assert told[-2:] == ["# when all are complete", f"/elsewhere/python -m marlnb.batch.run_job {batch.path}/report"]
+    assert told[1] == f"/elsewhere/python -m marlnb.batch.job.run_job {batch.path}/jobs/n=0"
+    assert told[-2:] == [
+        "# when all are complete",
+        f"/elsewhere/python -m marlnb.batch.job.run_job {batch.path}/report",
+    ]
     assert not batch.submissions()

@@ -12,16 +12,16 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from marlnb.batch.batch import REPORT, Batch
 from marlnb.batch.executor import Executor, Known
 from marlnb.batch.executors.slurm import SlurmExecutor
-from marlnb.batch.folder import REPORT, Batch
-from marlnb.batch.job import JOB_LOCK, Job
+from marlnb.batch.job.job import JOB_LOCK, Job
+from marlnb.batch.job.run_job import _indexed
 from marlnb.batch.profile import Profile
-from marlnb.batch.run_job import _indexed
-from marlnb.batch.sweep import Sweep
+from marlnb.batch.sweep.sweep import Sweep
 from marlnb.errors import BatchError
-from marlnb.training.files import STOP
-from marlnb.training.lock import RunLock
+from marlnb.training.runs.files import STOP
+from marlnb.training.runs.lock import RunLock
 
 COMMANDS = ("sbatch", "squeue", "sacct", "scontrol", "scancel", "sinfo")
 CONFIG = "AccountingStorageType   = accounting_storage/{storage}\nMaxArraySize            = {largest}\n"

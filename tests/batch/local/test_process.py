@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.batch.job import Job
+from marlnb.batch.job.job import Job
 from marlnb.batch.local import process as module
 from marlnb.batch.local.process import JobProcess, environment, limit_plan, processes_of
 from marlnb.batch.profile import Profile

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.batch.folder import Batch
+from marlnb.batch.batch import Batch
 from marlnb.batch.offline import OFFLINE_VARIABLES
 from marlnb.batch.profile import Profile, find_profile, with_changes
 from marlnb.batch.slurm.script import Part, array_script, exports, job_name, parts, report_script
-from marlnb.batch.sweep import Sweep
+from marlnb.batch.sweep.sweep import Sweep
 from marlnb.errors import BatchError
 
 GOLDENS = Path(__file__).parent / "goldens"
@@ -107,7 +107,7 @@ def test_what_is_executed_gets_paths_and_variables_unchanged(tmp_path: Path) -> 
         done = subprocess.run(
             ["bash", script], cwd=tmp_path, env=environment, capture_output=True, check=True, timeout=60
         )
-        words = ["-m", "marlnb.batch.run_job", "--submission", str(submission), "--index", index]
+        words = ["-m", "marlnb.batch.job.run_job", "--submission", str(submission), "--index", index]
         assert done.stdout.decode().split("\0")[:-1] == [HOSTILE, "3", *words]
     assert sorted(entry.name for entry in tmp_path.rglob("*pwned*")) == [folder.name]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.training.run import Run, is_run
+from marlnb.training.runs.run import Run, is_run
 from tests.cluster.hub.person import Person
 from tests.cluster.hub.server import Hub
 from tests.cluster.hub.trespass import trespass

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.batch.folder import Batch
+from marlnb.batch.batch import Batch
 from marlnb.batch.profile import Profile
-from marlnb.batch.sweep import Sweep
-from marlnb.training.run import STOP
+from marlnb.batch.sweep.sweep import Sweep
+from marlnb.training.runs.run import STOP
 from tests.cluster import notebooks
 from tests.cluster.hub.trespass import trespass
 from tests.cluster.processes import end, until
@@ -39,7 +39,7 @@ def test_nobody_else_reads_a_batch_or_reaches_its_kernels(shared: Path) -> None:
     submission = batch.begin_submission([job], then=False)
     (shared / "tmp").mkdir()
     process = subprocess.Popen(
-        [sys.executable, "-m", "marlnb.batch.run_job", str(job.folder)],
+        [sys.executable, "-m", "marlnb.batch.job.run_job", str(job.folder)],
         env={**os.environ, "TMPDIR": str(shared / "tmp")},
         start_new_session=True,
     )

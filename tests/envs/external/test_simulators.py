@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from marlnb.config import Experiment
-from marlnb.recording.recorder import record
-from marlnb.training.evaluation import evaluate
+from marlnb.recording.capture.recorder import record
+from marlnb.training.policies.evaluation import evaluate
 from marlnb.training.report import Report
-from marlnb.training.run import Run
+from marlnb.training.runs.run import Run
 from marlnb.training.train import resume, train
 
 ROOT = Path(__file__).parents[3]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.training.run import Run
+from marlnb.training.runs.run import Run
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "environments-external.md"

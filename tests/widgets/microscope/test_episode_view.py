@@ -34,7 +34,7 @@ def test_arrays_are_the_files_rows(listener: mnb.Recording) -> None:
 
 
 def test_only_the_episodes_rows_are_read(listener: mnb.Recording, monkeypatch: pytest.MonkeyPatch) -> None:
-    from marlnb.recording.array import LabelledArray
+    from marlnb.recording.file.array import LabelledArray
 
     read: list[int] = []
     whole = LabelledArray._read

@@ -10,7 +10,7 @@ from PIL import Image
 
 import marlnb as mnb
 from marlnb.errors import RecordingError
-from marlnb.recording.makers import maker_of
+from marlnb.recording.capture.policy_source import maker_of
 from marlnb.widgets.microscope.episode_view import view_episode
 from marlnb.widgets.microscope.explanation import explain, mean_observations
 from marlnb.widgets.microscope.mpe_objects import bodies_of

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import marlnb as mnb
+from marlnb.widgets.core.ui_lock import TURN
 from marlnb.widgets.microscope.scope import Scope
-from marlnb.widgets.turns import TURN
 from tests.widgets.trained import until
 
 N_ROUNDS = 4

@@ -1,0 +1,1 @@
+"""Influence between agents, and what messages carry."""

@@ -1,0 +1,1 @@
+"""Concept activation vectors (TCAV) and the effect of a concept."""

@@ -1,0 +1,1 @@
+"""Rows, labels and activations of a recording, in the form that analyses read."""

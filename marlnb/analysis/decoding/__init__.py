@@ -1,0 +1,1 @@
+"""Decoding: what can be read from hidden states, next to its controls."""

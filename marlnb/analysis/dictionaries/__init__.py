@@ -1,0 +1,1 @@
+"""Sparse dictionaries of a site's activations."""

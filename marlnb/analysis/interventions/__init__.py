@@ -1,0 +1,1 @@
+"""Interventions: what changes when units are edited."""

@@ -1,0 +1,1 @@
+"""Comparing representations across agents, checkpoints, events and roles."""

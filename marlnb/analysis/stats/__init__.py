@@ -1,0 +1,1 @@
+"""Estimators and tests that analyses share, each with its equation and its source."""

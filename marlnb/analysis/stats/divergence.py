@@ -1,0 +1,49 @@
+"""How far apart two action distributions are, step by step."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from marlnb.models.policies.distributions import LOG_STD_RANGE, ActionDistribution, Categorical, Gaussian, MultiDiscrete
+
+
+def total_variation(distribution: ActionDistribution, before: Tensor, after: Tensor) -> Tensor | None:
+    """Half the summed absolute difference of probabilities, 0 to 1, `[...]`, of parameters `[..., parameter]`: the
+    largest difference in the probability of any event. Of a multi-discrete action the mean over its components; None
+    for continuous actions."""
+    parts = _components(distribution, before, after)
+    if parts is None:
+        return None
+    return torch.stack([0.5 * (p.softmax(-1) - q.softmax(-1)).abs().sum(-1) for p, q in parts]).mean(0)
+
+
+def kl_divergence(distribution: ActionDistribution, before: Tensor, after: Tensor) -> Tensor | None:
+    """KL(before || after) in nats, `[...]`; of a squashed Gaussian that of the normals before it, which is the same.
+    None for a distribution without a density."""
+    if type(distribution) is Gaussian:
+        mean_p, std_p = _normal(before, distribution)
+        mean_q, std_q = _normal(after, distribution)
+        ratio = (std_p / std_q).square()
+        return 0.5 * (ratio + ((mean_p - mean_q) / std_q).square() - 1 - ratio.log()).sum(-1)
+    parts = _components(distribution, before, after)
+    if parts is None:
+        return None
+    terms = []
+    for p, q in parts:
+        log_p, log_q = p.log_softmax(-1), q.log_softmax(-1)
+        terms.append((log_p.exp() * (log_p - log_q)).sum(-1))
+    return torch.stack(terms).sum(0).clamp(min=0)
+
+
+def _components(distribution: ActionDistribution, before: Tensor, after: Tensor) -> list[tuple[Tensor, Tensor]] | None:
+    if isinstance(distribution, Categorical):
+        return [(before, after)]
+    if isinstance(distribution, MultiDiscrete):
+        return list(zip(before.split(distribution.n, -1), after.split(distribution.n, -1)))
+    return None
+
+
+def _normal(parameters: Tensor, distribution: Gaussian) -> tuple[Tensor, Tensor]:
+    mean, log_std = parameters.split(distribution.n_components, -1)
+    return mean, log_std.clamp(*LOG_STD_RANGE).exp()

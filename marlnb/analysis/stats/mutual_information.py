@@ -1,0 +1,105 @@
+"""Mutual information of discrete variables, in bits, from tables of counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from marlnb.analysis.stats.bootstrap import bootstrap_weights, episode_places, p_value_above, percentile_interval
+from marlnb.analysis.stats.linear_models import permute_by_episode
+
+
+@dataclass(frozen=True)
+class Information:
+    """What one variable tells about another.
+
+    Attributes:
+        bits: the plug-in estimate, which is never below 0 and too large by chance; low, high: its 95% interval over
+            episodes; chance: its mean when each episode of one variable is paired with another episode of the other.
+        corrected: `bits` after Miller and Madow's correction.
+        share: `corrected` of the smaller entropy of the two, so 1 when one of them tells the other; p_value: of chance.
+    """
+
+    a: str
+    b: str
+    bits: float
+    low: float
+    high: float
+    chance: float
+    corrected: float
+    share: float
+    p_value: float
+    entropy_a: float
+    entropy_b: float
+
+
+def counts(a: np.ndarray, b: np.ndarray, n_a: int, n_b: int) -> np.ndarray:
+    """`[a, b]`: how often two indices `[row]` go together."""
+    return np.bincount(a * n_b + b, minlength=n_a * n_b).reshape(n_a, n_b).astype(float)
+
+
+def entropy_bits(table: np.ndarray) -> np.ndarray:
+    """Entropy `[...]` of the distribution that counts `[..., value]` are of."""
+    total = table.sum(axis=-1, keepdims=True)
+    p = table / np.where(total > 0, total, 1)
+    return np.asarray(-(p * np.log2(np.where(p > 0, p, 1))).sum(axis=-1))
+
+
+def mutual_information_bits(table: np.ndarray) -> np.ndarray:
+    """Plug-in estimate `[...]` from counts `[..., a, b]`: H(a) + H(b) - H(a, b)."""
+    joint = entropy_bits(table.reshape(*table.shape[:-2], -1))
+    return np.maximum(entropy_bits(table.sum(-1)) + entropy_bits(table.sum(-2)) - joint, 0.0)
+
+
+def miller_madow_bits(table: np.ndarray) -> float:
+    """Mutual information from counts `[a, b]`, each entropy raised by (occupied cells - 1) / (2 n ln 2).
+
+    Source: Miller 1955, Note on the bias of information estimates; see Paninski 2003, section 4.
+    """
+    n = table.sum()
+    occupied = (np.sum(table.sum(1) > 0) - 1) + (np.sum(table.sum(0) > 0) - 1) - (np.sum(table > 0) - 1)
+    return float(max(mutual_information_bits(table) + occupied / (2 * n * np.log(2)), 0.0))
+
+
+def information(
+    a: np.ndarray,
+    b: np.ndarray,
+    episode: np.ndarray,
+    *,
+    names: tuple[str, str],
+    n_shuffles: int,
+    repetitions: int,
+    rng: np.random.Generator,
+) -> Information:
+    """What `a` `[row]` tells about `b` `[row]`, both discrete; rows lie in order of episode and time."""
+    (values_a, a), (values_b, b) = (np.unique(x, return_inverse=True) for x in (a, b))
+    n_a, n_b = len(values_a), len(values_b)
+    numbers, places = episode_places(episode)
+    cells = np.zeros((len(numbers), n_a * n_b))
+    np.add.at(cells, (places, a * n_b + b), 1)
+    table = cells.sum(axis=0).reshape(n_a, n_b)
+    bits = float(mutual_information_bits(table))
+    drawn = (bootstrap_weights(len(numbers), repetitions, rng) @ cells).reshape(-1, n_a, n_b)
+    low, high = percentile_interval(mutual_information_bits(drawn))
+    null = np.array(
+        [
+            float(mutual_information_bits(counts(a, permute_by_episode(b, episode, rng), n_a, n_b)))
+            for _ in range(n_shuffles)
+        ]
+    )
+    entropies = float(entropy_bits(table.sum(1))), float(entropy_bits(table.sum(0)))
+    corrected = min(miller_madow_bits(table), *entropies)
+    return Information(
+        a=names[0],
+        b=names[1],
+        bits=bits,
+        low=float(low),
+        high=float(high),
+        chance=float(null.mean()),
+        corrected=corrected,
+        share=min(corrected / min(entropies), 1.0) if min(entropies) > 0 else 0.0,
+        p_value=p_value_above(bits, null),
+        entropy_a=entropies[0],
+        entropy_b=entropies[1],
+    )

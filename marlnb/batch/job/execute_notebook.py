@@ -1,0 +1,124 @@
+"""The engine: a job's notebook executed cell by cell in a kernel of its own, through papermill.
+
+Beside what papermill does: the kernel is reached over ipc, and outlives neither signals meant for the job nor the
+process that began it; the executed notebook is replaced atomically; what cells print goes to the job's log as well.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient.exceptions import DeadKernelError
+from nbformat import NotebookNode
+from papermill.engines import NotebookExecutionManager
+from papermill.execute import prepare_notebook_metadata, remove_error_markers
+from papermill.iorw import load_notebook_node
+from papermill.log import logger
+from papermill.parameterize import parameterize_notebook
+from papermill.utils import nb_kernel_name
+from traitlets.config import Config
+
+from marlnb.batch.job.attempt import Attempt
+from marlnb.batch.job.kernel import KernelClient, short_runtime_folder
+from marlnb.batch.job.outcome import KILLED, KILLS, Outcome, mark_error, outcome_of, outcome_of_death
+from marlnb.batch.job.signals import Interruption, Requests
+from marlnb.batch.sweep.parameters import checked_parameters
+from marlnb.errors import BatchError
+from marlnb.training.runs.files import JOB_VARIABLE, write_atomically
+
+NOTEBOOK = "notebook.ipynb"
+START_TIMEOUT_S = 120
+
+
+def run_notebook(attempt: Attempt, requests: Requests, *, bar: bool = False) -> Outcome:
+    """Executes an attempt's notebook into `notebook.ipynb` of the job's folder.
+
+    Args:
+        bar: show papermill's progress bar on stderr.
+    Raises:
+        ConfigError: no such notebook, or a parameter that it does not have; nothing has run.
+        BatchError: the folder in which it should be executed is not there, or the kernel does not start.
+    """
+    job = attempt.job
+    if not job.cwd.is_dir():
+        raise BatchError(f"{job.cwd}, in which {job.notebook} should be executed, is not there")
+    target = job.folder / NOTEBOOK
+    parameters = checked_parameters(job.notebook, job.parameters, job.folder)
+    notebook = _prepared(job.notebook, target, parameters)
+    keeper = _Keeper(notebook, target, attempt, requests, bar)
+    client = KernelClient(
+        keeper,
+        kernel_name=nb_kernel_name(notebook),
+        timeout=None,
+        startup_timeout=START_TIMEOUT_S,
+        iopub_timeout=START_TIMEOUT_S,  # 4 s by default, after which papermill fails the cell
+        log=logger,
+        log_output=True,
+        config=Config({"KernelManager": {"transport": "ipc"}}),
+    )
+    keeper.notebook_start()
+    try:
+        with short_runtime_folder() as sockets:
+            # without it the sockets are called kernel-ipc-1 in the working folder, which several jobs share
+            client.config.KernelManager.connection_file = f"{sockets}/kernel.json"
+            client.execute_as_job(job.cwd, {**os.environ, **job.environment, JOB_VARIABLE: str(job.folder)})
+    except Interruption as interruption:
+        return Outcome("stopped" if requests.stopped else "interrupted", str(interruption))
+    except DeadKernelError:
+        return outcome_of_death(client.exit_code, notebook, attempt.status.cell, requests)
+    except RuntimeError as error:  # as nbclient says that a kernel died before it was ready
+        if requests.pending:
+            return Outcome("stopped" if requests.stopped else "interrupted", requests.reason)
+        if client.exit_code is not None and -client.exit_code in KILLS:
+            return Outcome("interrupted", KILLED)
+        raise BatchError(f"the kernel {client.kernel_name!r} did not start: {error}") from error
+    finally:
+        requests.armed = False
+        keeper.cleanup_pbar()
+        keeper.notebook_complete()
+    outcome = outcome_of(notebook, requests)
+    if outcome.error is not None:
+        mark_error(notebook, outcome.error)
+        keeper.save()
+    return outcome
+
+
+class _Keeper(NotebookExecutionManager):
+    """papermill's keeper of the executed notebook; it is replaced atomically, and the attempt is told of each cell."""
+
+    def __init__(self, nb: NotebookNode, target: Path, attempt: Attempt, requests: Requests, bar: bool) -> None:
+        super().__init__(nb, output_path=str(target), progress_bar=bar)
+        self.target, self.attempt, self.requests = target, attempt, requests
+
+    def save(self, **kwargs: Any) -> None:
+        write_atomically(self.target, nbformat.writes(self.nb) + "\n", sync=False)
+        self.last_save_time = self.now()
+
+    def cell_start(self, cell: NotebookNode, cell_index: int | None = None, **kwargs: Any) -> None:
+        if self.requests.pending:
+            raise Interruption(self.requests.reason)
+        number = (cell_index or 0) + 1
+        title = _title(self.nb.cells[:number])
+        self.attempt.begin_cell(number, len(self.nb.cells), title, is_code=cell.cell_type == "code")
+        super().cell_start(cell, cell_index, **kwargs)
+
+
+def _prepared(source: Path, target: Path, parameters: dict[str, Any]) -> NotebookNode:
+    notebook = load_notebook_node(str(source))
+    if parameters:
+        notebook = parameterize_notebook(notebook, parameters)
+    notebook = prepare_notebook_metadata(notebook, str(source), str(target))
+    return remove_error_markers(notebook)
+
+
+def _title(cells: list[NotebookNode]) -> str:
+    """The heading under which the last of these cells stands."""
+    for cell in reversed(cells):
+        if cell.cell_type == "markdown":
+            headings = [line.lstrip("#").strip() for line in cell.source.splitlines() if line.startswith("#")]
+            if headings:
+                return headings[-1]
+    return ""

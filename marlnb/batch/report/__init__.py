@@ -1,0 +1,1 @@
+"""Reports that compare the jobs of a batch."""

@@ -1,0 +1,1 @@
+"""Sweeps: the grammar of parameters and the jobs that it expands to."""

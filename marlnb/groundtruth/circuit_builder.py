@@ -1,0 +1,156 @@
+"""Draft: one instance of a circuit while it is drawn up. It keeps the wiring of each group and writes the key along."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from marlnb.config import EnvConfig
+from marlnb.groundtruth.answer_key import AnswerKey, NetworkName, Node, Question
+from marlnb.groundtruth.wiring import UNITS, Wiring
+from marlnb.recording.capture.sources import LabelFn
+from marlnb.specs import EnvSpec
+
+MINOR_READOUT = 0.02
+"""Logits for one unit of activation of a unit that matters too little to be named; circuits' are 2 and more."""
+MINOR_UNITS = 3
+
+
+@dataclass
+class Draft:
+    """An instance being made.
+
+    Attributes:
+        wirings: by group; labels: what recordings hold beside the environment's own.
+        concept, kind, onset: as Question has them.
+        users: agents that use the concept, in the order in which it passes through them.
+    """
+
+    name: str
+    network: NetworkName
+    shared: bool
+    seed: int
+    env: EnvConfig
+    spec: EnvSpec
+    rng: np.random.Generator
+    concept: str = "concept"
+    kind: Literal["classes", "quantity"] = "quantity"
+    onset: str = ""
+    users: tuple[str, ...] = ()
+    code: tuple[int, ...] = ()
+    influences: tuple[tuple[str, str], ...] = ()
+    wirings: dict[str, Wiring] = field(default_factory=dict)
+    labels: dict[str, LabelFn] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+    decoys: list[Node] = field(default_factory=list)
+    minor: list[Node] = field(default_factory=list)
+    driven: dict[str, set[int]] = field(default_factory=dict)
+
+    def wiring(self, group: str) -> Wiring:
+        if group not in self.wirings:
+            self.wirings[group] = Wiring(self.spec, group, self.network, self.shared, self.rng)
+        return self.wirings[group]
+
+    def drive(self, group: str, agent: int, units: Sequence[int], weights: Mapping[int, Sequence[float]]) -> None:
+        """Second-layer units of an agent to logits: output -> weight of each unit."""
+        self.driven.setdefault(group, set()).update(weights)
+        for output, by_unit in weights.items():
+            self.wiring(group).drive(output, units, by_unit, agent)
+
+    def holds(
+        self,
+        group: str,
+        agent: int,
+        layer: int,
+        units: Sequence[int],
+        *,
+        basis: np.ndarray | None = None,
+        exact: bool = True,
+        readout: Mapping[int, Sequence[float]] | None = None,
+        written: np.ndarray | None = None,
+    ) -> None:
+        """Writes a node of the circuit into the key; basis `[dimension, unit of units]`, written `[direction, ...]`."""
+        node = self._node(group, agent, layer, units, basis, exact, readout)
+        self.nodes.append(node if written is None else replace(node, written=_wide(written, units)))
+
+    def decoy(
+        self,
+        group: str,
+        layer: int,
+        units: Sequence[int],
+        *,
+        agent: int | None = None,
+        basis: np.ndarray | None = None,
+    ) -> None:
+        """Writes units, or a subspace of theirs, that drive nothing into the key, of one agent or of each."""
+        members = range(self.spec.group(group).n_agents) if agent is None else (agent,)
+        outputs = range(self.spec.group(group).action.n[0]) if layer == 2 else ()
+        none = {output: [0.0] * len(units) for output in outputs}
+        self.decoys += [self._node(group, member, layer, units, basis, True, none) for member in members]
+
+    def add_minor(self) -> None:
+        """Gives a few units of random features a small readout, in every agent."""
+        for group, outputs in sorted(self.driven.items()):
+            wiring, chosen = self.wiring(group), sorted(outputs)
+            units = tuple(sorted(map(int, wiring.free[2][:MINOR_UNITS])))
+            signs = self.rng.choice((-1.0, 1.0), MINOR_UNITS) * MINOR_READOUT
+            for output in chosen:
+                wiring.drive(output, units, list(signs))
+            readout = {output: list(signs) for output in chosen}
+            for agent in range(self.spec.group(group).n_agents):
+                self.minor.append(self._node(group, agent, 2, units, None, False, readout))
+
+    def key(self) -> AnswerKey:
+        return AnswerKey(
+            name=self.name,
+            network=self.network,
+            shared=self.shared,
+            seed=self.seed,
+            env=self.env.name,
+            agents=self.users,
+            nodes=tuple(self.nodes),
+            decoys=tuple(self.decoys),
+            minor=tuple(self.minor),
+            code=self.code,
+            onset=self.onset if self.network == "gru" else "",
+            influences=self.influences,
+        )
+
+    def question(self, key: AnswerKey) -> Question:
+        return Question(
+            name=self.name,
+            network=self.network,
+            shared=self.shared,
+            seed=self.seed,
+            groups=tuple(self.wirings),
+            outputs=tuple((group, tuple(sorted(outputs))) for group, outputs in sorted(self.driven.items())),
+            concept=self.concept,
+            kind=self.kind,
+            onset=self.onset,
+            key_sha256=key.sha256(),
+        )
+
+    def _node(
+        self,
+        group: str,
+        agent: int,
+        layer: int,
+        units: Sequence[int],
+        basis: np.ndarray | None,
+        exact: bool,
+        readout: Mapping[int, Sequence[float]] | None,
+    ) -> Node:
+        rows = () if basis is None else _wide(basis, units)
+        weights = tuple((output, tuple(map(float, row))) for output, row in sorted((readout or {}).items()))
+        member = self.spec.group(group).agents[agent]
+        return Node(member, self.wiring(group).site(layer), tuple(units), rows, exact, weights)
+
+
+def _wide(directions: np.ndarray, units: Sequence[int]) -> tuple[tuple[float, ...], ...]:
+    """`[direction][unit of the site]` of `[direction, unit of units]`."""
+    wide = np.zeros((len(directions), UNITS))
+    wide[:, list(units)] = directions
+    return tuple(tuple(map(float, row)) for row in wide)

@@ -1,0 +1,1 @@
+"""Environments in which circuits are planted."""

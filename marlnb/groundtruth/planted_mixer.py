@@ -1,0 +1,46 @@
+"""mixing: an instance's agents as a team under a mixer whose weights were put in by hand, one of them zero.
+
+The networks are the instance's own, their logits taken as Q values. The mixer is QMIX's with a constant hypernetwork:
+the team's value is the sum of weight times Q over agents, to float32, since its one hidden unit stays where ELU is the
+identity. The agent whose weight is zero is the decoy: its Q varies like any other's and adds nothing.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+import torch
+
+from marlnb.models.networks.mixers import MonotonicMixer
+from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.policies.actor_critic import ActorCritic
+from marlnb.models.policies.q_policy import QPolicy
+from marlnb.training.policies.agents import Agents
+
+LIFT = 200.0
+"""Added before ELU and taken away after it; larger than any sum of weights times Q values of the circuits."""
+WEIGHTS = (0.0, 0.5, 2.0)
+
+
+def mixing_weights(agents: tuple[str, ...], circuit: str, seed: int) -> dict[str, float]:
+    """What is planted, by agent: 0 for one, from 0.5 to 2 for the others, in an order that the seed draws."""
+    rng = np.random.default_rng([seed, *circuit.encode()])
+    drawn = rng.permutation(np.resize(WEIGHTS, len(agents)))
+    return dict(zip(agents, drawn.tolist()))
+
+
+def mixed_policy(agents: Agents, group: str, weights: dict[str, float]) -> QPolicy:
+    """One group's actors under the planted mixer."""
+    spec = agents.spec.group(group)
+    mixer = MonotonicMixer(spec, agents.spec, units=1)
+    with torch.no_grad():
+        for parameter in mixer.parameters():
+            parameter.zero_()
+        bias = [*(weights[name] for name in spec.agents), LIFT, 1.0, 0.0]
+        mixer.hyper.bias.copy_(torch.tensor(bias))
+        mixer.last_bias.bias.fill_(-LIFT)
+    policy = QPolicy(spec, MLPConfig(hidden=(4,)), mixer)
+    own = cast(ActorCritic, agents.by_group[group])
+    policy.actor, policy.recurrent_shape = own.actor, own.recurrent_shape
+    return policy.eval()

@@ -1,0 +1,1 @@
+"""Scoring what an analysis claims against the answer key."""

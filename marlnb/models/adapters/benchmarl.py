@@ -1,0 +1,194 @@
+"""Policies and critics of a BenchMARL experiment, rebuilt from its configuration and the tensors of a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tensordict.nn import NormalParamExtractor
+from torch import Tensor, nn
+
+from marlnb.errors import CheckpointError, ConfigError
+from marlnb.models.adapters.benchmarl_networks import (
+    Given,
+    Tensors,
+    below_all,
+    first_size,
+    n_reading_one,
+    network,
+    own_model,
+)
+from marlnb.models.adapters.mixing import TorchrlMixer
+from marlnb.models.adapters.parameters import Direct, FreeGaussian, LocScale, tanh_delta
+from marlnb.models.adapters.policy import ForeignCritic, ForeignPolicy, Reads
+from marlnb.models.adapters.q_critic import ForeignQCritic
+from marlnb.models.adapters.safe_unpickle import Record
+from marlnb.models.adapters.soft_critic import ForeignSoftCritic
+from marlnb.models.networks.mixers import Mixer, SumMixer
+from marlnb.models.policies.distributions import ActionDistribution, action_distribution
+from marlnb.specs import ActionSpec, EnvSpec, GroupSpec
+
+SOFT = ("IsacConfig", "MasacConfig")
+STOCHASTIC = ("IppoConfig", "MappoConfig", *SOFT)
+VALUE_BASED = ("IqlConfig", "VdnConfig", "QmixConfig")
+DETERMINISTIC = ("IddpgConfig", "MaddpgConfig")
+CENTRAL = ("MappoConfig", "MasacConfig", "MaddpgConfig")
+ACTORS = ("actor_network_params", "value_network_params", "local_value_network_params")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What `config.pkl` of a BenchMARL 1.5 experiment says, as records.
+
+    Attributes:
+        task: its class, name and options; algorithm, model, critic_model, settings: their configurations.
+    """
+
+    task: Record
+    algorithm: Record
+    model: Record
+    critic_model: Record
+    settings: Record
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def continuous(self) -> bool:
+        """Whether it chose continuous actions where the task has both kinds."""
+        if self.algorithm.kind in VALUE_BASED:
+            return False
+        return self.algorithm.kind in DETERMINISTIC or bool(self.settings.get("prefer_continuous_actions", True))
+
+
+def experiment_of(records: list[Any]) -> Experiment:
+    """The experiment in the eight objects of a `config.pkl`.
+
+    Raises:
+        CheckpointError: they are others.
+    """
+    if len(records) < 7 or not all(isinstance(records[index], Record) for index in (0, 2, 3, 5, 6)):
+        raise CheckpointError(f"expected the configuration of a BenchMARL 1.5 experiment; found {records!r:.300}")
+    task, options, algorithm, model, _, settings, critic_model = records[:7]
+    known = (*STOCHASTIC, *VALUE_BASED, *DETERMINISTIC)
+    if algorithm.kind not in known:
+        raise ConfigError(f"the algorithm {algorithm.kind} cannot be read; valid: {', '.join(known)}")
+    return Experiment(task, algorithm, model, critic_model, settings, dict(options or {}))
+
+
+def policy_of(experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Tensors) -> ForeignPolicy:
+    """The policy of one group out of its loss's tensors by name.
+
+    Raises:
+        CheckpointError: tensors are missing or of other shapes than the configuration and the environment say.
+        ConfigError: a kind of network or distribution that cannot be read.
+    """
+    name, tensors = _first(state, ACTORS, group)
+    given = Given(group.n_agents, group.observation.shape)
+    actor = network(own_model(experiment.model, group.name), tensors, given, name)
+    distribution, parameters = _distribution(experiment, group.action)
+    greedy = experiment.algorithm.kind in VALUE_BASED
+    return ForeignPolicy(
+        group,
+        actor,
+        distribution,
+        parameters=parameters,
+        greedy=greedy,
+        critic=_critic(experiment, group, env, state),
+        judges=None if actor.recurrent_shape else _judges(experiment, group, env, state),
+        mixer=_mixer(experiment, group, env, state),
+    )
+
+
+def _critic(experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Tensors) -> ForeignCritic | None:
+    own = below_all(state, "critic_network_params")
+    if not own:
+        return None
+    model, where = own_model(experiment.critic_model, group.name), "the critic"
+    given, reads = _read(experiment, model, own, Given(group.n_agents, group.observation.shape), env)
+    return ForeignCritic(group, network(model, own, given, where), env, reads)
+
+
+def _read(experiment: Experiment, model: Record, own: Tensors, given: Given, env: EnvSpec) -> tuple[Given, Reads]:
+    """What a critic reads: what it is `given` of each agent, or one array for all."""
+    n_listed = n_reading_one(model, own, given)
+    if not n_listed:
+        return replace(given, central=experiment.algorithm.kind in CENTRAL), "observation"
+    state = env.state_shape
+    by_rows = state is not None and len(state) > 1
+    shape = tuple(state) if state is not None and by_rows else (first_size(own),)
+    return Given(n_listed, shape, for_all=True), "joint" if state is None else "state"
+
+
+def _judges(
+    experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Tensors
+) -> ForeignQCritic | ForeignSoftCritic | None:
+    """The critics of actions, of SAC's kind (several) and DDPG's (one); None of those that remember."""
+    kind = experiment.algorithm.kind
+    if kind not in (*SOFT, *DETERMINISTIC):
+        return None
+    own = below_all(state, f"{'q' if kind in SOFT else ''}value_network_params")
+    if not own:
+        return None
+    each = [own]
+    if kind in SOFT:  # its networks lie along the first axis
+        each = [{name: tensor[k] for name, tensor in own.items()} for k in range(len(next(iter(own.values()))))]
+    model, where = own_model(experiment.critic_model, group.name), "the critic"
+    if group.action.kind == "continuous":
+        given = Given(group.n_agents, group.observation.shape, group.action.n_components)
+        given, reads = _read(experiment, model, each[0], given, env)
+        judges = [network(model, one, given, where) for one in each]
+        return None if judges[0].recurrent_shape else ForeignQCritic(group, judges, env, reads)
+    given, reads = Given(group.n_agents, group.observation.shape), "observation"
+    coupled = bool(experiment.algorithm.get("coupled_discrete_values", True))
+    if kind != "MasacConfig" or coupled:
+        given, reads = _read(experiment, model, each[0], given, env)
+    else:  # each agent's row: what the others would do, then the state or all observations
+        reads = "joint" if env.state_shape is None else "state"
+        given = Given(group.n_agents, (first_size(each[0]),))
+    networks = [network(model, one, given, where) for one in each]
+    if networks[0].recurrent_shape:
+        return None
+    return ForeignSoftCritic(group, networks, env, reads, alpha=_alpha(experiment, state), heeds_others=not coupled)
+
+
+def _alpha(experiment: Experiment, state: Tensors) -> float:
+    """The weight of the entropy in SAC's values, as the loss bounds it."""
+    if "log_alpha" not in state:
+        raise CheckpointError(f"no log_alpha among {sorted({key.partition('.')[0] for key in state})}")
+    low, high = experiment.algorithm.get("min_alpha"), experiment.algorithm.get("max_alpha")
+    alpha = float(state["log_alpha"].exp())
+    return min(max(alpha, low or 0.0), float("inf") if high is None else high)
+
+
+def _mixer(experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Tensors) -> Mixer | None:
+    if experiment.algorithm.kind == "VdnConfig":
+        return SumMixer()
+    if experiment.algorithm.kind != "QmixConfig":
+        return None
+    return TorchrlMixer(group, env, below_all(state, "mixer_network_params.module"))
+
+
+def _distribution(experiment: Experiment, action: ActionSpec) -> tuple[ActionDistribution, nn.Module | None]:
+    algorithm = experiment.algorithm
+    if action.kind != "continuous":
+        if algorithm.kind in DETERMINISTIC:
+            raise ConfigError(f"{algorithm.kind} chose continuous actions; the environment's are {action.kind}")
+        return action_distribution(action), None
+    if algorithm.kind in VALUE_BASED:
+        raise ConfigError(f"{algorithm.kind} chose among discrete actions; the environment's are continuous")
+    if algorithm.kind in DETERMINISTIC:
+        tanh = algorithm.get("use_tanh_mapping", True)
+        return tanh_delta(action) if tanh else (Direct(action.low, action.high), None)
+    extractor = NormalParamExtractor(scale_mapping=str(algorithm.get("scale_mapping", "biased_softplus_1.0")))
+    if algorithm.get("use_tanh_normal", True):
+        return FreeGaussian(action.low, action.high, "tanh"), LocScale(extractor)
+    return FreeGaussian(action.low, action.high, "clip"), LocScale(extractor, units=action)
+
+
+def _first(state: Tensors, names: tuple[str, ...], group: GroupSpec) -> tuple[str, dict[str, Tensor]]:
+    for name in names:
+        tensors = below_all(state, name)
+        if tensors:
+            return name, tensors
+    found = sorted({key.partition(".")[0] for key in state})
+    raise CheckpointError(f"no actor of {group.name!r} among {found}; expected one of {', '.join(names)}")

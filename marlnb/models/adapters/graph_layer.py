@@ -1,0 +1,124 @@
+"""GraphLayer: one convolution over the graph of the agents, as BenchMARL's Gnn takes it of torch_geometric.
+
+torch_geometric sends messages along a list of edges; between agents that all hear one another (or none) they are sums
+over the agent axis, so nothing but torch is needed here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from marlnb.models.hooks.sites import Site, SiteKind
+from marlnb.models.networks.network import Network
+
+
+class Convolution(nn.Module, ABC):
+    """A convolution for each network of parameters: `[..., agent, feature]` -> `[..., network, agent, feature]`.
+
+    Args:
+        tensors: by torch_geometric's names, stacked `[network, ...]`.
+        edges: `[hearing agent, heard agent]` bool.
+    """
+
+    edges: Tensor
+
+    def __init__(self, tensors: Mapping[str, Tensor], edges: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("edges", edges, persistent=False)
+        self.tensors = nn.ParameterDict(
+            {name.replace(".", "_"): nn.Parameter(tensor.detach()) for name, tensor in tensors.items()}
+        )
+
+    @abstractmethod
+    def forward(self, x: Tensor) -> Tensor: ...
+
+    def linear(self, x: Tensor, name: str) -> Tensor:
+        """Each network's linear map of `[..., agent, feature]`."""
+        mapped = torch.einsum("...af,kof->...kao", x, self.tensors[f"{name}_weight"])
+        bias = self.tensors.get(f"{name}_bias", None)
+        return mapped if bias is None else mapped + bias.unsqueeze(-2)
+
+
+class GraphConv(Convolution):
+    """A map of the neighbours' pool plus one of the agent's own: torch_geometric.nn.GraphConv.
+
+    Args:
+        pool: add, sum, mean or max. A pool of no neighbours is 0.
+    """
+
+    POOLS = ("add", "sum", "mean", "max")
+
+    def __init__(self, tensors: Mapping[str, Tensor], edges: Tensor, pool: str) -> None:
+        super().__init__(tensors, edges)
+        self.pool = pool
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(self._heard(x), "lin_rel") + self.linear(x, "lin_root")
+
+    def _heard(self, x: Tensor) -> Tensor:
+        hears = self.edges.to(x.dtype)
+        if self.pool == "max":
+            far = x.unsqueeze(-3).masked_fill(~self.edges.unsqueeze(-1), -torch.inf).amax(-2)
+            return torch.where(self.edges.any(-1, keepdim=True), far, torch.zeros_like(far))
+        total = torch.einsum("ij,...jf->...if", hears, x)
+        return total / hears.sum(-1, keepdim=True).clamp(min=1) if self.pool == "mean" else total
+
+
+class GATv2Conv(Convolution):
+    """Attention over the neighbours: torch_geometric.nn.GATv2Conv, heads averaged or there being but one."""
+
+    def __init__(self, tensors: Mapping[str, Tensor], edges: Tensor, negative_slope: float) -> None:
+        super().__init__(tensors, edges)
+        self.bent, self.weighing = nn.LeakyReLU(negative_slope), nn.Softmax(dim=-1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        attention = self.tensors["att"].squeeze(1)  # [network, head, unit]
+        heads = attention.shape[1:]
+        heard = self.linear(x, "lin_l").unflatten(-1, heads).movedim(-2, -3)  # [..., network, head, agent, unit]
+        hearing = self.linear(x, "lin_r").unflatten(-1, heads).movedim(-2, -3)
+        scores = self.bent(hearing.unsqueeze(-2) + heard.unsqueeze(-3)) * attention[:, :, None, None, :]
+        weights = self.weighing(scores.sum(-1).masked_fill(~self.edges, -torch.inf))
+        weights = torch.where(self.edges.any(-1, keepdim=True), weights, torch.zeros_like(weights))
+        output = (weights @ heard).mean(-3)
+        return output + self.tensors["bias"].unsqueeze(-2) if "bias" in self.tensors else output
+
+
+class GraphLayer(Network):
+    """A convolution that the agents share, or one for each of them; centralised: the mean over the agents.
+
+    Its site is `head`: the output.
+
+    Source: benchmarl.models.gnn.Gnn.
+    """
+
+    def __init__(
+        self, convolution: Convolution, n_agents: int, in_features: int, out_features: int, *, centralised: bool
+    ) -> None:
+        super().__init__()
+        self.convolution, self.output = convolution, nn.Identity()
+        self.n_agents, self.out_features, self.centralised = n_agents, out_features, centralised
+        self.in_features = in_features * (n_agents if centralised else 1)
+        others = convolution.edges & ~torch.eye(n_agents, dtype=torch.bool)
+        self.mixes_agents = n_agents > 1 and (centralised or bool(others.any()))
+        self.shared = next(iter(convolution.tensors.values())).shape[0] == 1
+        self.once_for_all = centralised and self.shared and n_agents > 1
+
+    def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """x `[..., agent, feature]`."""
+        output = self.convolution(x)
+        if self.centralised:
+            output = output.mean(-2)
+        else:
+            output = output.squeeze(-3) if self.shared else output.diagonal(dim1=-3, dim2=-2).movedim(-1, -2)
+        output = self.output(output)
+        return output.expand(*output.shape[:-2], self.n_agents, -1), None
+
+    def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
+        return [("head", self.output, self.out_features, "head")]
+
+    def sites(self, prefix: str, n_agents: int, *, once_for_all: bool = False) -> list[Site]:
+        return super().sites(prefix, n_agents, once_for_all=once_for_all or self.once_for_all)

@@ -1,0 +1,141 @@
+"""StackedMemory: recurrent layers of torch, torchrl and BenchMARL on layers that keep the agent axis.
+
+The very parameters of such layers (not copies) work here `[..., agent, unit]`, shared by the agents or one set each,
+and the state that enters a step is an argument, so that it can be recorded, edited and explained as marlnb's own is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from marlnb.errors import ConfigError
+from marlnb.models.adapters.stacked import linear
+from marlnb.models.hooks.sites import Site, SiteKind
+from marlnb.models.networks.layers import AgentGRUCell
+from marlnb.models.networks.lstm import AgentLSTMCell
+from marlnb.models.networks.network import Network
+
+Kind = Literal["gru", "lstm"]
+NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+
+
+class StackedMemory(Network):
+    """Recurrent layers, each reading the state that leaves the one before; its output is the last one's.
+
+    The recurrent state is (hidden of each layer) for gated recurrent units, (hidden of each layer, cell of each layer)
+    for long short-term memories. Sites are `gru`, or `lstm` and `cell`; numbered from 1 where there are several layers.
+
+    Args:
+        layers: the parameters of each by torch's names, as `weight_ih [(agent,) gate * unit, in]`.
+        shared: one set of parameters for all agents; else each has an axis of agents.
+        centralised: every agent's layers read all agents' observations; if shared they run once for all agents.
+        keys: where a tensordict of torchrl's holds the states: hidden, then cell.
+    Source of the gates' order: torch.nn.GRUCell and torch.nn.LSTMCell.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        layers: Sequence[Mapping[str, Tensor]],
+        n_agents: int,
+        *,
+        shared: bool,
+        centralised: bool = False,
+        keys: Sequence[tuple[str, ...]] = (),
+    ) -> None:
+        super().__init__()
+        self.kind, self.n_agents, self.shared, self.centralised = kind, n_agents, shared, centralised
+        self.keys = tuple(keys)
+        self.once_for_all = centralised and shared
+        self.mixes_agents = centralised and n_agents > 1
+        self.layers = nn.ModuleList([_layer(kind, layer, 1 if shared else n_agents, shared) for layer in layers])
+        self.units = layers[0]["weight_hh"].shape[-1]
+        self.in_features, self.out_features = layers[0]["weight_ih"].shape[-1], self.units
+        self.recurrent_shape = (len(layers) * (1 if kind == "gru" else 2), self.units)
+
+    def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """x `[..., agent, feature]`."""
+        if self.centralised:
+            x = x.flatten(-2).unsqueeze(-2)
+            x = x if self.shared else x.expand(*x.shape[:-2], self.n_agents, x.shape[-1])
+        assert self.recurrent_shape is not None
+        state = x.new_zeros(*x.shape[:-1], *self.recurrent_shape) if recurrent is None else recurrent
+        state = state[..., :1, :, :] if self.once_for_all else state
+        hidden, cells = [], []
+        for place, layer in enumerate(self.layers):
+            if self.kind == "gru":
+                x = cast(AgentGRUCell, layer)(layer.project(x), state[..., place, :])  # type: ignore[operator]
+            else:
+                x, cell = layer(x, state[..., place, :], state[..., len(self.layers) + place, :])
+                cells.append(cell)
+            hidden.append(x)
+        after = torch.stack([*hidden, *cells], dim=-2)
+        if self.once_for_all:
+            x, after = x.expand(*x.shape[:-2], self.n_agents, -1), _for_all(after, self.n_agents)
+        return x, after
+
+    def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
+        found: list[tuple[str, nn.Module, int, SiteKind]] = []
+        for place, layer in enumerate(self.layers, start=1):
+            number = f"_{place}" if len(self.layers) > 1 else ""
+            if isinstance(layer, LSTMLayer):
+                found.append((f"cell{number}", layer.cell.memory, self.units, "recurrent"))
+                found.append((f"lstm{number}", layer.cell.exposure, self.units, "recurrent"))
+            else:
+                found.append((f"gru{number}", layer, self.units, "recurrent"))
+        return found
+
+    def sites(self, prefix: str, n_agents: int, *, once_for_all: bool = False) -> list[Site]:
+        return super().sites(prefix, n_agents, once_for_all=once_for_all or self.once_for_all)
+
+
+class LSTMLayer(nn.Module):
+    """One step of a long short-term memory whose parameters have torch's order of gates."""
+
+    def __init__(self, cell: AgentLSTMCell) -> None:
+        super().__init__()
+        self.cell = cell
+
+    def forward(self, x: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        """x `[..., agent, in]`, hidden and cell `[..., agent, unit]` -> the next two."""
+        gates = self.cell.input(x) + self.cell.state(hidden)
+        write, keep, candidate, show = gates.chunk(4, dim=-1)
+        gates = torch.cat((keep, candidate, write, show), dim=-1)
+        cell = self.cell.memory(gates, cell)
+        return self.cell.exposure(gates, cell), cell
+
+
+def memory_of(module: Any, n_agents: int, *, keys: Sequence[tuple[str, ...]] = ()) -> StackedMemory:
+    """The layers of an `nn.GRU` or `nn.LSTM`, or of torchrl's own, which all agents share.
+
+    Raises:
+        ConfigError: they read backwards in time too, or project what they put out.
+    """
+    if getattr(module, "bidirectional", False) or getattr(module, "proj_size", 0):
+        raise ConfigError(f"{type(module).__name__} with bidirectional or proj_size cannot be read; valid: neither")
+    parameters = dict(module.named_parameters())
+    layers = [
+        {name: parameters[f"{name}_l{k}"] for name in NAMES if f"{name}_l{k}" in parameters}
+        for k in range(int(module.num_layers))
+    ]
+    kind: Kind = "lstm" if "LSTM" in type(module).__name__ else "gru"
+    return StackedMemory(kind, layers, n_agents, shared=True, keys=keys)
+
+
+def _layer(kind: Kind, parameters: Mapping[str, Tensor], n_agents: int, shared: bool) -> nn.Module:
+    n_units, n_inputs = parameters["weight_hh"].shape[-1], parameters["weight_ih"].shape[-1]
+    make = AgentGRUCell if kind == "gru" else AgentLSTMCell
+    cell: AgentGRUCell | AgentLSTMCell = make(n_agents, n_inputs, n_units, shared=shared)
+    for side, ends in (("input", "_ih"), ("state", "_hh")):
+        own = {name.removesuffix(ends): value for name, value in parameters.items() if name.endswith(ends)}
+        setattr(cell, side, linear(own, n_agents, shared=shared))
+    return LSTMLayer(cell) if isinstance(cell, AgentLSTMCell) else cell
+
+
+def _for_all(state: Tensor, n_agents: int) -> Tensor:
+    """The one state of all agents on each agent's row, `[..., agent, layer, unit]`."""
+    return state.expand(*state.shape[:-3], n_agents, *state.shape[-2:])

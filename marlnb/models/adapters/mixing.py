@@ -1,0 +1,76 @@
+"""TorchrlMixer: torchrl's QMixer, which BenchMARL's QMIX learns with, as a mixer whose hidden layer can be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from marlnb.errors import CheckpointError, ShapeError
+from marlnb.models.hooks.sites import Site
+from marlnb.models.networks.mixers import Mixer
+from marlnb.models.policies.actor import features
+from marlnb.specs import EnvSpec, GroupSpec
+
+HYPER = ("hyper_w_1", "hyper_b_1", "hyper_w_final")
+
+
+class TorchrlMixer(Mixer):
+    """Q values mixed by weights that are functions of the state, and never negative.
+
+    It reads the environment's state; where that has none, the observations of the group, agent by agent. The site
+    `<group>/mixer/hidden` has an agent axis of 1.
+
+    Args:
+        tensors: as torchrl's QMixer names them: `hyper_w_1.weight`, ..., `V.2.bias`.
+    Raises:
+        CheckpointError: tensors are missing, or read a state of another size.
+    Source: Rashid et al. 2018, section 4 (arXiv:1803.11485), as in `torchrl.modules.QMixer`.
+    """
+
+    def __init__(self, group: GroupSpec, env: EnvSpec, tensors: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self.group, self.state_axes = group, None if env.state_shape is None else len(env.state_shape)
+        self.reads = () if self.state_axes is not None else (group.name,)
+        wanted = [f"{name}.{kind}" for name in (*HYPER, "V.0", "V.2") for kind in ("weight", "bias")]
+        missing = [name for name in wanted if name not in tensors]
+        if missing:
+            raise CheckpointError(f"the mixer of {group.name!r} lacks {missing}; it has {sorted(tensors)}")
+        size = group.n_agents * group.observation.size
+        if env.state_shape is not None:
+            size = torch.Size(env.state_shape).numel()
+        if tensors["V.0.weight"].shape[-1] != size:
+            raise CheckpointError(
+                f"the mixer of {group.name!r} reads {tensors['V.0.weight'].shape[-1]} features; {env.name} has {size}"
+            )
+        self.hyper_w_1, self.hyper_b_1, self.hyper_w_final = (_linear(tensors, name) for name in HYPER)
+        self.bias = nn.Sequential(_linear(tensors, "V.0"), nn.ReLU(), _linear(tensors, "V.2"))
+        self.units, self.hidden = len(tensors["hyper_b_1.bias"]), nn.ELU()
+
+    def inputs(self, observations: Mapping[str, Tensor], state: Tensor | None) -> Tensor:
+        """`[..., feature]`."""
+        if self.state_axes is None:
+            return features(observations[self.group.name], len(self.group.observation.shape)).flatten(-2)
+        if state is None:
+            raise ShapeError(f"the mixer of {self.group.name!r} needs the environment's state; got None")
+        return features(state, self.state_axes)
+
+    def forward(self, q: Tensor, inputs: Tensor | None) -> Tensor:
+        assert inputs is not None
+        first = self.hyper_w_1(inputs).abs().unflatten(-1, (self.group.n_agents, self.units))
+        mixed = (q.unsqueeze(-1) * first).sum(-2, keepdim=True) + self.hyper_b_1(inputs).unsqueeze(-2)
+        hidden = self.hidden(mixed).squeeze(-2)
+        total: Tensor = (hidden * self.hyper_w_final(inputs).abs()).sum(-1) + self.bias(inputs).squeeze(-1)
+        return total
+
+    def sites(self) -> list[Site]:
+        name = f"{self.group.name}/mixer/hidden"
+        return [Site(name, self.hidden, self.group.n_agents, self.units, "hidden", once_for_all=True)]
+
+
+def _linear(tensors: Mapping[str, Tensor], name: str) -> nn.Linear:
+    weight = tensors[f"{name}.weight"]
+    made = nn.Linear(weight.shape[1], weight.shape[0])
+    made.weight, made.bias = nn.Parameter(weight), nn.Parameter(tensors[f"{name}.bias"])
+    return made

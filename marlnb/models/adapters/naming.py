@@ -1,0 +1,91 @@
+"""Names of the layers of a chain: hidden_1, hidden_2, ..., head, as marlnb's own networks have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from torch import nn
+
+from marlnb.models.networks.layers import AgentLinear
+
+MAPS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, AgentLinear)
+POINTWISE = tuple(
+    getattr(nn, name)
+    for name in [
+        "Tanh",
+        "ReLU",
+        "ELU",
+        "GELU",
+        "SiLU",
+        "LeakyReLU",
+        "CELU",
+        "SELU",
+        "Softplus",
+        "Sigmoid",
+        "Mish",
+        "Hardtanh",
+        "ReLU6",
+        "Softsign",
+        "Hardswish",
+        "LogSigmoid",
+        "Hardsigmoid",
+        "Tanhshrink",
+        "Softshrink",
+        "Hardshrink",
+        "Identity",
+        "Dropout",
+        "AlphaDropout",
+    ]
+)
+NORMS = (nn.LayerNorm,)
+
+
+def leaves(module: nn.Module) -> Iterator[nn.Module] | None:
+    """The layers of nested `nn.Sequential`s in order; None where a module is anything else."""
+    found = _leaves(module)
+    return iter(found) if found is not None else None
+
+
+def _leaves(module: nn.Module) -> list[nn.Module] | None:
+    if not isinstance(module, nn.Sequential):
+        return [module] if not list(module.children()) else None
+    found: list[nn.Module] = []
+    for child in module:
+        below = _leaves(child)
+        if below is None:
+            return None
+        found += below
+    return found
+
+
+def stages(layers: Sequence[nn.Module]) -> list[list[int]] | None:
+    """Indices of a chain's layers, one list for each map with what follows it; None where it begins with no map."""
+    found: list[list[int]] = []
+    for index, layer in enumerate(layers):
+        if isinstance(layer, MAPS):
+            found.append([index])
+        elif not found:
+            return None
+        else:
+            found[-1].append(index)
+    return found
+
+
+def chain_names(module: nn.Module, kept: Sequence[nn.Module]) -> dict[int, str] | None:
+    """For the modules `kept` of a chain the name of each that ends a layer, by its place; None where it is no chain."""
+    chain = leaves(module)
+    if chain is None:
+        return None
+    layers = list(chain)
+    parts = stages(layers)
+    known = all(isinstance(layer, (*MAPS, *POINTWISE, *NORMS)) for layer in layers)
+    if parts is None or not known or len({id(layer) for layer in layers}) != len(layers):
+        return None
+    place = {id(layer): index for index, layer in enumerate(kept)}
+    names: dict[int, str] = {}
+    for number, part in enumerate(parts, start=1):
+        end = next((i for i in reversed(part) if id(layers[i]) in place), None)
+        if end is not None:
+            bare = number == len(parts) and len(part) == 1
+            names[place[id(layers[end])]] = "head" if bare else f"hidden_{number}"
+    return names

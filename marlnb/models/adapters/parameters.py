@@ -1,0 +1,128 @@
+"""From what a foreign network puts out to the parameters of marlnb's distributions, and those distributions."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from marlnb.errors import ConfigError, unknown
+from marlnb.models.policies.distributions import (
+    ActionDistribution,
+    Deterministic,
+    Gaussian,
+    Sample,
+    action_distribution,
+)
+from marlnb.specs import ActionSpec
+
+Kind = Literal["categorical", "greedy", "tanh_normal", "normal", "tanh", "direct"]
+
+
+class FreeGaussian(Gaussian):
+    """A Gaussian whose log_std is what the network says, within no limits.
+
+    With squash "clip" the environment's own units are scaled to `[-1, 1]` by `Normal`.
+    """
+
+    def _split(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_std = parameters.split(self.n_components, -1)
+        return mean, log_std
+
+
+class Direct(Deterministic):
+    """The network's output is the action, in the environment's units; clipped to the bounds."""
+
+    def __init__(self, low: tuple[float, ...], high: tuple[float, ...]) -> None:
+        super().__init__(low, high)
+        self._low, self._high = torch.tensor(low), torch.tensor(high)
+
+    def mode(self, parameters: Tensor) -> Sample:
+        low, high = self._low.to(parameters.device), self._high.to(parameters.device)
+        action = parameters.clamp(low, high)
+        return Sample(action, action, parameters.new_zeros(parameters.shape[:-1]))
+
+
+class LocScale(nn.Module):
+    """(location, scale) laid side by side -> (mean, log_std) as `FreeGaussian` takes them.
+
+    Args:
+        extractor: makes the two of the network's output, as torchrl's NormalParamExtractor; None: it is them already.
+        log_scale: the second half is the logarithm of the scale.
+        units: of a normal that is clipped: the bounds by which both are scaled to `[-1, 1]`; None: no scaling.
+        upscale: torchrl's tanh_loc: the location is held within +-upscale by a tanh; None: it is not.
+    """
+
+    low: Tensor
+    high: Tensor
+
+    def __init__(
+        self,
+        extractor: nn.Module | None = None,
+        *,
+        log_scale: bool = False,
+        units: ActionSpec | None = None,
+        upscale: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.extractor, self.log_scale, self.upscale = extractor, log_scale, upscale
+        self.register_buffer("low", torch.tensor(units.low if units is not None else (-1.0,)), persistent=False)
+        self.register_buffer("high", torch.tensor(units.high if units is not None else (1.0,)), persistent=False)
+
+    def forward(self, output: Tensor) -> Tensor:
+        loc, scale = self.extractor(output) if self.extractor is not None else output.chunk(2, -1)
+        if self.upscale is not None:
+            loc = (loc / self.upscale).tanh() * self.upscale
+        half, middle = (self.high - self.low) / 2, (self.high + self.low) / 2
+        log_std = scale if self.log_scale else scale.log()
+        return torch.cat(((loc - middle) / half, log_std - half.log()), dim=-1)
+
+
+class Shifted(nn.Module):
+    """The output and the middle of the bounds: torchrl's TanhDelta adds it before the tanh."""
+
+    middle: Tensor
+
+    def __init__(self, action: ActionSpec) -> None:
+        super().__init__()
+        middle = (torch.tensor(action.low) + torch.tensor(action.high)) / 2
+        self.register_buffer("middle", middle, persistent=False)
+
+    def forward(self, output: Tensor) -> Tensor:
+        return output + self.middle
+
+
+def tanh_delta(action: ActionSpec) -> tuple[ActionDistribution, nn.Module | None]:
+    """torchrl's TanhDelta over an environment's bounds, and what makes its parameters of a network's output."""
+    shifted = Shifted(action)
+    return Deterministic(action.low, action.high), shifted if shifted.middle.any() else None
+
+
+def distribution_of(kind: Kind, action: ActionSpec) -> tuple[ActionDistribution, nn.Module | None, bool]:
+    """A distribution, what makes its parameters of (mean, log_std) or logits, and whether the best is always taken.
+
+    Args:
+        kind: categorical (logits), greedy (Q values: the largest is taken); for continuous actions tanh_normal and
+            normal ((mean, log_std) side by side, the normal in the environment's units and clipped), tanh (the action
+            is the tanh of the output, scaled to the bounds) and direct (the output is the action).
+    Raises:
+        ConfigError: there is no such kind, or it is none for these actions.
+    """
+    if kind not in get_args(Kind):
+        raise ConfigError(unknown("distribution", str(kind), get_args(Kind)))
+    continuous = action.kind == "continuous"
+    if continuous == (kind in ("categorical", "greedy")):
+        valid = ("tanh_normal", "normal", "tanh", "direct") if continuous else ("categorical", "greedy")
+        raise ConfigError(f"distribution {kind!r} is none for {action.kind} actions; valid: {', '.join(valid)}")
+    if not continuous:
+        if kind == "greedy" and action.kind != "discrete":
+            raise ConfigError("greedy actions of Q values are for discrete actions; got multi_discrete ones")
+        return action_distribution(action), None, kind == "greedy"
+    if kind == "tanh":
+        return Deterministic(action.low, action.high), None, False
+    if kind == "direct":
+        return Direct(action.low, action.high), None, False
+    squash: Literal["tanh", "clip"] = "tanh" if kind == "tanh_normal" else "clip"
+    scaled = LocScale(log_scale=True, units=action if kind == "normal" else None)
+    return FreeGaussian(action.low, action.high, squash), scaled, False

@@ -1,0 +1,85 @@
+"""Chained: networks from elsewhere one after another, each reading what the one before puts out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from marlnb.models.hooks.sites import Site, SiteKind
+from marlnb.models.networks.network import Network
+from marlnb.models.networks.packing import pad, stacked_shape, unpad
+
+
+class Chained(Network):
+    """Networks in order. The recurrent state holds the layers of each that remembers, in that order.
+
+    A part of one row among parts of an axis of agents reads what the first row holds, which is then the same in all,
+    and is computed once for all agents.
+
+    Sites keep the names that they have in their networks where those differ; else they are told apart, all of them, as
+    `part_1.<name>`, `part_2.<name>`.
+    """
+
+    def __init__(self, parts: Sequence[Network]) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(parts)
+        first, last = parts[0], parts[-1]
+        self.n_agents, self.in_features, self.out_features = first.n_agents, first.in_features, last.out_features
+        self.centralised = bool(getattr(first, "centralised", False))
+        self.mixes_agents = any(part.mixes_agents for part in parts)
+        self.recurrent_shape = stacked_shape([part.recurrent_shape for part in parts])
+
+    def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        leaving: list[Tensor] = []
+        layer = 0
+        for part in self._parts:
+            shape = part.recurrent_shape
+            x = x[..., :1, :] if self._once(part) else x
+            if shape is None or self.recurrent_shape is None:
+                x, _ = part(x)
+                continue
+            entering = None if recurrent is None else unpad(recurrent, shape, layer)
+            x, after = part(x, entering[..., :1, :, :] if entering is not None and self._once(part) else entering)
+            after = after.expand(*after.shape[:-3], self.n_agents, *after.shape[-2:])
+            leaving.append(pad(after, (shape[0], self.recurrent_shape[1])))
+            layer += shape[0]
+        x = x.expand(*x.shape[:-2], self.n_agents, -1)
+        return x, torch.cat(leaving, dim=-2) if leaving else None
+
+    def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
+        return [
+            (name, module, n_units, self._kind(part, kind))
+            for part, names in zip(self._parts, self._names())
+            for (_, module, n_units, kind), name in zip(part.site_modules(), names)
+        ]
+
+    def sites(self, prefix: str, n_agents: int, *, once_for_all: bool = False) -> list[Site]:
+        """Of each part, since one may compute once for all agents and another not."""
+        found = []
+        for part, names in zip(self._parts, self._names()):
+            once = once_for_all or self._once(part) or bool(getattr(part, "once_for_all", False))
+            for (_, module, n_units, kind), name in zip(part.site_modules(), names):
+                found.append(Site(f"{prefix}/{name}", module, n_agents, n_units, self._kind(part, kind), once))
+        return found
+
+    def _names(self) -> list[list[str]]:
+        """Of each part's sites."""
+        own = [[name for name, *_ in part.site_modules()] for part in self._parts]
+        every = [name for names in own for name in names]
+        ends_early = any("head" in names for names in own[:-1])
+        if len(set(every)) == len(every) and not ends_early:
+            return own
+        return [[f"part_{number}.{name}" for name in names] for number, names in enumerate(own, start=1)]
+
+    def _once(self, part: Network) -> bool:
+        return part.n_agents == 1 < self.n_agents
+
+    def _kind(self, part: Network, kind: SiteKind) -> SiteKind:
+        return "hidden" if kind == "head" and part is not self.parts[-1] else kind
+
+    @property
+    def _parts(self) -> Sequence[Network]:
+        return cast(Sequence[Network], self.parts)

@@ -1,0 +1,1 @@
+"""Sites: the named places in a network whose activations can be captured and edited."""

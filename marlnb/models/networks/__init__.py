@@ -1,0 +1,1 @@
+"""Networks whose every layer keeps the agent axis."""

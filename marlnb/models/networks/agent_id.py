@@ -1,0 +1,72 @@
+"""The agent's index as an input: how agents that share weights can still learn different things."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from marlnb.config import ModelConfig, option
+from marlnb.errors import ConfigError
+from marlnb.models.hooks.sites import Site, SiteKind
+from marlnb.models.networks.network import Network
+from marlnb.specs import InputSpec
+
+
+@dataclass(frozen=True)
+class NetworkConfig(ModelConfig):
+    """The options of every kind of network; a subclass says in `network` what is built of them."""
+
+    agent_id: bool = option(False, help="append the agent's index, one-hot, to what it reads; for shared weights")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.agent_id and not self.share_parameters:
+            raise ConfigError(
+                f"model {self.name!r}: agent_id=true tells apart agents that share weights; "
+                "with share_parameters=false each has its own"
+            )
+
+    def build(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
+        if not self.agent_id or n_agents == 1:
+            return self.network(n_agents, inputs, out_features)
+        wider = replace(inputs, context=inputs.context + n_agents)
+        return AgentId(self.network(n_agents, wider, out_features))
+
+    @abstractmethod
+    def network(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
+        """As `build`; the agent's index, if asked for, is among the inputs already, as their context."""
+
+
+class AgentId(Network):
+    """A network that reads the agent's index, one-hot, after everything else."""
+
+    one_hot: Tensor
+
+    def __init__(self, inner: Network) -> None:
+        super().__init__()
+        self.inner = inner
+        self.n_agents, self.out_features = inner.n_agents, inner.out_features
+        self.in_features = inner.in_features - inner.n_agents
+        self.recurrent_shape, self.mixes_agents = inner.recurrent_shape, inner.mixes_agents
+        self.register_buffer("one_hot", torch.eye(inner.n_agents), persistent=False)
+
+    def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        outcome: tuple[Tensor, Tensor | None] = self.inner(self._with_id(x), recurrent)
+        return outcome
+
+    def sequence(
+        self, x: Tensor, recurrent: Tensor | None, is_init: Tensor, acting: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        return self.inner.sequence(self._with_id(x), recurrent, is_init, acting)
+
+    def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
+        return self.inner.site_modules()
+
+    def sites(self, prefix: str, n_agents: int, *, once_for_all: bool = False) -> list[Site]:
+        return self.inner.sites(prefix, n_agents, once_for_all=once_for_all)
+
+    def _with_id(self, x: Tensor) -> Tensor:
+        return torch.cat((x, self.one_hot.expand(*x.shape[:-1], self.n_agents)), dim=-1)

@@ -1,0 +1,139 @@
+"""Attention: entities look at one another, are pooled, hidden layers and a head; registered as `attention`.
+
+Source: Vaswani et al. 2017, section 3.2 (arXiv:1706.03762); over entities, Zambaldi et al. 2019.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+from torch import Tensor, nn
+
+from marlnb.config import option
+from marlnb.errors import ConfigError
+from marlnb.models.hooks.sites import SiteKind
+from marlnb.models.networks.entities import EntityLayer, Pool, Pooling, each_entity, find_entities, join, set_names
+from marlnb.models.networks.layers import AgentLinear
+from marlnb.models.networks.mlp import HiddenConfig, check_sizes, hidden_layers, hidden_sites
+from marlnb.models.networks.network import Network
+from marlnb.registry import MODELS
+from marlnb.specs import InputSpec
+
+
+class AttentionWeights(nn.Module):
+    """Who looks at whom: `[..., n_agents, head * looking * seen]`, each head's rows add up to 1; a site."""
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        """query and key `[..., n_agents, head, entity, unit]`."""
+        weights = (query @ key.mT / query.shape[-1] ** 0.5).softmax(-1)
+        return weights.flatten(-3)
+
+
+class Attended(nn.Module):
+    """The entities after they have looked, `[..., n_agents, entity * unit]`; a site."""
+
+    def __init__(self, n_agents: int, units: int, *, shared: bool) -> None:
+        super().__init__()
+        self.output = AgentLinear(n_agents, units, units, shared=shared)
+
+    def forward(self, entities: Tensor, seen: Tensor) -> Tensor:
+        """entities `[..., n_agents, entity, unit]`; seen `[..., n_agents, head, entity, unit of a head]`."""
+        return (entities + each_entity(self.output, seen.transpose(-3, -2).flatten(-2))).flatten(-2)
+
+
+class SelfAttention(nn.Module):
+    """`[..., n_agents, entity * unit]` -> the same; equal to `nn.MultiheadAttention` and the input, agent by agent."""
+
+    def __init__(self, n_agents: int, n_entities: int, units: int, n_heads: int, *, shared: bool) -> None:
+        super().__init__()
+        self.n_entities, self.units, self.n_heads = n_entities, units, n_heads
+        self.projection = AgentLinear(n_agents, units, 3 * units, shared=shared, blocks=3)
+        self.weights = AttentionWeights()
+        self.attended = Attended(n_agents, units, shared=shared)
+
+    def forward(self, x: Tensor) -> Tensor:
+        entities = x.unflatten(-1, (self.n_entities, self.units))
+        projected = each_entity(self.projection, entities).chunk(3, dim=-1)
+        query, key, value = (part.unflatten(-1, (self.n_heads, -1)).transpose(-3, -2) for part in projected)
+        weights = self.weights(query, key).unflatten(-1, (self.n_heads, self.n_entities, self.n_entities))
+        attended: Tensor = self.attended(entities, weights @ value)
+        return attended
+
+
+class AttentionNetwork(Network):
+    """Entities of every set embedded, looking at one another, pooled; hidden layers and a linear head."""
+
+    def __init__(self, n_agents: int, inputs: InputSpec, out_features: int, config: AttentionConfig) -> None:
+        super().__init__()
+        self.n_agents, self.in_features, self.out_features = n_agents, inputs.features, out_features
+        sets, self.rest = find_entities(config.name, inputs)
+        self.columns = [each.columns for each in sets]
+        self.embeddings = nn.ModuleList(
+            EntityLayer(
+                n_agents,
+                each.n,
+                each.size,
+                config.units,
+                act=config.activation,
+                shared=config.share_parameters,
+                layer_norm=config.layer_norm,
+            )
+            for each in sets
+        )
+        n_entities = sum(each.n for each in sets)
+        self.attention = SelfAttention(n_agents, n_entities, config.units, config.heads, shared=config.share_parameters)
+        self.pool = Pool(n_entities, config.pooling)
+        width = config.units + self.rest.n_features
+        self.hidden = hidden_layers(n_agents, width, config)
+        self.head = AgentLinear(
+            n_agents, config.hidden[-1] if config.hidden else width, out_features, shared=config.share_parameters
+        )
+
+    def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        entities = join([embed(columns.take(x)) for embed, columns in zip(self.embeddings, self.columns)])
+        found = [self.pool(self.attention(entities))]
+        if self.rest.n_features:
+            found.append(self.rest.take(x))
+        x = join(found)
+        for layer in self.hidden:
+            x = layer(x)
+        return self.head(x), None
+
+    def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
+        embeddings = [cast(EntityLayer, layer) for layer in self.embeddings]
+        attention = self.attention
+        found: list[tuple[str, nn.Module, int, SiteKind]] = [
+            (f"{prefix}entity", layer, layer.n_entities * layer.units, "hidden")
+            for prefix, layer in zip(set_names(len(embeddings)), embeddings)
+        ]
+        return [
+            *found,
+            ("attention", attention.weights, attention.n_heads * attention.n_entities**2, "hidden"),
+            ("attended", attention.attended, attention.n_entities * attention.units, "hidden"),
+            ("pooled", self.pool, attention.units, "hidden"),
+            *hidden_sites(self.hidden),
+            ("head", self.head, self.out_features, "head"),
+        ]
+
+
+@MODELS.register("attention")
+@dataclass(frozen=True)
+class AttentionConfig(HiddenConfig):
+    """Self-attention over entities: rows of an observation, or the agents that a centralised critic sees."""
+
+    reads_shape: ClassVar[bool] = True
+
+    hidden: tuple[int, ...] = option((64,), help="units of each hidden layer after the pool", unit="units")
+    units: int = option(64, help="units of an entity", unit="units", ge=1)
+    heads: int = option(4, help="attention heads; they share the units out among them", ge=1)
+    pooling: Pooling = option("mean", help="over the entities", choices=("mean", "sum", "max"))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.units % self.heads:
+            raise ConfigError(f"model {self.name!r}: heads={self.heads} must divide units={self.units}")
+
+    def network(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
+        check_sizes(self.name, hidden=self.hidden, inputs=(inputs.features,), out_features=(out_features,))
+        return AttentionNetwork(n_agents, inputs, out_features, self)

@@ -1,0 +1,142 @@
+"""Networks of different kinds within one group: some agents', or each agent's, are named in the experiment.
+
+`models.bob=gru` is for the group bob, `models.bob_0=lstm` for its agent bob_0 alone. Agents of equal options still
+share weights where those options say so. Outside, it is one network: the agent axis is whole at input and output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from marlnb.config import ModelConfig, option
+from marlnb.errors import ConfigError
+from marlnb.models.hooks.sites import Site, SiteKind
+from marlnb.models.networks.network import Network
+from marlnb.models.networks.packing import pad, unpad, widest_shape
+from marlnb.specs import GroupSpec, InputSpec
+
+Run = Callable[[Network, Tensor, Tensor | None, list[int]], tuple[Tensor, Tensor | None]]
+
+
+class ByAgent(Network):
+    """A network for each of several sets of agents, which together are all.
+
+    Args:
+        agents: the agents' names, in the group's order.
+        members: for each network, the indices of its agents. Messages stay within one network.
+    """
+
+    order: Tensor
+
+    def __init__(self, agents: Sequence[str], members: Sequence[Sequence[int]], networks: Sequence[Network]) -> None:
+        super().__init__()
+        self.agents, self.members = tuple(agents), [list(indices) for indices in members]
+        self.networks = nn.ModuleList(networks)
+        self.n_agents = len(agents)
+        self.in_features, self.out_features = networks[0].in_features, networks[0].out_features
+        self.recurrent_shape = widest_shape([network.recurrent_shape for network in networks])
+        self.mixes_agents = any(network.mixes_agents for network in networks)
+        place = {agent: row for row, agent in enumerate(index for indices in self.members for index in indices)}
+        self.register_buffer("order", torch.tensor([place[k] for k in range(len(agents))]), persistent=False)
+
+    def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        def one_moment(
+            network: Network, x: Tensor, entering: Tensor | None, rows: list[int]
+        ) -> tuple[Tensor, Tensor | None]:
+            outcome: tuple[Tensor, Tensor | None] = network(x, entering)
+            return outcome
+
+        return self._together(one_moment, x, recurrent)
+
+    def sequence(
+        self, x: Tensor, recurrent: Tensor | None, is_init: Tensor, acting: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        return self._together(
+            lambda network, x, entering, rows: network.sequence(
+                x, entering, is_init, None if acting is None else acting[..., rows]
+            ),
+            x,
+            recurrent,
+        )
+
+    def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
+        """Each module once, under the name of the first of its agents; `sites` has a site for every agent."""
+        return [
+            (f"{self.agents[indices[0]]}/{layer}", module, n_units, kind)
+            for indices, network in zip(self.members, self._networks)
+            for layer, module, n_units, kind in network.site_modules()
+        ]
+
+    def sites(self, prefix: str, n_agents: int, *, once_for_all: bool = False) -> list[Site]:
+        """`<prefix>/<agent>/<layer>`, an agent's sites together, the agents in the group's order."""
+        found = []
+        for agent, name in enumerate(self.agents):
+            indices, network = next(pair for pair in zip(self.members, self._networks) if agent in pair[0])
+            row = indices.index(agent)
+            found += [
+                Site(f"{prefix}/{name}/{layer}", module, 1, n_units, kind, agents=(agent,), rows=(row,))
+                for layer, module, n_units, kind in network.site_modules()
+            ]
+        return found
+
+    def _together(self, run: Run, x: Tensor, recurrent: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        outputs, states = [], []
+        for indices, network in zip(self.members, self._networks):
+            shape, entering = network.recurrent_shape, None
+            if shape is not None and recurrent is not None:
+                entering = unpad(recurrent[..., indices, :, :], shape)
+            output, after = run(network, x[..., indices, :], entering, indices)
+            outputs.append(output)
+            if self.recurrent_shape is not None:
+                if after is None:
+                    after = output.new_zeros(*output.shape[:-1], *self.recurrent_shape)
+                states.append(pad(after, self.recurrent_shape))
+        together = torch.cat(outputs, dim=-2).index_select(-2, self.order)
+        return together, torch.cat(states, dim=-3).index_select(-3, self.order) if states else None
+
+    @property
+    def _networks(self) -> Sequence[Network]:
+        return cast(Sequence[Network], self.networks)
+
+
+@dataclass(frozen=True)
+class ByAgentConfig(ModelConfig):
+    """What `by_agent` makes of an experiment's options; it has no name of its own.
+
+    As a whole it shares nothing: a head of its own, and a standard deviation, for every agent.
+    """
+
+    share_parameters: bool = option(False, help="of the group as a whole")
+    agents: tuple[str, ...] = option((), help="the group's agents")
+    configs: tuple[ModelConfig, ...] = option((), help="each agent's network")
+
+    @property
+    def recurrent(self) -> bool:
+        return any(config.recurrent for config in self.configs)
+
+    def build(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
+        if n_agents != len(self.agents):
+            raise ConfigError(
+                f"networks by agent, for {', '.join(self.agents)}, are of {len(self.agents)} agents; "
+                f"here one network is asked for, for {n_agents}"
+            )
+        kinds = [config for k, config in enumerate(self.configs) if config not in self.configs[:k]]
+        members = [[k for k, config in enumerate(self.configs) if config == kind] for kind in kinds]
+        networks = [kind.build(len(indices), inputs, out_features) for kind, indices in zip(kinds, members)]
+        return ByAgent(self.agents, members, networks)
+
+
+ByAgentConfig.name = "by_agent"
+
+
+def by_agent(group: GroupSpec, default: ModelConfig, named: Mapping[str, ModelConfig]) -> ModelConfig:
+    """The options of a group's network: `default`, unless some of its agents are `named` (beside groups' names)."""
+    configs = tuple(default if agent == group.name else named.get(agent, default) for agent in group.agents)
+    if all(config == configs[0] for config in configs):
+        return configs[0]
+    return ByAgentConfig(agents=group.agents, configs=configs)

@@ -1,0 +1,111 @@
+"""Entities: the rows of an observation (N, F), or the parts of equal shape of what a centralised critic reads.
+
+The layers here treat every entity of a set alike and keep the agent axis, so that what they put out,
+`[..., n_agents, entity * unit]`, is a site like any other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from marlnb.errors import ConfigError
+from marlnb.models.networks.inputs import Columns
+from marlnb.models.networks.layers import ActivationName, HiddenLayer
+from marlnb.specs import InputSpec
+
+Pooling = Literal["mean", "sum", "max"]
+
+
+@dataclass(frozen=True)
+class EntitySet:
+    """Entities of one kind: `n` of them with `size` features each, in those columns of the input."""
+
+    columns: Columns
+    n: int
+    size: int
+
+
+def find_entities(model: str, inputs: InputSpec) -> tuple[list[EntitySet], Columns]:
+    """The sets of entities among the inputs, and the columns of everything else.
+
+    Rows of the same length are one set, of however many parts; so are vectors of the same length, where there are two
+    or more of them. A vector of its own is no entity.
+
+    Raises:
+        ConfigError: there are no entities, or there are images.
+    """
+    kinds: dict[tuple[int, int], list[int]] = {}
+    for index, part in enumerate(inputs.parts):
+        if len(part) > 2:
+            raise ConfigError(f"model {model!r} reads rows (N, F) and vectors; got {part}: images are for model=cnn")
+        if part:
+            kinds.setdefault((len(part), part[-1]), []).append(index)
+    sets = {kind: parts for kind, parts in kinds.items() if kind[0] == 2 or len(parts) > 1}
+    if not sets:
+        raise ConfigError(
+            f"model {model!r} reads entities: rows of an observation (N, F), or the equal parts of what a centralised "
+            f"critic sees; got inputs of shape {', '.join(map(str, inputs.parts))}"
+        )
+    members = {index for parts in sets.values() for index in parts}
+    rest = Columns(inputs, [index for index in range(len(inputs.parts)) if index not in members], context=True)
+    return [_entity_set(inputs, parts, size) for (_, size), parts in sets.items()], rest
+
+
+def _entity_set(inputs: InputSpec, parts: list[int], size: int) -> EntitySet:
+    columns = Columns(inputs, parts)
+    return EntitySet(columns, columns.n_features // size, size)
+
+
+class EntityLayer(nn.Module):
+    """One hidden layer for every entity: `[..., n_agents, entity * in]` -> `[..., n_agents, entity * unit]`; a site."""
+
+    def __init__(
+        self,
+        n_agents: int,
+        n_entities: int,
+        in_features: int,
+        units: int,
+        *,
+        act: ActivationName,
+        shared: bool,
+        layer_norm: bool,
+    ) -> None:
+        super().__init__()
+        self.n_entities, self.units = n_entities, units
+        self.layer = HiddenLayer(n_agents, in_features, units, act=act, shared=shared, layer_norm=layer_norm)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return each_entity(self.layer, x.unflatten(-1, (self.n_entities, -1))).flatten(-2)
+
+
+class Pool(nn.Module):
+    """What the entities have in common: `[..., n_agents, entity * unit]` -> `[..., n_agents, unit]`; a site."""
+
+    def __init__(self, n_entities: int, pooling: Pooling) -> None:
+        super().__init__()
+        self.n_entities, self.pooling = n_entities, pooling
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.unflatten(-1, (self.n_entities, -1))
+        if self.pooling == "max":
+            return x.amax(-2)
+        return x.mean(-2) if self.pooling == "mean" else x.sum(-2)
+
+
+def each_entity(layer: nn.Module, x: Tensor) -> Tensor:
+    """A layer that carries the agent axis, on every entity: `[..., n_agents, entity, in]` -> `[..., entity, unit]`."""
+    y: Tensor = layer(x.transpose(-3, -2))
+    return y.transpose(-3, -2)
+
+
+def set_names(n_sets: int) -> list[str]:
+    """What stands before the sites of each set: nothing where there is but one."""
+    return [""] if n_sets == 1 else [f"set_{number}/" for number in range(1, n_sets + 1)]
+
+
+def join(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)

@@ -1,0 +1,197 @@
+"""GNN: hidden layers, rounds of messages between the agents of a group, and a head; registered as `gnn`.
+
+Source: Brody et al. 2022, equations 1 and 7 (arXiv:2105.14491) for GATv2; Morris et al. 2019, equation 5
+(arXiv:1810.02244) for graph convolutions.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Literal, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from marlnb.config import option
+from marlnb.errors import ConfigError
+from marlnb.models.hooks.sites import SiteKind
+from marlnb.models.networks.layers import ActivationName, AgentLinear, activation
+from marlnb.models.networks.mlp import HiddenConfig, check_sizes, hidden_layers, hidden_sites
+from marlnb.models.networks.network import Network
+from marlnb.registry import MODELS
+from marlnb.specs import InputSpec
+
+Messages = Literal["gatv2", "graph"]
+LEAK = 0.2  # slope of the leaky rectifier, as in the paper
+
+
+class Messaging(nn.Module):
+    """One round of messages: `[..., n_agents, in]` -> `[..., n_agents, unit]`; a site.
+
+    `graph` says who hears whom, bool `[..., hearing, heard]`; nobody is told to hear itself.
+    """
+
+    def __init__(self, units: int, act: ActivationName) -> None:
+        super().__init__()
+        self.units = units
+        self.activation = activation(act)
+
+    @abstractmethod
+    def forward(self, x: Tensor, graph: Tensor) -> Tensor:
+        """What each agent is after hearing the others."""
+
+    def inner_sites(self, number: int) -> list[tuple[str, nn.Module, int, SiteKind]]:
+        """Sites that fire before the round's own."""
+        return []
+
+
+class Edges(nn.Module):
+    """How much each agent takes of each one's message, `[..., hearing, head * heard]`; a head's add up to 1; a site."""
+
+    def __init__(self, n_agents: int, n_heads: int, units: int, *, shared: bool) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.score = nn.Parameter(torch.empty(*(() if shared else (n_agents,)), n_heads, units // n_heads))
+        nn.init.normal_(self.score, std=(units // n_heads) ** -0.5)
+
+    def forward(self, heard: Tensor, hearing: Tensor, graph: Tensor) -> Tensor:
+        """heard, hearing `[..., n_agents, head, unit]` -> the weights of a softmax over those heard and oneself."""
+        score = self.score if self.score.ndim == 2 else self.score.unsqueeze(-3)
+        met = F.leaky_relu(heard.unsqueeze(-4) + hearing.unsqueeze(-3), LEAK)  # [..., hearing, heard, head, unit]
+        logits = (met * score).sum(-1)
+        known = graph | torch.eye(graph.shape[-1], dtype=torch.bool, device=graph.device)
+        weights = logits.masked_fill(~known.unsqueeze(-1), -torch.inf).softmax(-2)
+        return weights.transpose(-2, -1).flatten(-2)
+
+
+class GATv2(Messaging):
+    """Oneself, and all messages weighted by an attention that depends on who hears and who is heard.
+
+    The term of its own (a residual, beyond the paper's equation) keeps the agents of a full graph from being alike.
+    """
+
+    def __init__(
+        self, n_agents: int, in_features: int, units: int, act: ActivationName, *, heads: int, shared: bool
+    ) -> None:
+        super().__init__(units, act)
+        self.n_agents = n_agents
+        self.own = AgentLinear(n_agents, in_features, units, shared=shared)
+        self.heard = AgentLinear(n_agents, in_features, units, shared=shared)
+        self.hearing = AgentLinear(n_agents, in_features, units, shared=shared)
+        self.edges = Edges(n_agents, heads, units, shared=shared)
+
+    def forward(self, x: Tensor, graph: Tensor) -> Tensor:
+        n_heads = self.edges.n_heads
+        heard, hearing = (layer(x).unflatten(-1, (n_heads, -1)) for layer in (self.heard, self.hearing))
+        weights = self.edges(heard, hearing, graph).unflatten(-1, (n_heads, -1))
+        taken = torch.einsum("...ihj,...jhu->...ihu", weights, heard).flatten(-2)
+        activated: Tensor = self.activation(self.own(x) + taken)
+        return activated
+
+    def inner_sites(self, number: int) -> list[tuple[str, nn.Module, int, SiteKind]]:
+        return [(f"edges_{number}", self.edges, self.edges.n_heads * self.n_agents, "hidden")]
+
+
+class GraphConv(Messaging):
+    """Oneself, and the sum of all messages heard."""
+
+    def __init__(self, n_agents: int, in_features: int, units: int, act: ActivationName, *, shared: bool) -> None:
+        super().__init__(units, act)
+        self.own = AgentLinear(n_agents, in_features, units, shared=shared)
+        self.heard = AgentLinear(n_agents, in_features, units, shared=shared)
+
+    def forward(self, x: Tensor, graph: Tensor) -> Tensor:
+        activated: Tensor = self.activation(self.own(x) + graph.to(x.dtype) @ self.heard(x))
+        return activated
+
+
+class GNN(Network):
+    """Hidden layers for each agent, rounds of messages, a linear head."""
+
+    graph: Tensor
+
+    def __init__(self, n_agents: int, in_features: int, out_features: int, config: GNNConfig) -> None:
+        super().__init__()
+        self.n_agents, self.in_features, self.out_features = n_agents, in_features, out_features
+        self.mixes_agents = n_agents > 1
+        self.positions, self.neighbours = list(config.positions), config.neighbours
+        self.register_buffer("graph", ~torch.eye(n_agents, dtype=torch.bool), persistent=False)
+        self.hidden = hidden_layers(n_agents, in_features, config)
+        widths = [config.hidden[-1] if config.hidden else in_features, *config.rounds]
+        self.rounds = nn.ModuleList(
+            config.messaging(n_agents, width, units) for width, units in itertools.pairwise(widths)
+        )
+        self.head = AgentLinear(n_agents, widths[-1], out_features, shared=config.share_parameters)
+
+    def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        graph = self.graph
+        if 0 < self.neighbours < self.n_agents - 1:
+            graph = nearest_others(x[..., self.positions], self.neighbours)
+        for layer in self.hidden:
+            x = layer(x)
+        for messaging in self.rounds:
+            x = messaging(x, graph)
+        return self.head(x), None
+
+    def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
+        found = hidden_sites(self.hidden)
+        for number, messaging in enumerate(self.rounds, start=1):
+            messaging = cast(Messaging, messaging)
+            found += [*messaging.inner_sites(number), (f"messages_{number}", messaging, messaging.units, "hidden")]
+        return [*found, ("head", self.head, self.out_features, "head")]
+
+
+@MODELS.register("gnn")
+@dataclass(frozen=True)
+class GNNConfig(HiddenConfig):
+    """Agents of a group that tell each other what they see: an agent's output depends on the others' observations."""
+
+    hidden: tuple[int, ...] = option((64,), help="units of each hidden layer before the first round", unit="units")
+    rounds: tuple[int, ...] = option((64,), help="units of each round of messages", unit="units", ge=1)
+    messages: Messages = option("gatv2", help="weighted by attention, or summed", choices=("gatv2", "graph"))
+    heads: int = option(4, help="attention heads of gatv2; they share the units out among them", ge=1)
+    neighbours: int = option(0, help="how many of the nearest agents each one hears; 0: all", unit="agents", ge=0)
+    positions: tuple[int, ...] = option((), help="the observation's features that are the agent's position", ge=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        where = f"model {self.name!r}"
+        if not self.rounds:
+            raise ConfigError(f"{where}: rounds needs at least one; got none")
+        if self.messages == "gatv2" and any(units % self.heads for units in self.rounds):
+            raise ConfigError(f"{where}: heads={self.heads} must divide the units of each round; got {self.rounds}")
+        if bool(self.neighbours) != bool(self.positions):
+            raise ConfigError(
+                f"{where}: the nearest agents are found by positions; give both neighbours and positions or neither; "
+                f"got neighbours={self.neighbours}, positions={self.positions}"
+            )
+
+    def messaging(self, n_agents: int, in_features: int, units: int) -> Messaging:
+        shared = self.share_parameters
+        if self.messages == "graph":
+            return GraphConv(n_agents, in_features, units, self.activation, shared=shared)
+        return GATv2(n_agents, in_features, units, self.activation, heads=self.heads, shared=shared)
+
+    def network(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
+        check_sizes(self.name, hidden=self.hidden, inputs=(inputs.features,), out_features=(out_features,))
+        if len(inputs.parts) > 1:
+            raise ConfigError(
+                f"model {self.name!r} passes messages between agents that see one observation each; got "
+                f"{len(inputs.parts)} parts for each agent, as a centralised critic has them. "
+                "Give it another network: critic=mlp, critic=deep_sets or critic=attention"
+            )
+        beyond = [feature for feature in self.positions if feature >= inputs.sizes[0]]
+        if beyond:
+            raise ConfigError(f"model {self.name!r}: positions {beyond}; observations have 0 to {inputs.sizes[0] - 1}")
+        return GNN(n_agents, inputs.features, out_features, self)
+
+
+def nearest_others(position: Tensor, n: int) -> Tensor:
+    """Who is among the `n` nearest of whom, bool `[..., agent, other]`, from positions `[..., agent, coordinate]`."""
+    distance = (position.unsqueeze(-2) - position.unsqueeze(-3)).square().sum(-1)
+    itself = torch.eye(position.shape[-2], dtype=torch.bool, device=position.device)
+    nearest = distance.masked_fill(itself, torch.inf).argsort(dim=-1, stable=True)[..., :n]
+    return torch.zeros_like(distance, dtype=torch.bool).scatter(-1, nearest, True)

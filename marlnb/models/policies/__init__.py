@@ -1,0 +1,1 @@
+"""Policies and critics: networks with distributions and values."""

@@ -1,0 +1,90 @@
+"""ActorCritic: the policy of IPPO and MAPPO. An actor with a distribution, a critic of its own or of everyone's view.
+
+`policy.critic` is a module from critic inputs to values, so that attribution can differentiate it directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from marlnb.config import ModelConfig
+from marlnb.models.networks.network import Network
+from marlnb.models.policies.actor import Actor, ActorPolicy, StdOf
+from marlnb.models.policies.critic import Critic
+from marlnb.models.policies.distributions import Squash
+from marlnb.models.policies.policy import ActorOutput
+from marlnb.models.policies.value_norm import ValueNorm
+from marlnb.specs import EnvSpec, GroupSpec
+
+
+class ActorCritic(ActorPolicy):
+    """An actor and a critic.
+
+    Args:
+        centralised: whether the critic reads every group's observations and the environment's state.
+        squash: how continuous actions are bounded; std_of: where their standard deviation comes from;
+            initial_log_std: of continuous actions in `[-1, 1]` units, in nats.
+    """
+
+    def __init__(
+        self,
+        group: GroupSpec,
+        env: EnvSpec,
+        actor: ModelConfig,
+        critic: ModelConfig,
+        *,
+        centralised: bool = False,
+        squash: Squash = "tanh",
+        std_of: StdOf = "parameter",
+        initial_log_std: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.group = group
+        self.actor = Actor(group, actor, squash=squash, std_of=std_of, initial_log_std=initial_log_std)
+        self.critic = Critic(group, env, critic, centralised=centralised)
+        self.value_norm = ValueNorm()
+        self.recurrent_shape = self.actor.network.recurrent_shape
+        self.critic_recurrent_shape = self.critic.network.recurrent_shape
+
+    @torch.no_grad()
+    def act(
+        self,
+        observation: Tensor,
+        *,
+        recurrent: Tensor | None = None,
+        action_mask: Tensor | None = None,
+        explore: bool = True,
+        generator: torch.Generator | None = None,
+    ) -> ActorOutput:
+        distribution = self.actor.distribution
+        parameters, after = self.actor.step(observation, recurrent)
+        parameters = distribution.mask(parameters, action_mask)
+        chosen = distribution.sample(parameters, generator) if explore else distribution.mode(parameters)
+        extras = {} if chosen.stored is chosen.action else {distribution.stored_as: chosen.stored}
+        return ActorOutput(chosen.action, chosen.log_prob, parameters, after, extras)
+
+    def value(
+        self, observations: Mapping[str, Tensor], *, state: Tensor | None = None, recurrent: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        if recurrent is not None and self.critic.once_for_all:
+            recurrent = recurrent[..., :1, :, :]
+        values, after = self.critic.step(self.critic.inputs(observations, state), recurrent)
+        if after is not None:
+            after = after.expand(*after.shape[:-3], self.group.n_agents, *after.shape[-2:])
+        return self.value_norm.denormalise(values), after
+
+    @property
+    def has_critic(self) -> bool:
+        return True
+
+    def networks(self) -> list[tuple[str, Network, bool]]:
+        return [("actor", self.actor.network, False), ("critic", self.critic.network, self.critic.once_for_all)]
+
+    def initial_critic_recurrent(self, n_envs: int, device: torch.device | str) -> Tensor | None:
+        """Zeros `[env, agent, layer, unit]`, None for a feed-forward critic."""
+        if self.critic_recurrent_shape is None:
+            return None
+        return torch.zeros(n_envs, self.group.n_agents, *self.critic_recurrent_shape, device=device)

@@ -1,0 +1,1 @@
+"""Recording a rollout: what to record, the dry run, and the recorder."""

@@ -1,0 +1,1 @@
+"""Recording what a torchrl collector gathers."""

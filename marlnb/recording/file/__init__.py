@@ -1,0 +1,1 @@
+"""The HDF5 file of a recording: layout, writing and reading."""

@@ -1,0 +1,291 @@
+"""Recording: reads what `record` wrote, lazily and by name."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import h5py
+import numpy as np
+
+from marlnb.config import Experiment
+from marlnb.errors import RecordingError, SiteError, unknown
+from marlnb.recording.file.array import LabelledArray
+from marlnb.recording.file.episode_index import EpisodeIndex
+from marlnb.recording.file.exports import Exports
+from marlnb.recording.file.layout import BFLOAT16, count_rows, datasets_below, is_bfloat16
+from marlnb.recording.file.opening import Locking
+from marlnb.recording.file.segments import open_whole
+from marlnb.specs import EnvSpec
+from marlnb.training.runs.spec_file import spec_from_json
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Recording(Exports):
+    """A recording on disk. Arrays are read when they are asked for; the file is closed by `close` or a `with`.
+
+    It can be handed to another process, which opens the file for itself.
+    """
+
+    def __init__(self, path: Path, locking: Locking = None) -> None:
+        """Use `Recording.open`."""
+        self.path = path
+        self.locking = locking
+        self._opened: tuple[int, h5py.File] | None = None
+        self._closed = False
+        self._index = EpisodeIndex.read(self.file, count_rows(self.file))
+
+    @staticmethod
+    def open(path: str | os.PathLike[str], *, locking: Locking = None) -> Recording:
+        """Opens a recording, complete or not; of one that broke off, what was written.
+
+        Args:
+            locking: HDF5's file locking; False reads a file that is still being written, as of its last block, and
+                files on file systems without locks.
+        Raises:
+            RecordingError: there is no such file, it is no recording, or it is locked.
+        """
+        return Recording(Path(path).expanduser(), locking)
+
+    def close(self) -> None:
+        """Closes the file; safe to call twice."""
+        self.release()
+        self._closed = True
+
+    def release(self) -> None:
+        """Lets go of the file, which is opened again when it is next read: so that it can be changed meanwhile."""
+        if self._opened is not None and self._opened[0] == os.getpid():
+            self._opened[1].close()
+        self._opened = None
+
+    def __enter__(self) -> Recording:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Recording, (self.path, self.locking)
+
+    @property
+    def file(self) -> h5py.File:
+        """The open HDF5 file, one of this process's own: a handle shared across a fork would lose data silently."""
+        if self._closed:
+            raise RecordingError(f"{self.path} has been closed; open it again")
+        if self._opened is None or self._opened[0] != os.getpid():
+            self._opened = (os.getpid(), open_whole(self.path, self.locking))
+        return self._opened[1]
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return f"<Recording {self.path}, closed>"
+        told = "complete" if self.complete else "incomplete"
+        lines = [f"<Recording {self.path}: {self.spec.name}, {len(self._index)} episodes, {len(self):,} rows, {told}"]
+        for group in self.groups:
+            lines.append(f"  {group}: {', '.join(self.group_agents(group))}")
+        lines += [f"  {site} × {self[site].axes[1][1]} units" for site in self.sites]
+        if self.labels:
+            lines.append(f"  labels: {', '.join(self.labels)}")
+        return "\n".join(lines) + ">"
+
+    def __len__(self) -> int:
+        """Rows: recorded steps of whole episodes."""
+        return self._index.n_rows
+
+    @property
+    def complete(self) -> bool:
+        """Whether it was finished; False for one that is being written, or broke off."""
+        return bool(self.file.attrs["complete"])
+
+    @property
+    def experiment(self) -> Experiment | None:
+        """What trained the agents; None where marlnb did not."""
+        text = self.file.attrs["experiment"]
+        return Experiment.from_json(json.loads(text)) if text else None
+
+    @property
+    def source(self) -> str:
+        """Where the agents come from, in words."""
+        return str(self.file.attrs.get("source", "marlnb"))
+
+    @property
+    def spec(self) -> EnvSpec:
+        """Of the environment that was recorded."""
+        return spec_from_json(json.loads(self.file.attrs["spec"]))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What `record` was asked for, as plain JSON."""
+        return dict(json.loads(self.file.attrs["settings"]))
+
+    @property
+    def checkpoint(self) -> tuple[int, str]:
+        """Iteration and sha256 of the checkpoint whose policies were recorded."""
+        return int(self.file.attrs["iteration"]), str(self.file.attrs["checkpoint"])
+
+    @property
+    def checkpoints(self) -> pd.DataFrame:
+        """One row a checkpoint that was recorded: iteration, sha256, and its rows, row_start up to before row_stop."""
+        import pandas as pd
+
+        table = self.file["checkpoints"]
+        columns = {name: table[name][:] for name in ("iteration", "sha256", "row_start", "row_stop")}
+        columns["sha256"] = [text.decode() for text in columns["sha256"]]
+        return pd.DataFrame(columns)
+
+    @property
+    def run_path(self) -> Path | None:
+        """The run folder around the file, None where it lies elsewhere."""
+        folder = self.path.absolute().parent.parent
+        return folder if (folder / "experiment.json").is_file() else None
+
+    @property
+    def episodes(self) -> pd.DataFrame:
+        """One row an episode, by its number: start and length in rows, n_steps, seed, and each agent's return."""
+        return self._index.frame(self.agents)
+
+    @property
+    def rows(self) -> pd.DataFrame:
+        """One row a row: episode, t (steps since it began) and env_id (the copy that played it)."""
+        import pandas as pd
+
+        n = len(self)
+        return pd.DataFrame({name: self.file[f"steps/{name}"][:n] for name in ("episode", "t", "env_id")})
+
+    @property
+    def agents(self) -> list[str]:
+        """The recorded agents, group by group."""
+        return [name.decode() for name in self.file["agents/name"][:]]
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups of which an agent is recorded."""
+        return list(dict.fromkeys(name.decode() for name in self.file["agents/group"][:]))
+
+    def group_agents(self, group: str) -> list[str]:
+        """The recorded agents of one group: the order of every agent axis."""
+        self._check_group(group)
+        groups = [name.decode() for name in self.file["agents/group"][:]]
+        return [agent for agent, its_group in zip(self.agents, groups) if its_group == group]
+
+    @property
+    def sites(self) -> list[str]:
+        """Names of the recorded sites, as `listener/actor/hidden_1`."""
+        found = datasets_below(self.file, "activations")
+        wanted = [site for site in self.settings.get("sites", []) if site in found]
+        return wanted + [site for site in found if site not in wanted]
+
+    @property
+    def labels(self) -> list[str]:
+        return datasets_below(self.file, "labels")
+
+    def fields(self, group: str) -> list[str]:
+        """Names that `steps` takes for a group."""
+        self._check_group(group)
+        return datasets_below(self.file, f"steps/{group}")
+
+    def __getitem__(self, site: str) -> LabelledArray:
+        """A site's activations `[row, agent, unit]`.
+
+        Raises:
+            SiteError: it is not recorded.
+        """
+        if site not in datasets_below(self.file, "activations"):
+            raise SiteError(f"{self.path.name}: {unknown('recorded site', site, self.sites)}")
+        return self._array(f"activations/{site}")
+
+    def __contains__(self, site: object) -> bool:
+        return site in self.sites
+
+    def steps(self, group: str, field: str) -> LabelledArray:
+        """A field of a group, `[row, agent, ...]`: observation, action, logits, log_prob, value, reward, terminated,
+        truncated, alive, acting or action_mask.
+
+        Raises:
+            RecordingError: no such group or field.
+        """
+        if field not in self.fields(group):
+            raise RecordingError(f"{self.path.name}: {unknown(f'field of {group!r}', field, self.fields(group))}")
+        return self._array(f"steps/{group}/{field}")
+
+    def recurrent(self, group: str, part: Literal["actor", "critic"] = "actor") -> LabelledArray:
+        """The state of the actor, or of the critic, that entered each step, `[row, agent, layer, unit]`.
+
+        Raises:
+            RecordingError: the group has none.
+        """
+        self._check_group(group)
+        found = [path for path in datasets_below(self.file, f"recurrent/{group}") if path.startswith(f"{part}/")]
+        if not found:
+            raise RecordingError(f"{self.path.name}: the {part} of {group!r} has no recurrent state here")
+        return self._array(f"recurrent/{group}/{found[0]}")
+
+    @property
+    def state(self) -> LabelledArray:
+        """The environment's state before each step, `[row, ...]`; an error where it has none."""
+        if "state" not in self.file["steps"]:
+            raise RecordingError(f"{self.path.name}: {self.spec.name} has no state")
+        return self._array("steps/state")
+
+    def label(self, name: str) -> LabelledArray:
+        """A label `[row]` or `[row, agent]`.
+
+        Raises:
+            RecordingError: it is not recorded.
+        """
+        if name not in self.labels:
+            raise RecordingError(f"{self.path.name}: {unknown('label', name, self.labels)}")
+        return self._array(f"labels/{name}")
+
+    def classes(self, label: str) -> list[str]:
+        """The names of a label's values 0, 1, ...; empty for a quantity or where nobody named them."""
+        return self._names(self.label(label).path, "classes")
+
+    def feature_names(self, group: str) -> list[str]:
+        """The names of a group's observation features; empty where the environment gives none."""
+        return self._names(self.steps(group, "observation").path, "names")
+
+    def frame(self, *, episode: int, t: int) -> np.ndarray:
+        """The image `[height, width, channel]` uint8 drawn at one step.
+
+        Raises:
+            RecordingError: there is none.
+        """
+        if "frames" not in self.file:
+            raise RecordingError(f"{self.path.name} has no frames; record with frames=True")
+        row = self._index.rows(np.arange(len(self)), {"episode": episode, "t": t}, self._times)
+        found = np.flatnonzero(np.isin(self.file["frames/row"][:], row))
+        if not len(found):
+            raise RecordingError(f"{self.path.name}: no frame was drawn at t={t} of episode {episode}")
+        return np.asarray(self.file["frames/image"][int(found[0])])
+
+    def _array(self, path: str) -> LabelledArray:
+        dataset = self.file[path]
+        dims = tuple(dimension.label for dimension in dataset.dims)[1:]
+        group = dataset.attrs.get("group", "")
+        agents = self._names(path, "agents") or (self.group_agents(group) if group else [])
+        names = {dims[-1]: self._names(path, "names")} if dims else {}
+        return LabelledArray(
+            path=path,
+            open_dataset=lambda: self.file[path],
+            find_rows=lambda rows, selectors: self._index.rows(rows, selectors, self._times),
+            axes=tuple(zip(dims, dataset.shape[1:])),
+            labels={**names, **({"agent": agents} if agents else {})},
+            rows=np.arange(len(self)),
+            dtype_stored=BFLOAT16 if is_bfloat16(dataset) else dataset.dtype.name,
+            picks=tuple(slice(None) for _ in dims),
+        )
+
+    def _times(self) -> np.ndarray:
+        return np.asarray(self.file["steps/t"][: len(self)])
+
+    def _names(self, path: str, attribute: str) -> list[str]:
+        return [str(name) for name in self.file[path].attrs.get(attribute, ())]
+
+    def _check_group(self, group: str) -> None:
+        if group not in self.groups:
+            raise RecordingError(f"{self.path.name}: {unknown('recorded group', group, self.groups)}")

@@ -1,0 +1,175 @@
+"""SegmentedWriter: a RecordingWriter that goes on in a new file when one is full, so that each segment is whole.
+
+An episode never lies in two segments. After each segment the joined file is written anew; a kill loses what one of
+RecordingWriter loses, and `Recording.open` joins the segment that was being written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from marlnb.errors import RecordingError
+from marlnb.recording.file.frames import FrameStore
+from marlnb.recording.file.layout import Field
+from marlnb.recording.file.opening import Locking
+from marlnb.recording.file.segments import join, segments_folder, write_joined
+from marlnb.recording.file.writer import RecordingWriter
+
+
+class SegmentedWriter:
+    """One recording being written to `<name>.segments/0000.h5`, `0001.h5`, ... and joined as `path`.
+
+    Args:
+        segment_bytes: a segment with as many bytes is full; the rows of the episode (or of the episodes that ended
+            together) that fill it still go there.
+    Raises:
+        RecordingError: the file or the folder is there already, or cannot be made.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        fields: Sequence[Field],
+        attributes: Mapping[str, Any],
+        agents: Mapping[str, Sequence[Any]],
+        *,
+        expected_rows: int,
+        segment_bytes: int,
+        frames: FrameStore | None = None,
+        locking: Locking = None,
+    ) -> None:
+        folder = segments_folder(path)
+        for taken in (path, folder):
+            if taken.exists():
+                raise RecordingError(f"{taken} is there already; give the recording another name")
+        self.path, self.frames, self.segment_bytes = path, frames, segment_bytes
+        self._fields, self._attributes, self._agents = list(fields), attributes, agents
+        self._locking = locking
+        self._row_bytes = sum(field.row_bytes for field in fields)
+        self._expected_rows = min(expected_rows, 1 + segment_bytes // max(1, self._row_bytes))
+        self._described: list[Mapping[str, Mapping[str, Any]]] = []
+        self._checkpoint: tuple[int, str] | None = None
+        self._entered = 0
+        self.segments: list[Path] = []
+        self._begin(0)
+        write_joined([self._writer.file], self.segments, path, attributes={"complete": np.bool_(False)})
+
+    @property
+    def rows(self) -> int:
+        """Of all segments."""
+        return self._first_row + self._writer.rows
+
+    @property
+    def block_rows(self) -> int:
+        return self._writer.block_rows
+
+    def append(self, sources: Sequence[np.ndarray]) -> None:
+        """As RecordingWriter's."""
+        self._rotate_if_full()
+        self._writer.append(sources)
+
+    def add_episodes(self, columns: Mapping[str, np.ndarray], returns: np.ndarray) -> None:
+        """As RecordingWriter's, with `start` counted over all segments."""
+        self._rotate_if_full()
+        self._entered = int((columns["start"] + columns["length"]).max(initial=self._entered))
+        self._writer.add_episodes({**columns, "start": columns["start"] - self._first_row}, returns)
+
+    def describe(self, attributes: Mapping[str, Mapping[str, Any]]) -> None:
+        self._described.append(attributes)
+        self._writer.describe(attributes)
+
+    def add_checkpoint(self, iteration: int, sha256: str) -> None:
+        self._checkpoint = (iteration, sha256)
+        self._writer.add_checkpoint(iteration, sha256)
+
+    def enter_checkpoint(self, iteration: int, sha256: str) -> None:
+        """As RecordingWriter's."""
+        self._checkpoint = (iteration, sha256)
+        self._writer.enter_checkpoint(iteration, sha256)
+
+    def flush_if_due(self) -> None:
+        self._writer.flush_if_due()
+
+    @property
+    def flush_is_due(self) -> bool:
+        return self._writer.flush_is_due
+
+    def flush(self) -> None:
+        self._writer.flush()
+
+    def close(self, *, complete: bool) -> None:
+        """Writes the rest, joins it and closes; safe to call twice."""
+        if not self._writer.file:
+            return
+        try:
+            self._writer.close(complete=complete)
+        finally:
+            self._join(complete=complete)
+
+    def _rotate_if_full(self) -> None:
+        """Goes on in a new segment where this one is full and no episode is in the middle."""
+        if self._entered != self.rows or not self._writer.rows:
+            return
+        held = max(self._writer.rows * self._row_bytes, self._writer.file.id.get_filesize() - self._empty_bytes)
+        if held < self.segment_bytes:
+            return
+        first_row = self.rows
+        self._writer.close(complete=True)
+        self._join(complete=False)
+        self._begin(first_row)
+
+    def _begin(self, first_row: int) -> None:
+        self._first_row = first_row
+        self.segments.append(segments_folder(self.path) / f"{len(self.segments):04d}.h5")
+        self._writer = RecordingWriter(
+            self.segments[-1],
+            self._fields,
+            self._attributes,
+            self._agents,
+            expected_rows=self._expected_rows,
+            frames=self.frames,
+            locking=self._locking,
+            first_row=first_row,
+        )
+        self._empty_bytes = self._writer.file.id.get_filesize()
+        for attributes in self._described:
+            self._writer.describe(attributes)
+        if self._checkpoint is not None:
+            self._writer.add_checkpoint(*self._checkpoint)
+
+    def _join(self, *, complete: bool) -> None:
+        closed = self.segments if not self._writer.file else self.segments[:-1]
+        if closed:
+            join(closed, self.path, complete=complete, locking=self._locking)
+
+
+def open_writer(
+    path: Path,
+    fields: Sequence[Field],
+    attributes: Mapping[str, Any],
+    agents: Mapping[str, Sequence[Any]],
+    *,
+    expected_rows: int,
+    segment_bytes: int | None = None,
+    frames: FrameStore | None = None,
+    locking: Locking = None,
+) -> RecordingWriter | SegmentedWriter:
+    """A writer into one file, or into segments of about `segment_bytes`."""
+    if segment_bytes is None:
+        return RecordingWriter(
+            path, fields, attributes, agents, expected_rows=expected_rows, frames=frames, locking=locking
+        )
+    return SegmentedWriter(
+        path,
+        fields,
+        attributes,
+        agents,
+        expected_rows=expected_rows,
+        segment_bytes=segment_bytes,
+        frames=frames,
+        locking=locking,
+    )

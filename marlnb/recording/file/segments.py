@@ -1,0 +1,314 @@
+"""Segments: recordings that lie one after the other in files of their own, and one file that joins them.
+
+The joined file holds no rows: its datasets are HDF5's virtual datasets over those of the segments, so any reader sees
+one file. What is small lies in it itself: attributes, agents, episodes, checkpoints. HDF5 gives fill values where a
+segment is missing, without a word; `open_whole` looks first.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from marlnb.errors import RecordingError
+from marlnb.recording.file.episode_index import EpisodeIndex
+from marlnb.recording.file.layout import Field, count_rows, field_of, hdf5_type, row_paths
+from marlnb.recording.file.opening import Locking, open_file, open_recording_file
+
+EPISODE = "steps/episode"
+INDEX_COLUMNS = {"episode": "number", "start": "start", "length": "length", "n_steps": "n_steps", "seed": "seed"}
+
+
+def segments_folder(path: Path) -> Path:
+    """Where a recording that is written in segments has them: `talk.h5` in `talk.segments/`."""
+    return path.with_suffix(".segments")
+
+
+def join(
+    segments: Sequence[Path],
+    path: Path,
+    *,
+    complete: bool | None = None,
+    renumber: bool = False,
+    attributes: Mapping[str, Any] | None = None,
+    locking: Locking = None,
+) -> None:
+    """Makes `path` the joined file of some recordings, replacing what is there in one stroke.
+
+    Args:
+        segments: files in the order of their rows; the joined file names them relative to itself.
+        complete: what the joined file says of itself; None: whether every segment is.
+        renumber: number the episodes 0, 1, ... in the segments' order; otherwise the numbers must differ.
+        attributes: of the root, beside those of the first segment.
+    Raises:
+        RecordingError: a segment is missing, still written, or of other datasets or agents than the first.
+    """
+    if not segments:
+        raise RecordingError(f"{path}: there are no segments to join")
+    with ExitStack() as stack:
+        files = [stack.enter_context(open_recording_file(segment, locking)) for segment in segments]
+        whole = all(bool(file.attrs["complete"]) for file in files) if complete is None else complete
+        found = {**(attributes or {}), "complete": np.bool_(whole)}
+        write_joined(files, segments, path, renumber=renumber, attributes=found)
+
+
+def write_joined(
+    files: Sequence[h5py.File],
+    segments: Sequence[Path],
+    path: Path,
+    *,
+    renumber: bool = False,
+    attributes: Mapping[str, Any],
+) -> None:
+    """`join` of files that are open already."""
+    fields = _checked_fields(files, segments)
+    part = path.with_name(f".{path.name}.joining-{os.getpid()}")
+    try:
+        with h5py.File(part, "w") as target:
+            _write(target, files, [_relative(segment, path) for segment in segments], fields, renumber, path)
+            target.attrs.update(attributes)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def open_whole(path: Path, locking: Locking) -> h5py.File:
+    """An existing recording, to be read; of one in segments, with what a kill left unjoined.
+
+    Raises:
+        RecordingError: as `open_recording_file` does; or a segment is missing or shorter than it was, which is named.
+    """
+    file = open_recording_file(path, locking)
+    if "segments" not in file.attrs:
+        return file
+    if not file.attrs["complete"] and _lags(file, path):
+        file.close()
+        rejoin(path, locking)
+        file = open_recording_file(path, locking)
+    try:
+        _check_segments(file, path, locking)
+    except RecordingError:
+        file.close()
+        raise
+    return file
+
+
+def rejoin(path: Path, locking: Locking = None, *, complete: bool = False) -> None:
+    """Joins what lies in the folder of segments, in the order of their names."""
+    found = _begun(path)
+    with open_file(path, locking) as file:
+        kept = {name: file.attrs[name] for name in ("settings", "seed") if name in file.attrs}
+    join(found, path, complete=complete, attributes=kept, locking=locking)
+
+
+def segment_paths(file: h5py.File, path: Path) -> list[Path]:
+    """The files behind a joined one, none where it is an ordinary recording."""
+    return [path.parent / str(name) for name in file.attrs.get("segments", ())]
+
+
+def move_recording(path: Path, target: Path) -> None:
+    """Renames a recording, with its segments where it has them."""
+    folder = segments_folder(path)
+    if not folder.is_dir():
+        path.rename(target)
+        return
+    with open_file(path, False) as file:
+        names = [segment.name for segment in segment_paths(file, path)]
+        complete = bool(file.attrs["complete"])
+    moved = segments_folder(target)
+    folder.rename(moved)
+    join([moved / name for name in names], target, complete=complete)
+    path.unlink()
+
+
+def _lags(file: h5py.File, path: Path) -> bool:
+    """Whether segments lie in the folder, not being written, of which the joined file does not hold all rows."""
+    found = _begun(path)
+    if not found or not os.access(path.parent, os.W_OK) or any(map(is_being_written, found[-1:])):
+        return False
+    rows = dict(zip((str(name) for name in file.attrs["segments"]), file.attrs["segment_rows"]))
+    if len(found) != len(rows):
+        return len(found) > len(rows)
+    with open_recording_file(found[-1], None) as last:
+        return count_rows(last) != rows.get(_relative(found[-1], path))
+
+
+def _begun(path: Path) -> list[Path]:
+    """A recording's segments in order, without one whose writer was killed while it made the empty file.
+
+    HDF5 writes the first bytes of a new file after all that they lead to.
+    """
+    return [segment for segment in sorted(segments_folder(path).glob("*.h5")) if any(_first_bytes(segment))]
+
+
+def _first_bytes(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(8)
+
+
+def is_being_written(path: Path) -> bool:
+    """Whether a living process writes a recording's file; False where it lies on a file system without locks."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # no locks here: nothing tells
+        return False
+    finally:
+        os.close(handle)
+    return False
+
+
+def _check_segments(file: h5py.File, path: Path, locking: Locking) -> None:
+    for segment, rows in zip(segment_paths(file, path), file.attrs["segment_rows"]):
+        if not segment.exists():
+            raise RecordingError(
+                f"{path} is joined from segments, and one is missing: {segment}, {rows:,} rows. Put it back, or join "
+                f"those that are left: marlnb.recording.file.segments.rejoin"
+            )
+        with open_recording_file(segment, locking) as found:
+            have = count_rows(found)
+        if have < rows:
+            raise RecordingError(f"{segment}, a segment of {path.name}, has {have:,} rows; it had {rows:,}")
+
+
+def _relative(segment: Path, path: Path) -> str:
+    return os.path.relpath(segment.absolute(), path.absolute().parent)
+
+
+def _checked_fields(files: Sequence[h5py.File], segments: Sequence[Path]) -> list[Field]:
+    fields = [field_of(files[0], name) for name in row_paths(files[0])]
+    agents = files[0]["agents/name"][:].tolist()
+    for file, segment in zip(files[1:], segments[1:]):
+        found = [field_of(file, name) for name in row_paths(file)]
+        differing = sorted({field.path for field in set(found) ^ set(fields)})
+        if differing:
+            raise RecordingError(f"{segment} cannot be joined to {segments[0]}: they differ in {', '.join(differing)}")
+        if file["agents/name"][:].tolist() != agents:
+            raise RecordingError(f"{segment} cannot be joined to {segments[0]}: other agents are recorded")
+    return fields
+
+
+def _write(
+    target: h5py.File, files: Sequence[h5py.File], names: Sequence[str], fields: Sequence[Field], anew: bool, path: Path
+) -> None:
+    rows = [count_rows(file) for file in files]
+    for key, value in files[0].attrs.items():
+        target.attrs[key] = value
+    files[0].copy("agents", target)
+    target.attrs["segments"] = np.array(list(names), dtype=h5py.string_dtype())
+    target.attrs["segment_rows"] = np.array(rows, np.int64)
+    numbers = _write_episodes(target, files, rows, anew, path)
+    for field in fields:
+        if anew and field.path == EPISODE:
+            target[EPISODE] = np.concatenate(numbers)
+            target[EPISODE].dims[0].label = "row"
+        else:
+            _virtual(target, field, names, rows)
+        for key, value in files[0][field.path].attrs.items():
+            if key not in ("DIMENSION_LABELS", "group", "agents"):
+                target[field.path].attrs[key] = value
+    _write_frames(target, files, names, rows)
+    _write_checkpoints(target, files, rows)
+
+
+def _write_episodes(
+    target: h5py.File, files: Sequence[h5py.File], rows: Sequence[int], anew: bool, path: Path
+) -> list[np.ndarray]:
+    """The joined table; returns the number of each row's episode, file by file, where they are numbered anew."""
+    columns: dict[str, list[np.ndarray]] = {name: [] for name in (*INDEX_COLUMNS, "return", "finished")}
+    numbers, first_row, first_number = [], 0, 0
+    for file, n_rows in zip(files, rows):
+        index = EpisodeIndex.read(file, n_rows)
+        found = {name: getattr(index, attribute) for name, attribute in INDEX_COLUMNS.items()}
+        found |= {"return": index.returns, "finished": index.finished}
+        if anew:
+            new = first_number + np.arange(len(index))
+            of_row = np.empty(n_rows, np.int64)
+            for start, length, number in zip(index.start, index.length, new):
+                of_row[start : start + length] = number
+            numbers.append(of_row)
+            found["episode"], first_number = new, first_number + len(index)
+        found["start"] = found["start"] + first_row
+        for name, values in found.items():
+            columns[name].append(values)
+        first_row += n_rows
+    joined = {name: np.concatenate(parts) for name, parts in columns.items()}
+    twice = len(joined["episode"]) - len(np.unique(joined["episode"]))
+    if twice:
+        raise RecordingError(f"{path}: {twice} episodes have a number that another segment has too; give renumber=True")
+    for name, values in joined.items():
+        target[f"episodes/{name}"] = values
+    return numbers
+
+
+def _virtual(target: h5py.File, field: Field, names: Sequence[str], rows: Sequence[int], path: str = "") -> None:
+    """A dataset made of the segments'; low-level, since h5py's own layouts know no bfloat16."""
+    total, properties = sum(rows), h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    space, start = h5py.h5s.create_simple((total, *field.shape)), 0
+    for name, n_rows in zip(names, rows):
+        if not n_rows:
+            continue
+        source = h5py.h5s.create_simple((n_rows, *field.shape), (h5py.h5s.UNLIMITED, *field.shape))
+        source.select_hyperslab((0,) * (1 + len(field.shape)), (n_rows, *field.shape))
+        space.select_hyperslab((start, *(0 for _ in field.shape)), (n_rows, *field.shape))
+        properties.set_virtual(space, name.encode(), f"/{path or field.path}".encode(), source)
+        start += n_rows
+    space.select_all()
+    links = h5py.h5p.create(h5py.h5p.LINK_CREATE)
+    links.set_create_intermediate_group(True)
+    handle = h5py.h5d.create(target.id, field.path.encode(), hdf5_type(field.dtype), space, properties, links)
+    dataset = h5py.Dataset(handle)
+    for axis, name in enumerate(("row", *field.dims)):
+        dataset.dims[axis].label = name
+    if field.group:
+        dataset.attrs["group"] = field.group
+    if field.agents:
+        dataset.attrs["agents"] = list(field.agents)
+
+
+def _write_frames(target: h5py.File, files: Sequence[h5py.File], names: Sequence[str], rows: Sequence[int]) -> None:
+    if "frames" not in files[0]:
+        return
+    counts = [len(file["frames/row"]) for file in files]
+    dims = tuple(dimension.label for dimension in files[0]["frames/image"].dims)[1:]
+    images = Field("frames/image", dims, tuple(files[0]["frames/image"].shape[1:]), "uint8")
+    _virtual(target, images, names, counts)
+    target["frames/image"].dims[0].label = "frame"
+    starts = np.cumsum([0, *rows])
+    target["frames/row"] = np.concatenate([file["frames/row"][:] + start for file, start in zip(files, starts)])
+
+
+def _write_checkpoints(target: h5py.File, files: Sequence[h5py.File], rows: Sequence[int]) -> None:
+    """One entry where neighbouring segments are of the same checkpoint."""
+    entries: list[list[Any]] = []
+    for file, start, n_rows in zip(files, np.cumsum([0, *rows]), rows):
+        table = file["checkpoints"]
+        for iteration, sha256, first, stop in zip(*(table[name][:] for name in table_columns())):
+            first, stop = int(start) + int(first), int(start) + min(int(stop), n_rows)
+            if entries and entries[-1][:2] == [iteration, sha256]:
+                entries[-1][3] = stop
+            else:
+                entries.append([iteration, sha256, first, stop])
+    for column, name in enumerate(table_columns()):
+        values = [entry[column] for entry in entries]
+        kind = h5py.string_dtype() if name == "sha256" else "int64"
+        target.create_dataset(
+            f"checkpoints/{name}", data=np.array(values, dtype=object if column == 1 else "int64"), dtype=kind
+        )
+
+
+def table_columns() -> tuple[str, ...]:
+    """Of `/checkpoints`."""
+    return ("iteration", "sha256", "row_start", "row_stop")

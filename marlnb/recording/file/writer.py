@@ -1,0 +1,273 @@
+"""RecordingWriter: gathers rows into blocks and writes each block whole, so that a killed process leaves a good file.
+
+Blocks lie in memory in the order of the file's chunks and are handed to HDF5 as they are. After each the file is
+committed: it goes from one whole state to the next (`marlnb.recording.file.journal`), in HDF5's default format, since the
+newer ones and SWMR don't open after a kill. Disk space is claimed before HDF5 is told of a block: a full disk never
+leaves it half written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from math import prod
+from pathlib import Path
+from typing import Any, Protocol
+
+import h5py
+import numpy as np
+
+from marlnb.errors import RecordingError
+from marlnb.recording.file.block import Block
+from marlnb.recording.file.frames import FrameStore
+from marlnb.recording.file.journal import JournaledFile
+from marlnb.recording.file.layout import Field, block_rows
+from marlnb.recording.file.opening import Locking, opening_failed
+
+FLUSH_EVERY_S = 5.0
+SPARE_BYTES = 1024 * 1024
+EPISODE_COLUMNS = {"episode": "int64", "start": "int64", "length": "int64", "n_steps": "int64", "seed": "int64"}
+
+
+class RowWriter(Protocol):
+    """What rows of whole episodes are handed to; RecordingWriter documents each verb."""
+
+    path: Path
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def block_rows(self) -> int:
+        """Rows gathered before they are written."""
+
+    @property
+    def flush_is_due(self) -> bool: ...
+
+    def append(self, sources: Sequence[np.ndarray]) -> None: ...
+
+    def add_episodes(self, columns: Mapping[str, np.ndarray], returns: np.ndarray) -> None: ...
+
+    def flush_if_due(self) -> None: ...
+
+
+class RecordingWriter:
+    """One recording being written.
+
+    Args:
+        path: a file that is not there yet.
+        attributes: of the root.
+        agents: columns of `/agents`, one entry an agent.
+        expected_rows: of the whole recording; sets how rows are gathered, no limit.
+        locking: HDF5's file locking: True, False (file systems without locks) or "best-effort".
+        first_row: the number that frames have for this file's first row, where it is one of several segments.
+    Raises:
+        RecordingError: the file is there already or cannot be made.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        fields: Sequence[Field],
+        attributes: Mapping[str, Any],
+        agents: Mapping[str, Sequence[Any]],
+        *,
+        expected_rows: int,
+        frames: FrameStore | None = None,
+        locking: Locking = None,
+        first_row: int = 0,
+    ) -> None:
+        self.path, self.frames = path, frames
+        self._rows = 0
+        self.written_bytes = 0
+        self.block_rows = block_rows(list(fields), expected_rows)
+        self._filled = self._written = 0  # rows of the block, and of these the ones in the file
+        self._claimed = 0
+        self._episodes: list[dict[str, np.ndarray]] = []
+        self._flushed_at = time.monotonic()
+        self._storage, self.file = _create(path, locking)
+        self.file.attrs.update({**attributes, "complete": False})
+        for name, values in agents.items():
+            self.file[f"agents/{name}"] = np.array(values, dtype=object) if isinstance(values[0], str) else values
+        self._blocks = [Block(self.file, field, self.block_rows) for field in fields]
+        self._block_bytes = sum(block.storage.nbytes for block in self._blocks)
+        self._create_tables(len(agents["id"]))
+        if frames is not None:
+            frames.attach(self.file, first_row)
+        self._commit()
+
+    @property
+    def rows(self) -> int:
+        """Appended so far, written or not."""
+        return self._rows
+
+    def append(self, sources: Sequence[np.ndarray]) -> None:
+        """Adds the rows of episodes of one length: field by field `[episode, t, ...]`, as the bytes that are stored."""
+        n_episodes, length = sources[0].shape[:2]
+        taken = 0
+        while taken < n_episodes:
+            whole = min(n_episodes - taken, (self.block_rows - self._filled) // length)
+            if whole:
+                self._fill([source[taken : taken + whole] for source in sources])
+            else:
+                self._fill_in_parts([source[taken : taken + 1] for source in sources], length)
+            taken += whole or 1
+
+    def add_episodes(self, columns: Mapping[str, np.ndarray], returns: np.ndarray) -> None:
+        """Adds entries to `/episodes` for the rows that are appended next.
+
+        Args:
+            columns: `[episode]` for each of `EPISODE_COLUMNS`; `finished` may be left out where all are.
+            returns: `[episode, agent]`, of the recorded agents.
+        """
+        finished = columns.get("finished", np.ones(len(returns), bool))
+        self._episodes.append({**columns, "finished": finished, "return": returns})
+
+    def describe(self, attributes: Mapping[str, Mapping[str, Any]]) -> None:
+        """Sets attributes of datasets, by path."""
+        for path, values in attributes.items():
+            if path in self.file:
+                self.file[path].attrs.update(values)
+
+    def add_checkpoint(self, iteration: int, sha256: str) -> None:
+        """Rows from here on are of this checkpoint."""
+        table = self.file["checkpoints"]
+        n = len(table["iteration"])
+        values = {"iteration": iteration, "sha256": sha256, "row_start": self.rows, "row_stop": self.rows}
+        for name, value in values.items():
+            table[name].resize(n + 1, axis=0)
+            table[name][n] = value
+
+    def enter_checkpoint(self, iteration: int, sha256: str) -> None:
+        """`add_checkpoint`, unless the rows before are of the same one."""
+        table = self.file["checkpoints"]
+        last = (int(table["iteration"][-1]), table["sha256"][-1].decode()) if len(table["iteration"]) else None
+        if last == (iteration, sha256):
+            return
+        if last is not None:
+            table["row_stop"][-1] = self.rows
+        self.add_checkpoint(iteration, sha256)
+
+    def flush_if_due(self) -> None:
+        """Writes what has been gathered if the last writing was some seconds ago."""
+        if self.flush_is_due:
+            self.flush()
+
+    @property
+    def flush_is_due(self) -> bool:
+        """Whether the last writing was some seconds ago."""
+        return time.monotonic() - self._flushed_at > FLUSH_EVERY_S
+
+    def flush(self) -> None:
+        """Writes what has been gathered; the file is whole afterwards.
+
+        Raises:
+            RecordingError: the disk is full, or a limit on file sizes is reached; the file is as it was.
+        """
+        self._claim_space()
+        start = self.rows - self._filled
+        for block in self._blocks:
+            block.write(start, self._written, self._filled)
+        if self.frames is not None:
+            self.frames.write()
+        self._write_tables()
+        self._commit()
+        self._flushed_at = time.monotonic()
+        self._written = self._filled
+        if self._filled == self.block_rows:
+            self.written_bytes += self._block_bytes
+            self._filled = self._written = 0
+
+    def close(self, *, complete: bool) -> None:
+        """Writes the rest and closes the file; safe to call twice.
+
+        Raises:
+            RecordingError: the rest has no room. The file is closed all the same, without it.
+        """
+        if not self.file:
+            return
+        try:
+            self.flush()
+            self.file.attrs.modify("complete", np.bool_(complete))
+        finally:
+            self.file.close()
+            self._storage.close_whole()
+
+    def _commit(self) -> None:
+        self.file.flush()
+        try:
+            self._storage.commit()
+        except OSError as error:
+            raise RecordingError(f"{self.path}: its journal cannot be written: {error.strerror}") from error
+
+    def _fill(self, sources: Sequence[np.ndarray]) -> None:
+        n_rows = prod(sources[0].shape[:2])
+        for block, source in zip(self._blocks, sources):
+            block.put(self._filled, source)
+        self._filled += n_rows
+        self._rows += n_rows
+        if self._filled == self.block_rows:
+            self.flush()
+
+    def _fill_in_parts(self, sources: Sequence[np.ndarray], length: int) -> None:
+        done = 0
+        while done < length:
+            stop = min(length, done + self.block_rows - self._filled)
+            self._fill([source[:, done:stop] for source in sources])
+            done = stop
+
+    def _claim_space(self) -> None:
+        """Makes the file long enough for the next block, so that HDF5's own writes cannot fail for want of room."""
+        frame_bytes = self.frames.pending_bytes if self.frames is not None else 0
+        needed = self.file.id.get_filesize() + self._block_bytes + 2 * frame_bytes + SPARE_BYTES
+        if needed <= self._claimed:
+            return
+        try:
+            self._storage.claim(needed)
+            self._claimed = needed
+        except OSError as error:
+            raise RecordingError(
+                f"{self.path}: no room for the next {self._block_bytes / 1e6:.0f} MB of the recording "
+                f"({error.strerror}); the {self.rows - self._filled:,} rows before it are kept, marked incomplete"
+            ) from error
+
+    def _create_tables(self, n_agents: int) -> None:
+        create = self.file.create_dataset
+        self._table = {
+            name: create(f"episodes/{name}", (0,), dtype, maxshape=(None,), chunks=(1024,))
+            for name, dtype in {**EPISODE_COLUMNS, "finished": "bool"}.items()
+        }
+        shape, chunks = (0, n_agents), (256, n_agents)
+        self._table["return"] = create("episodes/return", shape, "float64", maxshape=(None, n_agents), chunks=chunks)
+        kinds = {"iteration": "int64", "sha256": h5py.string_dtype(), "row_start": "int64", "row_stop": "int64"}
+        for name, kind in kinds.items():
+            create(f"checkpoints/{name}", (0,), kind, maxshape=(None,), chunks=(64,))
+
+    def _write_tables(self) -> None:
+        if self._episodes:
+            for name, dataset in self._table.items():
+                _extend(dataset, np.concatenate([entries[name] for entries in self._episodes]))
+            self._episodes.clear()
+        stops = self.file["checkpoints/row_stop"]
+        if len(stops):
+            stops[-1] = self.rows
+
+
+def _extend(dataset: h5py.Dataset, values: np.ndarray) -> None:
+    """Adds rows, by HDF5's own calls: h5py's way to a slice takes twice as long."""
+    n, values = dataset.id.shape[0], np.ascontiguousarray(values, dataset.dtype)
+    dataset.id.set_extent((n + len(values), *values.shape[1:]))
+    space = dataset.id.get_space()
+    space.select_hyperslab((n, *(0 for _ in values.shape[1:])), values.shape)
+    dataset.id.write(h5py.h5s.create_simple(values.shape), space, values)
+
+
+def _create(path: Path, locking: Locking) -> tuple[JournaledFile, h5py.File]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        storage = JournaledFile(path, locking)
+        return storage, h5py.File(storage, "w")
+    except FileExistsError as error:
+        raise RecordingError(f"{path} is there already; give the recording another name") from error
+    except OSError as error:
+        raise RecordingError(opening_failed(path, error)) from error

@@ -1,0 +1,1 @@
+"""Repair, merge, extract, backfill and reproduce recordings."""

@@ -1,0 +1,1 @@
+"""Agents that were trained elsewhere: BenchMARL, torchrl, Stable-Baselines3, any module."""

@@ -1,0 +1,93 @@
+"""agents_from_sb3: Stable-Baselines3's models as agents, one that all share or one for each group or agent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Literal, get_args
+
+from marlnb.errors import CheckpointError, ConfigError, unknown
+from marlnb.models.adapters.policy import ForeignPolicy
+from marlnb.models.adapters.sb3 import policy_of
+from marlnb.specs import EnvSpec, GroupSpec
+from marlnb.training.adapters.environment import EnvLike, env_maker, spec_of
+from marlnb.training.policies.agents import Agents
+
+Algorithm = Literal["PPO", "A2C", "DQN", "RecurrentPPO"]
+HOMES = {"RecurrentPPO": ("sb3_contrib", "sb3-contrib")}
+
+
+def agents_from_sb3(
+    models: Any | Mapping[str, Any],
+    env: EnvLike,
+    *,
+    algorithm: Algorithm = "PPO",
+    path: str | os.PathLike[str] = "runs/agents_from_sb3",
+    n_envs: int = 32,
+) -> Agents:
+    """Agents that act by models of Stable-Baselines3 and sb3-contrib, as SuperSuit's parameter sharing trains them.
+
+    A normaliser around the training's environment (VecNormalize) is no part of a model, and is not applied.
+
+    Args:
+        models: one model for every agent, or models by the names of groups or of agents; a model, or the zip that its
+            `save` wrote. A zip holds pickles, which Stable-Baselines3 runs: open none of a stranger's.
+        env: an EnvConfig, a name as "pettingzoo/simple_spread", a torchrl EnvBase, or a function that makes an
+            environment.
+        algorithm: which class opens the zips.
+        path: folder of the recordings made of them.
+    Raises:
+        ConfigError: Stable-Baselines3 is not installed, a model that cannot be read, names that are neither groups nor
+            agents, or observations of another size.
+    """
+    maker = env_maker(env)
+    spec = spec_of(maker)
+    opened: dict[str, Any] = {}
+    by_agent = {agent: _opened(given, algorithm, opened) for agent, given in _by_agent(models, spec).items()}
+    made, networks = {}, {}
+    for group in spec.groups:
+        made[group.name], networks[group.name] = _group(group, spec, by_agent)
+    return Agents(made, maker, path, source="Stable-Baselines3", n_envs=n_envs, networks=networks)
+
+
+def _group(group: GroupSpec, spec: EnvSpec, by_agent: Mapping[str, Any]) -> tuple[ForeignPolicy, list[int]]:
+    found: dict[int, list[int]] = {}
+    for index, agent in enumerate(group.agents):
+        found.setdefault(id(by_agent[agent]), []).append(index)
+    members = list(found.values())
+    models = [by_agent[group.agents[rows[0]]] for rows in members]
+    numbers = [next(k for k, rows in enumerate(members) if index in rows) for index in range(group.n_agents)]
+    return policy_of(models, members, group, spec), numbers
+
+
+def _by_agent(models: Any | Mapping[str, Any], spec: EnvSpec) -> dict[str, Any]:
+    if not isinstance(models, Mapping):
+        return dict.fromkeys(spec.agents, models)
+    group_of = {agent: group.name for group in spec.groups for agent in group.agents}
+    wrong = sorted(set(models) - set(spec.agents) - set(spec.group_names))
+    missing = sorted(agent for agent, group in group_of.items() if agent not in models and group not in models)
+    if wrong or missing:
+        raise ConfigError(
+            f"models are for {sorted(models)}; name the groups {list(spec.group_names)} or the agents "
+            f"{list(spec.agents)} of {spec.name}, each once"
+        )
+    return {agent: models[agent] if agent in models else models[group] for agent, group in group_of.items()}
+
+
+def _opened(given: Any, algorithm: str, opened: dict[str, Any]) -> Any:
+    if not isinstance(given, (str, os.PathLike)):
+        return given
+    if algorithm not in get_args(Algorithm):
+        raise ConfigError(unknown("algorithm", algorithm, get_args(Algorithm)))
+    home, needed = HOMES.get(algorithm, ("stable_baselines3", "Stable-Baselines3"))
+    try:
+        module = import_module(home)
+    except ImportError as error:
+        raise ConfigError(f"opening a zip of {algorithm} needs {needed}: pip install 'marlnb[sb3]'") from error
+    name = os.fspath(given)
+    if not any(os.path.isfile(path) for path in (name, f"{name}.zip")):
+        raise CheckpointError(f"there is no model of Stable-Baselines3 at {name}")
+    if name not in opened:
+        opened[name] = getattr(module, algorithm).load(name, device="cpu")
+    return opened[name]

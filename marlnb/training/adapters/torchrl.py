@@ -1,0 +1,86 @@
+"""agents_from_torchrl: agents out of a torchrl policy, as TensorDictSequential and ProbabilisticActor make them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from marlnb.errors import ConfigError
+from marlnb.models.adapters.tensordict_policy import critic_of, policy_of
+from marlnb.training.adapters.environment import EnvLike, env_maker, spec_of
+from marlnb.training.policies.agents import Agents
+
+if TYPE_CHECKING:
+    from tensordict.nn import TensorDictModuleBase
+    from torch import nn
+
+    from marlnb.specs import GroupSpec
+
+
+def agents_from_torchrl(
+    policy: TensorDictModuleBase | Mapping[str, TensorDictModuleBase],
+    env: EnvLike,
+    *,
+    group_map: Mapping[str, str] | None = None,
+    critic: TensorDictModuleBase | Mapping[str, TensorDictModuleBase] | None = None,
+    alpha: float = 0.0,
+    path: str | os.PathLike[str] = "runs/agents_from_torchrl",
+    source: str = "torchrl",
+    n_envs: int = 32,
+) -> Agents:
+    """Agents that act by a torchrl policy: its networks (MultiAgentMLP and any other) and its distribution.
+
+    Args:
+        policy: of all groups in one, or by group. A group's observation and action lie at `(<group>, "observation")`
+            and `(<group>, "action")` of the tensordict.
+        env: a torchrl EnvBase or a function that makes one, a name as "pettingzoo/simple_spread", or an EnvConfig.
+        group_map: where the environment calls a group otherwise than the policy does: {environment's: policy's}.
+        critic: of all groups or by group: reads the group's observation, or "state", and writes the group's value, or
+            the Q values of all discrete actions, of which the value is what the policy expects.
+        alpha: weight of the policy's entropy in that, in reward, as discrete SAC's loss has it; 0: none.
+        path: folder of the recordings made of them.
+    Raises:
+        ConfigError: no network leads from the group's observation to its action, or through a distribution that cannot
+            be read (the message lists those that can).
+    """
+    maker = env_maker(env)
+    spec = spec_of(maker)
+    names = dict(group_map or {})
+    unknown = sorted(set(names) - set(spec.group_names))
+    if unknown:
+        raise ConfigError(f"group_map names {unknown}; the groups of {spec.name} are {list(spec.group_names)}")
+    made, networks = {}, {}
+    for group in spec.groups:
+        theirs = names.get(group.name, group.name)
+        module = _of_group(policy, theirs, group)
+        key = _key(module, theirs)
+        judge = None
+        if critic is not None:
+            judge = critic_of(_of_group(critic, theirs, group), group, spec, key, alpha=alpha)
+        made[group.name] = policy_of(module, group, key, critic=judge)
+        networks[group.name] = policy_numbers(made[group.name].network, group)
+    return Agents(made, maker, path, source=source, n_envs=n_envs, networks=networks)
+
+
+def policy_numbers(network: nn.Module, group: GroupSpec) -> list[int]:
+    """For each agent the number of its network: the same for all unless a layer has weights of their own."""
+    own = any(getattr(layer, "shared", True) is False for layer in network.modules())
+    several = any(hasattr(layer, "members") for layer in network.modules())
+    return list(range(group.n_agents)) if own or several else [0] * group.n_agents
+
+
+def _of_group(
+    given: TensorDictModuleBase | Mapping[str, TensorDictModuleBase], name: str, group: GroupSpec
+) -> TensorDictModuleBase:
+    if not isinstance(given, Mapping):
+        return given
+    if name not in given:
+        raise ConfigError(f"no policy for the group {name!r}; given are {sorted(given)}")
+    return given[name]
+
+
+def _key(module: TensorDictModuleBase, name: str) -> tuple[str, ...]:
+    """Where the group lies in the tensordict: beneath its name, or at the root where there is one agent."""
+    keys = {key if isinstance(key, tuple) else (key,) for key in getattr(module, "out_keys", ())}
+    return () if (name, "action") not in keys and ("action",) in keys else (name,)

@@ -1,0 +1,1 @@
+"""Collecting rollouts and playing episodes."""

@@ -1,0 +1,305 @@
+"""Rollouts: T steps of every copy, collected into buffers that are allocated once and handed on as one TensorDict.
+
+Layout, batch `[env, time]`, for each group g of n agents:
+
+- `is_init` `[env, time, 1]`: the first step of an episode. `("next", "done")` `[env, time, 1]`: the episode ended here.
+- `state`, `("next", "state")` `[env, time, *state_shape]`, where the environment has a state.
+- `(g, "observation")` `[env, time, agent, *shape]`, `(g, "action")`, `(g, "log_prob")` `[env, time, agent]`,
+  `(g, "alive")`, `(g, "acting")` `[env, time, agent]`, `(g, "action_mask")` `[env, time, agent, choice]` if there is
+  one, `(g, "recurrent")` `[env, time, agent, layer, unit]` the actor's state that enters the step, if there is one,
+  and `(g, name)` for each of the policy's extras.
+- `("next", g, "observation")`: what the agent saw next; its episode's last observation where it ended at this step.
+  `("next", g, "reward" | "terminated" | "truncated" | "done")` `[env, time, agent, 1]`, `("next", g, "alive")`,
+  `("next", g, "action_mask")` if there is one, of the next step: where an episode ended, of the one that begins.
+
+An agent learns from the steps at which it was acting; the recurrent state of one that is not stays as it is where
+agents wait for their turns. A rollout's first step follows the last one's final step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import torch
+from tensordict import TensorDict
+from torch import Tensor
+
+from marlnb.envs.vector import GroupStep, Step, VectorEnv
+from marlnb.errors import ShapeError
+from marlnb.models.policies.policy import ActorOutput, Policy
+from marlnb.specs import EnvSpec, GroupSpec
+
+
+@dataclass
+class Timing:
+    """Seconds that went into stepping the environment and into choosing actions and storing them."""
+
+    stepping_s: float = 0.0
+    acting_s: float = 0.0
+
+
+class Collector:
+    """Steps an environment under policies and fills the rollout.
+
+    Args:
+        policies: by group, on `device`; their recurrent states are kept here, zero at an episode's start.
+        n_steps: T.
+        generator: of the sampled actions, on `device`.
+    """
+
+    def __init__(
+        self,
+        env: VectorEnv,
+        policies: Mapping[str, Policy],
+        n_steps: int,
+        *,
+        generator: torch.Generator | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.env = env
+        self.timing = Timing()
+        self._n_steps = n_steps
+        self._device = torch.device(device)
+        self._generator = generator
+        self._here = (self._device.type, self._device.index or 0) == (env.device.type, env.device.index or 0)
+        self._groups = [
+            _GroupBuffers(spec, policies[spec.name], env, n_steps, self._device) for spec in env.spec.groups
+        ]
+        self._is_init = torch.ones(env.n_envs, n_steps, 1, dtype=torch.bool, device=self._device)
+        self._done = torch.zeros_like(self._is_init)
+        self._done_at = self._done[..., 0].unbind(1)
+        self._begins = torch.ones(env.n_envs, 1, dtype=torch.bool, device=self._device)
+        self._state = (
+            _StateBuffers(env.spec, env.n_envs, n_steps, self._device) if env.spec.state_shape is not None else None
+        )
+        self._step: Step | None = None
+        self._rollout: TensorDict | None = None
+
+    def reset(self, seed: int) -> None:
+        """Starts every copy anew."""
+        self._step = self.env.reset(seed)
+        self._begins.fill_(True)
+        for group in self._groups:
+            group.forget_all()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the next rollout carries over from this one, apart from the environment's own state."""
+        recurrent = {group.name: group.recurrent for group in self._groups if group.recurrent is not None}
+        return {"begins": self._begins, "recurrent": recurrent}
+
+    def load_state_dict(self, state: Mapping[str, Any], step: Step) -> None:
+        """Goes on from `state`, at the observations of `step`."""
+        self._step = step
+        self._begins.copy_(state["begins"])
+        for group in self._groups:
+            if group.recurrent is not None:
+                group.recurrent = state["recurrent"][group.name].to(self._device)
+
+    @torch.no_grad()
+    def collect(self) -> TensorDict:
+        """T steps of every copy. The same buffers, and the same TensorDict, are filled by the next call."""
+        step, groups, env, generator = self._step, self._groups, self.env, self._generator
+        assert step is not None, "reset or load_state_dict comes first"
+        self._is_init[:, 0] = self._begins
+        stepping, began = 0.0, perf_counter()
+        for t in range(self._n_steps):
+            if self._state is not None:
+                self._state.at[t].copy_(step.state)  # type: ignore[arg-type]
+            actions = {group.name: group.act(step.groups[group.name], t, generator, self._here) for group in groups}
+            if not self._here:
+                actions = {name: action.to(env.device) for name, action in actions.items()}
+            before = perf_counter()
+            step = env.step(actions)
+            stepping += perf_counter() - before
+            self._done_at[t].copy_(step.done)
+            for group in groups:
+                group.store_outcome(step.groups[group.name], t)
+            if step.done.any():
+                self._end_episodes(step, t)
+        self._step = step
+        self._finish(step)
+        self.timing.stepping_s += stepping
+        self.timing.acting_s += perf_counter() - began - stepping
+        if self._rollout is None:
+            self._rollout = self._build()
+        return self._rollout
+
+    def _end_episodes(self, step: Step, t: int) -> None:
+        done = step.done.to(self._device)
+        for group in self._groups:
+            group.forget(done)
+        if self._state is not None:
+            self._state.keep_final(step, t)
+
+    def _finish(self, step: Step) -> None:
+        """Fills what follows from the steps stored, for all of them at once."""
+        self._is_init[:, 1:] = self._done[:, :-1]
+        self._begins = self._done[:, -1].clone()
+        done = self._done
+        for group in self._groups:
+            group.finish(step.groups[group.name], done)
+        if self._state is not None:
+            self._state.finish(step, done)
+
+    def _build(self) -> TensorDict:
+        tree: dict[str, Any] = {"is_init": self._is_init, "next": {"done": self._done}}
+        if self._state is not None:
+            tree["state"], tree["next"]["state"] = self._state.now, self._state.next
+        for group in self._groups:
+            tree[group.name], tree["next"][group.name] = group.now, group.next
+        shape = (self.env.n_envs, self._n_steps)
+        return TensorDict(tree, batch_size=shape, device=self._device)
+
+
+@dataclass
+class _Final:
+    """An end of episodes inside a rollout: which agents, when, and what they saw last."""
+
+    t: int
+    ended: Tensor
+    observation: Tensor
+
+
+class _StateBuffers:
+    def __init__(self, spec: EnvSpec, n_envs: int, n_steps: int, device: torch.device) -> None:
+        assert spec.state_shape is not None
+        self.now = torch.zeros(n_envs, n_steps, *spec.state_shape, device=device)
+        self.next = torch.zeros_like(self.now)
+        self.at = self.now.unbind(1)
+        self._finals: list[_Final] = []
+
+    def keep_final(self, step: Step, t: int) -> None:
+        assert step.final_state is not None
+        self._finals.append(_Final(t, step.done.clone(), step.final_state.clone()))
+
+    def finish(self, step: Step, done: Tensor) -> None:
+        assert step.state is not None
+        _shift(self.now, self.next, step.state, self._finals)
+
+
+class _GroupBuffers:
+    """One group's part of the rollout, with a view of every buffer at every step made beforehand."""
+
+    def __init__(self, spec: GroupSpec, policy: Policy, env: VectorEnv, n_steps: int, device: torch.device) -> None:
+        self.name, self.policy = spec.name, policy
+        self._turns = not env.spec.simultaneous
+        self._shape, self._device = (env.n_envs, n_steps, spec.n_agents), device
+        self._has_mask = spec.has_action_mask
+        self.now: dict[str, Tensor] = {}
+        self._at: dict[str, Sequence[Tensor]] = {}
+        observation = getattr(torch, spec.observation.dtype)
+        self._observation_at = self._add("observation", *spec.observation.shape, dtype=observation)
+        self._action_at = self._add("action", *spec.action.shape, dtype=getattr(torch, spec.action.dtype))
+        self._log_prob_at = self._add("log_prob")
+        self._alive_at = self._add("alive", dtype=torch.bool)
+        self._acting_at = self._add("acting", dtype=torch.bool)
+        if self._has_mask:
+            self._mask_at = self._add("action_mask", spec.action.n_logits, dtype=torch.bool)
+        self.recurrent = policy.initial_recurrent(env.n_envs, device)
+        if policy.recurrent_shape is not None:
+            self._recurrent_at = self._add("recurrent", *policy.recurrent_shape)
+        self._extras_at: dict[str, Sequence[Tensor]] | None = None
+        flags = {
+            name: torch.zeros(*self._shape, 1, dtype=torch.bool, device=device)
+            for name in ("terminated", "truncated", "done")
+        }
+        self.next = {
+            "observation": torch.zeros_like(self.now["observation"]),
+            "reward": torch.zeros(*self._shape, 1, device=device),
+            **flags,
+            "alive": torch.zeros_like(self.now["alive"]),
+        }
+        if self._has_mask:
+            self.next["action_mask"] = torch.zeros_like(self.now["action_mask"])
+        self._reward_at = self.next["reward"][..., 0].unbind(1)
+        self._terminated_at = flags["terminated"][..., 0].unbind(1)
+        self._truncated_at = flags["truncated"][..., 0].unbind(1)
+        self._finals: list[_Final] = []
+
+    def act(self, step: GroupStep, t: int, generator: torch.Generator | None, here: bool) -> Tensor:
+        """Stores the moment, chooses the actions and stores those."""
+        seen = self._observation_at[t].copy_(step.observation)
+        mask = None
+        if self._has_mask:
+            assert step.action_mask is not None
+            stored = self._mask_at[t].copy_(step.action_mask)
+            mask = step.action_mask if here else stored
+        self._alive_at[t].copy_(step.alive)
+        self._acting_at[t].copy_(step.acting)
+        if self.recurrent is not None:
+            self._recurrent_at[t].copy_(self.recurrent)
+        output = self.policy.act(
+            step.observation if here else seen,
+            recurrent=self.recurrent,
+            action_mask=mask,
+            generator=generator,
+        )
+        self._action_at[t].copy_(output.action)
+        self._log_prob_at[t].copy_(output.log_prob)
+        self.recurrent = carried(self.recurrent, output.recurrent, self._acting_at[t] if self._turns else None)
+        if output.extras:
+            self._store_extras(output, t)
+        return output.action
+
+    def store_outcome(self, step: GroupStep, t: int) -> None:
+        self._reward_at[t].copy_(step.reward)
+        self._terminated_at[t].copy_(step.terminated)
+        self._truncated_at[t].copy_(step.truncated)
+        ended = step.terminated | step.truncated
+        if ended.any():
+            self._finals.append(_Final(t, ended, step.final_observation.clone()))
+
+    def forget(self, done: Tensor) -> None:
+        if self.recurrent is not None:
+            self.recurrent = self.recurrent.masked_fill(done[:, None, None, None], 0.0)
+
+    def forget_all(self) -> None:
+        if self.recurrent is not None:
+            self.recurrent = torch.zeros_like(self.recurrent)
+
+    def finish(self, step: GroupStep, done: Tensor) -> None:
+        terminated, alive = self.next["terminated"], self.now["alive"]
+        torch.logical_or(terminated, self.next["truncated"], out=self.next["done"])
+        _shift(self.now["observation"], self.next["observation"], step.observation, self._finals)
+        following = self.next["alive"]
+        following[:, :-1] = alive[:, 1:]
+        following[:, -1] = step.alive
+        torch.where(done, alive & ~terminated[..., 0], following, out=following)
+        if self._has_mask:
+            assert step.action_mask is not None
+            _shift(self.now["action_mask"], self.next["action_mask"], step.action_mask, [])
+
+    def _add(self, name: str, *shape: int, dtype: torch.dtype = torch.float32) -> Sequence[Tensor]:
+        self.now[name] = torch.zeros(*self._shape, *shape, dtype=dtype, device=self._device)
+        return self.now[name].unbind(1)
+
+    def _store_extras(self, output: ActorOutput, t: int) -> None:
+        if self._extras_at is None:
+            clash = sorted(set(output.extras) & set(self.now))
+            if clash:
+                raise ShapeError(f"the policy of {self.name!r} names extras {clash}, which the rollout has already")
+            extras = output.extras.items()
+            self._extras_at = {name: self._add(name, *value.shape[2:], dtype=value.dtype) for name, value in extras}
+        for name, value in output.extras.items():
+            self._extras_at[name][t].copy_(value)
+
+
+def carried(before: Tensor | None, after: Tensor | None, acting: Tensor | None) -> Tensor | None:
+    """The recurrent state `[env, agent, layer, unit]` after a step: that of an agent not acting stays; None for all."""
+    if before is None or after is None or acting is None:
+        return after
+    return torch.where(acting[:, :, None, None], after, before)
+
+
+def _shift(now: Tensor, following: Tensor, last: Tensor, finals: list[_Final]) -> None:
+    """What was seen next: the next step's `[env, time, ...]`, or an episode's last where it ended."""
+    following[:, :-1] = now[:, 1:]
+    following[:, -1] = last
+    for final in finals:
+        at, ended = following[:, final.t], final.ended
+        mask = ended.reshape(*ended.shape, *(1,) * (at.ndim - ended.ndim)).to(at.device)
+        at.copy_(torch.where(mask, final.observation.to(at.device), at))
+    finals.clear()

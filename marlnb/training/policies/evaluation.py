@@ -1,0 +1,194 @@
+"""Evaluation: how well a run's policies do over a fixed number of episodes, with edits or without."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, is_dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+
+from marlnb.config import EnvConfig
+from marlnb.envs.vector import VectorEnv
+from marlnb.errors import ConfigError, unknown
+from marlnb.models.policies.policy import Policy
+from marlnb.models.policies.scripted import RandomPolicy
+from marlnb.registry import ENVIRONMENTS
+from marlnb.training.collect.episodes import EpisodeTable, Watcher, play
+from marlnb.training.collect.seeds import derive_seed
+from marlnb.training.policies.compatibility import check_fit
+from marlnb.training.policies.policy_source import Subject, as_subject
+from marlnb.training.runs.run import EVALUATION, Which
+
+if TYPE_CHECKING:
+    from marlnb.models.hooks.edits import Edit
+
+MOST_COPIES = 32
+EnvLike = EnvConfig | str | None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores over `episodes` episodes, in units of reward.
+
+    Attributes:
+        return_mean: by group, the return of one agent in one episode (its undiscounted sum of rewards), averaged over
+            the group's agents and the episodes.
+        return_se: by group, the standard error of that mean over episodes (the agents of one episode count once);
+            None for a single episode.
+        length_mean: steps an episode.
+        checkpoint: the iteration that was evaluated, None for a policy that was not trained.
+        table: every episode's length, seed and returns.
+    """
+
+    env: str
+    policy: str
+    checkpoint: int | None
+    episodes: int
+    seed: int
+    explore: bool
+    return_mean: dict[str, float]
+    return_se: dict[str, float | None]
+    length_mean: float
+    seconds: float
+    edits: tuple[Any, ...] = ()
+    table: EpisodeTable | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def score(self) -> float:
+        """The mean return per agent, averaged over the groups."""
+        return sum(self.return_mean.values()) / len(self.return_mean)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON, without the table of episodes."""
+        names = (
+            "env",
+            "policy",
+            "checkpoint",
+            "episodes",
+            "seed",
+            "explore",
+            "return_mean",
+            "return_se",
+            "length_mean",
+        )
+        edits = [
+            asdict(edit) if is_dataclass(edit) and not isinstance(edit, type) else repr(edit) for edit in self.edits
+        ]
+        return {**{name: getattr(self, name) for name in (*names, "seconds", "score")}, "edits": edits}
+
+
+def evaluate(
+    subject: Subject | str | os.PathLike[str],
+    *,
+    episodes: int = 100,
+    seed: int = 1000,
+    explore: bool = False,
+    env: EnvLike = None,
+    policy: Literal["run", "random"] = "run",
+    edits: Sequence[Edit] = (),
+    checkpoint: Which = "last",
+    n_envs: int | None = None,
+    watcher: Watcher | None = None,
+) -> Evaluation:
+    """Plays exactly `episodes` episodes, episode k under `seed + k`, and averages.
+
+    Args:
+        subject: a run or its folder, or agents from elsewhere.
+        episodes: how many are played.
+        seed: of the first episode.
+        explore: sample actions; otherwise take the most likely.
+        env: another environment, by name or configuration, whose groups have the same names, sizes and spaces.
+        policy: "run", or "random" for a baseline.
+        edits: interventions in the policies' sites, in force during this evaluation only.
+        checkpoint: "last", "best" or an iteration.
+        n_envs: copies stepped at once.
+        watcher: sees every moment (`marlnb.training.collect.episodes.Watcher`); what it raises ends the evaluation.
+    Raises:
+        ConfigError: the environment does not fit the run's policies, or an option is out of range.
+        CheckpointError: there is no such checkpoint.
+        SiteError: an edit names no site of the policies.
+    """
+    if episodes < 1 or (n_envs is not None and n_envs < 1) or seed < 0:
+        raise ConfigError(f"episodes and n_envs are 1 or more, seed 0 or more; got {episodes}, {n_envs}, {seed}")
+    if policy not in ("run", "random"):
+        raise ConfigError(unknown("policy", str(policy), ("run", "random")))
+    if policy == "random" and edits:
+        raise ConfigError("a random policy has no sites to edit; evaluate the run's own")
+    subject = as_subject(subject)
+    copies = min(episodes, n_envs or min(subject.n_envs, MOST_COPIES))
+    policies, iteration = _policies(subject, policy, checkpoint)
+    with subject.build_env(copies, env=_config(env)) as built, ExitStack() as stack:
+        if env is not None:
+            check_fit(subject.spec, built.spec)
+        built.announce(subject.path / EVALUATION)
+        if edits:
+            from marlnb.models.hooks.edits import edited
+
+            stack.enter_context(edited(policies, edits))
+        began = time.perf_counter()
+        table = score_policies(built, policies, episodes=episodes, seed=seed, explore=explore, watcher=watcher)
+        seconds = time.perf_counter() - began
+    return summarise(
+        table,
+        env=built.spec.name,
+        policy=policy,
+        checkpoint=iteration,
+        seed=seed,
+        explore=explore,
+        seconds=seconds,
+        edits=tuple(edits),
+    )
+
+
+def score_policies(
+    env: VectorEnv,
+    policies: Mapping[str, Policy],
+    *,
+    episodes: int,
+    seed: int,
+    explore: bool,
+    watcher: Watcher | None = None,
+) -> EpisodeTable:
+    """`play` with a generator of its own, seeded by `seed`, on the policies' device."""
+    tensors = (tensor for policy in policies.values() for tensor in (*policy.parameters(), *policy.buffers()))
+    device = next((tensor.device for tensor in tensors), env.device)
+    generator = torch.Generator(device=device).manual_seed(derive_seed(seed, "actions"))
+    return play(env, policies, episodes=episodes, seed=seed, explore=explore, generator=generator, watcher=watcher)
+
+
+def summarise(table: EpisodeTable, **facts: Any) -> Evaluation:
+    """Means and standard errors of a table; `facts` are the other fields of Evaluation."""
+    means, errors = {}, {}
+    for group in table.spec.group_names:
+        values = table.group_return(group)
+        means[group] = float(values.mean())
+        errors[group] = float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
+    return Evaluation(
+        episodes=len(table),
+        return_mean=means,
+        return_se=errors,
+        length_mean=float(np.mean(table.length)),
+        table=table,
+        **facts,
+    )
+
+
+def _config(env: EnvLike) -> EnvConfig | None:
+    if isinstance(env, str):
+        built = ENVIRONMENTS.get(env)()
+        assert isinstance(built, EnvConfig)
+        return built
+    return env
+
+
+def _policies(subject: Subject, policy: str, which: Which) -> tuple[dict[str, Policy], int | None]:
+    if policy == "random":
+        return {group.name: RandomPolicy(group) for group in subject.spec.groups}, None
+    iteration = subject.origin(which).iteration
+    return subject.policies(iteration), iteration

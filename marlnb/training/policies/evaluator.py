@@ -1,0 +1,46 @@
+"""Evaluator: the evaluations within a training, each of the same episodes, in copies of the environment of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from marlnb.config import Experiment
+from marlnb.envs.regroup import build_env
+from marlnb.envs.vector import VectorEnv
+from marlnb.models.policies.policy import Policy
+from marlnb.training.collect.episodes import EpisodeTable
+from marlnb.training.collect.seeds import derive_seed
+from marlnb.training.policies.evaluation import Evaluation, score_policies, summarise
+
+
+class Evaluator:
+    """Plays an experiment's evaluation episodes; its environment is built when it is first needed.
+
+    Args:
+        folder: where simulators of their own find the evaluations.
+    """
+
+    def __init__(self, experiment: Experiment, folder: Path) -> None:
+        self.experiment, self.folder = experiment, folder
+        self._env: VectorEnv | None = None
+
+    def evaluate(self, policies: Mapping[str, Policy]) -> tuple[EpisodeTable, Evaluation]:
+        """The episodes, each agent taking its most likely action, and their summary."""
+        experiment = self.experiment
+        episodes, seed = experiment.evaluation_episodes, derive_seed(experiment.seed, "evaluation")
+        if self._env is None:
+            copies = min(experiment.n_envs, episodes)
+            self._env = build_env(experiment, copies, device=experiment.device)
+            self._env.announce(self.folder)
+        table = score_policies(self._env, policies, episodes=episodes, seed=seed, explore=False)
+        found = summarise(
+            table, env=table.spec.name, policy="run", checkpoint=None, seed=seed, explore=False, seconds=0.0
+        )
+        return table, found
+
+    def close(self) -> None:
+        """Frees the environment; safe to call twice."""
+        if self._env is not None:
+            self._env.close()
+            self._env = None

@@ -1,0 +1,87 @@
+"""The files of a run's folder: their names, and how they are read and written.
+
+Nothing heavy is imported, so that a process which only looks at runs, as a batch job's, starts in no time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from marlnb.errors import RunError
+
+EXPERIMENT = "experiment.json"
+SPEC = "spec.json"
+METRICS = "metrics.jsonl"
+EVALUATIONS = "evaluations.jsonl"
+EVENTS = "events.log"
+STATUS = "status.json"
+LOCK = "lock"
+STOP, PAUSE, SAVE = "STOP", "PAUSE", "SAVE"  # requests to a training, see marlnb.training.control
+KEPT = "kept"  # what cells before a training made once, for every attempt to run the notebook
+TRAINING = "training.json"  # in a batch job's folder: which run its kernel trains
+EVALUATION = "evaluation"  # where simulators of their own find evaluations and recordings
+MAY_PRECEDE = (
+    *("notebook.ipynb", "notebook.html", STOP, KEPT),
+    *("job.json", "job_status.json", "job.lock", "attempts.jsonl", "output.log", TRAINING),  # see marlnb.batch.job.job
+)
+
+
+JOB_VARIABLE = "MARLNB_JOB"  # set where a batch job executes a notebook: the job's folder
+_LEFT_OVER = re.compile(r"\.(.+)\.(?:\d+|part)")
+
+
+def may_precede(name: str) -> bool:
+    """Whether a file of this name, or what a killed writer left of it, may lie in a folder before a run begins."""
+    left = _LEFT_OVER.fullmatch(name)
+    return (left.group(1) if left else name) in MAY_PRECEDE
+
+
+def is_run(path: str | os.PathLike[str]) -> bool:
+    """Whether a folder holds a run."""
+    return (Path(path).expanduser() / EXPERIMENT).is_file()
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Raises RunError when the file cannot be read as a JSON object."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} cannot be read: {error}") from error
+    if not isinstance(data, dict):
+        raise RunError(f"{path} cannot be read: it holds a {type(data).__name__}, not an object")
+    return data
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The JSON objects of a file of lines; a last line that is cut short is left out.
+
+    Raises:
+        RunError: another line is damaged.
+    """
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
+    rows = []
+    for number, line in enumerate(lines, 1):
+        try:
+            rows.append(json.loads(line))
+        except ValueError as error:
+            if number < len(lines):
+                raise RunError(f"{path}, line {number}, is damaged: {error}") from error
+    return rows
+
+
+def write_atomically(path: Path, text: str, *, sync: bool = True) -> None:
+    """A reader sees the old content or the new one, never a part; with `sync` this holds after a power cut too."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

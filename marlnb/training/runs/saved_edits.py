@@ -1,0 +1,105 @@
+"""Edits kept with the run that they are made in: `edits/<name>.json` of its folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from marlnb.errors import ConfigError, RunError, unknown
+from marlnb.models.hooks.edit import Edit
+from marlnb.training.policies.policy_source import Subject, as_subject
+from marlnb.training.runs.run import write_atomically
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FOLDER = "edits"
+SubjectLike = Subject | str | os.PathLike[str]
+
+
+def save_edits(
+    subject: SubjectLike, name: str, edits: Edit | Iterable[Edit], *, note: str = "", replace: bool = False
+) -> Path:
+    """Saves edits under a name. Those that read a recording remember which one it was.
+
+    Raises:
+        RunError: there are edits of that name, and they are not to be replaced.
+    """
+    subject, given = as_subject(subject), [edits] if isinstance(edits, Edit) else list(edits)
+    path = _path(subject, name)
+    if path.exists() and not replace:
+        raise RunError(f"{path} is there already; give another name, or replace=True")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = {
+        "note": note,
+        "made": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "edits": [_relative(edit.pinned().to_json(), subject.path) for edit in given],
+    }
+    write_atomically(path, json.dumps(data, indent=2) + "\n")
+    return path
+
+
+def load_edits(subject: SubjectLike, name: str) -> list[Edit]:
+    """The edits saved under a name.
+
+    Raises:
+        RunError: there are none; the message names those that there are.
+    """
+    subject = as_subject(subject)
+    return [Edit.from_json(_absolute(edit, subject.path)) for edit in _read(subject, name)["edits"]]
+
+
+def list_edits(subject: SubjectLike) -> pd.DataFrame:
+    """One row a name: note, when it was made, what each edit is."""
+    import pandas as pd
+
+    subject = as_subject(subject)
+    rows = []
+    for name in _names(subject):
+        data = _read(subject, name)
+        told = "; ".join(f"{edit['edit']} {edit['site']}" for edit in data["edits"])
+        rows.append({"name": name, "note": data["note"], "made": data["made"], "edits": told})
+    return pd.DataFrame(rows, columns=["name", "note", "made", "edits"])
+
+
+def write_beside(subject: Subject, name: str, kind: str, data: Mapping[str, Any]) -> Path:
+    """Writes what came of edits as `edits/<name>.<kind>.json`."""
+    path = _path(subject, name).with_suffix(f".{kind}.json")
+    write_atomically(path, json.dumps(data, indent=2) + "\n")
+    return path
+
+
+def _path(subject: Subject, name: str) -> Path:
+    if not re.fullmatch(r"[\w-]+", name):
+        raise ConfigError(f"a name for edits has letters, digits, _ and - only; got {name!r}")
+    return subject.path / FOLDER / f"{name}.json"
+
+
+def _names(subject: Subject) -> list[str]:
+    return sorted(path.stem for path in (subject.path / FOLDER).glob("*.json") if "." not in path.stem)
+
+
+def _read(subject: Subject, name: str) -> dict[str, Any]:
+    path = _path(subject, name)
+    if not path.exists():
+        raise RunError(f"{subject.path}: {unknown('saved edits', name, _names(subject))}")
+    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return data
+
+
+def _relative(edit: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """A recording of the run itself is named from its folder, which may be moved."""
+    source = edit.get("source")
+    if source is not None and Path(source).absolute().is_relative_to(folder.absolute()):
+        return {**edit, "source": str(Path(source).absolute().relative_to(folder.absolute()))}
+    return edit if source is None else {**edit, "source": str(Path(source).absolute())}
+
+
+def _absolute(edit: dict[str, Any], folder: Path) -> dict[str, Any]:
+    source = edit.get("source")
+    return edit if source is None else {**edit, "source": str(folder / source)}

@@ -1,0 +1,1 @@
+"""Forms that compose an experiment."""

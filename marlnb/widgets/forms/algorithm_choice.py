@@ -1,0 +1,74 @@
+"""Choice: an algorithm and its networks, as all groups, one group, or (networks) one agent has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import ipywidgets as w
+
+from marlnb.config import AlgorithmConfig, ModelConfig
+from marlnb.registry import ALGORITHMS, MODELS
+from marlnb.widgets.core.controls import Checkbox
+from marlnb.widgets.forms.part_form import PartForm
+
+
+class Choice:
+    """An algorithm, a network for the actor, and one for the critic.
+
+    Attributes:
+        box: the widget to show.
+        algorithm: None where only networks are chosen.
+    """
+
+    def __init__(
+        self,
+        algorithm: AlgorithmConfig | None,
+        model: ModelConfig,
+        critic: ModelConfig | None,
+        *,
+        on_change: Callable[[], None],
+    ) -> None:
+        """
+        Args:
+            algorithm: None: only networks are chosen. critic: None: of the actor's kind.
+            on_change: called in turn after each change.
+        """
+        self._on_change, self._first_critic = on_change, critic
+        self.algorithm = None if algorithm is None else PartForm(ALGORITHMS, algorithm, on_change=on_change)
+        self.model = PartForm(MODELS, model, label="actor's network", on_change=on_change)
+        self.same_critic = Checkbox(
+            value=critic is None, description="the critic's network is of the same kind", indent=False
+        )
+        self.same_critic.observe(self._switched, "value")
+        self.box = w.VBox(self._parts)
+
+    @cached_property
+    def critic(self) -> PartForm:
+        """Made when it is first asked for: most critics are of their actor's kind."""
+        return PartForm(MODELS, self._first_critic or "mlp", label="critic's network", on_change=self._on_change)
+
+    @property
+    def critic_config(self) -> ModelConfig | None:
+        """None: of the actor's kind. Raises ConfigError: an option cannot be used."""
+        found: ModelConfig | None = None if self.same_critic.value else self.critic.config
+        return found
+
+    def set(self, algorithm: AlgorithmConfig | None, model: ModelConfig, critic: ModelConfig | None) -> None:
+        if self.algorithm is not None and algorithm is not None:
+            self.algorithm.set(algorithm)
+        self.model.set(model)
+        if critic is not None:
+            self.critic.set(critic)
+        self.same_critic.value = critic is None
+
+    @property
+    def _parts(self) -> list[w.Widget]:
+        algorithm = [] if self.algorithm is None else [self.algorithm.box]
+        critic = [] if self.same_critic.value else [self.critic.box]
+        return [*algorithm, self.model.box, self.same_critic, *critic]
+
+    def _switched(self, change: Any) -> None:
+        self.box.children = self._parts
+        self._on_change()

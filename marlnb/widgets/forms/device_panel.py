@@ -1,0 +1,95 @@
+"""DevicePanel: where to train, with what is free there, and what is advised for this experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ipywidgets as w
+
+from marlnb.config import Experiment
+from marlnb.widgets.core.controls import Dropdown, button_for
+from marlnb.widgets.core.style import LABEL, note_html, styled
+from marlnb.widgets.core.ui_lock import in_turn
+from marlnb.widgets.forms.devices import advise, find_devices
+from marlnb.widgets.forms.form import ConfigForm
+
+
+class DevicePanel:
+    """Device and threads of an experiment.
+
+    Attributes:
+        widget: what a notebook displays.
+    """
+
+    def __init__(self, experiment: Experiment) -> None:
+        self._experiment = experiment
+        self._listeners: list[Callable[[], None]] = []
+        self._devices = find_devices()
+        self._choice = Dropdown(
+            options=self._options(), description="device", style=LABEL, layout=w.Layout(width="40em")
+        )
+        self._threads = ConfigForm(Experiment, only=["threads"], on_change=self._tell)
+        self._advice = w.HTML()
+        self._take = button_for(self.take_advice, "Use what is advised", "", "that device and threads", width="12em")
+        self._refresh = button_for(self.refresh, "Look again", "refresh", "for devices and free memory", width="9em")
+        self._choice.observe(lambda _: self._tell(), "value")
+        buttons = w.HBox([self._take, self._refresh])
+        self.widget = styled(self._choice, self._threads.box, self._advice, buttons, name="marlnb-device")
+        self.set(experiment)
+
+    @property
+    def device(self) -> str:
+        return str(self._choice.value)
+
+    @property
+    def threads(self) -> int:
+        """Raises ConfigError where what stands there is no number of threads."""
+        return int(self._threads.fields["threads"].value)
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        self._listeners.append(listener)
+
+    @in_turn
+    def set(self, experiment: Experiment) -> None:
+        """Shows the device and threads of an experiment, and what is advised for it."""
+        self._experiment = experiment
+        if experiment.device not in [value for _, value in self._choice.options]:
+            self._choice.options = [*self._options(), (f"{experiment.device}: not on this machine", experiment.device)]
+        self._choice.value = experiment.device
+        self._threads.set(experiment)
+        self.look_at(experiment)
+
+    @in_turn
+    def look_at(self, experiment: Experiment) -> None:
+        """Advice for an experiment; what is chosen stays chosen."""
+        self._experiment = experiment
+        device, threads, why = advise(experiment, self._devices)
+        shown = "all cores" if threads == 0 else f"{threads} thread{'s' * (threads != 1)}"
+        self._advice.value = note_html(f"advised: {device}, {shown} ({why})")
+
+    @in_turn
+    def take_advice(self) -> None:
+        device, threads, _ = advise(self._experiment, self._devices)
+        self._choice.value = device
+        self._threads.set({"threads": threads})
+        self._tell()
+
+    @in_turn
+    def refresh(self) -> None:
+        """Finds the devices and their free memory anew."""
+        chosen = self.device
+        self._devices = find_devices()
+        self._choice.options = self._options()
+        if chosen in [device.name for device in self._devices]:
+            self._choice.value = chosen
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        return self.widget._repr_mimebundle_(**options)  # type: ignore[no-any-return]
+
+    def _options(self) -> list[tuple[str, str]]:
+        return [(device.words, device.name) for device in self._devices]
+
+    def _tell(self) -> None:
+        for listener in self._listeners:
+            listener()

@@ -1,0 +1,1 @@
+"""Panels that make and list recordings."""

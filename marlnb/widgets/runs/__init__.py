@@ -1,0 +1,1 @@
+"""Panels that show and control a run."""

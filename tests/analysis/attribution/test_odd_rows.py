@@ -1,0 +1,196 @@
+"""What is not a number, agents that never act, continuous actions: said, left out, told as JSON, never mixed up."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import h5py
+import matplotlib
+import numpy as np
+import pytest
+
+from marlnb import plots
+from marlnb.analysis.attribution.attribute import attribute
+from marlnb.analysis.attribution.result import Attribution
+from marlnb.analysis.attribution.temporal import attribute_over_time
+from marlnb.analysis.attribution.value_decomposition import ValueShares, decompose_value
+from marlnb.analysis.communication.communication import communication
+from marlnb.analysis.communication.influence import influence
+from marlnb.errors import AnalysisError, ShapeError
+from marlnb.recording.capture.recorder import record
+from marlnb.recording.file.reader import Recording
+from tests.analysis.conftest import make_run
+
+matplotlib.use("Agg")
+
+
+def with_nan(recording: Recording, path: Path, group: str, agent: int) -> Recording:
+    """A copy beside it, four rows of which that agent observed NaN at."""
+    path = recording.path.with_name(path.name)
+    shutil.copy(recording.path, path)
+    with h5py.File(path, "r+") as file:
+        seen = file[f"steps/{group}/observation"]
+        values = seen[...]
+        values[5:9, agent, 3] = np.nan
+        seen[...] = values
+    return Recording.open(path)
+
+
+@pytest.fixture
+def holed(recording: Recording, tmp_path: Path) -> Iterator[Recording]:
+    with with_nan(recording, tmp_path / f"{tmp_path.name}.h5", "listener", 0) as opened:
+        yield opened
+    opened.path.unlink()
+
+
+def strictly(told: object) -> None:
+    json.dumps(told, allow_nan=False)
+
+
+@pytest.mark.parametrize("baseline", ["mean", "zero"])
+def test_an_agent_that_observes_nan_is_not_taken_for_a_dead_one(holed: Recording, baseline: str) -> None:
+    found = attribute(holed, group="listener", baseline=baseline, n_steps=3, episodes=[0])
+    bad = {"mean": "21 of 21", "zero": "4 of 25"}[baseline]  # a mean of NaN is NaN: at the four rows nothing is known
+    assert any(f"not finite at {bad} rows" in note for note in found.warnings), found.warnings
+    strictly(found.to_json())
+
+
+def test_gradients_at_nan_are_doubted(holed: Recording) -> None:
+    found = attribute(holed, group="listener", method="saliency", episodes=[0])
+    assert any("could not be measured" in note for note in found.warnings), found.warnings
+
+
+def test_influence_says_what_it_left_out_and_is_json(holed: Recording, recording: Recording) -> None:
+    found = influence(holed, "communication")
+    assert any("listener: not finite at 4 of" in note for note in found.warnings), found.warnings
+    strictly(found.to_json())
+    whole = influence(recording, "communication")
+    assert whole.to_json()["pairs"][0]["value"] is None and not any("finite" in note for note in whole.warnings)
+
+
+def test_a_past_that_is_not_a_number_is_told(team: Recording, tmp_path: Path) -> None:
+    with with_nan(team, tmp_path / "holed_team.h5", "agent", 0) as holed:
+        asked = {"group": "agent", "t": [8, 20], "lookback": 3, "n_steps": 5}
+        found = attribute_over_time(holed, baseline=np.zeros(18), **asked)  # type: ignore[arg-type]
+        assert any("not finite at 1 of" in note for note in found.warnings), found.warnings
+        assert np.isfinite(found.table()["mean_abs"]).all()
+        heights = [bar.get_height() for bar in plots.attribution_over_lags(found, agent="agent_0").patches]
+        assert np.isfinite(heights).all()
+        strictly(found.to_json())
+        lost = attribute_over_time(holed, **asked)  # type: ignore[arg-type]
+        assert any("not finite at" in note for note in lost.warnings), lost.warnings
+    holed.path.unlink()
+
+
+def test_steps_and_baselines_that_cannot_be_are_refused(team: Recording) -> None:
+    with pytest.raises(ShapeError, match=r"\[3, 18\]; got \[7\]"):
+        attribute_over_time(team, group="agent", baseline=np.zeros(7), lookback=2, n_steps=5)
+    with pytest.raises(AnalysisError, match=r"no episode has the steps t=\[99\]"):
+        attribute_over_time(team, group="agent", t=[3, 99], lookback=2, n_steps=5)
+    with pytest.raises(AnalysisError, match="no step with 99"):
+        attribute_over_time(team, group="agent", lookback=99)
+
+
+def test_noise_and_units_that_cannot_be_are_refused(recording: Recording) -> None:
+    with pytest.raises(AnalysisError, match="noise 0"):
+        attribute(recording, group="listener", smooth=2, noise=-1)
+    with pytest.raises(AnalysisError, match="which unit"):
+        attribute(recording, group="listener", to="unit", target=("listener/actor/hidden_1", 1.7))  # type: ignore[arg-type]
+
+
+def test_a_mean_over_the_recording_does_not_depend_on_the_rows(tmp_path: Path) -> None:
+    short = ("algorithm.learning_starts=200",)
+    made = make_run(tmp_path / "run", "mpe/simple_spread", "algorithm=qmix", *short)
+    with record(made, episodes=4, progress=False) as recording:
+        whole = decompose_value(recording, "agent", baseline="mean")
+        part = decompose_value(recording, "agent", baseline="mean", episodes=[1])
+        np.testing.assert_allclose(part.baseline, whole.baseline, rtol=1e-5)
+        np.testing.assert_allclose(part.share, whole.share[whole.episode == 1], rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(whole.baseline, whole.q.mean(0), rtol=1e-4)
+
+
+def test_an_agent_that_never_acts_has_no_part_and_the_others_theirs() -> None:
+    known = np.array([[1.0, np.nan, 3.0], [1.0, np.nan, 3.0]])
+    row = np.zeros(2)
+    shares = ValueShares(
+        known, known, known, known[:, 0] * 4, row, row, row, row, ("a", "b", "c"), "g", "sum", "taken", "zero"
+    )
+    assert shares.table()["part"].tolist()[::2] == [0.25, 0.75] and np.isnan(shares.table()["part"][1])
+    strictly(shares.to_json())
+    assert shares.to_json()["agents"][1]["q"] is None
+
+
+@pytest.mark.parametrize("critic", ["gnn", "mlp"])
+def test_conductance_of_critics_beside_actors_that_hear_one_another(tmp_path: Path, critic: str) -> None:
+    """A critic's head is one unit of the agent's own, whatever its actor hears."""
+    made = make_run(tmp_path / "run", "mpe/simple_spread", "algorithm=ippo", "model=gnn", f"critic={critic}")
+    with record(made, episodes=2, sites="*", progress=False) as recording:
+        found = attribute(
+            recording, group="agent", to="value", site="agent/critic/head", method="conductance", n_steps=20
+        )
+        assert found.values.shape[-1] == len(found.feature_names) == 1 == len(found.summary()["feature"].unique())
+        np.testing.assert_allclose(found.values[..., 0], found.score - found.baseline_score, rtol=0.05, atol=0.05)
+
+
+def test_influence_asks_for_components_and_choices(recording: Recording, tmp_path: Path) -> None:
+    named = influence(recording, group="listener", to="logit", target="right", n_steps=5)
+    by_hand = attribute(recording, group="listener", to="logit", target="right", n_steps=5, features={"m": "message_*"})
+    place = by_hand.feature_names.index("m")
+    assert named.of("listener_0", "speaker_0")[0] == pytest.approx(np.abs(by_hand.values[:, 0, place]).mean(), rel=1e-4)
+    assert "right" in named.measure and named.units == "logits"
+    with pytest.raises(AnalysisError, match="through='critic'"):
+        influence(recording, "observation", to="value")
+    with pytest.raises(AnalysisError, match="of through='observation'"):
+        influence(recording, "critic", to="log_prob")
+    made = make_run(tmp_path / "run", "mpe/simple_spread", "env.continuous_actions=true")
+    with record(made, episodes=2, progress=False) as moving:
+        found = influence(moving, target=1, n_steps=5)
+        assert found.units == "action" and np.isfinite(found.values).all()
+        assert attribute(moving, group="agent", target=1, n_steps=5).units == "action"
+
+
+def test_a_figure_names_no_baseline_of_a_gradient(recording: Recording) -> None:
+    from marlnb.plots.attribution import provenance
+
+    assert "baseline" not in provenance(attribute(recording, group="listener", method="gradient", episodes=[0]))
+
+
+def test_what_is_saved_is_read_back_as_it_was(recording: Recording, tmp_path: Path) -> None:
+    found = attribute(recording, group="listener", features="auto", method="feature_ablation", episodes=[0])
+    again = Attribution.load(found.save(tmp_path / "saved.h5"))
+    for each in fields(Attribution):
+        mine, its = getattr(found, each.name), getattr(again, each.name)
+        if isinstance(mine, np.ndarray):
+            np.testing.assert_array_equal(its, mine)
+        elif each.name != "origin":  # JSON has no tuples, and what an experiment is told by has
+            assert its == mine, each.name
+    assert again.to_json() == found.to_json()
+
+
+def test_one_policy_does_not_explain_the_rows_of_two(tmp_path: Path) -> None:
+    """Rows of the first checkpoint were explained by the last one's networks, without a word."""
+    made = make_run(tmp_path / "run", "mpe/simple_speaker_listener", "checkpoint_every=1", "frames=800")
+    first, second = (checkpoint.iteration for checkpoint in made.checkpoints)
+    with record(made, episodes=6, checkpoint=[first, second], explore=True, progress=False) as recording:
+        for ask in (attribute, decompose_value):
+            with pytest.raises(AnalysisError, match="choose one with checkpoint="):
+                ask(recording, group="listener")  # type: ignore[operator]
+        with pytest.raises(AnalysisError, match="choose one with checkpoint="):
+            influence(recording)
+        found = attribute(recording, group="listener", checkpoint=first, n_steps=5)
+        seen = np.flatnonzero(np.isin(recording.rows["episode"], np.unique(found.episode)))
+        logits = recording.steps("listener", "logits").to_numpy()[seen]
+        taken = np.take_along_axis(logits, recording.steps("listener", "action").to_numpy()[seen][..., None], -1)
+        np.testing.assert_allclose(found.score, taken[..., 0], atol=1e-5)
+        given = attribute(recording, group="listener", policies=made.policies(second), n_steps=5)
+        assert len(given.score) == 300  # all rows, by a policy that was named
+        asked = {"speaker": "speaker_0", "listener": "listener_0", "goal": "goal"}
+        both = {name: communication(recording, checkpoint=name, **asked) for name in (first, second)}  # type: ignore[arg-type]
+    with record(made, episodes=6, checkpoint=first, name="alone", explore=True, progress=False) as alone:
+        influenced = communication(alone, **asked).influence  # type: ignore[arg-type]
+    assert influenced is not None and both[first].influence is not None
+    assert both[first].influence.value == pytest.approx(influenced.value, rel=1e-4)

@@ -1,0 +1,75 @@
+"""Attribution through a recurrent state, against captum called on a GRU that was unrolled by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from captum.attr import IntegratedGradients
+from torch import Tensor, nn
+
+from marlnb.analysis.attribution.temporal import attribute_over_time
+from marlnb.errors import AnalysisError
+from marlnb.recording.file.reader import Recording
+from marlnb.training.runs.run import Run
+
+LOOKBACK = 3
+
+
+class ByHand(nn.Module):
+    """One agent's network from four observations in a row and the state before them, to one logit."""
+
+    def __init__(self, recording: Recording) -> None:
+        super().__init__()
+        assert recording.run_path is not None
+        self.network = Run.open(recording.run_path).policies()["agent"].actor.network
+
+    def forward(self, seen: Tensor, state: Tensor) -> Tensor:
+        x = seen.view(len(seen), LOOKBACK + 1, 1, 18)
+        for step in range(LOOKBACK + 1):
+            logits, state = self.network(x[:, step], state)
+        return logits[:, 0, 1]
+
+
+def test_it_equals_captum_on_an_unrolled_network(team: Recording) -> None:
+    found = attribute_over_time(team, group="agent", to="logit", target=1, t=[10, 20], lookback=LOOKBACK, n_steps=20)
+    assert found.values.shape == (24, 3, LOOKBACK + 1, 18) and found.warnings == ()
+    assert np.isnan(found.values[:, 1]).all()  # agent_1 was not recorded
+    observation = torch.from_numpy(team.steps("agent", "observation").to_numpy())
+    state = torch.from_numpy(team.recurrent("agent").to_numpy())
+    mean = observation.double().mean(0).float()
+    for recorded, agent in enumerate((0, 2)):
+        row = 5 * 25 + 20
+        x, h = (
+            observation[row - LOOKBACK : row + 1, recorded].reshape(1, -1),
+            state[row - LOOKBACK, recorded][None, None],
+        )
+        start = mean[recorded].repeat(LOOKBACK + 1).unsqueeze(0)
+        values, of_state = IntegratedGradients(ByHand(team)).attribute(
+            (x, h), (start, torch.zeros_like(h)), n_steps=20, method="gausslegendre"
+        )
+        here = int(np.flatnonzero((found.episode == 5) & (found.t == 20))[0])
+        expected = values.view(LOOKBACK + 1, 18).flip(0).detach()
+        np.testing.assert_allclose(found.values[here, agent], expected, atol=2e-6)
+        assert found.state_values[here, agent] == pytest.approx(of_state.sum().item(), abs=2e-6)
+        logit = team.steps("agent", "logits").to_numpy()[row, recorded, 1]
+        assert found.score[here, agent] == pytest.approx(logit, abs=1e-5)
+    assert np.nanmax(found.relative_delta) < 1e-3
+    table = found.table()
+    assert table.groupby("agent")["share"].sum()["agent_0"] == pytest.approx(1)
+
+
+def test_without_a_past_the_state_is_that_of_the_beginning(team: Recording) -> None:
+    found = attribute_over_time(team, group="agent", agent="agent_0", t=LOOKBACK, lookback=LOOKBACK, features="auto")
+    assert found.agents == ("agent_0",) and len(found.score) == 12
+    np.testing.assert_array_equal(found.state_values, 0.0)
+    assert found.feature_names[:2] == ("own velocity", "own position")
+
+
+def test_what_cannot_be_unrolled_is_refused(team: Recording, recording: Recording) -> None:
+    with pytest.raises(AnalysisError, match="remembers nothing"):
+        attribute_over_time(recording, group="listener")
+    with pytest.raises(AnalysisError, match="t from 0 to 24"):
+        attribute_over_time(team, group="agent", t=2, lookback=5)
+    with pytest.raises(AnalysisError, match="'mean', 'start' or an array"):
+        attribute_over_time(team, group="agent", baseline="zero")  # type: ignore[arg-type]

@@ -1,0 +1,133 @@
+"""communication: known bits, planted codes, and the difference between what goes together and what acts."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from marlnb.analysis.communication.communication import communication, context_independence
+from marlnb.analysis.communication.message_influence import _bits
+from marlnb.analysis.stats.mutual_information import (
+    counts,
+    entropy_bits,
+    information,
+    miller_madow_bits,
+    mutual_information_bits,
+)
+from marlnb.errors import AnalysisError
+from marlnb.recording.capture.recorder import record
+from marlnb.recording.file.reader import Recording
+
+TALK = Path(__file__).parents[3] / "data" / "speaker_listener"
+
+
+@pytest.fixture(scope="module")
+def talk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
+    """Agents that communicate."""
+    path = tmp_path_factory.mktemp("talk") / "run"
+    shutil.copytree(TALK, path)
+    with record(path, episodes=60, values=False, progress=False) as opened:
+        yield opened
+
+
+def test_known_bits() -> None:
+    assert mutual_information_bits(np.diag([25.0, 25, 25, 25])) == pytest.approx(2.0)
+    assert mutual_information_bits(np.full((3, 5), 4.0)) == pytest.approx(0.0)
+    flipped = np.array([[45.0, 5], [5, 45]])  # a binary symmetric channel: 1 - H(0.1)
+    assert mutual_information_bits(flipped) == pytest.approx(1 - (-0.1 * np.log2(0.1) - 0.9 * np.log2(0.9)))
+    assert entropy_bits(np.array([1.0, 1, 2])) == pytest.approx(1.5)
+    assert counts(np.array([0, 1, 1]), np.array([2, 0, 0]), 2, 3).tolist() == [[0, 0, 1], [2, 0, 0]]
+
+
+def test_the_correction_takes_off_what_chance_adds() -> None:
+    rng = np.random.default_rng(0)
+    tables = [counts(rng.integers(0, 4, 200), rng.integers(0, 4, 200), 4, 4) for _ in range(200)]
+    plug_in = np.mean([mutual_information_bits(table) for table in tables])
+    assert plug_in == pytest.approx(9 / (2 * 200 * np.log(2)), rel=0.1)  # (4 - 1)(4 - 1) / 2 n ln 2
+    raw = [entropy_bits(t.sum(1)) + entropy_bits(t.sum(0)) - entropy_bits(t.ravel()) for t in tables]
+    assert np.mean(raw) - 9 / (400 * np.log(2)) == pytest.approx(0, abs=0.002)
+    assert np.mean([miller_madow_bits(table) for table in tables]) < plug_in / 2
+
+
+def test_chance_keeps_episodes_whole() -> None:
+    """Two labels that are constant within 40 episodes of 25 rows: far from independent rows, and no relation."""
+    rng = np.random.default_rng(1)
+    episode = np.repeat(np.arange(40), 25)
+    a, b = (rng.integers(0, 3, 40)[episode] for _ in range(2))
+    found = information(a, b, episode, names=("a", "b"), n_shuffles=50, repetitions=50, rng=rng)
+    assert found.chance > 0.03 and found.p_value > 0.05  # 1,000 independent rows would give 0.003
+    same = information(a, a, episode, names=("a", "a"), n_shuffles=50, repetitions=50, rng=rng)
+    assert same.share == pytest.approx(1.0) and same.p_value == 1 / 51 and same.bits == pytest.approx(same.entropy_a)
+
+
+def test_context_independence_by_hand() -> None:
+    assert context_independence(np.eye(3) * 7) == 1.0
+    # one message for two of three goals: 1 * 1 for the first, 1 * 1/2 for each of the others
+    assert context_independence(np.array([[5.0, 0, 0], [0, 5, 5]])) == pytest.approx(2 / 3)
+    assert context_independence(np.full((2, 2), 1.0)) == 0.25
+
+
+def test_causal_influence_by_hand() -> None:
+    """A listener that does as it is told owes the message one bit; one that does not listen none."""
+    obeys = torch.tensor([[1.0, 0.0], [0.0, 1.0]]).double()  # [message, action]
+    deaf = torch.tensor([[0.3, 0.7], [0.3, 0.7]]).double()
+    answers = torch.stack([obeys, deaf], dim=1)  # [message, row, action]
+    weights = torch.tensor([0.5, 0.5]).double()
+    torch.testing.assert_close(_bits(answers, weights), torch.tensor([1.0, 0.0]).double())
+    rare = torch.tensor([0.25, 0.75]).double()
+    assert float(_bits(answers, rare)[0]) == pytest.approx(0.811278, abs=1e-6)
+
+
+def test_of_a_recording(talk: Recording) -> None:
+    found = communication(talk, speaker="speaker_0", listener="listener_0", goal="goal", n_shuffles=20, repetitions=20)
+    goal = talk.label("goal").to_numpy()
+    word = talk.steps("speaker", "action").to_numpy()[:, 0]
+    listener = talk.steps("listener", "action").to_numpy()[:, 0]
+    assert found.signalling.bits == pytest.approx(float(mutual_information_bits(counts(word, goal, 3, 3))))
+    heard = talk.rows["t"].to_numpy() < 24  # what is said at the last step is heard no more
+    later = np.flatnonzero(heard) + 1
+    expected = mutual_information_bits(counts(word[heard], listener[later], 3, 5))
+    assert found.listening.bits == pytest.approx(float(expected)) and found.n_rows == 60 * 24
+    assert found.code.sum() == len(talk) and found.goals == ("red", "green", "blue")
+    assert found.influence is not None and found.influence.value >= 0 and found.times.tolist() == list(range(1, 25))
+    assert np.mean(found.influence_at) == pytest.approx(found.influence.value)
+    assert found.speaks and found.listens and found.context_independence == 1.0
+    assert found.warnings == () and "causal influence" in repr(found)
+
+
+def test_influence_equals_a_loop_over_messages(talk: Recording) -> None:
+    from marlnb.training.runs.run import Run
+
+    found = communication(talk, speaker="speaker_0", listener="listener_0", goal="goal", n_shuffles=20, repetitions=20)
+    policy = Run.open(talk.run_path).policies()["listener"]  # type: ignore[arg-type]
+    seen = torch.from_numpy(talk.steps("listener", "observation").sel(t=slice(1, 25)).to_numpy())
+    messages, often = np.unique(seen[:, 0, 8:].numpy(), axis=0, return_counts=True)
+    p = often / often.sum()
+    expected = []
+    for row in seen[:50]:
+        answers = []
+        for message in messages:
+            row[0, 8:] = torch.from_numpy(message)
+            answers.append(policy.logits(row[None])[0][0, 0].softmax(-1).detach().double().numpy())
+        mixed = p @ np.array(answers)
+        expected.append(sum(w * np.sum(a * np.log2(a / mixed)) for w, a in zip(p, answers)))
+    at = talk.rows["t"].to_numpy()[talk.rows["t"].to_numpy() > 0][:50]
+    assert np.mean(expected) == pytest.approx(found.influence_at[at - 1].mean(), abs=0.01)
+
+
+def test_what_cannot_be_asked_is_said(talk: Recording) -> None:
+    with pytest.raises(AnalysisError, match="did you mean 'speaker_0'"):
+        communication(talk, speaker="speaker_1", listener="listener_0", goal="goal")
+    with pytest.raises(AnalysisError, match="at most 64 whole values"):
+        communication(talk, speaker="speaker_0", listener="listener_0", goal="goal_distance")
+    with pytest.raises(AnalysisError, match="did you mean 'message_0'"):
+        communication(talk, speaker="speaker_0", listener="listener_0", goal="goal", heard=["massage_0"])
+    mute = communication(
+        talk, speaker="speaker_0", listener="listener_0", goal="goal", heard=(), n_shuffles=20, repetitions=20
+    )
+    assert mute.influence is None and mute.listens is None and "no feature of the listener's" in mute.notes[0]

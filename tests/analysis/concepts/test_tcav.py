@@ -1,0 +1,140 @@
+"""Concept activation vectors: captum's scores, a planted concept, and concepts that mean nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from captum.concept import TCAV, Classifier, Concept
+from torch import nn
+from torch.utils.data import DataLoader
+
+from marlnb.analysis.concepts.concept_effect import concept_effect, followed, held_fixed
+from marlnb.analysis.concepts.tcav import concept_activation, concept_vector, tcav_score
+from marlnb.analysis.data.labels import Labels
+from marlnb.errors import AnalysisError
+from marlnb.recording.file.reader import Recording
+
+SITE = "listener/actor/hidden_2"
+
+
+class Ours(Classifier):
+    """captum's interface around `concept_vector`."""
+
+    def __init__(self) -> None:
+        self.vector = np.zeros(0)
+
+    def train_and_eval(self, dataloader: DataLoader, **options: object) -> dict[str, object]:
+        batches = list(dataloader)
+        x = torch.cat([batch[0] for batch in batches]).numpy()
+        label = torch.cat([batch[1] for batch in batches]).numpy()
+        self.vector, _ = concept_vector(x, label == 0, "filter")
+        return {"accs": torch.tensor(1.0)}
+
+    def weights(self) -> torch.Tensor:
+        return torch.tensor(np.stack([self.vector, -self.vector]), dtype=torch.float32)
+
+    def classes(self) -> list[int]:
+        return [0, 1]
+
+
+def test_the_score_is_captums(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 3))
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights *= 3  # saturated here and there: a derivative of either sign
+    with_it, without = torch.randn(60, 4) + torch.tensor([1.5, 0, 0, 0]), torch.randn(60, 4)
+    concepts = [Concept(k, f"c{k}", DataLoader(rows, batch_size=20)) for k, rows in enumerate((with_it, without))]
+    inputs = torch.randn(200, 4)
+    captum = TCAV(model, ["1"], classifier=Ours(), save_path=str(tmp_path))
+    theirs = captum.interpret(inputs, [concepts], target=2)["0-1"]["1"]["sign_count"][0]
+    hidden = model[1](model[0](inputs)).detach().requires_grad_()
+    (gradient,) = torch.autograd.grad(model[4](model[3](model[2](hidden)))[:, 2].sum(), hidden)
+    x = model[1](model[0](torch.cat([with_it, without]))).detach().numpy()
+    vector, _ = concept_vector(x, np.arange(120) < 60, "filter")
+    ours = tcav_score(gradient.numpy(), vector)
+    assert ours == pytest.approx(float(theirs), abs=1e-6) and 0 < ours < 1
+
+
+def test_gradients_are_those_of_the_output_by_the_agents_own_units(recording: Recording) -> None:
+    """A unit's own derivative is 1 along itself; the logits' are the last layer's weights."""
+    from marlnb.analysis.attribution.outputs import find_site, resolve_output
+    from marlnb.analysis.concepts.tcav import _gradient, _moments
+    from marlnb.analysis.data.rows import RowSource
+
+    source = RowSource(recording, "listener")
+    policy = source.policies()["listener"]
+    rows, spec = source.rows([0, 1]), source.env.group("listener")
+    unit = resolve_output(spec.action, "unit", (SITE, 3))
+    (moments,) = _moments(source, rows, unit)
+    found = _gradient(policy, find_site(policy.sites(), SITE), unit, 0, moments)
+    np.testing.assert_array_equal(found, np.eye(64)[[3] * 50])
+    logit = resolve_output(spec.action, "logit", 1)
+    by_logit = _gradient(policy, find_site(policy.sites(), SITE), logit, 0, moments)
+    head = next(p for n, p in policy.named_parameters() if "actor" in n and p.shape[-2:] == (5, 64))
+    np.testing.assert_allclose(by_logit, head.detach().reshape(-1, 5, 64)[0, 1].expand(50, 64).numpy(), atol=1e-6)
+    assert not any(module._forward_hooks for module in policy.modules())
+
+
+def test_a_planted_concept_and_noise(recording: Recording) -> None:
+    units = recording[SITE].to_numpy()[:, 0]
+    planted = units[:, 5] > np.median(units[:, 5])
+    found = concept_activation(recording, site=SITE, concept=planted, to="unit", target=(SITE, 5))
+    (score,) = found.scores
+    assert score.score == 1.0 and score.accuracy > 0.9 and score.p_value < 0.05
+    assert found.warnings == () and "linear in these units" in found.score_warnings[0]  # a unit is, in itself
+    expected = units[planted, 5].mean() - units[~planted, 5].mean()
+    assert score.effect == pytest.approx(expected, rel=1e-4) and score.effect_low < expected < score.effect_high
+    assert score.p_effect == 1 / 401 and score.effect_random < expected / 2 and score.moves(expected / 2)
+    assert not score.moves(expected + 1)
+    episode = recording.rows["episode"].to_numpy()
+    noise = np.random.default_rng(0).integers(0, 2, 60)[episode].astype(bool)
+    nothing = concept_activation(recording, site=SITE, concept=noise, to="unit", target=(SITE, 5), n_runs=8)
+    assert any("cannot be told" in note for note in nothing.warnings) and "NOT TO BE TRUSTED" in repr(nothing)
+    assert nothing.scores[0].p_effect > 0.05 and not nothing.scores[0].moves(0.0)
+
+
+def test_what_is_no_concept_is_refused(recording: Recording) -> None:
+    red = concept_activation(recording, site=SITE, concept="goal", value="red", to="logit", target=1, n_runs=3)
+    assert red.concept == "goal = red" and red.table()["agent"].tolist() == ["listener_0"]
+    with pytest.raises(AnalysisError, match="say which with value="):
+        concept_activation(recording, site=SITE, concept="goal")
+    with pytest.raises(AnalysisError, match="did you mean 'red'"):
+        concept_activation(recording, site=SITE, concept="goal", value="read")
+    with pytest.raises(AnalysisError, match="does not depend on listener/critic"):
+        concept_activation(recording, site="listener/critic/hidden_1", concept="goal", value="red")
+
+
+def test_a_concept_that_goes_along_with_one_that_is_used_has_no_effect_while_that_is_held_fixed() -> None:
+    """The output hangs on x alone; y goes along with x. The regression's coefficient is numpy's."""
+    rng = np.random.default_rng(0)
+    episode = np.repeat(np.arange(80), 5)
+    x = rng.normal(size=400)
+    y = x + rng.normal(size=400)
+    output, truth = 3 * x + 0.1 * rng.normal(size=400), y > 0
+    labels = Labels(x[:, None], np.ones((400, 1), bool), "x", ())
+    options = {"n_shuffles": 200, "repetitions": 100}
+    alone = concept_effect(output, truth, np.ones((400, 1)), episode, rng=rng, **options)
+    assert alone.value == pytest.approx(output[truth].mean() - output[~truth].mean())
+    assert alone.low > 1 and alone.p_value == 1 / 201
+    held = held_fixed([labels], np.ones(400, bool), 0)
+    fixed = concept_effect(output, truth, held, episode, rng=rng, **options)
+    assert fixed.value == pytest.approx(np.linalg.lstsq(np.column_stack([held, truth]), output, rcond=None)[0][-1])
+    assert abs(fixed.value) < 0.05 and fixed.low < 0 < fixed.high and fixed.p_value > 0.05
+
+
+def test_a_gate_is_seen_through_the_units_that_it_opens() -> None:
+    """Unit 0 follows a place where the concept holds, unit 1 where it does not; the output adds both."""
+    rng = np.random.default_rng(1)
+    episode, truth = np.repeat(np.arange(60), 4), np.arange(240) < 120
+    place = np.tile(np.abs(rng.normal(size=120)), 2)  # the same with the concept and without
+    x = np.column_stack([place * truth, place * ~truth, rng.normal(size=240)])
+    slope = np.array([1.0, 1.0, 0.0])
+    effect = concept_effect(x @ slope, truth, np.ones((240, 1)), episode, n_shuffles=99, repetitions=50, rng=rng)
+    assert effect.value == pytest.approx(0) and effect.p_value > 0.9
+    through = followed(x, slope, truth, episode, rng)
+    assert through.units.tolist() == [0, 1] and through.p_value < 0.02
+    assert through.spread == pytest.approx(place.std()) and 0 < through.low < through.spread

@@ -1,0 +1,241 @@
+"""intervene: a policy whose every number is known by hand, scipy's paired test, and a speaker who is silenced."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from marlnb.analysis.interventions.intervene import intervene
+from marlnb.analysis.stats.divergence import kl_divergence, total_variation
+from marlnb.analysis.stats.paired_test import paired
+from marlnb.cli import main
+from marlnb.errors import AnalysisError, ConfigError, RunError, SiteError
+from marlnb.models.hooks.directions import Direction
+from marlnb.models.hooks.edits import Ablate, Noise, Scale
+from marlnb.models.hooks.edits_channel import BlockChannel, PermuteChannel
+from marlnb.models.hooks.edits_patch import Patch
+from marlnb.models.networks.gru import GRUConfig
+from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.policies.distributions import Categorical, Gaussian, MultiDiscrete
+from marlnb.recording.capture.recorder import record
+from marlnb.training.policies.evaluation import evaluate
+from marlnb.training.runs.run import Run
+from marlnb.training.runs.saved_edits import list_edits, load_edits, save_edits
+from tests.recording.runs import LivesConfig, make_run
+
+TALKERS = Path(__file__).parents[3] / "data" / "speaker_listener"
+
+
+@pytest.fixture
+def talkers(tmp_path: Path) -> Run:
+    shutil.copytree(TALKERS, tmp_path / "talkers")
+    return Run.open(tmp_path / "talkers")
+
+
+@pytest.fixture
+def lives(tmp_path: Path) -> Run:
+    return make_run(tmp_path / "lives", LivesConfig(), GRUConfig(hidden=(8,), recurrent_size=6), MLPConfig(hidden=(8,)))
+
+
+def test_intervals_and_p_values_are_scipys() -> None:
+    rng = np.random.default_rng(0)
+    before, after = rng.normal(0, 1, 25), rng.normal(0.4, 1.2, 25)
+    found, oracle = paired(after - before), stats.ttest_rel(after, before)
+    interval = oracle.confidence_interval(0.95)
+    np.testing.assert_allclose(
+        [found.p_value, found.low, found.high], [oracle.pvalue, interval.low, interval.high], rtol=1e-10
+    )
+    # a true difference of the detectable size is found in 80 of 100 cases
+    size = found.detectable * np.ones(4000)  # type: ignore[operator]
+    spread = float(np.std(after - before, ddof=1))
+    samples = size[:, None] + rng.normal(0, spread, (4000, 25))
+    power = (stats.ttest_1samp(samples, 0, axis=1).pvalue < 0.05).mean()
+    assert abs(power - 0.8) < 0.03
+    assert paired(np.array([1.0, np.nan, 1.0])).n == 2 and paired(np.zeros(5)).p_value == 1.0
+    assert paired(np.array([2.0])).detectable is None and paired(np.full(5, 3.0)).low == 3.0
+
+
+def test_distances_between_distributions_are_those_of_textbooks() -> None:
+    p, q = torch.tensor([0.5, 0.25, 0.25]), torch.tensor([0.25, 0.25, 0.5])
+    categorical = Categorical(3)
+    assert float(total_variation(categorical, p.log(), q.log() + 3)) == pytest.approx(0.25)  # type: ignore[arg-type]
+    expected = float(stats.entropy(p.numpy(), q.numpy()))
+    assert float(kl_divergence(categorical, p.log(), q.log() + 3)) == pytest.approx(expected)  # type: ignore[arg-type]
+    both = MultiDiscrete((3, 3))
+    joint = [torch.cat((x.log(), p.log())) for x in (p, q)]
+    assert float(total_variation(both, *joint)) == pytest.approx(0.125)  # type: ignore[arg-type]
+    assert float(kl_divergence(both, *joint)) == pytest.approx(expected)  # type: ignore[arg-type]
+    gaussian = Gaussian((-1.0,), (1.0,))
+    first, second = torch.tensor([0.3, 0.1]), torch.tensor([-0.2, 0.4])
+    normals = [torch.distributions.Normal(x[0], x[1].exp()) for x in (first, second)]
+    oracle = torch.distributions.kl_divergence(*normals)
+    assert float(kl_divergence(gaussian, first, second)) == pytest.approx(float(oracle))  # type: ignore[arg-type]
+    assert total_variation(gaussian, first, second) is None
+
+
+def test_steering_does_to_each_action_distribution_what_the_head_says(lives: Run) -> None:
+    """Nothing in toy/lives depends on actions: direct and total effects are one, returns stay, and both are computed
+    here from the head's weights, step by step."""
+    policy = lives.policies()["a"]
+    vector = torch.zeros(6)
+    vector[2] = 1.0
+    along = Direction("a/actor/head", "a_2", (0.0, 1.0, 0.0, 0.0), 0.0, 0.5, "second choice")
+    seed, episodes = 100, 8
+    result = intervene(lives, along.steer(3.0), episodes=episodes, seed=seed, n_envs=5)
+    expected = []
+    for k in range(episodes):
+        distances, state = [], None
+        for t in range(3 + (seed + k) % 7):
+            seen = torch.tensor([[seed + k, t, agent] for agent in range(3)]).float()[None] / 10
+            if t >= 3:
+                seen[:, 1] = 0.0
+            logits, state = policy.logits(seen, recurrent=state)
+            allowed = (torch.arange(3)[:, None] + torch.arange(4)) % 4 != t % 4
+            logits = torch.where(allowed, logits[0].detach(), torch.tensor(-torch.inf))
+            moved = logits.clone()
+            moved[2, 1] += 1.5
+            distances.append(float((logits[2].softmax(-1) - moved[2].softmax(-1)).abs().sum() / 2))
+        expected.append(np.mean(distances))
+    for side in ("tv_direct", "tv_total"):
+        effect = result.of(side, "a_2")
+        assert (
+            effect.edited and effect.n == episodes and effect.difference == pytest.approx(np.mean(expected), abs=1e-5)
+        )
+        interval = stats.t.interval(0.95, episodes - 1, np.mean(expected), stats.sem(expected))
+        assert (effect.low, effect.high) == pytest.approx((max(interval[0], 0), interval[1]), abs=1e-5)
+    for agent in ("a_0", "a_1"):
+        assert result.of("tv_total", agent).difference == 0 and not result.of("tv_total", agent).edited
+    assert result.of("return", "a").difference == 0 and result.of("length").before == np.mean(
+        [3 + (seed + k) % 7 for k in range(episodes)]
+    )
+    heights = [np.mean(10 * np.arange(3 + (seed + k) % 7)) + 2 for k in range(episodes)]
+    assert result.of("label", "height/a_2").before == pytest.approx(np.mean(heights))
+    assert any("few" in note for note in result.warnings)
+
+
+def test_an_edit_that_reaches_nothing_says_so(lives: Run) -> None:
+    result = intervene(lives, Scale("a/actor/hidden_1", 1.0), episodes=4)
+    assert any("nothing at all" in note for note in result.warnings) and "NOT TO BE TRUSTED" in repr(result)
+    assert all(effect.difference == 0 for effect in result.effects)
+
+
+def test_a_silenced_speaker_costs_what_the_quickstart_saw(talkers: Run) -> None:
+    """-15 to -21 without messages, -7.5 with: known from the quickstart; always the same word costs somewhat more."""
+    silent = intervene(talkers, Ablate("speaker/actor/head"), episodes=200)
+    effect = silent.of("return", "listener")
+    assert -24 < effect.after < -15 and -8.5 < effect.before < -6.5 and effect.high < -4
+    assert effect.before == pytest.approx(evaluate(talkers, episodes=200).return_mean["listener"], abs=0.05)
+    assert silent.of("tv_direct", "listener_0").difference == 0 < silent.of("tv_total", "listener_0").low
+    assert silent.of("changed_direct", "speaker_0").difference == pytest.approx(2 / 3, abs=0.12)
+    assert not silent.warnings and silent.of("label_end", "goal_distance").low > 0.2
+    blocked = intervene(talkers, BlockChannel("listener"), episodes=100)
+    permuted = intervene(talkers, PermuteChannel("listener"), episodes=100)
+    assert -21 < blocked.of("return", "listener").after < -14 and blocked.of("return", "listener").high < -5
+    assert permuted.of("return", "listener").high < -8
+    shares = silent.arms[0].actions["speaker_0"]
+    assert shares[0] == ("say_0", "say_1", "say_2") and shares[2] == (1.0, 0.0, 0.0)
+
+
+def test_sampled_actions_get_the_same_noise(talkers: Run) -> None:
+    """With noise unmatched, an edit that changes nothing would change a third of the actions."""
+    result = intervene(talkers, Scale("listener/actor/hidden_1", 1.0), episodes=20, explore=True, n_envs=8)
+    assert all(effect.difference == 0 for effect in result.effects)
+    assert (
+        result.of("return", "listener").before
+        != intervene(talkers, Scale("listener/actor/hidden_1", 1.0), episodes=20, n_envs=8)
+        .of("return", "listener")
+        .before
+    )
+
+
+def test_doses_partners_and_their_names(talkers: Run) -> None:
+    result = intervene(talkers, Noise("speaker/actor/head"), doses=[0, 4], episodes=40)
+    assert result.of("return", "listener", dose=0).difference == 0 > result.of("return", "listener", dose=4).high
+    assert set(result.table()["dose"]) == {0.0, 4.0} and len(result.returns["listener_0"]) == 3
+    with pytest.raises(AnalysisError, match=r"which dose\? there are \[0, 4\]"):
+        _ = result.effects
+    swapped = intervene(talkers, partners={"speaker": (talkers, 70)}, episodes=100)
+    effect = swapped.of("return", "listener_0")
+    assert effect.high < -2 and not effect.edited and swapped.of("tv_direct", "speaker_0").edited
+    assert swapped.partners == {"speaker": "talkers, checkpoint 70"}
+    with pytest.raises(AnalysisError, match="'speker'; did you mean 'speaker'"):
+        intervene(talkers, partners={"speker": talkers})
+    with pytest.raises(ConfigError, match="got neither"):
+        intervene(talkers)
+    with pytest.raises(ConfigError, match="no dose"):
+        intervene(talkers, BlockChannel("listener", value=0.0), doses=[1])
+    with pytest.raises(SiteError):
+        intervene(talkers, Scale("listener/actor/hiden_1"), episodes=2)
+
+
+def test_edits_saved_with_a_run_give_the_same_numbers_again(talkers: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    record(talkers, episodes=20, progress=False).close()
+    source = talkers.recordings["recording"]
+    edits = [
+        Ablate("listener/observation", "mean", units="message_*", source=source),
+        Scale("speaker/actor/hidden_1", 0.5),
+    ]  # type: ignore[arg-type]
+    first = intervene(talkers, edits, episodes=30, save="deaf", note="hears the mean message")
+    kept = json.loads((talkers.path / "edits" / "deaf.intervention.json").read_text())
+    assert kept["arms"][0]["effects"][0]["difference"] == first.effects[0].difference
+    moved = talkers.path.with_name("moved")
+    shutil.move(talkers.path, moved)
+    again = intervene(moved, "deaf", episodes=30)
+    assert again.effects == first.effects
+    edited = evaluate(moved, episodes=30, edits=load_edits(moved, "deaf"), n_envs=30)
+    assert edited.return_mean["listener"] == pytest.approx(first.of("return", "listener").after)
+    capsys.readouterr()
+    words = ["evaluate", str(moved), "--edits", "deaf", "--episodes", "30", "--n-envs", "30", "--json"]
+    assert main(words) == 0 and json.loads(capsys.readouterr().out)["return_mean"] == edited.return_mean
+    table = list_edits(moved)
+    assert table["name"].tolist() == ["deaf"] and table["note"][0] == "hears the mean message"
+    with pytest.raises(RunError, match="'daef'; did you mean 'deaf'"):
+        load_edits(moved, "daef")
+    with pytest.raises(RunError, match="there already"):
+        save_edits(moved, "deaf", edits[1])
+    with pytest.raises(ConfigError, match="letters"):
+        save_edits(moved, "../deaf", edits[1])
+
+
+def test_memory_that_is_patched_away_tells_of_another_episode(lives: Run) -> None:
+    """A GRU's state patched at one step alone changes the distributions from that step on."""
+    record(lives, episodes=6, seed=40, n_envs=3, values=False, progress=False).close()
+    patch = Patch("a/actor/gru", lives.recordings["recording"], episode="other", t=1)  # type: ignore[arg-type]
+    result = intervene(lives, patch, episodes=6, seed=40, n_envs=3)
+    assert result.of("tv_direct", "a_0").low >= 0 and result.of("tv_direct", "a_0").difference > 1e-4
+
+
+def test_one_tensor_test_of_means_over_time() -> None:
+    from marlnb.analysis.interventions.outcomes import mean_over_time
+
+    values: Tensor = torch.tensor([[1.0, 5.0], [3.0, torch.nan]])
+    when = torch.tensor([[True, False], [True, False]])
+    assert mean_over_time(values, when)[0] == 2.0 and np.isnan(mean_over_time(values, when)[1])
+
+
+def test_bootstrap_intervals_are_scipys_and_the_default_stays(talkers: Run) -> None:
+    edit = BlockChannel("listener")
+    plain, drawn = (
+        intervene(talkers, edit, episodes=40, intervals=intervals)  # type: ignore[arg-type]
+        for intervals in ("t", "bootstrap")
+    )
+    assert plain.effects == intervene(talkers, edit, episodes=40).effects and plain.settings["intervals"] == "t"
+    before, after = (np.array(values) for values in drawn.returns["listener_0"])
+    oracle = stats.bootstrap((after - before,), np.mean, batch=512, rng=np.random.default_rng(1000))
+    found, as_before = drawn.of("return", "listener_0"), plain.of("return", "listener_0")
+    np.testing.assert_allclose((found.low, found.high), oracle.confidence_interval, rtol=1e-10)
+    assert (found.low, found.high) != (as_before.low, as_before.high)
+    assert (found.p_value, found.p_holm, found.difference) == (
+        as_before.p_value,
+        as_before.p_holm,
+        as_before.difference,
+    )
+    with pytest.raises(ConfigError, match="no kind of intervals 'bca'"):
+        intervene(talkers, edit, episodes=2, intervals="bca")  # type: ignore[arg-type]

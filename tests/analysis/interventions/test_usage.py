@@ -1,0 +1,118 @@
+"""usage: a unit that the head reads, one that it does not, and controls that are what they claim to be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from marlnb.analysis.interventions.usage import usage
+from marlnb.analysis.stats.random_directions import matched_directions, random_directions
+from marlnb.errors import AnalysisError
+from marlnb.models.hooks.directions import Direction
+from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.policies.actor_critic import ActorCritic
+from marlnb.training.policies.agents import Agents
+from tests.recording.runs import LivesConfig
+
+SITE = "a/actor/hidden_1"
+
+
+@pytest.fixture
+def planted(tmp_path: Path) -> Agents:
+    """Unit 0 and its copy, unit 1, hold tanh(2 * t/10); the head reads unit 0 alone, strongly, the others weakly."""
+    spec = LivesConfig().build(1).spec
+    torch.manual_seed(0)
+    policies = {g.name: ActorCritic(g, spec, MLPConfig(hidden=(16,)), MLPConfig(hidden=(4,))) for g in spec.groups}
+    network = policies["a"].actor.network
+    hidden, head = network.hidden[0].linear, network.head  # type: ignore[union-attr, index]
+    with torch.no_grad():
+        hidden.weight[:2] = torch.tensor([0.0, 2.0, 0.0])  # type: ignore[index, operator]
+        hidden.weight[2:] = torch.randn(14, 3) * 0.3  # type: ignore[index, operator]
+        hidden.bias[:2] = 0.0  # type: ignore[index, operator]
+        head.weight.mul_(5)  # type: ignore[union-attr, operator]
+        head.weight[:, 0] = torch.tensor([3.0, -3.0, 3.0, -3.0])  # type: ignore[index, operator]
+        head.weight[:, 1] = 0.0  # type: ignore[index, operator]
+    return Agents(policies, LivesConfig(), tmp_path)
+
+
+def unit(index: int) -> Direction:
+    return Direction(SITE, "a_0", tuple(np.eye(16)[index]), 0.4, 0.3, f"unit {index}")
+
+
+@dataclass
+class Decoded:
+    """A decoding that read the label perfectly."""
+
+    direction: Direction
+    p_value: float = 0.01
+    low: float = 0.9
+    chance: float = 0.5
+
+    def directions(self, agent: str | None = None) -> tuple[Direction, ...]:
+        return (self.direction,)
+
+    def of(self, agent: str | None = None) -> Decoded:
+        return self
+
+
+def test_what_the_head_reads_is_used_and_its_copy_is_not(planted: Agents) -> None:
+    used = usage(planted, Decoded(unit(0)), episodes=30, n_envs=30)
+    assert used.verdict == "used" and used.decodable and "used" in repr(used) and not used.warnings
+    assert used.of("erase").p_value == used.of("steer").p_value == 1 / 40
+    assert used.of("erase").low > 0.1 > used.of("erase").random_mean
+    decoy = usage(planted, Decoded(unit(1)), episodes=30, n_envs=30)
+    assert decoy.verdict == "decodable but not used" and decoy.of("erase").effect < 1e-6 > decoy.of("steer").effect
+    assert any("no edit changed" in note for note in decoy.warnings) == (decoy.of("steer").effect == 0)
+    assert usage(planted, unit(1), episodes=4, n_random=2).verdict == "not shown to be used"
+    few = usage(planted, unit(0), episodes=4, n_random=5)
+    assert len(few.warnings) == 2 and "0.17" in few.warnings[1] and few.verdict == "not shown to be used"
+
+
+def test_the_effect_is_that_of_the_edit_computed_by_hand(planted: Agents) -> None:
+    """One step's total variation, erased to the mean 0.4, for every t of every episode."""
+    found = usage(planted, unit(0), episodes=6, seed=100, n_envs=4, n_random=1)
+    policy = planted.policies()["a"]
+    expected = []
+    for k in range(6):
+        rows = []
+        for t in range(3 + (100 + k) % 7):
+            seen = torch.tensor([[100 + k, t, 0]]).float().expand(3, 3) / 10
+            before = policy.logits(seen)[0][0].detach()
+            after = before + (0.4 - np.tanh(0.2 * t)) * policy.actor.network.head.weight[:, 0].detach()  # type: ignore[attr-defined, union-attr]
+            allowed = torch.arange(4) % 4 != t % 4
+            p, q = (x[allowed].softmax(-1) for x in (before, after))
+            rows.append(float((p - q).abs().sum() / 2))
+        expected.append(np.mean(rows))
+    assert found.of("erase").effect == pytest.approx(np.mean(expected), abs=1e-5)
+    assert found.of("erase").return_change == 0
+
+
+def test_controls_are_orthogonal_of_length_one_and_vary_as_much() -> None:
+    rng = np.random.default_rng(0)
+    mixing = rng.standard_normal((10, 10))
+    covariance = mixing @ mixing.T
+    target = rng.standard_normal((2, 10))
+    target /= np.linalg.norm(target, axis=1, keepdims=True)
+    for sets in (random_directions(target, 30, rng), matched_directions(target, covariance, 30, rng)[0]):
+        assert sets.shape == (30, 2, 10)
+        np.testing.assert_allclose(np.linalg.norm(sets, axis=-1), 1.0)
+        np.testing.assert_allclose(sets @ target.T, 0.0, atol=1e-9)
+    variances = np.einsum("sdu,uv,sdv->sd", sets, covariance, sets)
+    np.testing.assert_allclose(variances, np.tile([v @ covariance @ v for v in target], (30, 1)), rtol=1e-3)
+    assert np.std(sets[:, 0] @ sets[0, 0]) > 0.1  # they differ from one another
+    first = np.zeros((1, 10))
+    first[0, 0] = 1.0
+    assert matched_directions(first, np.diag([100.0, *np.ones(9)]), 3, rng)[1] == pytest.approx(0.99)
+
+
+def test_what_cannot_be_asked_is_refused(planted: Agents) -> None:
+    with pytest.raises(AnalysisError, match="chooses no actions"):
+        usage(planted, Direction("a/critic/hidden_1", "a_0", (1.0, 0, 0, 0), 0, 1))
+    several = [Direction(SITE, "a_0", tuple(np.eye(16)[k]), 0.0, 1.0, f"goal = {k}") for k in (2, 3)]
+    assert usage(planted, several, episodes=2, n_random=1).concept == "goal"
+    with pytest.raises(AnalysisError, match="one agent at one site"):
+        usage(planted, [unit(0), Direction(SITE, "a_1", tuple(np.eye(16)[0]), 0, 1)])

@@ -1,0 +1,93 @@
+"""roles: planted teams and roles are found with the right agents; identical agents and continua are not roles."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
+from marlnb.analysis.representations import roles as module
+from marlnb.analysis.representations.role_features import Stretches
+from marlnb.analysis.representations.roles import gap_between, roles
+from marlnb.analysis.representations.roles_result import Roles
+from marlnb.errors import AnalysisError
+from marlnb.recording.file.reader import Recording
+
+RNG = np.random.default_rng(0)
+N = 60
+HELD = RNG.integers(0, 3, N)
+NAMES = tuple(f"agent_{k}" for k in range(4))
+
+
+def planted(monkeypatch: pytest.MonkeyPatch, recording: Recording, values: np.ndarray) -> Roles:
+    """Roles of stretches `[stretch, agent, feature]`, put in the place of those read from a recording."""
+    names = NAMES[: values.shape[1]]
+    features = tuple(f"unit {k}" for k in range(values.shape[2]))
+    made = Stretches(values, np.arange(len(values)), np.zeros(len(values), int), names, features)
+    monkeypatch.setattr(module, "behaviour_stretches", lambda *arguments: made)
+    return roles(recording, n_shuffles=20, most_roles=4)
+
+
+def noise(n_agents: int, n_features: int = 5) -> np.ndarray:
+    return np.random.default_rng(1).standard_normal((N, n_agents, n_features))
+
+
+def test_two_planted_teams(monkeypatch: pytest.MonkeyPatch, recording: Recording) -> None:
+    values = noise(4)
+    values[:, [1, 3], :2] += 4
+    found = planted(monkeypatch, recording, values)
+    assert found.teams_found and found.teams == [["agent_0", "agent_2"], ["agent_1", "agent_3"]]
+    assert found.agents_clustering.p_value == 1 / 21 and found.agents_clustering.stability == 1.0
+    assert found.distances[0, 1] > 3 * found.distances[0, 2]
+
+
+def test_agents_that_are_alike_have_no_roles(monkeypatch: pytest.MonkeyPatch, recording: Recording) -> None:
+    found = planted(monkeypatch, recording, noise(3))
+    assert not found.teams_found and not found.roles_found
+    assert "no roles of agents found" in repr(found) and "no roles of moments found" in found.verdict()
+
+
+def test_roles_that_agents_take_in_turn(monkeypatch: pytest.MonkeyPatch, recording: Recording) -> None:
+    """In each stretch one of three agents, drawn at random, is the chaser."""
+    chaser = np.eye(3)[HELD].astype(bool)
+    values = noise(3)
+    values[chaser, :3] += 7
+    found = planted(monkeypatch, recording, values)
+    assert not found.teams_found and found.roles_found and found.states_clustering.n == 2
+    assert adjusted_rand_score(chaser.ravel(), found.role) == 1.0
+    assert found.division == 2.0 and found.division_chance < 1.8 and found.divided
+    np.testing.assert_allclose(found.taken[:, 1], chaser.mean(axis=0))  # role 1 is the rarer
+    assert "divided among agents" in found.verdict()
+
+
+def test_a_ring_is_a_continuum_and_no_roles(monkeypatch: pytest.MonkeyPatch, recording: Recording) -> None:
+    angle = np.random.default_rng(2).uniform(0, 2 * np.pi, (200, 2))
+    ring = np.stack([np.cos(angle), np.sin(angle)], axis=2)
+    values = np.concatenate([ring, 0.1 * np.random.default_rng(3).standard_normal((200, 2, 3))], axis=2)
+    found = planted(monkeypatch, recording, np.concatenate([values] * 1))
+    assert found.states_clustering.gap is not None and found.states_clustering.gap < 1.25 and not found.roles_found
+
+
+def test_the_gap_by_hand() -> None:
+    """Two rows of eight points a distance 1 apart, 100 from each other: to the fifth neighbour 5 at the edge, and 104
+    to the fifth of the others."""
+    points = np.concatenate([np.arange(8.0), np.arange(8.0) + 107])[:, None]
+    found = gap_between(points, np.repeat([0, 1], 8))
+    assert 15 < found < 40
+    assert gap_between(np.arange(40.0)[:, None], np.repeat([0, 1], 20)) < 1.7
+    dust = np.repeat([0.0, 1.0], 8)[:, None] + 1e-16 * np.arange(16)[:, None]
+    assert gap_between(dust, np.repeat([0, 1], 8)) == 0  # two points, eight times each: nothing to compare a gap with
+
+
+def test_from_a_recording(team: Recording) -> None:
+    units = roles(team, site="agent/actor/gru", window=5, n_shuffles=20)
+    assert units.agents == ("agent_0", "agent_2") and units.points.shape == (12 * 5 * 2, 2)
+    first = team["agent/actor/gru"].sel(agent="agent_2", episode=0, t=slice(0, 5)).to_numpy().mean(axis=0)
+    flat = np.stack([team["agent/actor/gru"].sel(agent=a).to_numpy().reshape(60, 5, -1).mean(1) for a in units.agents])
+    expected = (first - flat.reshape(120, -1).mean(0)) / flat.reshape(120, -1).std(0)
+    assert units.profile.shape[1] == 64 and np.isfinite(expected).all()
+    assert any("only 12 episodes" in note for note in units.warnings)
+    behaviour = roles(team, n_shuffles=20)
+    assert behaviour.features[-2:] == ("changes of action", "reward") and len(behaviour.role) == 24
+    with pytest.raises(AnalysisError, match="2 agents or more"):
+        roles(team, agents=["agent_0"])

@@ -1,0 +1,44 @@
+"""Paired differences: t and bootstrap intervals held against scipy's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from marlnb.analysis.stats.paired_test import paired
+
+SAMPLES = {
+    "normal": np.random.default_rng(0).normal(0.3, 1.0, 200),
+    "skewed": np.random.default_rng(1).exponential(size=25),
+    "seldom": (np.random.default_rng(2).random(60) < 0.1).astype(float),
+    "two": np.array([0.0, 1.0]),
+    "more draws than a batch": np.random.default_rng(3).gamma(0.5, size=1000),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_bootstrap_is_scipys(name: str) -> None:
+    found = SAMPLES[name]
+    theirs = stats.bootstrap((found,), np.mean, n_resamples=9999, batch=512, rng=np.random.default_rng(7))
+    mine = paired(found, "bootstrap", seed=7)
+    np.testing.assert_allclose((mine.low, mine.high), theirs.confidence_interval, rtol=1e-12)
+    assert mine.low <= found.mean() <= mine.high
+    test = stats.ttest_1samp(found, 0.0)
+    assert mine.p_value == pytest.approx(test.pvalue) and mine.detectable == paired(found).detectable
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_default_is_the_t_interval(name: str) -> None:
+    found = SAMPLES[name]
+    interval = stats.ttest_1samp(found, 0.0).confidence_interval()
+    mine = paired(found)
+    np.testing.assert_allclose((mine.low, mine.high), (interval.low, interval.high), rtol=1e-9)
+
+
+def test_what_has_no_spread_or_no_pair_is_the_same_either_way() -> None:
+    for intervals in ("t", "bootstrap"):
+        still = paired(np.full(9, 0.25), intervals)  # type: ignore[arg-type]
+        assert (still.low, still.high, still.p_value) == (0.25, 0.25, 0.0)
+        lone = paired(np.array([1.0, np.nan]), intervals)  # type: ignore[arg-type]
+        assert (lone.n, lone.low, lone.high) == (1, -np.inf, np.inf)

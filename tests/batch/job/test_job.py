@@ -1,0 +1,59 @@
+"""A job's folder: written once, told by its files, held by whoever executes it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from marlnb.batch.job.job import JOB_LOCK, CellError, Job, JobStatus
+from marlnb.errors import BatchError
+from marlnb.training.runs.lock import RunLock
+
+
+def make(tmp_path: Path) -> Job:
+    job = Job(tmp_path / "job", tmp_path / "a.ipynb", {"n": 1, "text": "$(x)\n🎉"}, tmp_path, {"A": "b"})
+    job.write()
+    return job
+
+
+def test_opens_as_it_was_written(tmp_path: Path) -> None:
+    job = make(tmp_path)
+    assert Job.open(job.folder) == job and job.folder.stat().st_mode & 0o777 == 0o700
+    job.write()
+    with pytest.raises(BatchError, match="holds another job already"):
+        replace(job, parameters={"n": 2}).write()
+    with pytest.raises(BatchError, match="is no job"):
+        Job.open(tmp_path)
+    moved = job.folder.rename(tmp_path / "moved")  # with the notebook beside it, as on another node's path
+    assert Job.open(moved).notebook == tmp_path / "a.ipynb"
+
+
+def test_a_status_outlives_versions_and_is_as_true_as_its_lock(tmp_path: Path) -> None:
+    job = make(tmp_path)
+    assert job.status() == JobStatus()
+    error = CellError(2, "1 / 0", "ZeroDivisionError", "division by zero", "Traceback")
+    job.write_status(JobStatus("failed", error=error))
+    assert job.status().error == error and job.status().updated > 0
+    file = job.folder / "job_status.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "state": "running", "of_a_later_version": 1}))
+    assert job.status().state == "interrupted" and "killed" in job.status().reason
+    with RunLock(job.folder / JOB_LOCK):
+        assert job.is_held and job.status().state == "running"
+    assert not job.is_held
+
+
+def test_one_that_ends_while_its_status_is_read_was_not_interrupted(tmp_path: Path) -> None:
+    """Its last word and its lock fall between reading the one and looking at the other."""
+
+    class Ending(Job):
+        @property
+        def is_held(self) -> bool:
+            self.write_status(JobStatus("complete"))
+            return False
+
+    job = Ending(**vars(make(tmp_path)))
+    job.write_status(JobStatus("running"))
+    assert job.status().state == "complete"

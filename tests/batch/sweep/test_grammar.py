@@ -1,0 +1,132 @@
+"""The grammar of `-p`, of files and of Python: what is one value and what is several."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from marlnb.batch.sweep.grammar import make_sweep, values_of_file, values_of_python, values_of_texts
+from marlnb.errors import BatchError, ConfigError
+from tests.batch.sweep.test_parameters import notebook
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("mappo,ippo", ["mappo", "ippo"]),
+        ("mappo, ippo", ["mappo", "ippo"]),
+        ("0..4", [0, 1, 2, 3, 4]),
+        ("0..8..2", [0, 2, 4, 6, 8]),
+        ("0..7..2", [0, 2, 4, 6]),
+        ("-2..1", [-2, -1, 0, 1]),
+        ("3..1..-1", [3, 2, 1]),
+        ("5..5", [5]),
+        ("0..2,7,1e-3", [0, 1, 2, 7, 0.001]),
+        ("[64,64],[128]", [[64, 64], [128]]),
+        ('"a,b","c"', ["a,b", "c"]),
+        ('"a,b",c', ["a,b", "c"]),
+        ("true,false,null", [True, False, None]),
+        ("1.5.2,1..x", ["1.5.2", "1..x"]),
+    ],
+)
+def test_axes(text: str, values: list[Any]) -> None:
+    found = values_of_texts([f"x={text}"])["x"]
+    assert found.is_axis and json.dumps(found.items) == json.dumps(values)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("mappo", "mappo"),
+        ("3", 3),
+        ("[64,64]", [64, 64]),
+        (' {"a": [1, 2]} ', {"a": [1, 2]}),
+        ('"a,b"', "a,b"),
+        ('"0..4"', "0..4"),
+        ('""', ""),
+        ("", ""),
+        (" leading and trailing ", " leading and trailing "),
+        ("a=b", "a=b"),
+        ("../x", "../x"),
+        ("-x", "-x"),
+        ("$(touch pwned); `id` 'q' it\"s\n🎉", "$(touch pwned); `id` 'q' it\"s\n🎉"),
+    ],
+)
+def test_one_value(text: str, value: Any) -> None:
+    found = values_of_texts([f"x={text}"])["x"]
+    assert not found.is_axis and json.dumps(found.items) == json.dumps([value])
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["x"], "-p takes key=value; got 'x'"),
+        (["=1"], "-p takes key=value"),
+        (["x=1", "x=2"], "-p x= is given twice; several values are written x=1,2"),
+        (["x=a,,b"], "nothing between two commas"),
+        (["x=a,"], 'an empty text is written ""'),
+        (["x=4..0"], r"x=4\.\.0: no value lies in that range"),
+        (["x=0..4..0"], "no value lies in that range"),
+        (["x=0..999999999999"], "more than 100,000 values"),
+        (["x=[relu,tanh]"], r"begins as JSON and is none .* quoted, as '\[\"relu\",\"tanh\"\]'"),
+        (['x="a'], 'one that begins with " is quoted whole'),
+        (["x=[1] [2]"], r"there is '\[2\]' behind it"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(texts: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        values_of_texts(texts)
+
+
+def test_python_and_files_agree(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text('seed: [0, 1]\nhidden: [[64, 64]]\nname: "a,b; $(x)"\nlr: 1e-3\n', encoding="utf-8")
+    of_file = values_of_file(file)
+    of_python = values_of_python({"seed": range(2), "hidden": [[64, 64]], "name": "a,b; $(x)", "lr": 1e-3})
+    source = notebook(tmp_path / "a.ipynb", 'seed = 0\nhidden = [1]\nname = ""\nlr = 1.0')
+    assert make_sweep(source, of_file).to_json() == make_sweep(source, of_python).to_json()
+    swept = make_sweep(source, of_file)
+    assert swept.axes == {"seed": (0, 1), "hidden": ([64, 64],)}
+    assert swept.fixed == {"name": "a,b; $(x)", "lr": 0.001}
+    assert values_of_python({"seed": np.arange(2)}) == values_of_python({"seed": (0, 1)})
+    assert not values_of_python({"seed": np.float32(2)})["seed"].is_axis
+
+
+def test_files_that_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.yaml"
+    for text, message in [
+        ("seed: 1\nseed: 2\n", "'seed' is given twice"),
+        ("- 1\n", "must map the names of parameters to values"),
+        ("a: [\n", "cannot be read"),
+        ("a: !!python/object/apply:os.system ['touch pwned']\n", "cannot be read"),
+    ]:
+        file.write_text(text, encoding="utf-8")
+        with pytest.raises(ConfigError, match=message):
+            values_of_file(file)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        values_of_file(tmp_path / "none.yaml")
+
+
+def test_a_sweep_is_checked_against_the_notebook(tmp_path: Path) -> None:
+    source = notebook(tmp_path / "a.ipynb", 'run = ""\nseed = 0\nlr = 1.0\nneeded: int')
+
+    def sweep(*texts: str) -> Any:
+        return make_sweep(source, values_of_texts(texts))
+
+    made = sweep("seed=1_000,2", "lr=.5", "needed=1")
+    assert made.axes == {"seed": (1000, 2)} and made.fixed == {"lr": 0.5, "needed": 1}
+    for texts, error, message in [
+        (["seed=0"], ConfigError, r"a\.ipynb needs a value for needed"),
+        (["needed=1", "run=x"], ConfigError, "'run' is set to each job's own folder"),
+        (["needed=1", "sed=1"], ConfigError, "did you mean 'seed'"),
+        (["needed=1", "seed=1,x"], ConfigError, "parameter 'seed' must be a whole number; got 'x'"),
+        (["needed=1", "lr=NaN"], ConfigError, "finite"),
+        (["needed=1", "lr=1,1.0"], BatchError, "'lr': 1.0 given twice"),
+        (["needed=1", "seed=0..999", "lr=0..999"], ConfigError, "1,000,000 jobs"),
+    ]:
+        with pytest.raises(error, match=message):
+            sweep(*texts)

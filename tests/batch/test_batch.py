@@ -1,0 +1,114 @@
+"""A batch's folder: made, opened, completed; what lies there already is not written over."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from marlnb.batch.batch import Batch
+from marlnb.batch.executor import Known
+from marlnb.batch.job.job import JobStatus
+from marlnb.batch.profile import Profile, find_profile
+from marlnb.batch.sweep.sweep import Sweep
+from marlnb.errors import BatchError
+from tests.batch.jobs import notebook
+
+LOCAL = Profile()
+
+
+def make(tmp_path: Path, n_seeds: int = 3) -> Batch:
+    source = tmp_path / "a.ipynb"
+    if not source.exists():
+        notebook(source, "print(n)")
+    return Batch.create(tmp_path / "batch", source, Sweep({"n": tuple(range(n_seeds))}, {"text": "x"}), LOCAL)
+
+
+def test_what_is_made_is_private_and_opens_alike(tmp_path: Path) -> None:
+    made = make(tmp_path)
+    opened = Batch.open(made.path)
+    assert opened == made and [job.name for job in opened.jobs()] == ["n=0", "n=1", "n=2"]
+    assert opened.job("n=1").parameters == {"n": 1, "text": "x"}
+    assert (made.path / "source.ipynb").read_text() == (tmp_path / "a.ipynb").read_text()
+    assert made.path.stat().st_mode & 0o777 == 0o700
+    assert (made.path / "jobs" / "n=0").stat().st_mode & 0o777 == 0o700
+    with pytest.raises(BatchError, match=r"no job of .* 'n=3'; did you mean"):
+        opened.job("n=3")
+
+
+def test_planned_writes_nothing(tmp_path: Path) -> None:
+    source = notebook(tmp_path / "a.ipynb", "1")
+    batch = Batch.planned(tmp_path / "batch", source, Sweep({}, {}), LOCAL)
+    assert [job.name for job in batch.jobs()] == ["only"] and not batch.path.exists()
+
+
+def test_a_batch_that_is_there_is_completed(tmp_path: Path) -> None:
+    first = make(tmp_path)
+    done = first.job("n=0")
+    done.write_status(JobStatus("complete"))
+    written = (done.folder / "job.json").stat().st_mtime_ns
+    more = Batch.create(
+        first.path,
+        tmp_path / "a.ipynb",
+        Sweep({"n": tuple(range(4))}, {"text": "x"}),
+        find_profile("local", {"environment": {"A": "b"}}),
+    )
+    assert [job.name for job in more.jobs()] == ["n=0", "n=1", "n=2", "n=3"]
+    assert (done.folder / "job.json").stat().st_mtime_ns == written  # what it ran with stays known
+    assert json.loads((more.job("n=1").folder / "job.json").read_text())["environment"]["A"] == "b"
+    assert [job.name for job in more.unfinished()] == ["n=1", "n=2", "n=3"]
+
+
+def test_other_things_are_not_written_over(tmp_path: Path) -> None:
+    first = make(tmp_path)
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "thesis.tex").touch()
+    source = tmp_path / "a.ipynb"
+    with pytest.raises(BatchError, match=r"thesis\.tex, but no batch"):
+        Batch.create(tmp_path / "thesis", source, first.sweep, LOCAL)
+    with pytest.raises(BatchError, match="is a file"):
+        Batch.create(source, source, first.sweep, LOCAL)
+    with pytest.raises(BatchError, match="n=0 holds another job already"):
+        Batch.create(first.path, source, Sweep({"n": (0,)}, {"text": "y"}), LOCAL)
+    with pytest.raises(BatchError, match="is no batch"):
+        Batch.open(tmp_path / "thesis")
+    notebook(source, "print('changed')")
+    with pytest.raises(BatchError, match=r"a batch of another notebook than .* or say --changed"):
+        Batch.create(first.path, source, first.sweep, LOCAL)
+    changed = Batch.create(first.path, source, first.sweep, LOCAL, changed=True)
+    assert "changed" in (changed.path / "source.ipynb").read_text()
+
+
+def test_a_job_file_that_a_power_cut_left_empty_is_written_again(tmp_path: Path) -> None:
+    file = make(tmp_path).job("n=0").folder / "job.json"
+    file.write_text("")
+    make(tmp_path)
+    assert json.loads(file.read_text())["parameters"] == {"n": 0, "text": "x"}
+
+
+def test_statuses_join_files_and_executor(tmp_path: Path) -> None:
+    batch = make(tmp_path)
+    batch.job("n=0").write_status(JobStatus("complete"))
+    batch.job("n=1").write_status(JobStatus("running"))  # nobody holds its lock
+    known = {"n=0": Known("ended", "old"), "n=2": Known("queued", "Priority", "17_2")}
+    found = batch.statuses(known)
+    assert [status.state for status in found.values()] == ["complete", "interrupted", "waiting"]
+    assert found["n=0"].reason == "" and "killed" in found["n=1"].reason
+    assert (found["n=2"].reason, found["n=2"].scheduler_id) == ("Priority", "17_2")
+    assert list(batch.table(known)["n"]) == [0, 1, 2]
+
+
+def test_a_thousand_jobs_are_made_and_asked_without_an_fsync_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would take minutes on a disk that is shared."""
+    synced, fsync = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(descriptor) or fsync(descriptor))
+    source = notebook(tmp_path / "a.ipynb", "1")
+    batch = Batch.create(tmp_path / "batch", source, Sweep({"n": tuple(range(1000))}, {}), LOCAL)
+    for job in batch.jobs():
+        job.write_status(JobStatus("complete", seconds=1.0))
+    assert len(Batch.open(batch.path).statuses()) == 1000
+    assert 1 <= len(synced) <= 5

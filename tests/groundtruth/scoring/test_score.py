@@ -1,0 +1,244 @@
+"""The scores of findings written by hand."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from marlnb.errors import AnalysisError
+from marlnb.groundtruth import AnswerKey, Claim, Finding, Node, planted, score
+from marlnb.groundtruth.benchmark import Benchmark
+from marlnb.groundtruth.planted_mixer import mixed_policy, mixing_weights
+from marlnb.groundtruth.scoring.score import Score, principal_overlap
+
+UNIT = Node("agent_1", "agent/actor/hidden_2", (3,), readout=((2, (4.0,)),))
+EARLY = Node("agent_1", "agent/actor/hidden_1", (0, 5), exact=True)
+PLANE = Node(
+    "agent_1",
+    "agent/actor/gru",
+    (0, 1, 2),
+    basis=((1.0, 0.0, 0.0, 0.0), (0.0, 0.6, 0.8, 0.0)),
+    readout=((1, (2.0, 0.6, 0.8)),),
+)
+DECOYS = (Node("agent_1", UNIT.site, (7,)), Node("agent_0", UNIT.site, (7,)), Node("agent_0", EARLY.site, (2,)))
+
+
+def key_of(*nodes, **more):
+    fields = {"name": "toy", "network": "mlp", "shared": True, "seed": 0, "env": "x", "agents": ("agent_1",)}
+    return AnswerKey(**{**fields, "nodes": nodes, "decoys": DECOYS, **more})
+
+
+def finding_of(attempts, *claims):
+    return Finding("by hand", "toy", "mlp", True, 0, attempts, claims)
+
+
+def units(agent, site, *named):
+    return Claim("units", agent=agent, site=site, units=named)
+
+
+def test_units_are_what_both_name_over_what_either_names():
+    found = score(
+        finding_of(("units",), units("agent_1", UNIT.site, 3, 4), units("agent_1", EARLY.site, 5)), key_of(UNIT, EARLY)
+    )
+    assert [item.recovered for item in found.items] == [0.5, 0.5]
+    assert found.recovered == 0.5 and found.by_kind() == {"units": 0.5}
+    assert found.strays == pytest.approx(1 / 3) and (found.decoys_claimed, found.decoys) == (0, 3)
+
+
+def test_decoys_are_counted_once_each_and_only_where_claims_could_name_them():
+    claims = (units("agent_1", UNIT.site, 3, 7), units("agent_0", UNIT.site, 7, 8))
+    found = score(finding_of(("units",), *claims), key_of(UNIT))
+    assert (found.decoys_claimed, found.decoys) == (2, 3) and found.false_discovery_rate == pytest.approx(2 / 3)
+    assert found.strays == 0.25
+    by_agent = score(finding_of(("agents",), Claim("agents", agents=("agent_0", "agent_1"))), key_of(UNIT))
+    assert (by_agent.decoys_claimed, by_agent.decoys) == (1, 1) and by_agent.recovered == 0.5
+    nothing = score(finding_of(("sites",)), key_of(UNIT))
+    assert math.isnan(nothing.false_discovery_rate) and nothing.recovered == 0.0
+
+
+def test_a_subspace_is_scored_by_its_principal_angles():
+    half = Claim("subspace", agent="agent_1", site=PLANE.site, basis=((2.0, 0.0, 0.0, 0.0),))
+    assert score(finding_of(("subspace",), half), key_of(PLANE)).recovered == pytest.approx(0.5)
+    tilted = Claim("subspace", agent="agent_1", site=PLANE.site, basis=((1.0, 0, 0, 0), (0, 0.6, 0.8, 1.0)))
+    assert score(finding_of(("subspace",), tilted), key_of(PLANE)).recovered == pytest.approx((1 + 0.5) / 2)
+    assert principal_overlap(np.eye(4)[:2], np.eye(4)[2:]) == 0.0
+    assert principal_overlap(np.array([[1.0, 1.0], [1.0, -1.0]]), np.eye(2)) == pytest.approx(1.0)
+
+
+def test_a_direction_through_a_decoy_is_a_discovery_of_it():
+    basis = tuple(np.eye(8)[7] * 0.9 + np.eye(8)[3] * 0.4)
+    through = Claim("subspace", agent="agent_1", site=UNIT.site, basis=(basis,))
+    found = score(finding_of(("subspace",), through), key_of(UNIT))
+    assert (found.decoys_claimed, found.decoys, found.items) == (1, 3, ())
+
+
+@pytest.mark.parametrize(("value", "right"), [(4.3, 1.0), (3.5, 0.0), (-4.0, 0.0)])
+def test_an_effect_is_right_within_a_tenth(value, right):
+    step = tuple(np.eye(8)[3])
+    claim = Claim("effect", agent="agent_1", site=UNIT.site, direction=step, output=2, value=value)
+    assert score(finding_of(("effect",), claim), key_of(UNIT)).recovered == right
+    other = Claim("effect", agent="agent_1", site=UNIT.site, direction=step, output=1, value=value)
+    assert score(finding_of(("effect",), other), key_of(UNIT)).recovered == 0.0
+
+
+def test_an_effect_of_a_plane_is_along_a_direction_in_it():
+    inside = Claim("effect", agent="agent_1", site=PLANE.site, direction=(0.0, 3.0, 4.0, 0.0), output=1, value=5.0)
+    assert score(finding_of(("effect",), inside), key_of(PLANE)).recovered == 1.0
+    outside = Claim("effect", agent="agent_1", site=PLANE.site, direction=(0.0, 0.8, -0.6, 0.0), output=1, value=0.0)
+    assert score(finding_of(("effect",), outside), key_of(PLANE)).recovered == 0.0
+
+
+def test_onsets_are_right_to_the_step():
+    claim = Claim("onset", agent="agent_1", site=PLANE.site, steps=((0, 4), (1, 5), (7, 1)))
+    key = key_of(PLANE, onset="told")
+    assert score(finding_of(("onset",), claim), key, onsets={0: 4, 1: 6, 2: 3, 7: 1}).recovered == 0.5
+    with pytest.raises(AnalysisError, match="onset"):
+        score(finding_of(("onset",), claim), key)
+    assert score(finding_of(("onset",), claim), key_of(PLANE)).items == ()
+
+
+def test_codes_influences_and_what_is_left_of_the_behaviour():
+    key = key_of(UNIT, code=(2, 0, 1), influences=(("agent_0", "agent_1"),))
+    claims = (
+        Claim("code", code=(2, 1, 0)),
+        Claim("influence", pairs=(("agent_0", "agent_1"), ("agent_1", "agent_0"))),
+        Claim("complete", agent="agent_1", value=0.9),
+        Claim("necessary", agent="agent_1", value=-0.2),
+    )
+    found = score(finding_of(("code", "influence", "complete", "necessary"), *claims), key)
+    assert found.by_kind() == pytest.approx({"code": 1 / 3, "influence": 0.5, "complete": 0.9, "necessary": 1.0})
+    assert score(finding_of(("complete",)), key).recovered == 0.0
+    assert score(finding_of(("influence",)), key_of(UNIT)).recovered == 1.0  # none there, none claimed
+
+
+def test_findings_are_json_and_say_what_is_wrong_with_them():
+    finding = finding_of(("units", "effect"), units("agent_1", UNIT.site, 3), Claim("code", code=(0, 1)))
+    assert Finding.from_json(json.loads(json.dumps(finding.to_json()))) == finding
+    with pytest.raises(AnalysisError, match="'unit'"):
+        Finding.from_json({**finding.to_json(), "claims": [{"kind": "units", "unit": [1]}]})
+    with pytest.raises(AnalysisError, match="not given: claims"):
+        Finding.from_json({k: v for k, v in finding.to_json().items() if k != "claims"})
+    with pytest.raises(AnalysisError, match="kind of claim"):
+        Claim("neurons")
+    with pytest.raises(AnalysisError, match="instance"):
+        score(finding_of(()), key_of(UNIT, seed=4))
+
+
+def test_shares_are_right_within_a_tenth_and_a_weight_of_zero_is_a_decoy():
+    """The weights are the seed's order of 0, 0.5 and 2; who has which is read off the policy's own mixer."""
+    subject = planted("role_switch", seed=1)
+    policy = mixed_policy(subject.agents, "agent", mixing_weights(("agent_0", "agent_1", "agent_2"), "role_switch", 1))
+    q = torch.randn(5, 3, dtype=torch.float64).float().requires_grad_()
+    total = policy.mixer(q, torch.zeros(5, policy.mixer.hyper.in_features))
+    (slope,) = torch.autograd.grad(total.sum(), q)
+    assert torch.allclose(total, (q * slope).sum(-1), atol=1e-4) and (slope == slope[0]).all()
+    weights = dict(zip(("agent_0", "agent_1", "agent_2"), slope[0].tolist()))
+    assert sorted(weights.values()) == [0.0, 0.5, 2.0]
+    q_ = subject.question
+    claims = tuple(Claim("shares", agent=a, value=1.05 * w) for a, w in weights.items() if w < 2)
+    found = score(Finding("x", q_.name, q_.network, q_.shared, q_.seed, ("shares",), claims), subject.key)
+    assert [item.recovered for item in found.items if item.what.endswith("0.5")] == [1.0]
+    assert [item.recovered for item in found.items if item.what.endswith("2")] == [0.0]
+    assert (found.decoys_claimed, found.decoys) == (1, 1)
+
+
+def test_a_feature_is_as_right_as_it_is_near_and_a_decoys_own_is_a_discovery():
+    def feature(**weights):
+        direction = np.zeros(8)
+        for unit, weight in weights.items():
+            direction[int(unit[1:])] = weight
+        return Claim("features", agent="agent_1", site=UNIT.site, basis=(tuple(direction),))
+
+    near = score(finding_of(("features",), feature(u0=0.6, u3=0.8), feature(u5=1.0)), key_of(UNIT))
+    assert near.recovered == pytest.approx(0.64) and (near.decoys_claimed, near.decoys) == (0, 2)
+    both = score(finding_of(("features",), feature(u3=0.6, u7=0.8)), key_of(UNIT))  # unit 7 is a decoy
+    assert both.recovered == pytest.approx(1.0) and both.decoys_claimed == 0
+    alone = score(finding_of(("features",), feature(u0=0.6, u7=0.8)), key_of(UNIT))
+    assert alone.recovered == 0.0 and alone.decoys_claimed == 1
+    elsewhere = key_of(replace(UNIT, agent="agent_0"))
+    assert score(finding_of(("features",), feature(u3=1.0)), elsewhere).recovered == 0.0
+
+
+def test_a_span_is_scored_beyond_what_a_random_one_would_hold():
+    def spanned(*rows):
+        return Claim("span", agent="agent_1", site=UNIT.site, basis=tuple(tuple(row) for row in rows))
+
+    def scored(*rows):
+        return score(finding_of(("span",), spanned(*rows)), key_of(UNIT)).recovered
+
+    unit = np.eye(8)  # unit 7 is a decoy and left out: 7 dimensions
+    assert scored(unit[3]) == pytest.approx(1.0)
+    assert scored(unit[3], unit[0] + unit[7]) == pytest.approx(1.0)
+    assert scored(unit[0]) == 0.0 and score(finding_of(("span",)), key_of(UNIT)).recovered == 0.0
+    assert scored(unit[3] + unit[0]) == pytest.approx((1 / 2 - 1 / 7) / (1 - 1 / 7))
+    assert scored(*unit) == 0.0  # everything
+
+
+def test_a_move_is_right_if_the_readouts_say_so():
+    def moved(value, *direction, output=2):
+        return Claim("moves", agent="agent_1", site=UNIT.site, direction=direction, output=output, value=value)
+
+    key = key_of(UNIT, minor=(Node("agent_1", UNIT.site, (0,), readout=((2, (1.0,)),)),))
+    claims = (moved(4.0, 1.0, 0, 0, 0.8), moved(4.2, 1.0, 0, 0, 0.8), moved(3.2, 1.0, 0, 0, 0.8))
+    assert score(finding_of(("moves",), *claims), key).recovered == pytest.approx(2 / 3)
+    assert score(finding_of(("moves",), moved(4.2, 1.0, 0, 0, 0.8, output=1)), key).recovered == 0.0
+    assert score(finding_of(("moves",)), key).recovered == 0.0
+
+
+def test_directions_in_shared_units_are_scored_and_decoys_by_themselves():
+    site, units = "agent/actor/hidden_2", (0, 1, 2, 3)
+    node = Node("agent_1", site, units, ((1.0, 0, 0, 0),), True, ((1, (5.0, 0, 0, 0)),), ((0.8, 0.6, 0, 0),))
+    decoy = Node("agent_1", site, units, basis=((0, 1.0, 0, 0),))
+    key = replace(key_of(node), decoys=(decoy,))
+
+    def scored(*rows):
+        claims = [Claim("features", agent="agent_1", site=site, basis=(row,)) for row in rows]
+        return score(finding_of(("features",), *claims), key)
+
+    right = scored((0.8, 0.6, 0.0, 0.0))
+    assert right.recovered == pytest.approx(1.0) and (right.decoys_claimed, right.decoys) == (0, 1)
+    both = scored((1.0, 0.0, 0.0, 0.0), (0.0, 0.8, 0.6, 0.0))
+    assert both.recovered == pytest.approx(0.64) and (both.decoys_claimed, both.decoys) == (1, 1)
+    named = score(finding_of(("units",), Claim("units", agent="agent_1", site=site, units=units)), key)
+    assert (named.decoys_claimed, named.decoys) == (0, 0)
+    assert AnswerKey.from_json(json.loads(json.dumps(key.to_json()))) == key
+    assert "written" not in json.dumps(key_of(UNIT).to_json())
+
+
+def test_what_is_declined_is_no_item_and_stands_as_missed_beside():
+    agents, feature = Claim("agents", agents=("agent_1",)), np.eye(8)[7]
+    said = finding_of(("agents", "features"), agents, Claim("features", "agent_1", UNIT.site, basis=(tuple(feature),)))
+    found = score(said, key_of(UNIT))
+    assert found.recovered == found.recovered_of_all == 0.5 and (found.decoys_claimed, found.decoys) == (1, 3)
+    declining = replace(said, claims=(agents,), abstains=("features",), doubts=("nothing here is rare",))
+    found = score(declining, key_of(UNIT))
+    assert found.recovered == 1.0 and found.recovered_of_all == 0.5
+    assert [item.kind for item in found.abstained] == ["features"]
+    assert (found.decoys_claimed, found.decoys) == (0, 1), "what it could not have claimed does not count for it"
+    read = Score.from_json(json.loads(json.dumps(found.to_json())))
+    assert (read.items, read.abstained, read.finding.doubts) == (found.items, found.abstained, declining.doubts)
+    older = {name: value for name, value in found.to_json().items() if name not in ("abstained", "doubts")}
+    assert Score.from_json(older).abstained == ()
+    grid = Benchmark((found,), 0.0, {})
+    assert grid.abstentions().loc["by hand"].to_dict() == {
+        "features": 1.0,
+        "all": 0.5,
+        "recovered of what was said": 1.0,
+        "recovered of everything": 0.5,
+    }
+    assert "declined" in repr(grid) and "declined" not in repr(Benchmark((), 0.0, {}))
+
+
+def test_a_finding_declines_what_it_attempts_and_then_does_not_claim_it():
+    agents = Claim("agents", agents=("agent_1",))
+    with pytest.raises(AnalysisError, match="span"):
+        replace(finding_of(("agents",), agents), abstains=("span",))
+    with pytest.raises(AnalysisError, match="abstains from 'agents' and has 1"):
+        replace(finding_of(("agents",), agents), abstains=("agents",))
+    declining = replace(finding_of(("span",)), abstains=("span", "complete"))
+    assert Finding.from_json(json.loads(json.dumps(declining.to_json()))) == declining
+    plain = {name: value for name, value in declining.to_json().items() if name not in ("abstains", "doubts")}
+    assert Finding.from_json(plain).abstains == ()

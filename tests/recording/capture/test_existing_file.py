@@ -1,0 +1,149 @@
+"""Recordings whose writer was killed: asked for again, they are made again, and never served as if they were whole."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from marlnb.errors import RecordingError
+from marlnb.recording.capture.recorder import record
+from marlnb.recording.file.journal import journal_of
+from marlnb.recording.file.reader import Recording
+from marlnb.recording.file.segments import segments_folder
+from marlnb.training.runs.run import Run
+from tests.recording.runs import LivesConfig, make_run
+
+EPISODES = 30
+RECORD = """
+import os, signal, sys
+import torch
+import tests.recording.runs
+from marlnb.recording.file import layout
+from marlnb.recording.capture.recorder import record
+torch.set_num_threads(1)
+layout.MOST_BLOCK_ROWS = 16
+
+def look(progress):
+    if progress.episodes >= 15:
+        os.kill(os.getpid(), int(sys.argv[3]))
+
+record(sys.argv[1], episodes=30, n_envs=2, seed=3, progress=False, on_step=look, segment_bytes=int(sys.argv[2]) or None)
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return make_run(tmp_path / "run", LivesConfig(), centralised=False)
+
+
+def killed_halfway(run: Run, segment_bytes: int = 0, number: int = signal.SIGKILL) -> subprocess.Popen[bytes]:
+    """A writer that has written about half of the recording, and is killed, or only held."""
+    process = subprocess.Popen([sys.executable, "-c", RECORD, str(run.path), str(segment_bytes), str(number)])
+    if number == signal.SIGKILL:
+        assert process.wait(timeout=200) == -signal.SIGKILL
+    return process
+
+
+def recorded(run: Run, segment_bytes: int = 0, *, exist: str = "open", name: str = "recording") -> np.ndarray:
+    with record(
+        run,
+        episodes=EPISODES,
+        n_envs=2,
+        seed=3,
+        name=name,
+        exist=exist,  # type: ignore[arg-type]
+        segment_bytes=segment_bytes or None,
+        progress=False,
+    ) as recording:
+        assert recording.complete and len(recording.episodes) == EPISODES
+        assert recording.episodes["finished"].all()
+        return recording.steps("a", "observation").to_numpy()
+
+
+@pytest.mark.parametrize("in_job", [False, True])
+@pytest.mark.parametrize("segment_bytes", [0, 40_000])
+def test_one_that_was_killed_halfway_is_made_again(
+    run: Run, monkeypatch: pytest.MonkeyPatch, in_job: bool, segment_bytes: int
+) -> None:
+    killed_halfway(run, segment_bytes)
+    path = run.path / "recordings" / "recording.h5"
+    with Recording.open(path, locking=None) as half:
+        assert not half.complete and 0 < len(half.episodes) < EPISODES
+    if in_job:
+        monkeypatch.setenv("MARLNB_JOB", str(run.path))
+    again = recorded(run, segment_bytes)
+    monkeypatch.delenv("MARLNB_JOB", raising=False)
+    whole = recorded(run, exist="error", name="undisturbed")
+    np.testing.assert_array_equal(again, whole)
+    kept = set() if in_job else {"recording.incomplete-1"}
+    assert set(run.recordings) == {"recording", "undisturbed"} | kept
+    if kept:
+        with Recording.open(run.recordings["recording.incomplete-1"]) as half:
+            assert not half.complete and len(half) > 0
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def empty(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def garble(path: Path) -> None:
+    path.write_bytes(os.urandom(5000))
+
+
+@pytest.mark.parametrize("damage", [empty, garble, cut])
+@pytest.mark.parametrize("in_job", [False, True])
+def test_a_file_that_hdf5_cannot_open_is_no_recording(
+    run: Run, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None], in_job: bool
+) -> None:
+    whole = recorded(run)
+    path = run.recordings["recording"]
+    damage(path)
+    journal_of(path).write_bytes(b"of the writer that was killed")
+    if in_job:
+        monkeypatch.setenv("MARLNB_JOB", str(run.path))
+    np.testing.assert_array_equal(recorded(run), whole)
+    assert set(run.recordings) == {"recording"} | (set() if in_job else {"recording.incomplete-1"})
+    assert not journal_of(path).exists()
+
+
+@pytest.mark.parametrize("in_job", [False, True])
+def test_segments_that_were_never_joined_are_in_nobodys_way(
+    run: Run, monkeypatch: pytest.MonkeyPatch, in_job: bool
+) -> None:
+    whole = recorded(run, 40_000)
+    path = run.recordings["recording"]
+    path.unlink()
+    if in_job:
+        monkeypatch.setenv("MARLNB_JOB", str(run.path))
+    np.testing.assert_array_equal(recorded(run, 40_000), whole)
+    assert segments_folder(path.with_name("recording.incomplete-1.h5")).is_dir() is not in_job
+
+
+@pytest.mark.parametrize("segment_bytes", [0, 40_000])
+def test_one_that_is_being_written_is_left_alone(run: Run, segment_bytes: int) -> None:
+    process = killed_halfway(run, segment_bytes, signal.SIGSTOP)
+    try:
+        state = ""
+        deadline = time.monotonic() + 200
+        while state != "T":
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+            state = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        with pytest.raises(RecordingError, match="is being written"):
+            recorded(run, segment_bytes)
+    finally:
+        process.kill()
+        process.wait()
+    assert "recording.incomplete-1" not in run.recordings

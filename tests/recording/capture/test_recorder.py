@@ -1,0 +1,346 @@
+"""What is recorded: the steps taken, the agents asked for, nothing else, and it is all put away afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from marlnb.errors import RecordingError, SiteError
+from marlnb.models.hooks.edits import Scale
+from marlnb.models.networks.gru import GRUConfig
+from marlnb.models.networks.mlp import MLPConfig
+from marlnb.recording.capture.plan import plan_recording
+from marlnb.recording.capture.recorder import record
+from marlnb.recording.file.reader import Recording
+from marlnb.registry import ENVIRONMENTS
+from marlnb.training.collect.episodes import Moment
+from marlnb.training.runs.run import Run
+from tests.recording.runs import LivesConfig, length_of, make_run
+
+
+@pytest.fixture
+def lives(tmp_path: Path) -> Run:
+    return make_run(tmp_path / "run", LivesConfig(), centralised=False)
+
+
+def check_lives(recording: Recording, numbers: list[int], seed: int, every: int = 1) -> None:
+    """Everything that toy/lives says about its episodes, written out."""
+    assert recording.episodes.index.tolist() == numbers
+    for number in numbers:
+        episode, own = recording.episodes.loc[number], seed + number
+        t = np.arange(0, length_of(own), every)
+        assert (episode["n_steps"], episode["length"], episode["seed"]) == (length_of(own), len(t), own)
+        rows = recording.rows.iloc[episode["start"] : episode["start"] + episode["length"]]
+        assert rows["t"].tolist() == t.tolist() and set(rows["episode"]) == {number}
+        observation = recording.steps("a", "observation").sel(episode=number).to_numpy()
+        alive = np.stack([t >= 0, t < 3, t >= 0], axis=1)
+        expected = np.stack(np.broadcast_arrays(own, t[:, None], np.arange(3)), axis=-1) * alive[..., None] / 10
+        np.testing.assert_allclose(observation, expected, rtol=1e-6)
+        assert np.array_equal(recording.steps("a", "alive").sel(episode=number), alive)
+        assert np.array_equal(recording.steps("b", "acting").sel(episode=number), (t % 2 == 0)[:, None])
+        reward = (t[:, None] + np.arange(3)) * alive
+        assert np.array_equal(recording.steps("a", "reward").sel(episode=number), reward)
+        terminated = recording.steps("a", "terminated").sel(episode=number).to_numpy()
+        assert np.array_equal(terminated, np.stack([t < 0, t == 2, t < 0], axis=1))
+        truncated = recording.steps("a", "truncated").sel(episode=number).to_numpy()
+        ends = t == length_of(own) - 1
+        assert np.array_equal(truncated, np.stack([ends, ends & (t < 2), ends], axis=1))
+        assert np.array_equal(recording.state.sel(episode=number), np.stack([np.full(len(t), own), t], axis=1))
+        assert np.array_equal(recording.label("odd").sel(episode=number), t % 2)
+        assert np.array_equal(recording.label("height").sel(episode=number), 10 * t[:, None] + np.arange(3))
+        choices = (np.arange(3)[:, None] + np.arange(4)) % 4 != t[:, None, None] % 4
+        assert np.array_equal(recording.steps("a", "action_mask").sel(episode=number), choices)
+        every_t = np.arange(length_of(own))
+        returns = [every_t.sum(), (every_t[:3] + 1).sum(), (every_t + 2).sum(), every_t.sum()]
+        assert episode[["a_0", "a_1", "a_2", "b_0"]].tolist() == returns
+
+
+@pytest.mark.parametrize(("episodes", "n_envs"), [(11, 4), (5, 1), (3, 3)])
+def test_episodes_of_any_length_lie_whole(lives: Run, episodes: int, n_envs: int) -> None:
+    with record(lives, episodes=episodes, n_envs=n_envs, seed=40, progress=False) as recording:
+        check_lives(recording, list(range(episodes)), 40)
+        assert recording.complete and len(recording) == sum(length_of(40 + k) for k in range(episodes))
+
+
+@pytest.mark.parametrize("watched", [False, True])
+@pytest.mark.parametrize("every", [2, 3, 50])
+def test_every_kth_step(lives: Run, every: int, watched: bool) -> None:
+    """Whether somebody else looks at each step, or `play` passes over those that are not kept."""
+    told: list[int] = []
+    on_step = (lambda progress: told.append(progress.episodes)) if watched else None
+    with record(lives, episodes=9, n_envs=4, seed=5, every=every, progress=False, on_step=on_step) as recording:
+        steps = max(sum(length_of(5 + k) for k in range(copy, 9, 4)) for copy in range(4))
+        assert len(told) == (steps if watched else 0)
+        check_lives(recording, list(range(9)), 5, every)
+
+
+def test_an_episode_longer_than_the_buffers(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", LivesConfig(shortest=290), centralised=False)
+    for n_envs in (1, 2):
+        name = f"copies{n_envs}"
+        with record(
+            run, episodes=3, n_envs=n_envs, seed=1, sites="a/actor/hidden_1", name=name, progress=False
+        ) as found:
+            assert found.episodes["length"].tolist() == [length_of(1 + k, 290) for k in range(3)]
+            for number in range(3):
+                t = found.rows["t"][found.rows["episode"] == number]
+                assert t.tolist() == list(range(length_of(1 + number, 290)))
+                seen = found.steps("a", "observation").sel(episode=number, agent="a_2", feature="t").to_numpy()
+                np.testing.assert_allclose(seen, np.arange(len(t)) / 10, rtol=1e-6)
+
+
+def test_chosen_agents(lives: Run) -> None:
+    with (
+        record(lives, episodes=5, n_envs=2, seed=9, name="all", progress=False) as whole,
+        record(lives, episodes=5, n_envs=2, seed=9, agents=["a_0", "a_2"], name="two", progress=False) as part,
+    ):
+        assert part.agents == ["a_0", "a_2"] and part.groups == ["a"]
+        assert [site.split("/")[0] for site in part.sites] == ["a"] * 3
+        for field in whole.fields("a"):
+            assert np.array_equal(whole.steps("a", field).to_numpy()[:, [0, 2]], part.steps("a", field)), field
+        for site in part.sites:
+            assert np.array_equal(whole[site].sel(agent=["a_0", "a_2"]), part[site])
+        assert np.array_equal(whole.label("height").to_numpy()[:, [0, 2]], part.label("height"))
+        assert part.episodes["a_2"].tolist() == whole.episodes["a_2"].tolist()
+
+
+def test_a_centralised_critic_sees_agents_that_are_not_recorded(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", LivesConfig(), centralised=True)
+    with (
+        record(run, episodes=4, n_envs=2, name="all", progress=False) as whole,
+        record(run, episodes=4, n_envs=2, agents="a_1", name="one", progress=False) as part,
+    ):
+        np.testing.assert_allclose(part.steps("a", "value"), whole.steps("a", "value").to_numpy()[:, 1:2], rtol=1e-5)
+
+
+def test_labels_of_the_users(lives: Run) -> None:
+    labels = {
+        "late": lambda moment: moment.t > 2,
+        "b/first": lambda moment: moment.observation["b"][..., 0],
+        "sum": lambda moment: moment.observation["a"].sum(-1),
+    }
+    with record(lives, episodes=3, labels=labels, progress=False) as recording:
+        assert np.array_equal(recording.label("late"), recording.rows["t"] > 2)
+        assert recording.label("late").dtype == bool
+        assert np.array_equal(recording.label("b/first"), recording.steps("b", "observation").to_numpy()[..., 0])
+        total = recording.steps("a", "observation").to_numpy().sum(-1)
+        np.testing.assert_allclose(recording.label("sum").sel(agent="a_2"), total[:, 2], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [
+        ({"odd": lambda moment: moment.t}, "already"),
+        ({"x": lambda moment: 3}, r"tensor \[env\]"),
+        ({"x": lambda moment: torch.zeros(moment.env.n_envs, 2)}, "<group>/x"),
+    ],
+)
+def test_labels_that_cannot_be_recorded(lives: Run, label: dict[str, object], message: str) -> None:
+    with pytest.raises(RecordingError, match=message):
+        record(lives, episodes=3, labels=label, progress=False)  # type: ignore[arg-type]
+    assert lives.recordings == {}
+
+
+def test_a_label_that_raises_is_named(lives: Run) -> None:
+    with pytest.raises(RecordingError, match="label 'goal' raised KeyError: 'c'") as caught:
+        record(lives, episodes=3, labels={"goal": lambda moment: moment.observation["c"]}, progress=False)
+    assert isinstance(caught.value.__cause__, KeyError)
+    with pytest.raises(RecordingError, match=r"label 'goal' must be a function of a moment.*; got 3"):
+        record(lives, episodes=3, labels={"goal": 3}, progress=False)  # type: ignore[dict-item]
+    with pytest.raises(RecordingError, match=r"label 'goal' is of type complex64; valid: bool, .*float64"):
+        record(lives, episodes=3, labels={"goal": lambda moment: moment.t + 1j}, progress=False)
+    assert lives.recordings == {}
+
+
+class _Late:
+    """Answers as `answer` does from its twentieth call on: by then episodes have been written."""
+
+    def __init__(self, answer: Callable[[Moment], Any]) -> None:
+        self.answer, self.calls = answer, 0
+
+    def __call__(self, moment: Moment) -> Any:
+        self.calls += 1
+        return self.answer(moment) if self.calls > 20 else moment.t
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda moment: 1 / 0, "label 'x' raised ZeroDivisionError"),
+        (lambda moment: moment.t[:1], r"label 'x' is int64 of shape \(1,\) now; at first it was int64 of shape \(2,\)"),
+        (lambda moment: moment.t / 2, r"label 'x' is float32 of shape \(2,\) now; at first it was int64"),
+        (lambda moment: None, "label 'x' was a tensor at first; now it is None"),
+    ],
+)
+def test_a_label_that_goes_wrong_later_loses_no_episode(
+    lives: Run, answer: Callable[[Moment], Any], message: str
+) -> None:
+    with pytest.raises(RecordingError, match=message):
+        record(lives, episodes=400, n_envs=2, name="broken", labels={"x": _Late(answer)}, progress=False)
+    with Recording(lives.recordings["broken"]) as recording:
+        assert not recording.complete and len(recording.episodes) >= 2
+        assert np.array_equal(recording.label("x"), recording.rows["t"])
+
+
+def test_frames(lives: Run) -> None:
+    with record(lives, episodes=7, n_envs=3, seed=30, every=2, frames=2, progress=False) as recording:
+        for number in range(7):
+            for t in range(0, length_of(30 + number), 4):
+                image = recording.frame(episode=number, t=t)
+                assert image.shape == (4, 6, 3) and image[0, 0].tolist() == [30 + number, t, 0]
+        with pytest.raises(RecordingError, match="no frame was drawn"):
+            recording.frame(episode=0, t=2)
+        stored = recording.file["frames/image"]
+        assert stored.compression == "gzip" and len(stored) == sum(-(-length_of(30 + k) // 4) for k in range(7))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("model", [MLPConfig(), GRUConfig()], ids=["mlp", "gru"])
+def test_half_precision(tmp_path: Path, dtype: str, model: MLPConfig) -> None:
+    run = make_run(tmp_path / "run", LivesConfig(), model)
+    with (
+        record(run, episodes=6, n_envs=3, name="full", progress=False) as full,
+        record(run, episodes=6, n_envs=3, dtype=dtype, name="half", progress=False) as half,
+    ):
+        arrays = [(full[site], half[site]) for site in full.sites]
+        if isinstance(model, GRUConfig):
+            arrays += [(full.recurrent(group), half.recurrent(group)) for group in full.groups]
+        for exact, rounded in arrays:
+            expected = exact.to_torch().to(getattr(torch, dtype))
+            assert torch.equal(rounded.to_torch(keep_dtype=True), expected)
+            assert rounded.dtype == np.float32 and torch.equal(rounded.to_torch(), expected.float())
+        assert np.array_equal(full.steps("a", "logits"), half.steps("a", "logits"))
+    with h5py.File(half.path) as file, Recording.open(half.path) as again:  # any other reader sees numbers too
+        site = again.sites[0]
+        plain = file[f"activations/{site}"][:].astype(np.float32)
+        assert np.array_equal(plain, again[site].to_numpy())
+
+
+def test_what_float16_cannot_hold_is_refused(tmp_path: Path) -> None:
+    """It would be written as infinities, and no analysis could use it."""
+    run = make_run(tmp_path / "run", LivesConfig(), MLPConfig())
+    grown = [Scale("a/actor/hidden_2", 1e6)]
+    with pytest.raises(
+        RecordingError, match=r"a/actor/hidden_2 reaches .*e\+0\d, and float16 ends at 6\.55e\+04: .*bfloat16"
+    ):
+        record(run, episodes=3, edits=grown, dtype="float16", progress=False)
+    assert not run.recordings
+    with record(run, episodes=3, edits=grown, dtype="bfloat16", progress=False) as held:
+        values = held["a/actor/hidden_2"].to_numpy()
+        assert np.isfinite(values).all() and np.abs(values).max() > 65504
+
+
+def test_hooks_are_gone_and_what_was_written_stays(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", LivesConfig(fail_at=60, says_length=True), centralised=False)
+    seen: list[torch.nn.Module] = []
+    original = Run.policies
+
+    def policies(self: Run, *args: object, **options: object) -> object:
+        found = original(self, *args, **options)  # type: ignore[arg-type]
+        seen.extend(found.values())
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Run, "policies", policies)
+        with pytest.raises(RuntimeError, match="the toy broke"):
+            record(run, episodes=100, n_envs=4, seed=3, progress=False)
+    assert seen and not any(module._forward_hooks for policy in seen for module in policy.modules())
+    with Recording.open(run.recordings["recording"]) as recording:
+        assert not recording.complete and len(recording.episodes) > 20
+        check_lives(recording, recording.episodes.index.tolist(), 3)
+
+
+def test_a_site_that_never_fires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run(tmp_path / "run", LivesConfig())
+    monkeypatch.setattr(type(run.policies()["a"]), "sites", _with_a_dead_site)
+    with pytest.raises(SiteError, match=r"never fired.*a/actor/dead"):
+        record(run, episodes=3, progress=False)
+    assert run.recordings == {}
+
+
+def _with_a_dead_site(policy: object) -> list[object]:
+    from marlnb.models.hooks.sites import Site
+
+    module = policy.__dict__.setdefault("dead", torch.nn.Identity())
+    return [Site(f"{policy.group.name}/actor/dead", module, policy.group.n_agents, 4, "hidden")]  # type: ignore[attr-defined]
+
+
+def test_nothing_is_overwritten_and_the_same_is_reopened(lives: Run) -> None:
+    record(lives, episodes=3, progress=False).close()
+    stamp = lives.recordings["recording"].stat().st_mtime_ns
+    with pytest.raises(RecordingError, match="is there already"):
+        record(lives, episodes=3, progress=False)
+    with record(lives, episodes=3, exist="open", progress=False) as again:
+        assert again.complete and len(again.episodes) == 3
+    with pytest.raises(RecordingError, match="episodes 3, now 4"):
+        record(lives, episodes=4, exist="open", progress=False)
+    with pytest.raises(RecordingError, match="dtype 'float32', now 'float16'"):
+        record(lives, episodes=3, exist="open", dtype="float16", progress=False)
+    assert lives.recordings["recording"].stat().st_mtime_ns == stamp
+
+
+def test_one_that_broke_off_is_kept_and_made_anew(lives: Run) -> None:
+    record(lives, episodes=3, progress=False).close()
+    with h5py.File(lives.recordings["recording"], "r+") as file:
+        file.attrs["complete"] = False
+    with record(lives, episodes=3, exist="open", progress=False) as again:
+        assert again.complete
+    assert sorted(lives.recordings) == ["recording", "recording.incomplete-1"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"sites": "a/actor/hiden_1"}, SiteError, "a/actor/hidden_1"),
+        ({"agents": "a_9"}, RecordingError, "a_"),
+        ({"dtype": "float61"}, RecordingError, "float16"),
+        ({"episodes": 0}, RecordingError, "episodes"),
+        ({"every": 0}, RecordingError, "every"),
+        ({"name": "../x"}, RecordingError, "name"),
+        ({"sites": "b/actor/*", "agents": "a_0"}, SiteError, "none of the recorded"),
+    ],
+)
+def test_bad_requests(lives: Run, options: dict[str, object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        record(lives, progress=False, **options)  # type: ignore[arg-type]
+    assert lives.recordings == {}
+
+
+def test_the_plan_says_what_is_written(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", LivesConfig(says_length=True), centralised=False)
+    plan = plan_recording(run, episodes=40, sites="*/actor/hidden_1", dtype="float16")
+    assert plan.rows == 40 * 9 and plan.bounded and plan.fits and run.recordings == {}
+    sizes = {field.path: field.row_bytes for field in plan.fields}
+    assert sizes["activations/a/actor/hidden_1"] == 3 * 64 * 2 and sizes["steps/a/observation"] == 3 * 3 * 4
+    assert "activations/a/actor/hidden_1" in str(plan) and "3 agent" in plan._repr_html_()
+    with record(run, episodes=40, sites="*/actor/hidden_1", dtype="float16", progress=False) as recording:
+        assert len(recording) <= plan.rows
+        found = {path: recording.file[path] for path in sizes}
+        assert {path: data[:1].nbytes for path, data in found.items()} == sizes
+        assert recording.path.stat().st_size < plan.size_bytes
+
+
+def test_no_room_is_said_before_it_starts(lives: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("marlnb.recording.capture.plan.free_bytes", lambda path: 1000)
+    with pytest.raises(RecordingError, match=r"1 KB free.*every="):
+        record(lives, episodes=3, progress=False)
+    assert lives.recordings == {}
+
+
+def test_labels_are_of_the_moment_that_is_recorded(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", ENVIRONMENTS.get("mpe/simple_speaker_listener")())
+
+    def goal(moment: Moment) -> torch.Tensor:
+        return moment.observation["speaker"][:, 0].argmax(-1)  # mpe2: the speaker sees the goal's colour alone
+
+    with record(run, episodes=20, labels={"seen": goal}, progress=False) as recording:
+        assert np.array_equal(recording.label("seen"), recording.label("goal"))
+        assert recording.classes("goal") == ["red", "green", "blue"]
+        for _, episode in recording.episodes.iterrows():
+            assert len(set(recording.label("goal").to_numpy()[int(episode.start) : int(episode.start) + 25])) == 1

@@ -1,0 +1,135 @@
+"""Recording while training goes on: one file of many iterations, the same training with and without, kills."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import marlnb as mnb
+from marlnb.config import Experiment
+from marlnb.errors import RecordingError
+from marlnb.recording.file.reader import Recording
+from marlnb.training.runs.run import Run
+from marlnb.training.trainer import Trainer
+
+N_ITERATIONS = 7
+
+
+def experiment(algorithm: str = "ippo", **options: Any) -> Experiment:
+    quick = {"ippo": ["epochs=1", "n_minibatches=1"], "iql": ["updates=1", "learning_starts=0", "batch_size=10"]}
+    return Experiment.compose(
+        *("env=mpe/simple_speaker_listener", f"algorithm={algorithm}", "model=gru", "model.hidden=[6]"),
+        *("model.recurrent_size=4", "n_envs=2", "rollout_steps=10", f"frames={N_ITERATIONS * 20}", "seed=3"),
+        *(f"algorithm.{option}" for option in (*quick[algorithm], "sequence_length=5")),
+        *("checkpoint_every=3", "keep_checkpoints=10", *(f"{key}={value}" for key, value in options.items())),
+    )
+
+
+def watcher(**options: Any) -> mnb.RecordWhileTraining:
+    return mnb.RecordWhileTraining(every=2, episodes=3, sites="*/actor/*", n_envs=2, **options)
+
+
+@pytest.fixture(scope="module", params=["ippo", "iql"])
+def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
+    """The same training with a recording and without."""
+    folder = tmp_path_factory.mktemp(request.param)
+    with_it = mnb.train(experiment(request.param), folder / "with", progress=False, watchers=[watcher()])
+    return with_it, mnb.train(experiment(request.param), folder / "without", progress=False)
+
+
+def test_what_is_learnt_is_the_same(trained: tuple[Run, Run]) -> None:
+    with_it, without = trained
+    last = [run.checkpoint("last").load() for run in (with_it, without)]
+    for ours, theirs in zip(_tensors(last[0]), _tensors(last[1]), strict=True):
+        assert torch.equal(ours, theirs)
+    learnt = [run.metrics().filter(regex="returns|learning/|recent") for run in (with_it, without)]
+    assert learnt[0].equals(learnt[1])
+
+
+def test_one_file_spans_the_iterations(trained: tuple[Run, Run]) -> None:
+    run, _ = trained
+    with Recording.open(run.recordings["training"]) as recording:
+        assert recording.complete and recording.episodes.index.tolist() == list(range(12))
+        assert recording.episodes["checkpoint"].tolist() == [0] * 3 + [2] * 3 + [4] * 3 + [6] * 3
+        assert recording.episodes["seed"].tolist() == [2000, 2001, 2002] * 4
+        assert recording.checkpoints["iteration"].tolist() == [0, 2, 4, 6] and recording.checkpoint[0] == 6
+        sha256 = dict(zip(recording.checkpoints["iteration"], recording.checkpoints["sha256"]))
+        assert sha256[6] == run.checkpoint(6).sha256 and len(set(sha256.values())) == 4
+        assert recording["listener/actor/gru"].sel(checkpoint=4).shape == (75, 1, 4)
+        with mnb.record(run, checkpoint=6, episodes=3, n_envs=2, name="six", progress=False) as again:
+            for site in again.sites:
+                assert np.array_equal(recording[site].sel(checkpoint=6), again[site].sel(episode=range(3)))
+
+
+class Killed(BaseException):
+    """As a kill: nothing is saved after it."""
+
+
+@pytest.mark.parametrize(("trained", "killed_at"), [("ippo", 4), ("iql", 5)], indirect=["trained"])
+def test_a_killed_training_goes_on_with_the_same_file(
+    trained: tuple[Run, Run], tmp_path: Path, killed_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed in iteration 5 or while iteration 4 is recorded, it goes on from checkpoint 3."""
+    whole, _ = trained
+    run = Run.create(tmp_path / "run", whole.experiment)
+    trainer = Trainer(run.experiment, run, [watcher()])
+    for _ in range(killed_at - 1):
+        next(trainer)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        if killed_at == 4:
+            patch.setattr("marlnb.recording.capture.episode_recorder.EpisodeRecorder._finish", _kill)
+        else:
+            patch.setattr("marlnb.training.loop.Loop.advance", _kill)
+        next(trainer)
+    found = sorted(path.stem for path in (run.path / "recordings" / "training.segments").glob("*.h5"))
+    assert found == ["000000000", "000000002", "000000004"] and run.checkpoint("last").iteration == 3
+    with Recording.open(run.recordings["training"]) as broken:
+        assert not broken.complete
+    mnb.resume(run, progress=False, watchers=[watcher()])
+    with Recording.open(run.recordings["training"]) as ours, Recording.open(whole.recordings["training"]) as theirs:
+        assert ours.complete and ours.episodes.equals(theirs.episodes)
+        for site in theirs.sites:
+            assert np.array_equal(ours[site].to_numpy(), theirs[site].to_numpy())
+
+
+def _kill(*args: object) -> None:
+    raise Killed
+
+
+@pytest.mark.parametrize("trained", ["ippo"], indirect=True)
+def test_an_iteration_whose_recording_was_prevented_is_made_from_the_checkpoint(
+    trained: tuple[Run, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, _ = trained
+    run = Run.create(tmp_path / "run", whole.experiment)
+    options = {"every": 3, "episodes": 2, "sites": [], "n_envs": 1}
+    trainer = Trainer(run.experiment, run, [mnb.RecordWhileTraining(**options)])  # type: ignore[arg-type]
+    next(trainer), next(trainer)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr("marlnb.recording.capture.while_training.prepare", _kill)
+        next(trainer)
+    assert run.checkpoint("last").iteration == 3
+    mnb.resume(run, progress=False, watchers=[mnb.RecordWhileTraining(**options)])  # type: ignore[arg-type]
+    with Recording.open(run.recordings["training"]) as recording:
+        assert recording.checkpoints["iteration"].tolist() == [0, 3, 6]
+
+
+@pytest.mark.parametrize("trained", ["ippo"], indirect=True)
+def test_other_options_are_refused(trained: tuple[Run, Run]) -> None:
+    run, _ = trained
+    with pytest.raises(RecordingError, match=r"seed.*give another name"):
+        mnb.resume(run, frames=N_ITERATIONS * 20 + 20, progress=False, watchers=[watcher(seed=1)])
+    with pytest.raises(RecordingError, match="every must be 1 iteration or more; got 0"):
+        mnb.RecordWhileTraining(every=0)
+
+
+def _tensors(state: Any) -> list[torch.Tensor]:
+    if isinstance(state, torch.Tensor):
+        return [state]
+    if isinstance(state, dict):
+        return [tensor for key in sorted(state) for tensor in _tensors(state[key])]
+    return [tensor for item in state for tensor in _tensors(item)] if isinstance(state, (list, tuple)) else []

@@ -1,0 +1,170 @@
+"""What torchrl's collectors gather: every frame a row, episodes across batches, nothing from other calls."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tensordict import TensorDictBase
+from tensordict.nn import TensorDictModule
+from torchrl.modules import MultiAgentMLP, ProbabilisticActor
+
+import marlnb as mnb
+from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
+from marlnb.errors import RecordingError
+from marlnb.recording.collectors.collector import CollectorRecorder, record_collector
+
+with warnings.catch_warnings():  # torchrl deprecates what its own collectors are made of
+    warnings.simplefilter("ignore")
+    from torchrl.collectors import Collector
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # torchrl's own
+ENV = SimpleSpreadConfig(max_cycles=7)
+
+
+@pytest.fixture(scope="module")
+def actor() -> ProbabilisticActor:
+    torch.manual_seed(0)
+    net = MultiAgentMLP(
+        n_agent_inputs=18, n_agent_outputs=5, n_agents=3, centralised=False, share_params=False, num_cells=[16]
+    )
+    return ProbabilisticActor(
+        TensorDictModule(net, in_keys=[("agent", "observation")], out_keys=[("agent", "logits")]),
+        in_keys=[("agent", "logits")],
+        out_keys=[("agent", "action")],
+        distribution_class=torch.distributions.Categorical,
+        return_log_prob=True,
+        log_prob_key=("agent", "log_prob"),
+    )
+
+
+def collector_of(actor: Any, *, frames: int, total: int) -> Collector:
+    return Collector(lambda: mnb.as_torchrl(ENV.build(2)), actor, frames_per_batch=frames, total_frames=total)
+
+
+class Kept:
+    """A collector whose batches are kept as they were."""
+
+    def __init__(self, collector: Any) -> None:
+        self.collector, self.batches = collector, []  # type: ignore[var-annotated]
+
+    def __iter__(self) -> Iterator[TensorDictBase]:
+        for batch in self.collector:
+            self.batches.append(batch.clone())
+            yield batch
+
+
+@pytest.fixture(scope="module")
+def gathered(actor: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, TensorDictBase, Any]:
+    """3 batches of 2 copies × 5 frames, of episodes of 7: each crosses a batch."""
+    folder = tmp_path_factory.mktemp("collected")
+    agents = mnb.agents_from_torchrl(actor, ENV, path=folder)
+    kept = Kept(collector_of(actor, frames=10, total=30))
+    recording = record_collector(kept, agents, folder / "recordings" / "collected.h5")
+    kept.collector.shutdown()
+    return recording, torch.cat(kept.batches, dim=1), agents
+
+
+def test_rows_are_the_frames(gathered: Any) -> None:
+    recording, batch, _ = gathered
+    assert len(recording) == batch.numel() == 30  # and not the call that the collector made when it was built
+    table = recording.episodes
+    assert sorted(table["length"]) == [1, 1, 7, 7, 7, 7] and list(table["length"]) == [7, 7, 7, 7, 1, 1]
+    assert list(table["finished"]) == [True] * 4 + [False] * 2
+    rows = recording.rows
+    observation = recording.steps("agent", "observation").to_numpy()
+    action = recording.steps("agent", "action").to_numpy()
+    reward = recording.steps("agent", "reward").to_numpy()
+    log_prob = recording.steps("agent", "log_prob").to_numpy()
+    seen_before = {0: 0, 1: 0}
+    for row in range(30):
+        copy = int(rows["env_id"].iloc[row])
+        frame = batch[copy, seen_before[copy]]
+        assert int(rows["t"].iloc[row]) == seen_before[copy] % 7
+        seen_before[copy] += 1
+        np.testing.assert_array_equal(observation[row], frame["agent", "observation"])
+        np.testing.assert_array_equal(action[row], frame["agent", "action"])
+        np.testing.assert_allclose(reward[row], frame["next", "agent", "reward"][:, 0])
+        np.testing.assert_allclose(log_prob[row], frame["agent", "log_prob"].reshape(-1)[:3], atol=1e-6)
+
+
+def test_hidden_states_are_each_agents_own(gathered: Any, actor: Any) -> None:
+    recording, _, _ = gathered
+    observation = torch.from_numpy(recording.steps("agent", "observation").to_numpy())
+    net = actor.module[0].module
+    hidden = recording["agent/actor/hidden_1"].to_numpy()
+    for agent in range(3):
+        weight, bias = net.params["0", "weight"][agent], net.params["0", "bias"][agent]
+        expected = (observation[:, agent] @ weight.T + bias).tanh().detach()
+        np.testing.assert_allclose(hidden[:, agent], expected, atol=1e-6)
+
+
+def test_analyses_read_it(gathered: Any) -> None:
+    recording, _, agents = gathered
+    attribution = mnb.attribute(recording, group="agent", policies=agents.by_group, progress=False)
+    assert np.abs(attribution.convergence_delta).max() < 1e-2
+    assert recording.source == "torchrl" and recording.experiment is None
+
+
+def test_weights_that_change_between_batches_are_told(actor: Any, tmp_path: Path) -> None:
+    import copy
+
+    own = copy.deepcopy(actor)
+    agents = mnb.agents_from_torchrl(own, ENV, path=tmp_path)
+    collector = collector_of(own, frames=14, total=28)
+    with CollectorRecorder(agents, tmp_path / "recording.h5") as recorder:
+        for batch in collector:
+            recorder.add(batch)
+            with torch.no_grad():
+                own.module[0].module.params["0", "weight"].mul_(1.5)
+    collector.shutdown()
+    recording = mnb.Recording.open(tmp_path / "recording.h5")
+    assert len(recording.checkpoints) == 2
+    assert len(set(recording.checkpoints["sha256"])) == 2
+
+
+def test_padded_trajectories_are_refused(actor: Any, tmp_path: Path, gathered: Any) -> None:
+    _, batch, agents = gathered
+    padded = batch.clone()
+    padded["collector", "mask"] = torch.ones(2, 15, dtype=torch.bool)
+    with pytest.raises(RecordingError, match="split_trajs=False"):
+        record_collector([padded], agents, tmp_path / "recording.h5")
+    with pytest.raises(RecordingError, match="group_map"):
+        record_collector([batch], agents, tmp_path / "recording.h5", group_map={"agent": "walkers"})
+
+
+def test_a_file_that_is_there_and_a_spent_collector_are_refused(actor: Any, tmp_path: Path, gathered: Any) -> None:
+    """It gave back the recording of another call as if it were this one's."""
+    recording, _, agents = gathered
+    with pytest.raises(RecordingError, match="is there already"):
+        record_collector([], agents, recording.path)
+    with pytest.raises(RecordingError, match="gathered nothing"):
+        record_collector([], agents, tmp_path / "nothing.h5")
+    assert not (tmp_path / "nothing.h5").exists()
+
+
+def test_activations_beyond_float16_are_refused(gathered: Any, actor: Any, tmp_path: Path) -> None:
+    _, batch, agents = gathered
+    large = deepcopy(actor)
+    with torch.no_grad():
+        for parameter in large.parameters():
+            parameter *= 1e6
+    with pytest.raises(RecordingError, match="no more than 65504: record with dtype='float32'"):
+        record_collector([batch], mnb.agents_from_torchrl(large, ENV), tmp_path / "halves.h5", dtype="float16")
+    with record_collector([batch], agents, tmp_path / "small.h5", dtype="float16") as recording:
+        assert len(recording) == batch.numel()
+
+
+def test_bfloat16_keeps_what_it_can(gathered: Any, tmp_path: Path) -> None:
+    _, batch, agents = gathered
+    with record_collector([batch], agents, tmp_path / "whole.h5") as recording:
+        whole = recording["agent/actor/hidden_1"].to_numpy()
+    with record_collector([batch], agents, tmp_path / "bits.h5", dtype="bfloat16") as halves:
+        rounded = torch.from_numpy(whole).bfloat16().float().numpy()
+        np.testing.assert_array_equal(halves["agent/actor/hidden_1"].to_numpy(), rounded)

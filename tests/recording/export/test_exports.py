@@ -1,0 +1,126 @@
+"""Exports hold the recording's numbers: each is read back by its own library and compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from marlnb.envs.mpe.simple_speaker_listener import SimpleSpeakerListenerConfig
+from marlnb.errors import RecordingError
+from marlnb.recording.capture.recorder import record
+from marlnb.recording.file.reader import Recording
+from tests.recording.runs import LivesConfig, make_run
+
+
+@pytest.fixture(scope="module")
+def lives(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    run = make_run(tmp_path_factory.mktemp("exports") / "run", LivesConfig(), centralised=False)
+    return record(run, episodes=8, n_envs=4, progress=False, dtype="float16")
+
+
+@pytest.fixture(scope="module")
+def talk(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    config = SimpleSpeakerListenerConfig(max_cycles=6)
+    run = make_run(tmp_path_factory.mktemp("exports") / "talk", config)
+    return record(run, episodes=4, n_envs=4, progress=False)
+
+
+def test_xarray_is_labelled_and_reads_what_is_asked_for(lives: Recording) -> None:
+    data = lives.to_xarray(sites="a/*", fields=["observation", "reward", "odd", "height"])
+    assert data["a/actor/hidden_1"].dims == ("row", "a_agent", "a/actor/hidden_1_unit") or "unit" in data.dims
+    assert data["a/reward"].coords["a_agent"].values.tolist() == ["a_0", "a_1", "a_2"]
+    for name in ("a/actor/hidden_1", "a/actor/head"):
+        assert np.array_equal(data[name].values, lives[name].to_numpy())
+    assert np.array_equal(data["labels/odd"].values, lives.label("odd").to_numpy())
+    some = data["a/observation"].isel(row=[5, 2, 9], a_agent=1, feature=slice(1, 3))
+    assert np.array_equal(some.values, lives.steps("a", "observation").to_numpy()[[5, 2, 9], 1, 1:3])
+    assert data["a/observation"].isel(row=3).sel(feature="t", a_agent="a_0") == lives.rows["t"][3] / np.float32(10)
+    assert np.array_equal(data["episode"].values, lives.rows["episode"])
+    means = data["a/reward"].groupby("episode").sum()
+    expected = lives.episodes[["a_0", "a_1", "a_2"]]
+    np.testing.assert_allclose(means.sel(episode=expected.index).values, expected)
+
+
+def test_xarray_reads_nothing_before_it_is_used(lives: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = lives.to_xarray(sites="a/actor/hidden_1", fields=[], episodes=[3])
+    read: list[int] = []
+    original = type(lives["a/actor/hidden_1"])._read
+    monkeypatch.setattr(
+        type(lives["a/actor/hidden_1"]),
+        "_read",
+        lambda self, rows, **how: read.append(len(rows)) or original(self, rows, **how),
+    )
+    repr(data)
+    assert read == []
+    found = data["a/actor/hidden_1"].isel(row=slice(0, 2)).values
+    assert read == [2] and np.array_equal(found, lives["a/actor/hidden_1"].sel(episode=3, t=slice(0, 2)).to_numpy())
+
+
+def test_the_table_has_a_row_a_step_and_agent(lives: Recording) -> None:
+    table = lives.to_pandas(sites="a/actor/hidden_1", fields=["observation", "reward", "odd"], episodes=slice(2, 4))
+    chosen = lives.episodes.loc[[2, 3]]
+    assert len(table) == 4 * chosen["length"].sum()
+    one = table[(table["agent"] == "a_1") & (table["episode"] == 3)]
+    part = {"episode": 3, "agent": "a_1"}
+    seen = lives.steps("a", "observation").sel(**part).to_numpy()
+    names = ["observation.seed", "observation.t", "observation.agent"]
+    assert np.array_equal(one[names].to_numpy(np.float32), seen)
+    units = lives["a/actor/hidden_1"].sel(**part).to_numpy()
+    columns = [f"actor/hidden_1[{unit}]" for unit in range(64)]
+    assert np.array_equal(one[columns].to_numpy(np.float32), units)
+    assert one["labels/odd"].tolist() == (one["t"] % 2).tolist()
+    sums = table.groupby(["episode", "agent"])["reward"].sum()
+    assert sums[3, "b_0"] == chosen.loc[3, "b_0"]
+    assert table[table["group"] == "b"][columns].isna().all().all()
+
+
+def test_minari_opens_from_the_folder(lives: Recording, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    minari = pytest.importorskip("minari")
+    monkeypatch.chdir(tmp_path.parent)
+    made = lives.to_minari("lives-v0", folder=tmp_path.name)
+    assert made == ["lives-a_0-v0", "lives-a_1-v0", "lives-a_2-v0", "lives-b_0-v0"]
+    with pytest.raises(RecordingError, match="a Minari dataset 'lives-a_0-v0' already; give another name or version"):
+        lives.to_minari("lives-v0", folder=tmp_path)
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    for group, agent in (("a", "a_0"), ("a", "a_1"), ("b", "b_0")):
+        data = minari.load_dataset(f"lives-{agent}-v0")
+        assert data.total_episodes == 8
+        for episode in data.iterate_episodes():
+            at = {"episode": int(episode.id), "agent": agent}
+            fields = ("observation", "action", "reward", "acting", "alive", "terminated", "truncated")
+            kept = {name: lives.steps(group, name).sel(**at).to_numpy() for name in fields}
+            acts = kept["acting"] & kept["alive"]
+            assert np.array_equal(episode.observations[:-1], kept["observation"][acts])
+            assert np.array_equal(episode.observations[-1], episode.observations[-2])
+            assert np.array_equal(episode.actions, kept["action"][acts])
+            assert episode.rewards.sum() == pytest.approx(kept["reward"].sum())
+            assert episode.terminations[:-1].sum() == 0 and episode.truncations[:-1].sum() == 0
+            assert bool(episode.terminations[-1]) == bool(kept["terminated"].any())
+            assert bool(episode.truncations[-1]) == bool(kept["truncated"].any())
+    assert "last recorded one is repeated" in minari.load_dataset("lives-b_0-v0").storage.metadata["description"]
+    with pytest.raises(RecordingError, match="no recorded agent 'a_9'; did you mean"):
+        lives.to_minari("x-v0", agents=["a_9"], folder=tmp_path)
+    with pytest.raises(RecordingError, match="called <name>-v<number>"):
+        lives.to_minari("x", folder=tmp_path)
+
+
+def test_nwb_is_valid_and_holds_units_by_time(talk: Recording, tmp_path: Path) -> None:
+    pynwb = pytest.importorskip("pynwb")
+    path = talk.to_nwb(tmp_path / "talk.nwb", sites="listener/*", fields=["action", "reward", "goal", "acting"])
+    assert pynwb.validate(path=str(path)) == []
+    with pynwb.NWBHDF5IO(str(path), "r") as io:
+        file = io.read()
+        units = file.processing["ecephys"]["listener.actor.hidden_1 listener_0"]
+        assert np.array_equal(units.data[:], talk["listener/actor/hidden_1"].sel(agent="listener_0").to_numpy())
+        assert np.array_equal(units.timestamps[:], np.arange(len(talk)))
+        acting = file.processing["behavior"]["listener.acting listener_0"]
+        assert np.array_equal(acting.data[:], talk.steps("listener", "acting").sel(agent="listener_0").to_numpy())
+        trials = file.trials.to_dataframe()
+        assert trials["episode"].tolist() == talk.rows["episode"].drop_duplicates().tolist()
+        assert (trials["stop_time"] - trials["start_time"]).tolist() == [6.0] * 4
+        found = trials.set_index("episode")["return_listener_0"]
+        np.testing.assert_allclose(found.loc[range(4)], talk.episodes["listener_0"])
+    with pytest.raises(RecordingError, match="is there already"):
+        talk.to_nwb(path)

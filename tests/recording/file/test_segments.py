@@ -1,0 +1,184 @@
+"""Recordings in segments: they read as one file does, through marlnb and through HDF5; a kill and a missing segment."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from marlnb.errors import RecordingError
+from marlnb.recording.capture.recorder import record
+from marlnb.recording.file.journal import JournaledFile
+from marlnb.recording.file.layout import row_paths
+from marlnb.recording.file.reader import Recording
+from marlnb.recording.file.segments import join, rejoin
+from marlnb.training.runs.run import Run
+from tests.recording.runs import LivesConfig, length_of, make_run
+
+SEGMENT_BYTES = 50_000
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    made = make_run(tmp_path_factory.mktemp("segments") / "run", LivesConfig(), centralised=False)
+    options = {"episodes": 60, "n_envs": 4, "progress": False, "frames": True}
+    record(made, name="one", dtype="bfloat16", **options).close()  # type: ignore[arg-type]
+    record(made, name="many", dtype="bfloat16", segment_bytes=SEGMENT_BYTES, **options).close()  # type: ignore[arg-type]
+    return made
+
+
+def test_segments_read_as_one_file(run: Run) -> None:
+    folder = run.path / "recordings" / "many.segments"
+    assert len(list(folder.glob("*.h5"))) > 3
+    with Recording.open(run.recordings["one"]) as one, Recording.open(run.recordings["many"]) as many:
+        assert many.complete and many.episodes.equals(one.episodes) and many.checkpoints.equals(one.checkpoints)
+        assert many.settings == one.settings and many.sites == one.sites and many.labels == one.labels
+        assert many["a/actor/hidden_1"].dtype_stored == "bfloat16"
+        for path in row_paths(one.file):
+            a, b = one._array(path), many._array(path)
+            assert (a.dims, a.shape, a.dtype_stored, a.labels) == (b.dims, b.shape, b.dtype_stored, b.labels)
+            computed = path.startswith("activations/") or path.endswith("/value")  # of other batches: other rounding
+            rtol, atol = (1e-2, 1e-6) if computed else (0, 0)
+            assert np.allclose(a.to_numpy(), b.to_numpy(), rtol, atol, equal_nan=True), path
+        chosen = {"episode": [3, 50, 17], "t": slice(1, 3), "agent": "a_1", "unit": [5, 60, 7]}
+        a, b = (recording["a/actor/hidden_1"].sel(**chosen).to_numpy() for recording in (one, many))
+        assert np.array_equal(a, b) and len(a) == 6
+        for episode in range(0, 60, 7):
+            assert np.array_equal(one.frame(episode=episode, t=2), many.frame(episode=episode, t=2))
+
+
+def test_any_hdf5_reader_sees_numbers(run: Run) -> None:
+    with h5py.File(run.recordings["one"]) as one, h5py.File(run.recordings["many"]) as many:
+        dataset = many["activations/a/actor/hidden_1"]
+        assert dataset.is_virtual and np.array_equal(dataset[:], one["activations/a/actor/hidden_1"][:])
+
+
+def test_each_segment_is_a_recording(run: Run) -> None:
+    found = 0
+    for path in sorted((run.path / "recordings" / "many.segments").glob("*.h5")):
+        with Recording.open(path) as segment:
+            assert segment.complete and segment.episodes["finished"].all()
+            seen = segment.steps("a", "observation").sel(agent="a_0").to_numpy()
+            np.testing.assert_allclose(seen[:, 0], (segment.rows["episode"] + 2000) / 10, rtol=1e-6)
+            for number, episode in segment.episodes.iterrows():
+                assert episode["length"] == length_of(2000 + int(number))
+            assert segment.checkpoints[["row_start", "row_stop"]].to_numpy().tolist() == [[0, len(segment)]]
+            found += len(segment.episodes)
+    assert found == 60
+
+
+def test_a_missing_or_shorter_segment_is_named(run: Run, tmp_path: Path) -> None:
+    shutil.copytree(run.path / "recordings", tmp_path / "moved")
+    path, lost = tmp_path / "moved" / "many.h5", tmp_path / "moved" / "many.segments" / "0001.h5"
+    with Recording.open(path) as recording:
+        assert str(tmp_path) not in "".join(map(str, recording.file.attrs["segments"]))
+        everything = len(recording)
+    whole, kept = lost.with_name("0000.h5"), lost.read_bytes()
+    lost.unlink()
+    with pytest.raises(RecordingError, match=r"one is missing: .*many\.segments/0001\.h5, \d+ rows"):
+        Recording.open(path)
+    rejoin(path)
+    with Recording.open(path) as recording:
+        assert 0 < len(recording) < everything and not recording.complete
+    lost.write_bytes(kept)
+    rejoin(path, complete=True)
+    with h5py.File(whole, "r+") as file:
+        file["steps/t"].resize(1, axis=0)
+    with pytest.raises(RecordingError, match=r"0000\.h5, a segment of many\.h5, has 1 rows; it had"):
+        Recording.open(path)
+
+
+def test_join_numbers_anew_only_when_asked(run: Run, tmp_path: Path) -> None:
+    one = run.recordings["one"]
+    with pytest.raises(RecordingError, match="60 episodes have a number that another segment has too"):
+        join([one, one], tmp_path / "twice.h5")
+    assert list(tmp_path.iterdir()) == []
+    join([one, one], tmp_path / "twice.h5", renumber=True)
+    with Recording.open(tmp_path / "twice.h5") as twice, Recording.open(one) as once:
+        assert twice.episodes.index.tolist() == list(range(120)) and twice.complete
+        seen = twice.steps("a", "observation").sel(episode=67).to_numpy()
+        assert np.array_equal(seen, once.steps("a", "observation").sel(episode=7).to_numpy())
+        assert twice.rows["episode"].nunique() == 120
+        assert twice.checkpoints["row_stop"].tolist() == [2 * len(once)]
+
+
+def test_join_refuses_what_differs(run: Run, tmp_path: Path) -> None:
+    other = record(run, name="fewer", episodes=2, sites="a/actor/hidden_1", dtype="bfloat16", progress=False)
+    with pytest.raises(RecordingError, match="differ in activations/a/actor/head"):
+        join([run.recordings["one"], other.path], tmp_path / "mixed.h5")
+
+
+RECORD = """
+import sys
+import torch
+import tests.recording.runs
+torch.set_num_threads(1)
+from marlnb.recording.capture.recorder import record
+record(sys.argv[1], episodes=200_000, n_envs=1, seed=3, values=False, progress=False, segment_bytes=400_000)
+"""
+
+
+def test_a_kill_loses_at_most_the_block_being_gathered(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", LivesConfig(shortest=20), centralised=False)
+    process = subprocess.Popen([sys.executable, "-c", RECORD, str(run.path)])
+    path = run.path / "recordings" / "recording.h5"
+    segments = path.with_suffix(".segments")
+    deadline = time.monotonic() + 200
+    while not (segments / "0003.h5").exists():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    with Recording.open(path) as live:
+        assert not live.complete and len(live) > 0
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    with Recording.open(path) as recording:
+        assert not recording.complete
+        files = [file for file in segments.glob("*.h5") if h5py.is_hdf5(file)]  # one may have been killed at birth
+        assert len(recording.file.attrs["segments"]) == len(files) >= 3
+        episodes, rows = recording.episodes, recording.rows
+        assert episodes["length"].sum() == len(recording) and episodes.index.tolist() == list(range(len(episodes)))
+        for number, episode in episodes[episodes["finished"]].iterrows():
+            assert episode["length"] == length_of(3 + int(number), 20)
+        assert (~episodes["finished"]).sum() <= 1
+        seen = recording.steps("a", "observation").sel(agent="a_0").to_numpy()
+        np.testing.assert_allclose(seen[:, 0], (rows["episode"] + 3) / 10, rtol=1e-6)
+        np.testing.assert_allclose(seen[:, 1], rows["t"] / 10, rtol=1e-6)
+
+
+def test_a_kill_while_a_segment_is_begun_loses_none_before_it(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder as each write of a new segment's empty file leaves it."""
+    write, folder, kills = JournaledFile.write, run.path / "recordings", []
+
+    def seen(self: JournaledFile, data: Any) -> int:
+        if self.path.name == "0002.h5" and not self._whole:
+            kills.append(tmp_path / str(len(kills)))
+            shutil.copytree(folder / "cut.segments", kills[-1] / "cut.segments")
+            shutil.copy(folder / "cut.h5", kills[-1])
+        return write(self, data)
+
+    monkeypatch.setattr(JournaledFile, "write", seen)
+    record(run, name="cut", episodes=20, segment_bytes=SEGMENT_BYTES, n_envs=1, progress=False).close()
+    assert len(kills) > 10 and not all(h5py.is_hdf5(kill / "cut.segments" / "0002.h5") for kill in kills)
+    for kill in kills:
+        with Recording.open(kill / "cut.h5") as recording:
+            assert not recording.complete and len(recording.file.attrs["segments"]) >= 2
+            assert recording.episodes["finished"].all() and recording.episodes["length"].sum() == len(recording) > 0
+
+
+@pytest.mark.parametrize("rows", [[9, 3, 3, 200, 5, 4], [5, 5, 7, 8], list(range(300, 0, -7)), []])
+def test_scattered_rows_come_in_the_order_asked_for(run: Run, rows: list[int]) -> None:
+    with Recording.open(run.recordings["one"]) as one:
+        array = one.steps("a", "observation")
+        found = replace(array, rows=np.array(rows, dtype=np.int64)).to_numpy()
+        assert np.array_equal(found, one.file[array.path][:][rows])

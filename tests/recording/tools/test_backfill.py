@@ -1,0 +1,77 @@
+"""backfill: what is computed afterwards is what was recorded at the time, to 1e-5."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import marlnb as mnb
+from marlnb.config import ModelConfig
+from marlnb.errors import RecordingError
+from marlnb.models.networks.gru import GRUConfig
+from marlnb.models.networks.mlp import MLPConfig
+from marlnb.recording.capture.recorder import record
+from marlnb.recording.file.reader import Recording
+from tests.recording.runs import LivesConfig, make_run
+
+
+@pytest.mark.parametrize(
+    ("model", "every", "segment_bytes", "dtype"),
+    [(MLPConfig(), 1, 40_000, "bfloat16"), (GRUConfig(), 3, None, "float32")],
+)
+def test_backfilled_equals_recorded(
+    tmp_path: Path, model: ModelConfig, every: int, segment_bytes: int | None, dtype: str
+) -> None:
+    run = make_run(tmp_path / "run", LivesConfig(shortest=20), model)
+    options = {"episodes": 12, "n_envs": 4, "every": every, "dtype": dtype, "progress": False}
+    whole = record(run, name="whole", sites="*", **options)  # type: ignore[arg-type]
+    lacking = record(run, name="lacking", sites="b/actor/head", segment_bytes=segment_bytes, **options)  # type: ignore[arg-type]
+    rows, before = len(lacking), lacking.steps("a", "observation").to_numpy()
+    assert mnb.backfill(lacking, "*") is lacking
+    with Recording.open(lacking.path) as found:
+        assert sorted(found.sites) == sorted(whole.sites) and len(found) == rows and found.complete
+        assert np.array_equal(found.steps("a", "observation").to_numpy(), before)
+        assert any("/critic/" in site for site in found.sites)
+        for site in whole.sites:
+            a, b = whole[site], found[site]
+            assert (a.dims, a.shape, a.dtype_stored) == (b.dims, b.shape, b.dtype_stored)
+            tolerance = 1e-5 if dtype == "float32" else 2**-8
+            scale = max(1.0, float(np.abs(a.to_numpy()).max()))
+            assert np.abs(a.to_numpy() - b.to_numpy()).max() <= tolerance * scale, site
+        assert found.file["activations/a/actor/hidden_1"].attrs["filled"] == "backfilled"
+        assert "filled" not in found.file["steps/a/reward"].attrs
+    assert [item.name for item in lacking.path.parent.iterdir() if item.name.startswith(".")] == []
+    with pytest.raises(RecordingError, match="already"):
+        mnb.backfill(lacking, "a/actor/hidden_1")
+
+
+def test_what_was_not_recorded_is_named(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", LivesConfig(), GRUConfig())
+    part = record(run, episodes=4, n_envs=2, sites=[], agents=["a_0", "a_2"], progress=False)
+    mnb.backfill(part, "a/actor/*")
+    whole = record(run, name="whole", episodes=4, n_envs=2, progress=False)
+    for site in part.sites:
+        expected = whole[site].sel(agent=["a_0", "a_2"]).to_numpy()
+        np.testing.assert_allclose(part[site].to_numpy(), expected, atol=1e-5)
+    with pytest.raises(RecordingError, match=r"depends on what \['a_1', 'b_0'\] saw"):
+        mnb.backfill(part, "a/critic/*")
+    bare = mnb.extract(whole, tmp_path / "run" / "recordings" / "bare.h5", sites=[], fields=["observation", "state"])
+    with pytest.raises(RecordingError, match="the actor's recurrent states were not recorded"):
+        mnb.backfill(bare, "a/actor/*")
+
+
+def test_a_failure_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run(tmp_path / "run", LivesConfig(), centralised=False)
+    recording = record(run, episodes=4, n_envs=2, sites=[], progress=False)
+    before = recording.path.read_bytes()
+
+    def full(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", full)
+    with pytest.raises(RecordingError, match=r"no room for what is to be added \(No space left"):
+        mnb.backfill(recording, "a/actor/hidden_1")
+    assert recording.path.read_bytes() == before
+    assert sorted(item.name for item in recording.path.parent.iterdir()) == ["recording.h5"]

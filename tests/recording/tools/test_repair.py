@@ -1,0 +1,219 @@
+"""repair: what is whole is saved, what is not is named, a file that nothing is wrong with stays as it is."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import marlnb as mnb
+from marlnb.errors import RecordingError
+from marlnb.recording.capture.recorder import record
+from marlnb.recording.file.journal import journal_of
+from marlnb.recording.file.layout import row_paths
+from marlnb.recording.file.reader import Recording
+from tests.recording.runs import LivesConfig, length_of, make_run
+
+SEED = 2000
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording of several blocks and chunks."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr("marlnb.recording.file.layout.MOST_BLOCK_ROWS", 64)
+    run = make_run(tmp_path_factory.mktemp("repair") / "run", LivesConfig(), centralised=False)
+    record(run, episodes=80, n_envs=4, progress=False, sites="*/hidden_1").close()
+    patch.undo()
+    return run.recordings["recording"]
+
+
+@pytest.fixture
+def path(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(whole, tmp_path / "damaged.h5"))
+
+
+def check(path: Path, whole: Path, episodes: set[int]) -> None:
+    """Every episode that is left holds the numbers that it had."""
+    with Recording.open(path) as found, Recording.open(whole) as had:
+        assert set(found.episodes.index[found.episodes["finished"]]) == episodes
+        paths = row_paths(found.file)
+        assert len({len(found.file[name]) for name in paths}) == 1
+        assert found.episodes["length"].sum() == len(found)
+        left, kept = (recording.rows["episode"].isin(sorted(episodes)).to_numpy() for recording in (found, had))
+        assert found.rows[left].reset_index(drop=True).equals(had.rows[kept].reset_index(drop=True))
+        for name in paths:
+            a, b = found._array(name).to_numpy()[left], had._array(name).to_numpy()[kept]
+            assert np.array_equal(a, b, equal_nan=True), name
+        columns = ["length", "n_steps", "seed"]
+        assert found.episodes.loc[sorted(episodes), columns].equals(had.episodes.loc[sorted(episodes), columns])
+        lengths = [length_of(SEED + number) for number in sorted(episodes)]
+        assert found.episodes.loc[sorted(episodes), "length"].tolist() == lengths
+    assert sorted(item.name for item in path.parent.iterdir()) == [path.name]
+
+
+def damage_chunk(path: Path, dataset: str, row: int) -> tuple[int, int]:
+    """Overwrites the chunk that holds a row; returns its rows."""
+    with h5py.File(path) as file:
+        found = file[dataset]
+        place = (row // found.chunks[0] * found.chunks[0], *(0 for _ in found.shape[1:]))
+        info = found.id.get_chunk_info_by_coord(place)
+        rows = (place[0], min(len(found), place[0] + found.chunks[0]))
+    noise = np.random.default_rng(0).integers(0, 256, info.size, dtype=np.uint8).tobytes()
+    with open(path, "r+b") as raw:
+        raw.seek(info.byte_offset)
+        raw.write(noise)
+    return rows
+
+
+def touched(whole: Path, start: int, stop: int) -> set[int]:
+    with Recording.open(whole) as recording:
+        return set(recording.rows["episode"][start:stop])
+
+
+def test_nothing_wrong_nothing_changed(path: Path) -> None:
+    before = path.read_bytes()
+    told = mnb.repair(path)
+    assert not told.changed and told.found == () and told.complete and told.episodes == told.finished == 80
+    assert path.read_bytes() == before and [item.name for item in path.parent.iterdir()] == [path.name]
+    assert "nothing is wrong" in str(told)
+
+
+@pytest.mark.parametrize("part", [0.95, 0.7])
+def test_a_file_that_was_cut_keeps_its_whole_episodes(path: Path, whole: Path, part: float) -> None:
+    size = path.stat().st_size
+    with open(path, "r+b") as file:
+        file.truncate(int(part * size))
+    with pytest.raises(RecordingError):
+        Recording.open(path)
+    told = mnb.repair(path, keep=True)
+    kept = path.with_name("damaged.h5.bak")
+    assert told.changed and not told.complete and told.kept == kept and kept.stat().st_size == int(part * size)
+    assert "cut short" in told.found[0]
+    kept.unlink()
+    left = set(range(80)) - set(told.lost_episodes)
+    assert told.lost_episodes and len(left) >= 10
+    check(path, whole, left)
+
+
+@pytest.mark.parametrize(
+    "dataset", ["activations/a/actor/hidden_1", "steps/t", "steps/episode", "steps/a/alive", "steps/a/reward"]
+)
+def test_garbage_in_the_middle_costs_the_episodes_it_touches(path: Path, whole: Path, dataset: str) -> None:
+    start, stop = damage_chunk(path, dataset, 150)
+    told = mnb.repair(path)
+    lost = touched(whole, start, stop)
+    assert set(told.lost_episodes) >= lost if dataset == "steps/episode" else set(told.lost_episodes) == lost
+    assert told.changed and not told.complete and told.lost_rows > 0
+    check(path, whole, set(range(80)) - lost)
+
+
+def test_datasets_of_unequal_length_are_cut_to_the_shortest(path: Path, whole: Path) -> None:
+    with h5py.File(path, "r+") as file:
+        rows = len(file["steps/t"])
+        file["labels/height"].resize(rows - 13, axis=0)
+        file["activations/b/actor/hidden_1"].resize(rows - 5, axis=0)
+    told = mnb.repair(path)
+    assert "datasets differ in length" in told.found[0] and told.rows == rows - 13
+    with Recording.open(whole) as had:
+        ends = had.episodes["start"] + had.episodes["length"]
+        left = set(had.episodes.index[ends <= rows - 13])
+    check(path, whole, left)
+    with Recording.open(path) as found:
+        assert (~found.episodes["finished"]).sum() == 1
+
+
+def test_a_table_of_episodes_that_lies_is_made_anew(path: Path, whole: Path) -> None:
+    with h5py.File(path, "r+") as file:
+        file["episodes/start"][10:20] += 3
+    told = mnb.repair(path)
+    assert "made anew" in told.found[0] and not told.lost_episodes and told.finished == 80
+    check(path, whole, set(range(80)))
+    with Recording.open(path) as found, Recording.open(whole) as had:
+        np.testing.assert_allclose(found.episodes["a_2"], had.episodes["a_2"])
+        assert found.episodes["seed"].tolist() == had.episodes["seed"].tolist()
+
+
+def test_what_cannot_be_saved_is_left_untouched(path: Path, tmp_path: Path) -> None:
+    with open(path, "r+b") as file:
+        file.truncate(3000)
+    before = path.read_bytes()
+    with pytest.raises(RecordingError, match=r"left as it is|nothing tells"):
+        mnb.repair(path)
+    assert path.read_bytes() == before and [item.name for item in tmp_path.iterdir()] == [path.name]
+    path.write_bytes(b"no recording at all" * 100)
+    with pytest.raises(RecordingError, match="does not begin as an HDF5 file"):
+        mnb.repair(path)
+    with pytest.raises(RecordingError, match="there is no recording"):
+        mnb.repair(tmp_path / "nowhere.h5")
+
+
+WRITE = """
+import os, sys
+from pathlib import Path
+import numpy as np
+from marlnb.recording.file import journal
+from marlnb.recording.file.layout import Field
+from marlnb.recording.file.writer import RecordingWriter
+fields = [Field("activations/a/actor/x", ("agent", "unit"), (1, 128), "float32", "a")]
+fields += [Field(f"steps/{name}", (), (), "int64") for name in ("t", "episode", "env_id")]
+attributes = {"format": "marlnb-recording", "version": 1, "seed": 5, "every": 1, "settings": "{}", "spec": "{}"}
+agents = {"id": [0], "name": ["a_0"], "group": ["a"], "policy_index": [0]}
+writer = RecordingWriter(Path(sys.argv[1]), fields, attributes, agents, expected_rows=64)
+write_all, left = journal._write_all, int(sys.argv[2])
+
+def dying(handle, data, offset):
+    global left
+    left -= 1
+    if left < 0:
+        os._exit(9)
+    write_all(handle, data, offset)
+
+for number in range(40):
+    if number == 39:
+        commit = writer._storage.commit
+        def last():
+            journal._write_all = dying
+            commit()
+        writer._storage.commit = last
+    columns = {"episode": number, "start": writer.rows, "length": 64, "n_steps": 64, "seed": 5 + number}
+    writer.add_episodes({name: np.array([value]) for name, value in columns.items()}, np.zeros((1, 1)))
+    ones = np.ones((1, 64), np.int64)
+    values = np.full((1, 64, 1, 128), number, np.float32)
+    writer.append([values, np.arange(64)[None], number * ones, 0 * ones])
+"""
+
+
+@pytest.mark.parametrize("writes", [0, 2])
+def test_a_commit_that_a_kill_cut_short_is_completed(tmp_path: Path, writes: int) -> None:
+    path = tmp_path / "cut.h5"
+    assert subprocess.run([sys.executable, "-c", WRITE, str(path), str(writes)], check=False).returncode == 9
+    assert journal_of(path).exists()
+    told = mnb.repair(path)
+    assert told.found[0] == "a write had been cut short; it has been completed" and not told.complete
+    assert told.rows == 40 * 64 and told.finished == 40 and not told.lost_episodes
+    with Recording.open(path) as recording:
+        assert np.array_equal(recording["a/actor/x"].to_numpy()[:, 0, 0], np.repeat(np.arange(40), 64))
+
+
+def test_segments_are_mended_one_by_one(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", LivesConfig(), centralised=False)
+    record(run, episodes=60, n_envs=4, progress=False, sites="*/hidden_1", segment_bytes=60_000).close()
+    path = run.recordings["recording"]
+    assert not mnb.repair(path).changed
+    with Recording.open(path) as recording:
+        n_before = len(recording)
+    segment = path.with_suffix(".segments") / "0001.h5"
+    with open(segment, "r+b") as file:
+        file.truncate(2000)
+    told = mnb.repair(path)
+    assert any("0001.h5 cannot be mended" in what for what in told.found) and 0 < told.rows < n_before
+    with Recording.open(path) as recording:
+        seen = recording.steps("a", "observation").sel(agent="a_0").to_numpy()
+        np.testing.assert_allclose(seen[:, 0], (recording.rows["episode"] + SEED) / 10, rtol=1e-6)
+        assert not recording.complete

@@ -1,0 +1,87 @@
+"""replay: a recorded episode happens again, bit for bit, and a change of one number is found where it is."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import h5py
+import pytest
+
+import marlnb as mnb
+from marlnb.config import EnvConfig, ModelConfig
+from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
+from marlnb.errors import RecordingError
+from marlnb.models.networks.gru import GRUConfig
+from marlnb.recording.capture.recorder import record
+from marlnb.recording.file.reader import Recording
+from marlnb.recording.tools.reproduce import Replay
+from marlnb.registry import ENVIRONMENTS
+from tests.recording.runs import LivesConfig, make_run
+
+
+def recorded(path: Path, env: EnvConfig, model: ModelConfig | None = None, **options: object) -> Recording:
+    run = make_run(path / "run", env, model, centralised=False)
+    return record(run, progress=False, **{"episodes": 5, "n_envs": 3, **options})  # type: ignore[arg-type]
+
+
+def is_replayed(recording: Recording, episode: int) -> Replay:
+    """All but what was computed for many rows at once is the same bits; that is, to rounding."""
+    found = mnb.replay(recording, episode)
+    inexact = [difference.path for difference in found.differences]
+    assert all(path.startswith("activations/") or path.endswith("/value") for path in inexact), found
+    assert found.largest < 1e-5
+    assert {"steps/t", "steps/state"} - {"steps/state"} <= set(found.compared)
+    return found
+
+
+@pytest.mark.parametrize("explore", [False, True])
+def test_native_mpe(tmp_path: Path, explore: bool) -> None:
+    recording = recorded(tmp_path, SimpleSpreadConfig(max_cycles=6), explore=explore)
+    for episode in (0, 4):
+        found = is_replayed(recording, episode)
+        assert found.n_rows == 6 and found.actions == "recorded"
+        assert ("steps/agent/action" in found.compared) is not explore
+        assert "steps/agent/observation" in found.compared and "steps/agent/reward" in found.compared
+
+
+def test_recurrent_policies_and_dying_agents(tmp_path: Path) -> None:
+    recording = recorded(tmp_path, LivesConfig(), GRUConfig(), every=2)
+    found = is_replayed(recording, 3)
+    assert found.actions == "recomputed"
+    assert any(path.startswith("recurrent/") for path in found.compared)
+
+
+@pytest.mark.parametrize("name", ["pettingzoo/simple_speaker_listener", "pettingzoo/tictactoe"])
+def test_pettingzoo_and_turns(tmp_path: Path, name: str) -> None:
+    recording = recorded(tmp_path, ENVIRONMENTS.get(name)(workers=0), n_envs=2, episodes=3)
+    is_replayed(recording, 2)
+
+
+def test_what_was_changed_is_found(tmp_path: Path) -> None:
+    recording = recorded(tmp_path, SimpleSpreadConfig(max_cycles=6))
+    recording.close()
+    with h5py.File(recording.path, "r+") as file:
+        row = int(file["episodes/start"][:][file["episodes/episode"][:] == 2][0]) + 4
+        file["steps/agent/reward"][row, 1] += 0.5
+    found = mnb.replay(Recording.open(recording.path), 2)
+    worst = found.differences[0]
+    assert not found.exact and (worst.path, worst.t, worst.agent, worst.rows) == ("steps/agent/reward", 4, "agent_1", 1)
+    assert worst.largest == pytest.approx(0.5, abs=1e-5)
+    assert "most steps/agent/reward by 0.5 at t=4, agent_1" in repr(found)
+    assert len(found.table()) == len(found.compared)
+
+
+def test_refusals(tmp_path: Path) -> None:
+    recording = recorded(tmp_path, SimpleSpreadConfig(max_cycles=6), explore=True, agents=["agent_0"])
+    with pytest.raises(RecordingError, match=r"sampled, and those of \['agent_1', 'agent_2'\] were not recorded"):
+        mnb.replay(recording, 0)
+    with pytest.raises(RecordingError, match="no finished episode 9"):
+        mnb.replay(recording, 9)
+    elsewhere = tmp_path / "elsewhere.h5"
+    shutil.copy(recording.path, elsewhere)
+    with pytest.raises(RecordingError, match="give subject="):
+        mnb.replay(Recording.open(elsewhere), 0)
+    other = make_run(tmp_path / "other", SimpleSpreadConfig(max_cycles=6), centralised=False, seed=5)
+    with pytest.raises(RecordingError, match="was made by weights"):
+        mnb.replay(Recording.open(elsewhere), 0, subject=other)

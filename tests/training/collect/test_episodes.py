@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from marlnb.envs.vector import Step
+from marlnb.errors import ConfigError
+from marlnb.models.policies.policy import Policy
+from marlnb.models.policies.scripted import RandomPolicy
+from marlnb.training.collect.episodes import Moment, Rest, play
+from tests.training.toys import Count, CountConfig
+
+
+def _random(env: Count) -> dict[str, Policy]:
+    return {group.name: RandomPolicy(group) for group in env.spec.groups}
+
+
+@pytest.mark.parametrize("n_envs", [1, 3, 8, 30])
+def test_exactly_the_episodes_asked_for_count_whatever_their_lengths(n_envs: int) -> None:
+    env = Count(CountConfig(), n_envs)
+    table = play(env, _random(env), episodes=20, seed=100, explore=True)
+    seeds = np.arange(100, 120)
+    lengths = 2 + seeds % 7
+    assert len(table) == 20 and table.seed.tolist() == seeds.tolist() and table.length.tolist() == lengths.tolist()
+    np.testing.assert_array_equal(table.returns["a"], np.stack([seeds % 5 * lengths, (seeds % 5 + 1) * lengths], 1))
+    np.testing.assert_array_equal(table.group_return("a"), (seeds % 5 + 0.5) * lengths)
+    frame = table.to_frame()
+    assert list(frame.columns) == ["seed", "length", "a_0", "a_1", "b_0"] and frame["b_0"].tolist() == list(
+        seeds % 5 * lengths
+    )
+
+
+def test_the_watcher_sees_every_step_of_the_episodes_that_count_once() -> None:
+    class Notes:
+        def __init__(self) -> None:
+            self.steps: list[tuple[int, int, int]] = []
+            self.rewards: dict[int, float] = {}
+
+        def before_step(self, moment: Moment) -> None:
+            assert (moment.observation["a"][:, 0, 0] == moment.t).all()
+            self.steps += zip(moment.episode.tolist(), moment.t.tolist(), moment.episode_seed.tolist())
+
+        def after_step(self, moment: Moment, step: Step, ended: bool) -> None:
+            for episode, reward in zip(moment.episode.tolist(), step.groups["b"].reward[:, 0].tolist()):
+                self.rewards[episode] = self.rewards.get(episode, 0.0) + reward
+
+    env, notes = Count(CountConfig(), 3), Notes()
+    table = play(env, _random(env), episodes=7, seed=100, explore=True, watcher=notes)
+    expected = [(k, t, 100 + k) for k in range(7) for t in range(2 + (100 + k) % 7)]
+    assert sorted(row for row in notes.steps if row[0] >= 0) == expected
+    assert [notes.rewards[k] for k in range(7)] == table.returns["b"][:, 0].tolist()
+
+
+@pytest.mark.parametrize("rests", [0, 1, 3])
+def test_a_watcher_that_rests_is_told_of_every_kth_step_and_of_each_end(rests: int) -> None:
+    """One copy, so that its steps can be counted by hand: from each step told on `rests` are passed over, and an end
+    that is passed over is told, but not the moment before it."""
+
+    class Rests:
+        def __init__(self) -> None:
+            self.before: list[tuple[int, int]] = []
+            self.after: list[tuple[int, int, bool]] = []
+
+        def before_step(self, moment: Moment) -> None:
+            self.before.append((int(moment.episode), int(moment.t)))
+
+        def after_step(self, moment: Moment, step: Step, ended: bool) -> Rest | None:
+            self.after.append((int(moment.episode), int(moment.t), ended))
+            return None if ended else Rest(rests)
+
+    env, watcher = Count(CountConfig(), 1), Rests()
+    play(env, _random(env), episodes=5, seed=100, explore=True, watcher=watcher)
+    lengths = [2 + (100 + k) % 7 for k in range(5)]
+    kept = [(k, t) for k, length in enumerate(lengths) for t in range(0, length, rests + 1)]
+    assert watcher.before == kept
+    ends = {(k, length - 1) for k, length in enumerate(lengths)}
+    assert watcher.after == [(*place, place in ends) for place in sorted({*kept, *ends})]
+
+
+def test_a_watcher_that_only_looks_after_steps_is_not_told_before_them() -> None:
+    """Of steps 0, 1, 2 ... it asks not to be told before every second and third, whichever episode they are of."""
+
+    class Looks:
+        def __init__(self) -> None:
+            self.before: list[int] = []
+            self.after = 0
+
+        def before_step(self, moment: Moment) -> None:
+            self.before.append(self.after)
+
+        def after_step(self, moment: Moment, step: Step, ended: bool) -> Rest:
+            self.after += 1
+            return Rest(before=self.after % 3 != 0)
+
+    env, watcher = Count(CountConfig(), 1), Looks()
+    table = play(env, _random(env), episodes=5, seed=100, explore=True, watcher=watcher)
+    assert watcher.after == table.length.sum()
+    assert watcher.before == list(range(0, watcher.after, 3))
+
+
+def test_modes_come_back_after_an_error() -> None:
+    env = Count(CountConfig(fail_at=3), 2)
+    policies = _random(env)
+    policies["a"].train()
+    policies["b"].eval()
+    with pytest.raises(RuntimeError, match="broke"):
+        play(env, policies, episodes=9, seed=0, explore=True)
+    assert policies["a"].training and not policies["b"].training
+
+
+def test_missing_policies_and_no_episodes_are_refused() -> None:
+    env = Count(CountConfig(), 2)
+    with pytest.raises(ConfigError, match=r"the groups are \['a', 'b'\]"):
+        play(env, {"a": RandomPolicy(env.spec.groups[0])}, episodes=1, seed=0, explore=True)
+    with pytest.raises(ConfigError, match="got 0"):
+        play(env, _random(env), episodes=0, seed=0, explore=True)
+
+
+def test_a_random_policy_draws_allowed_choices_evenly() -> None:
+    from marlnb.specs import ActionSpec, GroupSpec, ObservationSpec
+
+    group = GroupSpec("a", ("a_0",), ObservationSpec((1,)), ActionSpec("multi_discrete", (3, 2)), has_action_mask=True)
+    mask = torch.tensor([True, False, True, True, True]).expand(6000, 1, 5)
+    generator = torch.Generator().manual_seed(0)
+    output = RandomPolicy(group).act(torch.zeros(6000, 1, 1), action_mask=mask, generator=generator)
+    assert output.action.shape == (6000, 1, 2)
+    shares = output.action[:, 0, 0].bincount(minlength=3) / 6000
+    torch.testing.assert_close(shares, torch.tensor([0.5, 0.0, 0.5]), atol=0.03, rtol=0)
+    torch.testing.assert_close(output.log_prob, torch.full((6000, 1), -np.log(4.0), dtype=torch.float32))
+
+
+def test_a_random_policy_fills_the_box_of_a_continuous_action() -> None:
+    from marlnb.specs import ActionSpec, GroupSpec, ObservationSpec
+
+    group = GroupSpec("a", ("a_0",), ObservationSpec((1,)), ActionSpec("continuous", low=(-1.0, 2.0), high=(1.0, 6.0)))
+    output = RandomPolicy(group).act(torch.zeros(5000, 1, 1), generator=torch.Generator().manual_seed(0))
+    low, high = output.action[:, 0].amin(0), output.action[:, 0].amax(0)
+    torch.testing.assert_close(low, torch.tensor([-1.0, 2.0]), atol=0.01, rtol=0)
+    torch.testing.assert_close(high, torch.tensor([1.0, 6.0]), atol=0.01, rtol=0)
+    torch.testing.assert_close(output.log_prob, torch.full((5000, 1), -np.log(8.0), dtype=torch.float32))

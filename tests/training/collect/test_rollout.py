@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import torch
+from tensordict import TensorDict
+
+from marlnb.config import Experiment
+from marlnb.models.policies.policy import Policy
+from marlnb.models.policies.scripted import RandomPolicy
+from marlnb.training.collect.rollout import Collector
+from marlnb.training.learners import build_learners
+from tests.training.toys import Count, CountConfig
+
+
+def _random(env: Count) -> dict[str, Policy]:
+    return {group.name: RandomPolicy(group) for group in env.spec.groups}
+
+
+def _collect(env: Count, n_rollouts: int, n_steps: int) -> list[TensorDict]:
+    collector = Collector(env, _random(env), n_steps, generator=torch.Generator().manual_seed(0))
+    collector.reset(11)
+    return [collector.collect().clone() for _ in range(n_rollouts)]
+
+
+def _history(seed: int, copy: int, n_envs: int, steps: int) -> list[tuple[int, int, bool]]:
+    """(t, episode's seed, whether the step ends it) of one copy, from the toy's definition."""
+    found, episode = [], 0
+    while len(found) < steps:
+        own = seed + episode * n_envs + copy
+        length = 2 + own % 7
+        found += [(t, own, t == length - 1) for t in range(length)]
+        episode += 1
+    return found[:steps]
+
+
+def test_rollouts_hold_what_the_environment_did_and_follow_each_other() -> None:
+    rollouts = _collect(Count(CountConfig(), 3), n_rollouts=3, n_steps=6)
+    whole = torch.cat(rollouts, dim=1)
+    assert whole.batch_size == (3, 18)
+    for copy in range(3):
+        for at, (t, seed, ends) in enumerate(_history(11, copy, 3, 18)):
+            row = whole[copy, at]
+            assert bool(row["is_init"]) == (t == 0) and bool(row["next", "done"]) == ends
+            for group, n in (("a", 2), ("b", 1)):
+                assert row[group, "observation"].tolist() == [[t, seed % 7]] * n
+                assert row["next", group, "observation"].tolist() == [[t + 1, seed % 7]] * n
+                assert row["next", group, "reward"][:, 0].tolist() == [seed % 5 + agent for agent in range(n)]
+                assert row["next", group, "truncated"].all() == ends and not row["next", group, "terminated"].any()
+                assert row["next", group, "done"].all() == ends
+                assert row[group, "acting"].all() and row["next", group, "alive"].all()
+
+
+def test_agents_that_die_and_appear_are_masked_and_keep_their_last_observation() -> None:
+    env = Count(CountConfig(mortal=True), 2)
+    (rollout,) = _collect(env, n_rollouts=1, n_steps=20)
+    for copy in range(2):
+        for at, (t, seed, ends) in enumerate(_history(11, copy, 2, 20)):
+            row = rollout[copy, at]
+            assert row["a", "alive"].tolist() == [True, t < 2] == row["a", "acting"].tolist()
+            assert row["b", "alive"].tolist() == [t >= 2]
+            dies = t == 1
+            assert row["next", "a", "terminated"][:, 0].tolist() == [False, dies]
+            assert row["next", "a", "done"][:, 0].tolist() == [ends, dies or (ends and t < 2)]
+            if not (ends and t >= 2):  # a dead agent's next observation at an episode's end means nothing
+                seen = [t + 1, seed % 7] if t < 2 else [0, 0]
+                assert row["next", "a", "observation"][1].tolist() == seen
+            if not ends:
+                assert row["next", "a", "alive"].tolist() == [True, t + 1 < 2]
+
+
+def test_a_recurrent_rollout_can_be_replayed_from_its_stored_states() -> None:
+    """Log-probabilities computed anew over whole sequences, zeroed at is_init, are those that acting gave."""
+    experiment = Experiment.compose(
+        "env=mpe/simple_speaker_listener", "algorithm=ippo", "model=gru", "n_envs=3", "rollout_steps=16", "threads=1"
+    )
+    env = experiment.env.build(3)
+    learners = build_learners(experiment, env.spec)
+    collector = Collector(env, {n: learner.policy for n, learner in learners.items()}, 16)
+    collector.reset(5)
+    collector.collect()
+    rollout = collector.collect()
+    assert rollout["is_init"].any() and rollout["listener", "recurrent"][:, 0].abs().sum() > 0
+    for name, learner in learners.items():
+        policy = learner.policy
+        recurrent = rollout[name, "recurrent"][:, 0]
+        for t in range(16):
+            recurrent = recurrent * ~rollout["is_init"][:, t, :, None, None]
+            torch.testing.assert_close(recurrent, rollout[name, "recurrent"][:, t])
+            output = policy.act(rollout[name, "observation"][:, t], recurrent=recurrent, explore=False)
+            assert output.recurrent is not None
+            logits = output.logits.log_softmax(-1)
+            chosen = logits.gather(-1, rollout[name, "action"][:, t, :, None])[..., 0]
+            torch.testing.assert_close(chosen, rollout[name, "log_prob"][:, t])
+            recurrent = output.recurrent
+
+
+def test_the_buffers_are_made_once() -> None:
+    env = Count(CountConfig(), 2)
+    collector = Collector(env, _random(env), 4)
+    collector.reset(0)
+    first = collector.collect()
+    pointer = first["a", "observation"].data_ptr()
+    assert collector.collect() is first and first["a", "observation"].data_ptr() == pointer

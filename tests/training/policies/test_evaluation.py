@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from marlnb.config import Experiment
+from marlnb.errors import ConfigError, SiteError
+from marlnb.models.hooks.edits import Ablate
+from marlnb.training.policies.evaluation import evaluate
+from marlnb.training.runs.run import Run
+from marlnb.training.train import train
+from tests.training.toys import CountConfig, count_experiment
+
+
+@pytest.fixture(scope="module")
+def toy_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(count_experiment("frames=96"), tmp_path_factory.mktemp("runs") / "toy", progress=False)
+
+
+@pytest.fixture(scope="module")
+def native_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    experiment = Experiment.compose(
+        *("env=mpe/simple_speaker_listener", "algorithm=mappo", "frames=6400", "n_envs=32", "rollout_steps=25"),
+        *("algorithm.epochs=4", "threads=1"),
+    )
+    return train(experiment, tmp_path_factory.mktemp("runs") / "native", progress=False)
+
+
+@pytest.mark.parametrize("n_envs", [None, 1, 7])
+def test_means_and_errors_are_those_of_the_episodes_asked_for(toy_run: Run, n_envs: int | None) -> None:
+    found = evaluate(toy_run, episodes=23, seed=50, n_envs=n_envs)
+    seeds = np.arange(50, 73)
+    b = seeds % 5 * (2 + seeds % 7)
+    a = b + 0.5 * (2 + seeds % 7)
+    assert found.return_mean == {"a": pytest.approx(a.mean()), "b": pytest.approx(b.mean())}
+    assert found.return_se["a"] == pytest.approx(np.std(a, ddof=1) / np.sqrt(23))
+    assert found.length_mean == pytest.approx((2 + seeds % 7).mean())
+    assert found.score == pytest.approx((a.mean() + b.mean()) / 2) and found.checkpoint == 3
+
+
+def test_json_says_what_was_evaluated(toy_run: Run) -> None:
+    found = evaluate(toy_run, episodes=1, seed=50)
+    data = json.loads(json.dumps(found.to_json()))
+    assert data["episodes"] == 1 and data["return_se"] == {"a": None, "b": None} and data["env"] == "toy/count"
+    assert data["return_mean"]["b"] == 0.0 and data["checkpoint"] == 3 and data["edits"] == []
+
+
+def test_a_random_policy_scores_what_is_known_of_it(native_run: Run) -> None:
+    """mpe2's simple_speaker_listener under random actions: -42.9 an agent, measured elsewhere."""
+    found = evaluate(native_run, episodes=600, policy="random")
+    for group in ("speaker", "listener"):
+        error = found.return_se[group]
+        assert error is not None and error < 1.5
+        assert abs(found.return_mean[group] + 42.9) < 3.5 * error
+    assert found.checkpoint is None and found.policy == "random"
+
+
+def test_evaluating_twice_gives_the_same_and_changes_nothing(native_run: Run) -> None:
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    first, second = (evaluate(native_run, episodes=20, explore=True) for _ in range(2))
+    assert first.return_mean == second.return_mean
+    assert torch.equal(before, torch.get_rng_state())
+    assert evaluate(native_run, episodes=20, explore=True, seed=7).return_mean != first.return_mean
+
+
+def test_an_edit_changes_the_outcome_during_the_evaluation_only(native_run: Run) -> None:
+    plain = evaluate(native_run, episodes=40)
+    edited = evaluate(native_run, episodes=40, edits=[Ablate("listener/actor/hidden_1")])
+    assert edited.return_mean != plain.return_mean
+    assert evaluate(native_run, episodes=40).return_mean == plain.return_mean
+    assert edited.to_json()["edits"][0]["site"] == "listener/actor/hidden_1"
+    with pytest.raises(SiteError, match="listener/actor/hidden_1"):
+        evaluate(native_run, episodes=4, edits=[Ablate("listener/actor/hidden_9")])
+
+
+def test_another_environment_must_have_the_same_groups_and_spaces(toy_run: Run, native_run: Run) -> None:
+    assert evaluate(toy_run, episodes=5, env=CountConfig(savable=False)).episodes == 5
+    assert evaluate(toy_run, episodes=5, env="toy/count").episodes == 5
+    with pytest.raises(ConfigError, match=r"has the groups \['listener', 'speaker'\].*groups \['a', 'b'\]"):
+        evaluate(toy_run, episodes=5, env="mpe/simple_speaker_listener")
+    continuous = Experiment.compose(
+        "env=mpe/simple_speaker_listener", "env.continuous_actions=true", "algorithm=ippo"
+    ).env
+    with pytest.raises(ConfigError, match=r"action kind continuous; the run was trained on .* with discrete"):
+        evaluate(native_run, episodes=5, env=continuous)
+
+
+@pytest.mark.parametrize("options", [{"episodes": 0}, {"n_envs": 0}, {"seed": -1}, {"policy": "lucky"}])
+def test_options_out_of_range_are_refused(toy_run: Run, options: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        evaluate(toy_run, **options)  # type: ignore[arg-type]

@@ -1,0 +1,102 @@
+"""What is kept of checkpoints with a run: notes, evaluations; and checkpoints removed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from marlnb.config import Experiment
+from marlnb.errors import CheckpointError, RunError
+from marlnb.training.background import start
+from marlnb.training.policies.evaluation import evaluate
+from marlnb.training.runs.checkpoint_notes import CheckpointNotes
+from marlnb.training.runs.checkpoint_removal import remove_checkpoint
+from marlnb.training.runs.run import Run
+from marlnb.training.train import train
+from tests.widgets.trained import SMALL, original, run, until  # noqa: F401
+
+
+def test_notes_and_evaluations_are_read_by_another_process(run: Run) -> None:  # noqa: F811
+    notes = CheckpointNotes(run)
+    assert notes.note(3) == "" and notes.evaluations(3) == []
+    notes.write(3, 'wanders "about" ☂')
+    found = evaluate(run, checkpoint=3, episodes=5, seed=7)
+    notes.keep(found)
+    ask = (
+        "from marlnb.training.runs.checkpoint_notes import CheckpointNotes as N; import json, sys; n = N(sys.argv[1]); "
+    )
+    told = "print(json.dumps([n.note(3), n.evaluations(3), n.note(6)]))"
+    answer = subprocess.run([sys.executable, "-c", ask + told, str(run.path)], capture_output=True, check=True)
+    note, (kept,), other = json.loads(answer.stdout)
+    assert note == 'wanders "about" ☂' and other == ""
+    table = found.table
+    assert table is not None
+    assert kept["return_mean"] == found.return_mean and kept["return_se"] == found.return_se
+    assert kept["returns"]["speaker"] == table.returns["speaker"].mean(axis=1).tolist()
+
+
+def test_the_same_episodes_are_kept_once_and_others_beside_them(run: Run) -> None:  # noqa: F811
+    notes = CheckpointNotes(run)
+    for seed in (1, 2, 1):
+        notes.keep(evaluate(run, checkpoint=6, episodes=2, seed=seed))
+    assert [entry["seed"] for entry in notes.evaluations(6)] == [2, 1]
+    with pytest.raises(RunError, match="belongs to no checkpoint"):
+        notes.keep(evaluate(run, policy="random", episodes=1))
+
+
+def test_writers_at_once_lose_nothing(run: Run) -> None:  # noqa: F811
+    def write(iteration: int) -> None:
+        for k in range(20):
+            CheckpointNotes(run).write(iteration, f"{iteration}: {k}")
+
+    threads = [threading.Thread(target=write, args=(one.iteration,)) for one in run.checkpoints]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [CheckpointNotes(run).note(one) for one in run.checkpoints] == [
+        f"{one.iteration}: 19" for one in run.checkpoints
+    ]
+
+
+def test_notes_are_of_the_weights_not_of_the_number(run: Run, tmp_path: Path) -> None:  # noqa: F811
+    notes = CheckpointNotes(run)
+    notes.write(9, "the first nine")
+    other = train(Experiment.compose(*SMALL, "frames=900", "seed=1"), tmp_path / "other")
+    nine = run.path / "checkpoints" / "9"
+    nine.rename(tmp_path / "aside")
+    other.checkpoint(9).path.rename(nine)
+    assert notes.note(9) == ""
+    notes.write(9, "another nine")
+    nine.rename(tmp_path / "another")
+    (tmp_path / "aside").rename(nine)
+    assert notes.note(9) == "the first nine"
+
+
+def test_a_removed_checkpoint_is_gone_and_the_run_goes_on_from_the_one_before(run: Run) -> None:  # noqa: F811
+    remove_checkpoint(run, 9)
+    assert [one.iteration for one in run.checkpoints] == [3, 6]
+    assert sorted(path.name for path in (run.path / "checkpoints").iterdir()) == ["3", "6"]
+    assert "checkpoint 9 was removed" in run.events()[-1]
+    with pytest.raises(CheckpointError, match="valid: last, best or an iteration of: 3, 6"):
+        remove_checkpoint(run, 9)
+
+
+def test_the_only_checkpoint_of_a_training_is_not_removed(tmp_path: Path) -> None:
+    training = start(Experiment.compose(*SMALL, "frames=100_000_000", "checkpoint_every=1_000_000"), tmp_path / "run")
+    try:
+        until(lambda: training.run.status()["state"] == "running")  # what is asked before it begins is forgotten
+        training.save()
+        until(lambda: training.run.checkpoints)
+        with pytest.raises(CheckpointError, match="which is training: a kill would lose"):
+            remove_checkpoint(training.run, "last")
+        assert len(training.run.checkpoints) == 1
+    finally:
+        training.stop()
+        training.wait(120)
+    remove_checkpoint(training.run, "best" if training.run.checkpoints[0].score is not None else "last")

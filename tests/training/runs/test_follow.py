@@ -1,0 +1,42 @@
+"""Following a run: every line once, none torn, and all anew after a resume has cut the files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from marlnb.training.runs.follow import RunFollower
+from marlnb.training.runs.run import METRICS, Run
+from marlnb.training.train import resume, train
+from tests.training.toys import count_experiment
+
+
+def test_each_look_finds_what_is_new(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", count_experiment())
+    follower = RunFollower(run)
+    assert follower.look().rows == [] and follower.look().status["state"] == "created"
+    run.append_metrics({"iteration": 1})
+    run.append_metrics({"iteration": 2})
+    run.log_event("hello")
+    first = follower.look()
+    assert [row["iteration"] for row in first.rows] == [1, 2] and first.events[0].endswith("hello")
+    assert follower.look().rows == []
+    with open(run.path / METRICS, "a") as file:
+        file.write('{"iteration": 3')
+        file.flush()
+        assert follower.look().rows == []
+        file.write("}\n")
+    assert follower.look().rows == [{"iteration": 3}]
+
+
+def test_a_resumed_run_is_read_anew(tmp_path: Path) -> None:
+    run = train(count_experiment(), tmp_path / "run", progress=False)
+    follower = RunFollower(run)
+    before = [row["iteration"] for row in follower.look().rows]
+    run.cut_metrics(before[-2])
+    news = follower.look()
+    assert news.again and [row["iteration"] for row in news.rows] == before[:-1]
+    resume(run, frames=2 * run.experiment.frames, progress=False)
+    news = follower.look()
+    found = [row["iteration"] for row in news.rows]
+    assert news.again and found == sorted(set(found)) and len(news.rows) == len(run.metrics())
+    assert not follower.look().again and follower.look().rows == []

@@ -1,0 +1,94 @@
+"""Live curves without a browser: what a page is sent adds up to what is there, however many points there are."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from marlnb.widgets.core.curves import MOST_POINTS, Line, LiveCurves
+
+
+class Page(LiveCurves):
+    """Curves, and what a page has of them: what it was sent when it was opened, and every message since."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, list[list[float]]] = {}
+        self.messages = 0
+        super().__init__()
+        self.observe(lambda change: self._take_all(change["new"]), "lines")
+
+    def send(self, content: dict[str, Any], buffers: Any = None) -> None:
+        self.messages += 1
+        for name, (x, y) in content["add"].items():
+            assert len(self.seen[name][0]) == content["after"][name]  # else a page asks for the whole
+            self.seen[name][0].extend(x)
+            self.seen[name][1].extend(y)
+
+    def open(self) -> None:
+        self._take_all(self.get_state("lines")["lines"])
+
+    def _take_all(self, lines: dict[str, list[list[float]]]) -> None:
+        self.seen = {name: [list(x), list(y)] for name, (x, y) in lines.items()}
+
+
+def test_what_a_page_was_sent_is_what_is_there() -> None:
+    page, chance = Page(), random.Random(0)
+    told: dict[str, list[float]] = {"a": [], "b": [], "c": []}
+    for step in range(300):
+        name, n = chance.choice("abc"), chance.randrange(1, 5)
+        values = [chance.random() for _ in range(n)]
+        x = [float(len(told[name]) + k) for k in range(n)]
+        told[name] += values
+        page.add({name: (x, values)})
+        if step == 150:
+            page.open()  # loaded again: nothing is lost or there twice
+        assert page.seen == page.get_state("lines")["lines"]
+    assert page.messages > 290  # one a look: the first points of each line come with the whole
+    assert {name: y for name, (_, y) in page.seen.items()} == told
+    assert page.seen["a"][0] == [float(k) for k in range(len(told["a"]))]
+
+
+def test_a_page_that_is_opened_later_has_the_points_since_the_last_settling() -> None:
+    page = Page()
+    page.add({"a": ([0.0], [1.0])})
+    page.add({"a": ([1.0], [2.0])})
+    assert page.lines == {"a": [[0.0], [1.0]]}  # what is saved with the notebook until it settles
+    assert page.get_state()["lines"] == {"a": [[0.0, 1.0], [1.0, 2.0]]}
+    page.settle()
+    assert page.lines == {"a": [[0.0, 1.0], [1.0, 2.0]]}
+    page.clear()
+    assert page.lines == {} and page.seen == {}
+
+
+@pytest.mark.parametrize("n", [MOST_POINTS, MOST_POINTS + 1, 2 * MOST_POINTS, 16 * MOST_POINTS])
+def test_putting_neighbours_together_keeps_means(n: int) -> None:
+    y = np.random.default_rng(0).normal(size=n)
+    line = Line()
+    line.add(list(range(n)), y.tolist())
+    assert len(line.x) <= MOST_POINTS
+    if n % 2 == 0:
+        width = n // len(line.x)
+        assert np.allclose(line.y, y.reshape(-1, width).mean(axis=1))
+        assert np.allclose(line.x, np.arange(n).reshape(-1, width).mean(axis=1))
+        assert np.isclose(np.mean(line.y), y.mean())
+    else:
+        assert line.x[-1] == n - 1 and line.y[-1] == y[-1]  # an odd last one stays
+        assert np.isclose(line.y[0], y[:2].mean())
+
+
+def test_many_points_are_few_and_a_page_has_them_too() -> None:
+    page = Page()
+    for start in range(0, 3 * MOST_POINTS, 100):
+        page.add({"a": ([float(k) for k in range(start, start + 100)], [5.0] * 100)})
+    x, y = page.seen["a"]
+    assert page.seen == page.get_state("lines")["lines"] and len(x) <= MOST_POINTS
+    assert set(y) == {5.0} and x == sorted(x) and x[-1] > 3 * MOST_POINTS - 100
+
+
+def test_marks_are_in_the_order_of_x() -> None:
+    curves = LiveCurves()
+    curves.mark({"20": 400.0, "10": 200.0}, strong=["20"])
+    assert curves.markers == [[200.0, "10", False], [400.0, "20", True]]

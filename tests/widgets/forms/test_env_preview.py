@@ -1,0 +1,35 @@
+"""What an environment is like, also where it cannot be drawn."""
+
+from __future__ import annotations
+
+import pytest
+
+from marlnb.config import Experiment
+from marlnb.envs.custom import environment
+from marlnb.errors import EnvError
+from marlnb.widgets.forms.env_preview import look_at, random_rollout
+from tests.envs.sample_envs import Scripted
+
+
+@environment("test/undrawn")
+def undrawn(broken: bool = False) -> Scripted:
+    """Takes no render_mode."""
+    if broken:
+        raise ValueError("the door is stuck")
+    return Scripted(False)
+
+
+def test_what_takes_no_render_mode_is_shown_without_a_picture() -> None:
+    looked = look_at(Experiment.compose("env=test/undrawn", "env.workers=0").env)
+    assert looked.spec.agents == ("a_0", "a_1", "a_2") and looked.picture == b""
+    assert "which its constructor does not take" in looked.no_picture and "Traceback" not in looked.no_picture
+
+
+def test_a_rollout_without_pictures_has_returns() -> None:
+    moving, returns = random_rollout(Experiment.compose("env=test/undrawn", "env.workers=0").env, steps=2)
+    assert moving == b"" and set(returns) == {"a_0", "a_1", "a_2"}
+
+
+def test_what_cannot_be_built_at_all_says_why_it_cannot() -> None:
+    with pytest.raises(EnvError, match="the door is stuck"):
+        look_at(Experiment.compose("env=test/undrawn", "env.kwargs.broken=true", "env.workers=0").env)

@@ -1,0 +1,151 @@
+"""Forms made from dataclasses: every option of everything registered, what is typed, and what is wrong with it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from marlnb.algorithms.ppo import MAPPOConfig
+from marlnb.config import Experiment
+from marlnb.errors import ConfigError, MarlnbError
+from marlnb.registry import ALGORITHMS, ENVIRONMENTS, MODELS
+from marlnb.widgets.forms.field import parse
+from marlnb.widgets.forms.form import ConfigForm
+from marlnb.widgets.forms.part_form import PartForm
+
+FAMILIES = ("mpe", "matrix", "pettingzoo", "vmas", "torchrl", "external")
+MEMBERS = [
+    *(member for name, member in ENVIRONMENTS.items() if name.split("/")[0] in FAMILIES),
+    *(member for _, member in (*ALGORITHMS.items(), *MODELS.items())),
+]
+
+
+@pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.name)
+def test_an_untouched_form_is_the_default(member: type[Any]) -> None:
+    form = ConfigForm(member)
+    assert not form.problems
+    try:
+        expected = member()
+    except (MarlnbError, TypeError):  # one that has no default as a whole
+        with pytest.raises(ConfigError, match=re.escape(member.name)):
+            _ = form.config
+    else:
+        assert form.config == expected and form.n_changed == 0
+
+
+def test_what_is_typed_is_what_is_meant() -> None:
+    form = ConfigForm(MAPPOConfig)
+    typed = {"lr": "1e-3", "epochs": " 4 ", "target_kl": "0.02", "lr_critic": "", "value_loss": "huber"}
+    for name, text in typed.items():
+        form.fields[name].enter(text)
+    found = form.config
+    assert (found.lr, found.epochs, found.target_kl, found.lr_critic) == (1e-3, 4, 0.02, None)
+    assert found.value_loss == "huber" and form.n_changed == 4
+    hidden = ConfigForm(MODELS.get("mlp")).fields["hidden"]
+    for text in ("32, 16", "[32, 16]", "(32,16)"):
+        hidden.enter(text)
+        assert hidden.value == (32, 16)
+    experiment = ConfigForm(Experiment, only=["frames", "seed", "target_return"])
+    experiment.fields["frames"].enter("2_000_000")
+    assert experiment.as_overrides() == ["frames=2000000"]
+
+
+def test_what_cannot_be_used_is_said_at_the_field_and_kept_there() -> None:
+    calls = []
+    form = ConfigForm(MAPPOConfig, on_change=lambda: calls.append(1))
+    lr = form.fields["lr"]
+    lr.enter("-1")
+    assert lr.problem == "lr must be more than 0; got -1.0" and calls == [1]
+    lr.enter("fast")
+    assert "lr must be a number" in lr.problem and lr.raw == "fast"
+    with pytest.raises(ConfigError, match="lr must be a number"):
+        _ = form.config
+    assert list(form.problems) == ["lr"]
+    lr.set(0.5)
+    assert not form.problems and len(calls) == 2  # what is set by code calls nobody
+
+
+@pytest.mark.parametrize(
+    ("text", "annotation", "value"),
+    [
+        ("none", float | None, None),
+        ("", int | None, None),
+        ("none", str, "none"),
+        ("5", str, "5"),
+        ("true", bool | None, True),
+        ("{'a': 1}", dict[str, int], {"a": 1}),
+        ("a, b", tuple[str, ...], ["a", "b"]),
+        ("__import__('os').system('true')", float, "__import__('os').system('true')"),
+    ],
+)
+def test_text_is_read_by_what_is_asked_for(text: str, annotation: Any, value: Any) -> None:
+    assert parse(text, annotation) == value
+
+
+def test_a_part_is_searched_for_by_family_and_name() -> None:
+    part = PartForm(ENVIRONMENTS, "mpe/simple_spread", searched=True)
+    part._search.value = "tag"
+    assert "mpe/simple_tag" in part._name.options and "mpe/simple_spread" not in part._name.options
+    part._family.value = "mpe"
+    assert part._name.options == ("mpe/simple_tag",)
+    part._search.value = "zebra"
+    assert not part._name.options and "zebra" in part._about.value
+    part._search.value, part._family.value = "", "(all)"
+    assert part._name.value == "mpe/simple_spread"
+    part._name.value = "mpe/simple_tag"
+    part.form.fields["num_good"].enter("3")
+    part._name.value = "mpe/simple_spread"
+    part._name.value = "mpe/simple_tag"
+    assert part.config.num_good == 3  # what was entered comes back
+
+
+def test_a_search_chooses_nothing() -> None:
+    changes: list[str] = []
+    part = PartForm(ENVIRONMENTS, "mpe/simple_spread", searched=True, on_change=lambda: changes.append(part.name))
+    for sought in ("tag", "zebra", "spread", ""):
+        part._search.value = sought
+        assert part.config.name == "mpe/simple_spread" and changes == []
+        assert ("still chosen" in part._about.value) == (sought in ("tag", "zebra"))
+        assert part._name.value == (None if sought in ("tag", "zebra") else "mpe/simple_spread")
+    part._search.value = "tag"
+    part._name.value = "mpe/simple_tag"
+    assert changes == ["mpe/simple_tag"] and "still chosen" not in part._about.value
+
+
+def test_what_does_not_fit_cannot_be_chosen_and_says_why() -> None:
+    part = PartForm(ALGORITHMS, "mappo")
+    part.refuse({"qmix": "qmix: it needs <discrete> actions", "mappo": "mappo: not here"})
+    assert "qmix" not in part._name.options and "needs &lt;discrete&gt; actions" in part._about.value
+    with pytest.raises(ConfigError, match="not here"):
+        _ = part.config
+    part.refuse({})
+    assert part.config == MAPPOConfig()
+
+
+def test_what_a_page_sends_of_one_option_leaves_the_others_alone() -> None:
+    told: list[dict[str, Any]] = []
+    form = ConfigForm(MAPPOConfig, title="options", on_change=lambda: told.append(form.problems))
+    page = form.box
+    form.fields["epochs"].set(7)
+    page.set_state({"option_lr": "1e-3"})  # of a page that has not heard of the epochs
+    assert (form.config.lr, form.config.epochs) == (1e-3, 7) and told == [{}]
+    put: list[str] = []
+    page.observe(lambda change: put.append(change["new"]), "option_epochs")
+    page.set_state({"option_lr": "fast", "option_epochs": "0", "option_value_loss": "huber"})
+    assert list(form.problems) == list(page.problems) == ["lr", "epochs"] and len(told) == 4
+    assert page.title == "options (3 changed, 2 cannot be used)" and page.is_open
+    assert (page.option_lr, page.option_epochs) == ("fast", "0") and put == ["0"]
+    form.set(MAPPOConfig())
+    assert form.n_changed == 0 and page.problems == {} and page.title == "options" and page.option_epochs != "0"
+    assert len(told) == 4  # what is set by code calls nobody
+
+
+def test_what_is_drawn_says_what_each_option_is() -> None:
+    drawn = {option["name"]: option for option in ConfigForm(MAPPOConfig).box.options}
+    assert list(drawn) == [item.name for item in fields(MAPPOConfig)]
+    assert drawn["value_loss"]["choices"] == ["l2", "huber"] and drawn["value_loss"]["control"] == "choice"
+    assert drawn["lr"]["control"] == "text" and "more than 0" in drawn["lr"]["help"]
+    assert drawn["target_kl"]["placeholder"] == "none" and drawn["lr"]["placeholder"] == ""

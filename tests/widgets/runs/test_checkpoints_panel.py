@@ -1,0 +1,143 @@
+"""The panel of checkpoints without a browser: what it lists, evaluates, compares, notes, loads and deletes."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from marlnb.config import Experiment
+from marlnb.errors import CheckpointError
+from marlnb.recording.capture.recorder import record
+from marlnb.training.background import start
+from marlnb.training.policies.evaluation import evaluate
+from marlnb.training.runs.checkpoint_notes import NOTES, CheckpointNotes
+from marlnb.training.runs.run import Run
+from marlnb.widgets.runs.checkpoints_panel import CheckpointsPanel
+from tests.widgets.trained import SMALL, original, run, text_of, until  # noqa: F401
+
+
+def test_what_is_listed_is_what_lies_in_the_folder(run: Run) -> None:  # noqa: F811
+    panel = CheckpointsPanel(run)
+    assert panel.table.content["names"] == ["3", "6", "9"]
+    for name, cells in zip(panel.table.content["names"], panel.table.content["rows"]):
+        folder = run.path / "checkpoints" / name
+        size = sum(path.stat().st_size for path in folder.iterdir())
+        (manifest,) = [json.loads(path.read_text()) for path in folder.glob("*.json")]
+        assert cells[0] == name and cells[1] == f"{int(name) * 100}"  # 4 copies of 25 steps an iteration
+        assert cells[2].startswith(f"{manifest['score']:.2f}") and cells[4] == f"{size / 1000:.3g} KB"
+    scores = {name: run.checkpoint(int(name)).score for name in panel.table.content["names"]}
+    (best,) = [cells[0] for cells in panel.table.content["rows"] if "best" in cells[2]]
+    assert best == max(scores, key=lambda name: scores[name] or -np.inf)
+    assert panel.curves.markers == [[300, "3", False], [600, "6", False], [900, "9", False]]
+
+
+def test_an_evaluation_is_mnb_evaluates_and_is_there_again(run: Run) -> None:  # noqa: F811
+    panel = CheckpointsPanel(run)
+    panel.choose(6)
+    panel.evaluation.form.set({"episodes": 12, "seed": 5})
+    panel.evaluation.evaluate().wait(60)
+    expected = evaluate(run, checkpoint=6, episodes=12, seed=5)
+    (kept,) = CheckpointNotes(run).evaluations(6)
+    assert kept["return_mean"] == expected.return_mean and kept["return_se"] == expected.return_se
+    mean, error = expected.return_mean["listener"], expected.return_se["listener"]
+    again = CheckpointsPanel(Run.open(run.path))
+    again.choose(6)
+    assert f"{mean:.3f} ± {error:.3f}" in text_of(again.evaluation._kept)
+    assert again.table.content["rows"][1][5].startswith(f"{expected.score:.3f} ±")
+
+
+def test_a_comparison_is_paired_by_episode(run: Run) -> None:  # noqa: F811
+    panel = CheckpointsPanel(run)
+    panel.choose(3)
+    panel.evaluation.form.set({"episodes": 20})
+    panel.evaluation._with.value = "9"
+    assert "not evaluated on the same episodes" in text_of(panel.evaluation._compared)
+    assert [label for _, label, strong in panel.curves.markers if strong] == ["3", "9"]
+    panel.evaluation.evaluate(3, 9).wait(60)
+    first, second = (evaluate(run, checkpoint=k, episodes=20).table for k in (3, 9))
+    assert first is not None and second is not None
+    difference = second.to_frame()["listener_0"] - first.to_frame()["listener_0"]
+    expected = f"{difference.mean():.3f} ± {difference.sem():.3f}"
+    assert expected in text_of(panel.evaluation._compared)
+
+
+def test_an_evaluation_that_is_stopped_leaves_nothing(run: Run) -> None:  # noqa: F811
+    panel = CheckpointsPanel(run)
+    panel.choose(9)
+    panel.evaluation.form.set({"episodes": 1_000_000})
+    work = panel.evaluation.evaluate()
+    until(lambda: "of 1000000 episodes" in text_of(panel.evaluation._line))
+    panel.evaluation.stop()
+    work.wait(60)
+    assert not work.is_alive and "stopped" in text_of(panel.evaluation._line)
+    assert not (run.path / NOTES).exists()
+
+
+def test_a_wrong_number_is_told_at_its_field_and_nothing_is_played(run: Run) -> None:  # noqa: F811
+    panel = CheckpointsPanel(run)
+    panel.choose(9)
+    panel.evaluation.form.fields["episodes"].enter("0")
+    assert "at least 1" in panel.evaluation.form.problems["episodes"]
+    panel.evaluation._clicked()
+    assert "at least 1" in text_of(panel.evaluation._line) and panel.evaluation.work is None
+
+
+def test_what_is_shown_as_code_does_the_same(run: Run) -> None:  # noqa: F811
+    panel = CheckpointsPanel(run)
+    panel.choose(3)
+    panel.evaluation.form.set({"episodes": 4, "seed": 11})
+    panel.save_note("it's \\ the first")
+    made: dict[str, object] = {}
+    exec(text_of(panel._code), made)
+    notes = CheckpointNotes(run)
+    assert notes.note(3) == "it's \\ the first"
+    assert [(entry["episodes"], entry["seed"]) for entry in notes.evaluations(3)] == [(4, 11)]
+    panel.load()
+    until(lambda: panel.policies is not None)
+    assert panel.policies is not None
+    theirs = made["policies"]["listener"].state_dict()  # type: ignore[index]
+    assert all(torch.equal(value, theirs[name]) for name, value in panel.policies["listener"].state_dict().items())
+    line = text_of(panel._command).splitlines()[0]
+    assert line == f"marlnb evaluate {run.path} --checkpoint 3 --episodes 4 --seed 11"
+
+
+def test_deleting_asks_first_and_says_what_depends_on_it(run: Run) -> None:  # noqa: F811
+    record(run, episodes=2, checkpoint=6, name="of six", progress=False).close()
+    panel = CheckpointsPanel(run)
+    panel.choose(6)
+    panel.delete()  # nobody asked
+    assert (run.path / "checkpoints" / "6").is_dir()
+    panel.ask_to_delete()
+    assert "Made with it: of six." in text_of(panel._question) and panel._asking.layout.display == ""
+    panel._no.click()
+    assert panel._asking.layout.display == "none" and (run.path / "checkpoints" / "6").is_dir()
+    panel.ask_to_delete()
+    panel._yes.click()
+    assert not (run.path / "checkpoints" / "6").exists()
+    assert panel.table.content["names"] == ["3", "9"] and panel.table.chosen == ""
+    panel.choose(9)
+    panel.ask_to_delete()
+    assert "No recording" in text_of(panel._question)
+    with pytest.raises(CheckpointError, match="no checkpoint 6"):
+        panel.choose(6)
+
+
+def test_checkpoints_of_a_training_appear_and_its_only_one_stays(tmp_path_factory: pytest.TempPathFactory) -> None:
+    experiment = Experiment.compose(*SMALL, "frames=100_000_000", "checkpoint_every=1_000_000")
+    training = start(experiment, tmp_path_factory.mktemp("alive") / "run")
+    panel = CheckpointsPanel(training.run)
+    try:
+        assert panel.table.content["names"] == []
+        until(lambda: training.run.status()["state"] == "running")  # what is asked before it begins is forgotten
+        training.save()
+        until(lambda: len(panel.table.content["names"]) == 1)
+        panel.choose(int(panel.table.content["names"][0]))
+        panel.ask_to_delete()
+        assert "is the only one" in text_of(panel._line) and panel._asking.layout.display == "none"
+    finally:
+        training.stop()
+        training.wait(60)
+        panel.close()

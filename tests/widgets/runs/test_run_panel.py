@@ -1,0 +1,144 @@
+"""The panel of a run that another process trains: what it shows is the files', and its buttons reach that process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from marlnb.errors import RunError
+from marlnb.training.runs.checkpoint_removal import remove_checkpoint
+from marlnb.training.runs.run import METRICS, Run, is_run
+from marlnb.widgets.runs.run_panel import RunPanel, attach
+from marlnb.widgets.runs.training_panel import TrainingPanel
+from tests.widgets.trained import SMALL, original, run, text_of, until  # noqa: F401
+
+
+@dataclass
+class Elsewhere:
+    """A training in another process."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[Elsewhere]:
+    folder = tmp_path / "run"
+    words = [*SMALL[:-2], "frames=100_000_000", "checkpoint_every=1_000_000", f"run={folder}"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "marlnb", "train", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    until(lambda: (is_run(folder) and Run.open(folder).status()["state"] == "running") or process.poll() is not None)
+    yield Elsewhere(process, folder)
+    process.kill()
+    process.wait()
+
+
+def test_buttons_reach_a_training_in_another_process(elsewhere: Elsewhere) -> None:
+    panel = attach(elsewhere.folder)
+    run = panel.run  # noqa: F811
+    try:
+        until(lambda: "training" in text_of(panel._line) and f"process {elsewhere.process.pid}" in text_of(panel._line))
+        until(lambda: len(_lines(panel).get("speaker", [[]])[0]) > 3)
+        panel.buttons["pause"].click()
+        until(lambda: run.status()["state"] == "paused")
+        until(lambda: panel.buttons["pause"].description == "Resume" and "paused" in text_of(panel._line))
+        iteration = run.status()["iteration"]
+        panel.buttons["save"].click()
+        until(lambda: [one.iteration for one in run.checkpoints] == [iteration])  # it waits, and saves
+        panel.buttons["pause"].click()
+        until(lambda: run.status()["iteration"] > iteration)
+        panel.buttons["stop"].click()
+        assert elsewhere.process.wait(60) is not None
+        until(lambda: "stopped: go on from the last checkpoint" in text_of(panel._line))
+        assert run.status()["state"] == "stopped" and run.checkpoint().iteration == run.status()["iteration"]
+        rows = [json.loads(line) for line in (run.path / METRICS).read_text().splitlines()]
+        until(lambda: len(_lines(panel)["speaker"][0]) == len(rows))
+        assert _lines(panel)["speaker"] == [
+            [row["frames"] for row in rows],
+            [row["returns"]["speaker"] for row in rows],
+        ]
+        assert [panel.buttons[name].disabled for name in ("start", "pause", "save", "stop")] == [
+            False,
+            True,
+            True,
+            True,
+        ]
+    finally:
+        panel.close()
+
+
+def test_a_panel_begins_nothing_while_another_process_trains(elsewhere: Elsewhere) -> None:
+    panel = attach(elsewhere.folder)
+    try:
+        panel.catch_up()
+        assert panel.buttons["start"].disabled
+        with pytest.raises(RunError, match="is being trained already"):
+            panel.start().wait(60)
+    finally:
+        panel.close()
+
+
+def test_a_training_that_was_killed_is_interrupted_and_goes_on_here(elsewhere: Elsewhere) -> None:
+    panel = attach(elsewhere.folder)
+    try:
+        panel.buttons["save"].click()
+        until(lambda: panel.run.checkpoints)
+        saved = panel.run.checkpoint().iteration
+        elsewhere.process.kill()
+        until(lambda: "interrupted: go on from the last checkpoint" in text_of(panel._line))
+        assert panel.buttons["start"].description == "Go on" and not panel.buttons["start"].disabled
+        panel.buttons["start"].click()
+        until(lambda: panel.run.status()["state"] == "running" and panel.run.status()["iteration"] > saved)
+        panel.buttons["stop"].click()
+        assert panel.training is not None
+        panel.training.wait(60)
+        rows = [json.loads(line) for line in (panel.run.path / METRICS).read_text().splitlines()]
+        assert [row["iteration"] for row in rows] == list(range(1, len(rows) + 1))  # cut at the checkpoint, then on
+        until(lambda: _lines(panel)["listener"][0] == [row["frames"] for row in rows])
+    finally:
+        panel.close()
+
+
+def test_tabs_are_made_when_they_are_opened(run: Run) -> None:  # noqa: F811
+    panel = RunPanel(run)
+    try:
+        assert panel.checkpoints is None and panel.recording is None
+        panel.tabs.selected_index = 1
+        assert panel.checkpoints is not None and panel.recording is None
+        assert panel.returns.markers == [[300, "3", False], [600, "6", False], [900, "9", False]]
+        made = panel.checkpoints
+        panel.tabs.selected_index = 2
+        assert panel.recording is not None
+        until(lambda: panel.recording is not None and panel.recording.plan is not None)
+        panel.tabs.selected_index = 1
+        assert panel.checkpoints is made
+        remove_checkpoint(run, 6)
+        panel.tabs.selected_index = 2
+        assert [value for _, value in panel.recording.checkpoint.options] == ["last", "best", "all", "9", "3"]
+    finally:
+        panel.close()
+
+
+def _lines(panel: RunPanel) -> dict[str, list[list[float]]]:
+    """What a page that is opened now would be sent."""
+    found: dict[str, list[list[float]]] = panel.returns.get_state("lines")["lines"]
+    return found
+
+
+def test_what_was_loaded_is_the_panels(run: Run) -> None:  # noqa: F811
+    panel = TrainingPanel(run=run.path)
+    assert panel.watched is not None and panel.policies is None
+    panel.watched.tabs.selected_index = 1
+    assert panel.watched.checkpoints is not None and panel.policies is None
+    panel.watched.checkpoints.choose(3)
+    panel.watched.checkpoints.load()
+    until(lambda: panel.policies is not None)
+    assert panel.policies is not None and set(panel.policies) == {"speaker", "listener"}
+    panel.watched.close()

@@ -1,0 +1,156 @@
+"""The training cell without a browser: what is chosen is an experiment, code and a command; what is trained, a run."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from marlnb.config import Experiment
+from marlnb.errors import ConfigError, RunError
+from marlnb.overrides import as_command
+from marlnb.training.runs.run import Run
+from marlnb.training.train import train
+from marlnb.widgets.runs.training_panel import TrainingPanel
+from tests.widgets.trained import until
+
+SMALL = ("env=mpe/simple_tag", "algorithm=ippo", "n_envs=4", "rollout_steps=10", "frames=400", "threads=1")
+
+
+def _text(widget: object) -> str:
+    return html.unescape(re.sub(r"<[^>]*>", "", widget.value))  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def panel() -> TrainingPanel:
+    made = TrainingPanel(Experiment.compose(*SMALL))
+    until(lambda: made.environment.spec is not None and made.algorithm.networks)
+    return made
+
+
+def test_a_form_shows_the_experiment_that_it_was_given() -> None:
+    asked = [
+        *("env=mpe/simple_tag", "env.num_good=2", "algorithms.adversary=iql", "models.agent=gru", "models.agent_0=mlp"),
+        *("models.agent_0.hidden=[8]", "critic=gru", "frames=5000", "seed=3", "loggers=[tensorboard]", "n_envs=8"),
+    ]
+    experiment = Experiment.compose(*asked)
+    panel = TrainingPanel(experiment)
+    assert panel.experiment == experiment
+    until(lambda: panel.environment.spec is not None)
+    assert panel.experiment == experiment  # what fits the environment was not changed when that was known
+    command = shlex.split(_text(panel._as_command).replace("\\\n", ""))
+    assert Experiment.compose(*command[2:]) == experiment
+    made: dict[str, object] = {}
+    exec(_text(panel._as_code).rpartition("\n")[0], made)
+    assert made["experiment"] == experiment
+
+
+def test_what_is_clicked_changes_the_experiment(panel: TrainingPanel) -> None:
+    panel.algorithm._give("agent")
+    choice = panel.algorithm.choices["agent"]
+    assert choice.algorithm is not None
+    choice.algorithm._name.value = "iql"
+    panel.environment.part.form.fields["num_good"].enter("3")
+    panel.length.fields["seed"].enter("9")
+    until(lambda: panel.environment.spec is not None)
+    expected = Experiment.compose(*SMALL, "algorithms.agent=iql", "env.num_good=3", "seed=9")
+    assert panel.experiment == expected
+    panel.algorithm._tabs.selected_index = 1
+    panel.algorithm._remove.click()
+    assert panel.experiment.algorithms == {}
+
+
+def test_networks_are_counted_by_an_independent_sum(panel: TrainingPanel) -> None:
+    (adversary,) = [network for network in panel.algorithm.networks if network.group == "adversary"]
+    n = 16  # features of an adversary's observation
+    assert adversary.parameters["actor"] == n * 64 + 64 + 64 * 64 + 64 + 64 * 5 + 5
+    assert adversary.parameters["critic"] == n * 64 + 64 + 64 * 64 + 64 + 64 * 1 + 1
+    assert ("adversary/actor/hidden_1", 3, 64, "hidden") in adversary.sites
+
+
+def test_bad_input_stops_at_the_field(panel: TrainingPanel) -> None:
+    panel.length.fields["frames"].enter("many")
+    for told in (panel._problem, panel._as_code, panel._as_command):
+        assert "frames must be a whole number" in _text(told)
+    assert panel._start_button.disabled
+    with pytest.raises(ConfigError, match="frames must be a whole number"):
+        panel.start()
+    panel.length.fields["frames"].enter("400")
+    assert not panel._start_button.disabled
+    panel._minutes.value = "soon"
+    assert "a number of minutes" in _text(panel._problem) and "a number of minutes" in _text(panel._limit)
+    panel._minutes.value = "2"
+    assert "above 0" not in _text(panel._limit) and "timeout_s=120" in _text(panel._as_code)
+    panel._fill_from.value = "nowhere"
+    panel._fill()
+    assert "nowhere is no run's folder" in _text(panel._filled) and not panel._problem.value
+
+
+def test_training_shows_the_run_and_stays_resumable(panel: TrainingPanel, tmp_path: Path) -> None:
+    panel._folder.value = str(tmp_path / "run")
+    panel._start_button.click()
+    assert panel.watched is not None and panel.watched.training is not None
+    run = panel.watched.training.wait(60)
+    assert run.status()["state"] == "complete" and run.experiment == panel.experiment
+    points = panel.watched.returns.get_state("lines")["lines"]
+    until(lambda: panel.watched is not None and set(panel.watched.returns.lines) >= {"adversary", "agent"})
+    assert points is not None
+    bundle = panel._repr_mimebundle_()
+    assert "image/png" in bundle  # what is seen where widgets do not run
+    again = TrainingPanel(run=run.path)
+    assert again.experiment == run.experiment and again.run is not None
+
+
+def test_a_fault_while_training_is_shown_with_where_it_came_from(tmp_path: Path) -> None:
+    experiment = Experiment.compose("env=pettingzoo/custom", "env.entry_point=tests.widgets.faulty:make", *SMALL[1:])
+    panel = TrainingPanel(experiment, tmp_path / "run")
+    panel._folder.value = str(tmp_path / "run")
+    panel.start()
+    watched = panel.watched
+    assert watched is not None
+    until(lambda: "Boom" in _text(watched._error))
+    assert "faulty.py" in _text(watched._log) and not watched.buttons["start"].disabled
+    assert watched.run.status()["state"] == "failed"
+
+
+def test_awaiting_trains_without_a_click(panel: TrainingPanel, tmp_path: Path) -> None:
+    panel._folder.value = str(tmp_path / "run")
+    assert asyncio.run(panel.train()).status()["state"] == "complete"
+
+
+def test_a_time_limit_stops_and_saves(tmp_path: Path) -> None:
+    panel = TrainingPanel(Experiment.compose(*SMALL[:-2], "frames=100_000_000", "threads=1"), tmp_path / "run")
+    panel._minutes.value = "0.02"
+    training = panel.start()
+    assert training.wait(60).status()["state"] == "stopped" and training.run.checkpoints
+
+
+def test_a_form_is_filled_from_a_folder_a_file_or_words(tmp_path: Path) -> None:
+    experiment = Experiment.compose(*SMALL)
+    run = train(experiment, tmp_path / "run", progress=False)
+    (tmp_path / "experiment.json").write_text((run.path / "experiment.json").read_text())
+    panel = TrainingPanel()
+    for source in (
+        str(run.path),
+        str(tmp_path / "experiment.json"),
+        " ".join(SMALL),
+        f"marlnb train {' '.join(SMALL)}",
+        as_command(experiment, "runs/a b", stop_after_s=300),
+        as_command(experiment, "runs/a b").replace("\n", ""),  # as a page pastes it into one line
+    ):
+        panel.set(Experiment.compose("env=mpe/simple_spread"))
+        panel.fill(source)
+        assert panel.experiment == experiment
+    for wrong, told in (
+        ("", "fill from what"),
+        ("nowhere", "no run's folder"),
+        ("env=mpe/simple_tagg", "simple_tag"),
+        ("env='", "quotation"),
+    ):
+        with pytest.raises((ConfigError, RunError), match=told):
+            panel.fill(wrong)
+    assert Run.open(run.path).experiment == experiment
