@@ -1,11 +1,107 @@
-"""How a result shows itself: what it says, why it must not be trusted, its table."""
+"""`Result`, the base class of what every analysis returns, and the statistical constants that all analyses share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from html import escape
+from math import isfinite
+from typing import Any, ClassVar
 
+import numpy as np
 import pandas as pd
+
+ALPHA = 0.05
+"""Level of every test, after its correction (Fisher 1925, Statistical Methods for Research Workers, section 12)."""
+CONFIDENCE = 1 - ALPHA
+"""Coverage of every interval."""
+MIN_EPISODES_FOR_INTERVALS = 20
+"""Fewer episodes draw a warning that bootstrap intervals are too narrow. A percentile interval is to a t interval as
+1.96 sqrt((n - 1) / n) is to the t quantile: 9% narrower at n = 20 and 18% at n = 10 (Hesterberg 2015, What Teachers
+Should Know About the Bootstrap, section 3.2)."""
+MIN_EPISODES_FOR_T_TESTS = 30
+"""Fewer episodes draw a warning that t intervals are rough: for skewed differences their coverage is near the nominal one
+from about 30 on (Boos and Hughes-Oliver 2000, How Large Does n Have to be for Z and t Intervals?)."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Result(ABC):
+    """What an analysis returns. Subclasses are frozen dataclasses that state `warnings` as a field or compute them.
+
+    Attributes:
+        NOT_IN_JSON: fields that `to_json` leaves out, since they are large or are no data.
+        MAX_HTML_ROWS: lines of the table that a notebook shows; None: all.
+    """
+
+    NOT_IN_JSON: ClassVar[tuple[str, ...]] = ()
+    MAX_HTML_ROWS: ClassVar[int | None] = None
+
+    @property
+    @abstractmethod
+    def warnings(self) -> tuple[str, ...]:
+        """Reasons not to trust the result; empty if there is none."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Facts that a reader needs and that are no reason for distrust, such as rows without a label."""
+        return ()
+
+    @abstractmethod
+    def table(self) -> pd.DataFrame:
+        """The result as a table."""
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields but `NOT_IN_JSON`, with the warnings and notes, as strict JSON: NaN and infinities become None."""
+        names = [field.name for field in fields(self) if field.name not in self.NOT_IN_JSON]
+        content = {name: getattr(self, name) for name in (*names, "warnings", "notes")}
+        return dict(strict_json(content))
+
+    @property
+    def remarks(self) -> str:
+        """Notes and warnings as they follow the result in its `repr`; empty if there are none."""
+        return "".join(f"; {note}" for note in self.notes) + "".join(
+            f"; {label}: {warning}" for label, warning in self._labelled_warnings()
+        )
+
+    def _labelled_warnings(self) -> Iterator[tuple[str, str]]:
+        """(label, warning) of each warning; subclasses with other kinds of warnings add theirs."""
+        for warning in self.warnings:
+            yield "NOT TO BE TRUSTED", warning
+
+    def _html_table(self) -> pd.DataFrame | None:
+        """The table that a notebook shows; None: no table."""
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        """The result in words, each warning in red, and the first lines of the table."""
+        warnings = "".join(
+            f"<p style='color:#b00020'><b>{label}:</b> {escape(warning, quote=False)}</p>"
+            for label, warning in self._labelled_warnings()
+        )
+        table, rows, table_html = self._html_table(), self.MAX_HTML_ROWS, ""
+        if table is not None:
+            has_row_names = not isinstance(table.index, pd.RangeIndex)
+            table_html = table.head(rows or len(table)).to_html(index=has_row_names, float_format="%.3g")
+            if rows is not None and rows < len(table):
+                table_html += f"<p>the first {rows} of {len(table)} rows: table()</p>"
+        return f"<p>{escape(repr(self), quote=False)}</p>{warnings}{table_html}"
+
+
+def strict_json(value: Any) -> Any:
+    """Mappings, dataclasses, sequences, arrays and scalars as `json.dumps(..., allow_nan=False)` takes them.
+
+    NaN and infinities become None, tuples and arrays lists, dataclasses mappings.
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: strict_json(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): strict_json(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return strict_json(value.tolist())
+    if isinstance(value, list | tuple):
+        return [strict_json(item) for item in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def doubts(warnings: Sequence[str]) -> str:

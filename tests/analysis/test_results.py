@@ -1,18 +1,75 @@
-"""What a result shows in a notebook."""
+"""The base class of results: what a notebook shows, and JSON that every reader accepts."""
 
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
 import pandas as pd
+import pytest
 
-from marlnb.analysis.results import shown_as_html
-
-
-def test_a_result_shows_its_words_its_doubts_and_its_table() -> None:
-    shown = shown_as_html("Mediation(x)", ("few: 3 < 20",), pd.DataFrame({"unit": [7], "effect": [0.12345]}))
-    assert shown.startswith("<p>Mediation(x)</p>") and "NOT TO BE TRUSTED:</b> few: 3 &lt; 20</p>" in shown
-    assert "0.123<" in shown and "NOT TO" not in shown_as_html("x", (), pd.DataFrame())
+import marlnb.analysis
+from marlnb.analysis.results import Result
 
 
-def test_a_long_table_says_how_much_of_it_is_shown_and_a_name_is_no_markup() -> None:
-    shown = shown_as_html("Tuning(<b>unit</b>)", (), pd.DataFrame({"unit": range(5)}), rows=2)
-    assert "the first 2 of 5 rows" in shown and "<td>1</td>" in shown and "<td>2</td>" not in shown
-    assert "&lt;b&gt;unit&lt;/b&gt;" in shown
-    assert "rows" not in shown_as_html("Tuning(unit)", (), pd.DataFrame({"unit": range(2)}), rows=2)
+@dataclass(frozen=True)
+class Score:
+    value: float
+
+
+@dataclass(frozen=True, eq=False)
+class Example(Result):
+    values: np.ndarray
+    score: Score = Score(1.0)
+    weights: object = None
+    warnings: tuple[str, ...] = ()
+
+    NOT_IN_JSON = ("weights",)
+    MAX_HTML_ROWS = 2
+
+    def table(self) -> pd.DataFrame:
+        return pd.DataFrame({"unit": self.values})
+
+    def __repr__(self) -> str:
+        return f"Example(<b>unit</b>{self.remarks})"
+
+
+def test_a_notebook_shows_the_words_the_warnings_and_the_table() -> None:
+    html = Example(np.array([0.12345]), warnings=("few: 3 < 20",))._repr_html_()
+    assert html.startswith("<p>Example(&lt;b&gt;unit&lt;/b&gt;; NOT TO BE TRUSTED: few: 3 &lt; 20)</p>")
+    assert "NOT TO BE TRUSTED:</b> few: 3 &lt; 20</p>" in html and "0.123<" in html
+    assert "NOT TO" not in Example(np.zeros(1))._repr_html_()
+
+
+def test_a_long_table_states_how_many_of_its_rows_are_shown() -> None:
+    html = Example(np.arange(5))._repr_html_()
+    assert "the first 2 of 5 rows" in html and "<td>1</td>" in html and "<td>2</td>" not in html
+    assert "rows" not in Example(np.arange(2))._repr_html_()
+
+
+def test_json_is_strict_and_whole() -> None:
+    result = Example(np.array([1.5, np.nan, -np.inf]), Score(float("nan")), object(), ("few",))
+    expected = {"values": [1.5, None, None], "score": {"value": None}, "warnings": ["few"], "notes": []}
+    assert result.to_json() == expected
+    assert json.loads(json.dumps(result.to_json(), allow_nan=False)) == expected
+
+
+def result_classes() -> Iterator[type[Result]]:
+    for module in pkgutil.walk_packages(marlnb.analysis.__path__, "marlnb.analysis."):
+        importlib.import_module(module.name)
+    pending = [Result]
+    while pending:
+        kind = pending.pop()
+        pending += kind.__subclasses__()
+        if kind.__module__.startswith("marlnb.") and kind is not Result:
+            yield kind
+
+
+@pytest.mark.parametrize("kind", sorted(result_classes(), key=str))
+def test_every_result_says_its_warnings_in_its_repr(kind: type[Result]) -> None:
+    assert "__repr__" in vars(kind) and "remarks" in kind.__repr__.__code__.co_names
+    assert not getattr(kind, "__abstractmethods__", None)
