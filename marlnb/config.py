@@ -6,13 +6,14 @@ environment and model states its own options beside its code, in a subclass of t
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field
+from dataclasses import MISSING, dataclass, field, fields, replace
 from math import isfinite
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from marlnb.errors import ConfigError
+from marlnb.errors import ConfigError, unknown
 from marlnb.registry import ALGORITHMS, ENVIRONMENTS, MODELS, Registry
 from marlnb.specs import ActionKind, EnvSpec, GroupSpec, InputSpec
 from marlnb.values import validate
@@ -44,6 +45,48 @@ def option(
     if isinstance(default, dict):
         return field(default_factory=lambda: dict(default), metadata=metadata)
     return field(default=default, metadata=metadata)
+
+
+Config = TypeVar("Config")
+Verb = TypeVar("Verb", bound=Callable[..., Any])
+
+
+def resolve_config(kind: type[Config], config: Config | None, overrides: Mapping[str, Any]) -> Config:
+    """`config`, or the defaults of `kind`, with some options replaced.
+
+    Raises:
+        ConfigError: `config` has another type, or an option is unknown or out of range.
+    """
+    if config is not None and not isinstance(config, kind):
+        raise ConfigError(f"config must be a {kind.__name__} or None; got {config!r}")
+    valid = [item.name for item in fields(kind) if item.init]  # type: ignore[arg-type]
+    for name in overrides:
+        if name not in valid:
+            raise ConfigError(unknown(f"option of {kind.__name__}", name, valid))
+    return kind(**overrides) if config is None else replace(config, **overrides)  # type: ignore[type-var]
+
+
+def accepts_options(kind: type[Any]) -> Callable[[Verb], Verb]:
+    """Decorates `verb(..., config=None, **overrides)`: its signature and help show the options of `kind`."""
+
+    def decorate(verb: Verb) -> Verb:
+        signature = inspect.signature(verb)
+        items = [item for item in fields(kind) if item.init]
+        options = []
+        for item in items:
+            default = item.default if item.default is not MISSING else inspect.Parameter.empty
+            if item.default_factory is not MISSING:
+                default = item.default_factory()
+            options.append(
+                inspect.Parameter(item.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=item.type)
+            )
+        named = [item for item in signature.parameters.values() if item.kind is not inspect.Parameter.VAR_KEYWORD]
+        helps = "".join(f"\n    {item.name}: {item.metadata['help']}" for item in items)
+        verb.__signature__ = signature.replace(parameters=[*named, *options])  # type: ignore[attr-defined]
+        verb.__doc__ = f"{inspect.cleandoc(verb.__doc__ or '')}\n\nOptions of {kind.__name__}:{helps}\n"
+        return verb
+
+    return decorate
 
 
 @dataclass(frozen=True)
@@ -117,7 +160,7 @@ class AlgorithmConfig(ABC):
         validate(self)
 
     @property
-    def frames_unlearnt(self) -> int:
+    def warmup_frames(self) -> int:
         """Frames of a training's beginning in which nothing is learnt yet."""
         return 0
 

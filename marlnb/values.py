@@ -71,6 +71,8 @@ def describe(annotation: Any) -> str:
     if origin in (tuple, list):
         inner = [describe(argument) for argument in arguments if argument is not Ellipsis]
         return f"a list of {inner[0].partition(' ')[2]}s" if len(set(inner)) == 1 and inner[0][:2] == "a " else "a list"
+    if origin is Callable:
+        return "a function"
     if origin is not None and issubclass(origin, Mapping):
         return "a mapping"
     if isinstance(annotation, type):
@@ -109,6 +111,10 @@ def _cast(value: Any, annotation: Any, path: str, read: Reader | None) -> Any:
         return _one_of(value, arguments, path)
     if annotation in (tuple, list) or origin in (tuple, list) or origin is Sequence:
         return _cast_sequence(value, annotation, path, read)
+    if origin is Callable:
+        if callable(value):
+            return value
+        raise _wrong(value, annotation, path)
     holder = origin or annotation
     if isinstance(holder, type) and issubclass(holder, Mapping):
         return _cast_mapping(value, annotation, path, read)

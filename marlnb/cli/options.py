@@ -1,13 +1,19 @@
-"""The help of options, made from the dataclasses that state them."""
+"""Options on the command line, made from the dataclasses that state them: arguments, their values and their help."""
 
 from __future__ import annotations
 
+import argparse
 import textwrap
-from collections.abc import Container, Iterator, Sequence
+import types
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
-from typing import Any
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
+from marlnb.values import hints
 from marlnb.wording import meaning, summary, write_value
+
+Config = TypeVar("Config")
+Annotation = Any
 
 _PARTS = {
     "env": "env=NAME",
@@ -22,6 +28,117 @@ _WIDTH = 100
 _COLUMN = 34
 
 
+def add_config_options(
+    parser: argparse.ArgumentParser,
+    kind: type[Any],
+    *,
+    skip: Container[str] = (),
+    bare: Mapping[str, Any] | None = None,
+) -> None:
+    """Adds one argument for each option of a config dataclass that words on a command line can express.
+
+    `n_envs` becomes `--n-envs N`. A flag that is true by default becomes `--no-NAME`. A sequence takes several words.
+    Functions, mappings and dataclasses get no argument. `config_from` reads the result.
+
+    Args:
+        skip: options that get no argument here.
+        bare: by option, the value that `--NAME` without a word stands for.
+    """
+    for item in fields(kind):
+        if not item.init or item.name in skip:
+            continue
+        types_of_words, takes_several = _word_types(hints(kind)[item.name])
+        if not types_of_words:
+            continue
+        name, text = item.name.replace("_", "-"), _help_of(kind, item)
+        default = _default_of(item)
+        options: dict[str, Any] = {"dest": item.name, "default": argparse.SUPPRESS, "help": text}
+        if types_of_words == (bool,):
+            flag = f"--no-{name}" if default else f"--{name}"
+            parser.add_argument(flag, action="store_false" if default else "store_true", **options)
+            continue
+        options |= {"type": _reader(types_of_words), "metavar": "N" if types_of_words == (int,) else "VALUE"}
+        if takes_several:
+            options["nargs"] = "*"
+        elif bare is not None and item.name in bare:
+            options |= {"nargs": "?", "const": bare[item.name]}
+        parser.add_argument(f"--{name}", required=default is MISSING, **options)
+
+
+def config_from(arguments: argparse.Namespace, kind: type[Config], **others: Any) -> Config:
+    """The config dataclass that the arguments of `add_config_options` describe.
+
+    Args:
+        others: options that have no argument.
+    Raises:
+        ConfigError: a value is out of range.
+    """
+    return kind(**options_from(arguments, kind), **others)
+
+
+def options_from(arguments: argparse.Namespace, kind: type[Any]) -> dict[str, Any]:
+    """The options that were given on the command line, by name."""
+    given = {item.name: getattr(arguments, item.name) for item in fields(kind) if hasattr(arguments, item.name)}  # type: ignore[arg-type]
+    for name, value in given.items():
+        if isinstance(value, list):
+            takes_one_word = str in _alternatives(hints(kind)[name]) or int in _alternatives(hints(kind)[name])
+            given[name] = value[0] if len(value) == 1 and takes_one_word else tuple(value)
+    return given
+
+
+def _word_types(annotation: Annotation) -> tuple[tuple[type, ...], bool]:
+    """The types that one word may have, none where words cannot express the value; and whether it takes several."""
+    found: list[type] = []
+    takes_several = False
+    for alternative in _alternatives(annotation):
+        origin: Any = get_origin(alternative)
+        if origin is tuple:
+            takes_several = True
+            found += _word_types(get_args(alternative)[0])[0]
+        elif origin is Literal:
+            found += [type(value) for value in get_args(alternative)]
+        elif alternative in (bool, int, float, str):
+            found.append(alternative)
+        else:
+            return (), False
+    return tuple(dict.fromkeys(found)), takes_several
+
+
+def _alternatives(annotation: Annotation) -> list[Annotation]:
+    """The members of a union, without None."""
+    origin: Any = get_origin(annotation)
+    members = get_args(annotation) if origin in (Union, types.UnionType) else (annotation,)
+    return [member for member in members if member is not types.NoneType]
+
+
+def _reader(word_types: Sequence[type]) -> Callable[[str], Any]:
+    """Reads a word as the first type that fits, numbers before texts."""
+
+    def read(word: str) -> Any:
+        for kind in (int, float):
+            if kind in word_types:
+                try:
+                    return kind(word)
+                except ValueError:
+                    continue
+        if str in word_types:
+            return word
+        raise argparse.ArgumentTypeError(f"expected a number; got {word!r}")
+
+    return read
+
+
+def _help_of(kind: type[Any], item: Field[Any]) -> str:
+    default = _default_of(item)
+    unset = default is MISSING or default is None or isinstance(default, bool)
+    text = meaning(kind, item) + ("" if unset else f" (default {write_value(default)})")
+    return text.replace("%", "%%")
+
+
+def _default_of(item: Field[Any]) -> Any:
+    return item.default_factory() if item.default_factory is not MISSING else item.default
+
+
 def part_texts(experiment: type[Any], overrides: Sequence[str], config_dir: str | None) -> Iterator[str]:
     """The options of an experiment, how its parts are chosen, and the options of the parts that overrides name."""
     parts = [item for item in fields(experiment) if item.name in _PARTS]
@@ -33,8 +150,8 @@ def part_texts(experiment: type[Any], overrides: Sequence[str], config_dir: str 
     from marlnb.compose import chosen_parts
 
     for part, kind in chosen_parts(overrides, config_dir).items():
-        told = summary(kind)
-        yield f"{part}={kind.name}{': ' if told else ''}{told}\n" + options_text(kind, f"{part}.")
+        description = summary(kind)
+        yield f"{part}={kind.name}{': ' if description else ''}{description}\n" + options_text(kind, f"{part}.")
 
 
 def options_text(kind: type[Any], prefix: str = "", skip: Container[str] = ()) -> str:
@@ -43,10 +160,9 @@ def options_text(kind: type[Any], prefix: str = "", skip: Container[str] = ()) -
 
 
 def _entry(kind: type[Any], item: Field[Any], prefix: str) -> str:
-    default = item.default_factory() if item.default_factory is not MISSING else item.default
+    default = _default_of(item)
     written = "" if default is MISSING else write_value(default)
     left = f"  {prefix}{item.name}={written}"
-    right = meaning(kind, item)
-    lines = textwrap.wrap(right, _WIDTH - _COLUMN) or [""]
+    lines = textwrap.wrap(meaning(kind, item), _WIDTH - _COLUMN) or [""]
     first = f"{left:<{_COLUMN}}{lines[0]}" if len(left) < _COLUMN - 1 else f"{left}\n{'':<{_COLUMN}}{lines[0]}"
     return "\n".join([first, *(f"{'':<{_COLUMN}}{line}" for line in lines[1:])]) + "\n"
