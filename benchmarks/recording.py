@@ -199,11 +199,11 @@ def taking_turns(prepared: Prepared, folder: Path, seconds: float) -> Turns:
         watchers[name] = EpisodeRecorder(prepared.env, contents, writer, **options)
         writers.append(writer)
         file_s.append(time.process_time() - began)
-    watcher = TakingTurns(watchers, EPISODES * EPISODE_STEPS)
-    rounds = -(-BLOCK_ROWS // (n_envs * watcher.n_steps))
-    groups = FEWEST_GROUPS + int(seconds / (4 * rounds * watcher.n_steps * prepared.trial.step_s))
+    callback = TakingTurns(watchers, EPISODES * EPISODE_STEPS)
+    rounds = -(-BLOCK_ROWS // (n_envs * callback.n_steps))
+    groups = FEWEST_GROUPS + int(seconds / (4 * rounds * callback.n_steps * prepared.trial.step_s))
     episodes = 4 * (groups + 1) * rounds * EPISODES * n_envs
-    play(prepared.env, prepared.policies, episodes=episodes, seed=0, explore=False, watcher=watcher)
+    play(prepared.env, prepared.policies, episodes=episodes, seed=0, explore=False, callback=callback)
     for place, (recorder, writer) in enumerate(zip(watchers.values(), writers)):
         recorder.settle()
         writer.flush()
@@ -211,7 +211,7 @@ def taking_turns(prepared: Prepared, folder: Path, seconds: float) -> Turns:
         writer.close(complete=True)
         file_s[place] += time.process_time() - began
         writer.path.unlink()
-    turns = np.array([(turn.process_s, turn.calls_s) for turn in watcher.turns])
+    turns = np.array([(turn.process_s, turn.calls_s) for turn in callback.turns])
     grouped = turns.reshape(groups + 1, rounds, 4, 2)[1:].mean(1)  # [group, turn of a round, process or calls]
     clock_s = float(np.median(grouped[:, ::2, 1]))
     alone = grouped[:, ::2, 0] - clock_s

@@ -9,7 +9,7 @@ from pathlib import Path
 from marlnb.envs.vector import Step
 from marlnb.recording.capture.episode_recorder import EpisodeRecorder
 from marlnb.recording.file.writer import RecordingWriter
-from marlnb.training.collect.episodes import TOLD_ALL, Moment
+from marlnb.training.collect.episodes import TOLD_ALL, TimeStep
 
 
 @dataclass(frozen=True)
@@ -42,18 +42,18 @@ class Timed:
         self.recorder, self.spent_ns, self.left_at = recorder, 0, time.monotonic()
         self.rests, self.unseen = TOLD_ALL
 
-    def before_step(self, moment: Moment) -> None:
+    def before_step(self, time_step: TimeStep) -> None:
         began = time.thread_time_ns()
         if self.recorder is not None and not (self.rests or self.unseen):
-            self.recorder.before_step(moment)
+            self.recorder.before_step(time_step)
         self.spent_ns += time.thread_time_ns() - began
 
-    def after_step(self, moment: Moment, step: Step, ended: bool) -> None:
+    def after_step(self, time_step: TimeStep, step: Step, ended: bool) -> None:
         began = time.thread_time_ns()
         if self.rests and not ended:
             self.rests -= 1
         elif self.recorder is not None:
-            self.rests, self.unseen = self.recorder.after_step(moment, step, ended)
+            self.rests, self.unseen = self.recorder.after_step(time_step, step, ended)
         self.spent_ns += time.thread_time_ns() - began
 
     def enter(self) -> None:
@@ -79,25 +79,25 @@ class TakingTurns:
         for name, recorder in recorders.items():
             self.order += [("plain", Timed(None)), (name, Timed(recorder))]
         self.n_steps, self.turn, self.steps = n_steps, 0, 0
-        self.watcher = self.order[0][1]
+        self.callback = self.order[0][1]
         self.turns: list[Turn] = []
         self.workers = children()
         self.began = cpu_s(self.workers)
 
-    def before_step(self, moment: Moment) -> None:
-        self.watcher.before_step(moment)
+    def before_step(self, time_step: TimeStep) -> None:
+        self.callback.before_step(time_step)
 
-    def after_step(self, moment: Moment, step: Step, ended: bool) -> None:
-        self.watcher.after_step(moment, step, ended)
+    def after_step(self, time_step: TimeStep, step: Step, ended: bool) -> None:
+        self.callback.after_step(time_step, step, ended)
         self.steps += 1
         if self.steps == self.n_steps:
             assert bool(step.done.all()), "copies whose episodes end at different times cannot take turns"
             now = cpu_s(self.workers)
-            calls_s = self.watcher.taken_ns() * 1e-9
+            calls_s = self.callback.taken_ns() * 1e-9
             name = self.order[self.turn][0]
             self.turns.append(Turn(name, (now - self.began) / self.n_steps, calls_s / self.n_steps))
-            self.watcher.leave()
+            self.callback.leave()
             self.steps, self.turn = 0, (self.turn + 1) % len(self.order)
-            self.watcher = self.order[self.turn][1]
-            self.watcher.enter()
+            self.callback = self.order[self.turn][1]
+            self.callback.enter()
             self.began = cpu_s(self.workers)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from marlnb.algorithms.q_actor_critic import (
-    Judged,
+    CriticBatch,
     QActorCriticConfig,
     QActorCriticLearner,
     held,
@@ -136,18 +136,18 @@ class DDPGLearner(QActorCriticLearner):
         if due:
             metrics |= self._step_actor(judged, sample[self.group.name, "observation"])
         if due or self.config.target_every:
-            self.follow_targets()
+            self.update_targets()
         return metrics
 
     @torch.no_grad()
-    def target(self, judged: Judged, next_observation: Tensor) -> Tensor:
+    def target(self, judged: CriticBatch, next_observation: Tensor) -> Tensor:
         """What the critics should say of the actions taken, `[n, agent]`."""
         codes = judged.next_codes | {self.group.name: self._next_code(next_observation, judged.next_mask)}
         values = [critic(judged.next_seen, codes) for critic in self.target_critics]
         least = values[0] if len(values) == 1 else torch.minimum(*values)
         return td_target(judged.reward, least, judged.terminated, self.config.gamma)
 
-    def actor_loss(self, judged: Judged, observation: Tensor) -> Tensor:
+    def actor_loss(self, judged: CriticBatch, observation: Tensor) -> Tensor:
         """Minus the first critic's value of each agent's own action, beside the others' as `policy_actions` says."""
         policy = self.policy
         output = policy.actor(observation)
@@ -166,7 +166,7 @@ class DDPGLearner(QActorCriticLearner):
         parts = [part.argmax(-1) for part in code.split(self.group.action.n, dim=-1)]
         return parts[0] if self.group.action.kind == "discrete" else torch.stack(parts, dim=-1)
 
-    def _step_actor(self, judged: Judged, observation: Tensor) -> dict[str, Tensor]:
+    def _step_actor(self, judged: CriticBatch, observation: Tensor) -> dict[str, Tensor]:
         with held(self.critic_weights):
             loss = self.actor_loss(judged, observation)
             norm = self.optimizers["actor"].step(loss, {"actor": self.config.lr}, self.config.max_grad_norm)

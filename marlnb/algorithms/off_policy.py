@@ -49,7 +49,7 @@ class OffPolicyConfig(AlgorithmConfig):
     )
 
     @property
-    def frames_unlearnt(self) -> int:
+    def warmup_frames(self) -> int:
         return self.learning_starts
 
     def check_memory(
@@ -85,7 +85,7 @@ class OffPolicyLearner(Learner):
 
     Attributes:
         frames: seen so far. steps: gradient steps made so far.
-        targets: the slow copies, without gradient; `follow_targets` moves them.
+        targets: the slow copies, without gradient; `update_targets` moves them.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class OffPolicyLearner(Learner):
 
     @abstractmethod
     def learn(self, sample: Sample) -> dict[str, Tensor]:
-        """One gradient step on a sample, then `follow_targets`; returns metrics `[]` without gradient."""
+        """One gradient step on a sample, then `update_targets`; returns metrics `[]` without gradient."""
 
     def explore(self) -> None:
         """Sets how much the policy explores, from `self.frames` and `self.warming_up`."""
@@ -159,7 +159,7 @@ class OffPolicyLearner(Learner):
         return own_turns(rollout, self.group)
 
     @torch.no_grad()
-    def follow_targets(self) -> None:
+    def update_targets(self) -> None:
         """Moves the targets towards their networks by `tau`, or copies all weights each `target_every` steps."""
         every = self.config.target_every
         if every and (self.steps + 1) % every:

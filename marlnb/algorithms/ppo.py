@@ -296,4 +296,4 @@ class PPOLearner(Learner):
 
     def _critic_holds(self, acting: Tensor | None) -> Tensor | None:
         """Where the critic's state stays as it is: a critic that is one for all agents goes on at every step."""
-        return None if self.policy.critic.once_for_all else acting
+        return None if self.policy.critic.shared_forward else acting

@@ -36,7 +36,7 @@ class QActorCriticConfig(OffPolicyConfig):
     lr_critic: float | None = option(None, help="the critics' learning rate; none: the actor's", gt=0)
 
 
-class Judged(NamedTuple):
+class CriticBatch(NamedTuple):
     """A sample as critics read it: now and next, with what every agent did and what the other groups do next.
 
     Attributes:
@@ -113,14 +113,14 @@ class QActorCriticLearner(OffPolicyLearner):
         return [cast(QCritic, self.targets[name]) for name in ("critic", "critic_2") if name in self.targets]
 
     @torch.no_grad()
-    def judged(self, sample: Sample) -> Judged:
+    def judged(self, sample: Sample) -> CriticBatch:
         """A sample `[n, ...]` of the replay memory as critics read it."""
         own, critic = self.group.name, self.policy.critic
         now = {name: sample[name, "observation"] for name in critic.reads}
         seen = critic.seen(now, sample["state"] if critic.reads_state else None)
         next_state = sample["next", "state"] if critic.reads_state else None
         next_seen = critic.seen(seen_together(sample, critic.reads), next_state)
-        return Judged(
+        return CriticBatch(
             seen,
             {name: critic.code(name, sample[name, "action"]) for name in critic.reads},
             sample["next", own, "reward"].squeeze(-1),
@@ -132,7 +132,7 @@ class QActorCriticLearner(OffPolicyLearner):
             sample.get(("next", own, "action_mask")),
         )
 
-    def step_critics(self, judged: Judged, target: Tensor) -> dict[str, Tensor]:
+    def step_critics(self, judged: CriticBatch, target: Tensor) -> dict[str, Tensor]:
         """One step of every critic towards `target` `[n, agent]`; their losses are means over the agents acting."""
         own = judged.codes[self.group.name]
         values = [critic(judged.seen, judged.codes) for critic in self.policy.critics]

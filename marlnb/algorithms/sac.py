@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from marlnb.algorithms.q_actor_critic import (
-    Judged,
+    CriticBatch,
     QActorCriticConfig,
     QActorCriticLearner,
     held,
@@ -93,18 +93,18 @@ class SACLearner(QActorCriticLearner):
         judged, own = self.judged(sample), self.group.name
         metrics = self.step_critics(judged, self.target(judged, sample["next", own, "observation"]))
         metrics |= self._step_actor(judged, sample[own, "observation"])
-        self.follow_targets()
+        self.update_targets()
         return metrics
 
     @torch.no_grad()
-    def target(self, judged: Judged, next_observation: Tensor) -> Tensor:
+    def target(self, judged: CriticBatch, next_observation: Tensor) -> Tensor:
         """What the critics should say of the actions taken, `[n, agent]`."""
         value, _ = self._soft_value(
             judged.next_seen, judged.next_codes, next_observation, judged.next_mask, self.target_critics, together=True
         )
         return td_target(judged.reward, value, judged.terminated, self.config.gamma)
 
-    def actor_loss(self, judged: Judged, observation: Tensor) -> tuple[Tensor, Tensor]:
+    def actor_loss(self, judged: CriticBatch, observation: Tensor) -> tuple[Tensor, Tensor]:
         """Minus the soft value of each agent's policy beside the others' remembered actions, and its mean entropy."""
         value, entropy = self._soft_value(
             judged.seen, judged.codes, observation, judged.mask, self.policy.critics, together=False
@@ -120,7 +120,7 @@ class SACLearner(QActorCriticLearner):
         distribution = self.policy.actor.distribution
         return distribution.sample(distribution.mask(self.policy.actor(observation), mask)).action
 
-    def _step_actor(self, judged: Judged, observation: Tensor) -> dict[str, Tensor]:
+    def _step_actor(self, judged: CriticBatch, observation: Tensor) -> dict[str, Tensor]:
         config = self.config
         with held(self.critic_weights):
             loss, entropy = self.actor_loss(judged, observation)

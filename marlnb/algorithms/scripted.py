@@ -22,7 +22,7 @@ ASKED = ("observation", "action_mask", "group", "generator")  # what a function 
 
 
 @dataclass(frozen=True)
-class UnlearntConfig(AlgorithmConfig):
+class FixedPolicyConfig(AlgorithmConfig):
     """Acts by a rule. Networks that the experiment names for the group are not built."""
 
     learns: ClassVar[bool] = False
@@ -33,7 +33,7 @@ class UnlearntConfig(AlgorithmConfig):
 
 @ALGORITHMS.register("random")
 @dataclass(frozen=True)
-class RandomConfig(UnlearntConfig):
+class RandomConfig(FixedPolicyConfig):
     """Uniform over the allowed choices, or over the box of a continuous action."""
 
     def build(
@@ -46,14 +46,14 @@ class RandomConfig(UnlearntConfig):
         n_envs: int,
         rollout_steps: int,
         device: str,
-    ) -> Unlearnt:
+    ) -> FixedPolicyLearner:
         AlgorithmConfig.check_fit(self, group, env, actor, critic)
-        return Unlearnt(RandomPolicy(group).to(device))
+        return FixedPolicyLearner(RandomPolicy(group).to(device))
 
 
 @ALGORITHMS.register("no_op")
 @dataclass(frozen=True)
-class NoOpConfig(UnlearntConfig):
+class NoOpConfig(FixedPolicyConfig):
     """The first allowed choice, which many environments mean as doing nothing; of a box, the number nearest 0."""
 
     def build(
@@ -66,13 +66,13 @@ class NoOpConfig(UnlearntConfig):
         n_envs: int,
         rollout_steps: int,
         device: str,
-    ) -> Unlearnt:
-        return Unlearnt(NoOpPolicy(group).to(device))
+    ) -> FixedPolicyLearner:
+        return FixedPolicyLearner(NoOpPolicy(group).to(device))
 
 
 @ALGORITHMS.register("scripted")
 @dataclass(frozen=True)
-class ScriptedConfig(UnlearntConfig):
+class ScriptedConfig(FixedPolicyConfig):
     """A function of the user's, `module:function`, of (observation, action_mask, group, generator) to actions."""
 
     function: str = option("", help="module:function, given all copies and agents at once; see docs/mixtures.md")
@@ -87,14 +87,14 @@ class ScriptedConfig(UnlearntConfig):
         n_envs: int,
         rollout_steps: int,
         device: str,
-    ) -> Unlearnt:
+    ) -> FixedPolicyLearner:
         function = import_function(self.function, f"scripted for group {group.name!r} of {env.name}")
-        return Unlearnt(FunctionPolicy(group, function, self.function).to(device))
+        return FixedPolicyLearner(FunctionPolicy(group, function, self.function).to(device))
 
 
 @ALGORITHMS.register("frozen")
 @dataclass(frozen=True)
-class FrozenConfig(UnlearntConfig):
+class FrozenConfig(FixedPolicyConfig):
     """The policy that another run has trained for a group of the same spaces; its weights go into this run as well."""
 
     run: str = option("", help="the other run's folder")
@@ -111,7 +111,7 @@ class FrozenConfig(UnlearntConfig):
         n_envs: int,
         rollout_steps: int,
         device: str,
-    ) -> Unlearnt:
+    ) -> FixedPolicyLearner:
         """Raises ConfigError: a run's folder is read by `marlnb.training.learners.build_learners`, above this layer."""
         raise ConfigError(
             f"frozen for group {group.name!r} of {env.name}: build it with marlnb.training.learners.build_learners, "
@@ -119,7 +119,7 @@ class FrozenConfig(UnlearntConfig):
         )
 
 
-class Unlearnt(Learner):
+class FixedPolicyLearner(Learner):
     """Holds a policy and leaves it as it is. Its state is the policy's, so that a resumed run plays against the same
     opponent whatever has become of the run that trained it."""
 

@@ -154,7 +154,7 @@ class QLearner(OffPolicyLearner):
             self._measure_rewards()
         loss, metrics = self.loss(sample)
         norms = self._optimizer.step(loss, self._lr, self.config.max_grad_norm)
-        self.follow_targets()
+        self.update_targets()
         return metrics | {f"grad_norm_{part}": norm for part, norm in zip(self._parts, norms)}
 
     def loss(self, sample: Sample) -> tuple[Tensor, dict[str, Tensor]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 
 from marlnb.cli.folders import end_of_training
-from marlnb.cli.watching import add_record_argument, chosen_watchers
+from marlnb.cli.watching import add_record_argument, chosen_callbacks
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from marlnb.training.train import resume
 
-    watchers = chosen_watchers(arguments)
+    callbacks = chosen_callbacks(arguments)
     return end_of_training(
-        resume(arguments.run, frames=arguments.frames, progress=not arguments.quiet, watchers=watchers)
+        resume(arguments.run, frames=arguments.frames, progress=not arguments.quiet, callbacks=callbacks)
     )

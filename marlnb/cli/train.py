@@ -16,7 +16,7 @@ import argparse
 from collections.abc import Sequence
 
 from marlnb.cli.folders import end_of_training
-from marlnb.cli.watching import add_record_argument, chosen_watchers
+from marlnb.cli.watching import add_record_argument, chosen_callbacks
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,9 +53,9 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     from marlnb.training.train import train
 
-    watchers = chosen_watchers(arguments)
+    callbacks = chosen_callbacks(arguments)
     return end_of_training(
-        train(experiment, folder, resume=arguments.resume, progress=not arguments.quiet, watchers=watchers)
+        train(experiment, folder, resume=arguments.resume, progress=not arguments.quiet, callbacks=callbacks)
     )
 
 

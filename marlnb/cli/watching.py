@@ -21,7 +21,7 @@ def add_record_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def chosen_watchers(arguments: argparse.Namespace) -> list[RecordWhileTraining]:
+def chosen_callbacks(arguments: argparse.Namespace) -> list[RecordWhileTraining]:
     """What `--record` asks for.
 
     Raises:

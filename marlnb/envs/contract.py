@@ -204,8 +204,8 @@ def _check_labels(env: VectorEnv) -> None:
     for name, label in told.items():
         shape = (env.n_envs,) if label.group is None else (env.n_envs, env.spec.group(label.group).n_agents)
         _check_tensor(env, f"label {name}", labels[name], shape, torch.int64 if label.classes else torch.float32)
-    moment = env.label_moment()
-    later = {} if moment is None else env.labels_of(moment)
+    time_step = env.label_moment()
+    later = {} if time_step is None else env.labels_of(time_step)
     for name, value in later.items():
         if name not in labels or not torch.equal(value, labels[name]):
             raise _fail(env, "labels", f"labels_of(label_moment()) tells another {name!r} than labels()")

@@ -8,11 +8,11 @@ from marlnb.teaching.checking import WrongAnswer, close, exercise, number
 from marlnb.teaching.choices import one_of
 
 if TYPE_CHECKING:
-    from marlnb.analysis.interventions.intervene import SubjectLike
+    from marlnb.analysis.interventions.intervene import PolicySourceLike
     from marlnb.analysis.interventions.result import Intervention
 
 
-def wrong_words(subject: SubjectLike, *, episodes: int) -> Intervention:
+def wrong_words(subject: PolicySourceLike, *, episodes: int) -> Intervention:
     """The same episodes with fitting words and with those of other games: what 4.1 asks for, done."""
     from marlnb.analysis.interventions.intervene import intervene
     from marlnb.models.hooks.edits_channel import PermuteChannel

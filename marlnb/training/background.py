@@ -9,8 +9,8 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from marlnb.config import Experiment
-from marlnb.training.callbacks import TrainingWatcher
-from marlnb.training.control import ask, withdraw
+from marlnb.training.callbacks import TrainingCallback
+from marlnb.training.control import cancel_request, request
 from marlnb.training.report import Report
 from marlnb.training.runs.run import Run
 from marlnb.training.train import drive, open_run
@@ -32,13 +32,13 @@ class Training:
     """
 
     def __init__(
-        self, run: Run, callbacks: Sequence[Callable[[Report], None]], watchers: Sequence[TrainingWatcher]
+        self, run: Run, on_report: Sequence[Callable[[Report], None]], callbacks: Sequence[TrainingCallback]
     ) -> None:
         """Use `start`."""
         self.run = run
         self._error: BaseException | None = None
         self._thread = threading.Thread(
-            target=self._drive, args=(callbacks, watchers), name=f"training {run.path.name}", daemon=True
+            target=self._drive, args=(on_report, callbacks), name=f"training {run.path.name}", daemon=True
         )
         self._thread.start()
 
@@ -56,22 +56,22 @@ class Training:
         return self._error
 
     def pause(self) -> None:
-        """Waits after the iteration under way, until `go_on`."""
+        """Waits after the iteration under way, until `resume`."""
         if self.is_alive:
-            ask(self.run.path, "pause")
+            request(self.run.path, "pause")
 
-    def go_on(self) -> None:
-        withdraw(self.run.path, "pause")
+    def resume(self) -> None:
+        cancel_request(self.run.path, "pause")
 
     def save(self) -> None:
         """A checkpoint after the iteration under way."""
         if self.is_alive:
-            ask(self.run.path, "save")
+            request(self.run.path, "save")
 
     def stop(self) -> None:
         """Ends it after the iteration under way, saved."""
         if self.is_alive:
-            ask(self.run.path, "stop")
+            request(self.run.path, "stop")
 
     def wait(self, timeout_s: float | None = None) -> Run:
         """Waits for its end, or for so long, and returns the run.
@@ -96,9 +96,9 @@ class Training:
             raise
         return self.wait()
 
-    def _drive(self, callbacks: Sequence[Callable[[Report], None]], watchers: Sequence[TrainingWatcher]) -> None:
+    def _drive(self, on_report: Sequence[Callable[[Report], None]], callbacks: Sequence[TrainingCallback]) -> None:
         try:
-            drive(self.run, False, callbacks, watchers)
+            drive(self.run, False, on_report, callbacks)
         except BaseException as error:  # raised again where somebody waits
             self._error = error
 
@@ -108,8 +108,8 @@ def start(
     run: str | os.PathLike[str] | None = None,
     *,
     resume: bool = False,
-    callbacks: Sequence[Callable[[Report], None]] = (),
-    watchers: Sequence[TrainingWatcher] = (),
+    on_report: Sequence[Callable[[Report], None]] = (),
+    callbacks: Sequence[TrainingCallback] = (),
 ) -> Training:
     """Begins a training in a thread and returns at once; arguments and errors of opening the run as in `train`."""
-    return Training(open_run(experiment, run, resume=resume), callbacks, watchers)
+    return Training(open_run(experiment, run, resume=resume), on_report, callbacks)

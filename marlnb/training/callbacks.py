@@ -1,4 +1,4 @@
-"""Who may watch a training: what `train(..., watchers=...)` takes."""
+"""Who may watch a training: what `train(..., callbacks=...)` takes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from marlnb.training.trainer import Trainer
 
 
-class TrainingWatcher(Protocol):
+class TrainingCallback(Protocol):
     """Someone who looks at a training between its iterations and leaves everything as it was.
 
     An error that it raises ends the training as failed; the last checkpoint is whole.

@@ -15,43 +15,43 @@ from marlnb.training.runs.run import PAUSE, SAVE, STOP
 if TYPE_CHECKING:
     from marlnb.training.trainer import Trainer
 
-Request = Literal["stop", "pause", "save"]
-FILES: dict[Request, str] = {"stop": STOP, "pause": PAUSE, "save": SAVE}
+RequestKind = Literal["stop", "pause", "save"]
+FILES: dict[RequestKind, str] = {"stop": STOP, "pause": PAUSE, "save": SAVE}
 PAUSED_POLL_S = 0.05
 SIGN_OF_LIFE_S = 5.0
 
 
-def ask(run: Path, request: Request, reason: str = "") -> None:
+def request(run: Path, kind: RequestKind, reason: str = "") -> None:
     """Leaves a request in a run folder; `reason` is what its log will say."""
-    (run / FILES[request]).write_text(reason, encoding="utf-8")
+    (run / FILES[kind]).write_text(reason, encoding="utf-8")
 
 
-def withdraw(run: Path, request: Request) -> None:
+def cancel_request(run: Path, kind: RequestKind) -> None:
     """Takes a request back; for "pause" this is how a training goes on."""
-    (run / FILES[request]).unlink(missing_ok=True)
+    (run / FILES[kind]).unlink(missing_ok=True)
 
 
-def is_asked(run: Path, request: Request) -> bool:
+def is_requested(run: Path, kind: RequestKind) -> bool:
     """Whether the request lies there, not yet heeded."""
-    return (run / FILES[request]).exists()
+    return (run / FILES[kind]).exists()
 
 
-def forget(run: Path) -> None:
+def clear_requests(run: Path) -> None:
     """Removes requests to save or pause that an earlier training did not live to heed."""
-    withdraw(run, "save")
-    withdraw(run, "pause")
+    cancel_request(run, "save")
+    cancel_request(run, "pause")
 
 
-def heed(trainer: Trainer) -> None:
+def handle_requests(trainer: Trainer) -> None:
     """Between two iterations: saves if asked to, and waits while asked to pause."""
     run = trainer.run.path
     if trainer.state != "running":
         return
-    if is_asked(run, "save"):
-        withdraw(run, "save")
+    if is_requested(run, "save"):
+        cancel_request(run, "save")
         trainer.save()
         trainer.run.log_event(f"saved on request at iteration {trainer.iteration}")
-    if is_asked(run, "pause"):
+    if is_requested(run, "pause"):
         _wait(trainer)
 
 
@@ -59,9 +59,9 @@ def _wait(trainer: Trainer) -> None:
     run = trainer.run.path
     trainer.run.log_event(f"paused at iteration {trainer.iteration}")
     told_at = -float("inf")
-    while is_asked(run, "pause") and not is_asked(run, "stop") and not trainer.stopping:
-        if is_asked(run, "save"):
-            withdraw(run, "save")
+    while is_requested(run, "pause") and not is_requested(run, "stop") and not trainer.stopping:
+        if is_requested(run, "save"):
+            cancel_request(run, "save")
             trainer.save()
         if time.monotonic() - told_at >= SIGN_OF_LIFE_S:
             told_at = time.monotonic()

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from marlnb.algorithms.learner import Learner
-from marlnb.algorithms.scripted import FrozenConfig, Unlearnt
+from marlnb.algorithms.scripted import FixedPolicyLearner, FrozenConfig
 from marlnb.config import Experiment
 from marlnb.errors import CheckpointError, ConfigError, unknown
 from marlnb.models.networks.by_agent import by_agent
@@ -42,7 +42,7 @@ def build_learner(experiment: Experiment, spec: EnvSpec, group: GroupSpec, devic
     if isinstance(algorithm, FrozenConfig):
         from marlnb.training.frozen import frozen_policy  # reads runs, which build learners
 
-        return Unlearnt(frozen_policy(algorithm, group, spec, device))
+        return FixedPolicyLearner(frozen_policy(algorithm, group, spec, device))
     actor = by_agent(group, experiment.actor_of(group.name), experiment.models)
     critic = by_agent(group, experiment.critic_of(group.name), experiment.critics)
     lengths = {"n_envs": experiment.n_envs, "rollout_steps": experiment.rollout_steps}
@@ -78,11 +78,11 @@ def check_length(experiment: Experiment, spec: EnvSpec) -> None:
     trained = experiment.iterations * experiment.iteration_frames
     for group in spec.group_names:
         algorithm = experiment.algorithm_of(group)
-        if algorithm.frames_unlearnt > trained:
+        if algorithm.warmup_frames > trained:
             part = f"algorithms.{group}" if group in experiment.algorithms else "algorithm"
             raise ConfigError(
                 f"{algorithm.name} for group {group!r} would learn nothing: it acts at random and only remembers for "
-                f"the first {algorithm.frames_unlearnt:,} frames ({part}.learning_starts), and this training has "
+                f"the first {algorithm.warmup_frames:,} frames ({part}.learning_starts), and this training has "
                 f"{trained:,} (frames={experiment.frames}). Give more frames, or {part}.learning_starts=0 to "
                 f"{trained // 2}; a group that is meant to act at random: algorithms.{group}=random"
             )

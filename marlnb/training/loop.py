@@ -16,7 +16,7 @@ from marlnb.config import Experiment
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, EnvError, MarlnbError
 from marlnb.models.policies.policy import Policy
-from marlnb.training.collect.episode_statistics import Ended, ScoreKeeper
+from marlnb.training.collect.episode_statistics import EpisodeStatistics, EpisodeTracker
 from marlnb.training.collect.rollout import Collector, Timing
 from marlnb.training.collect.seeds import RandomStreams, derive_seed
 from marlnb.training.learners import build_learners, load_learners
@@ -32,7 +32,7 @@ class DivergedError(MarlnbError):
 class Advance:
     """What one iteration did: the episodes that ended, each learner's metrics, and where its seconds went."""
 
-    ended: Ended
+    ended: EpisodeStatistics
     learning: dict[str, dict[str, float]]
     stepping_s: float
     acting_s: float
@@ -46,7 +46,7 @@ class Loop:
     def __init__(self, experiment: Experiment, env: VectorEnv, device: torch.device) -> None:
         self.experiment, self.env = experiment, env
         self.learners = build_learners(experiment, env.spec)
-        self.scores = ScoreKeeper(env.spec, experiment.n_envs)
+        self.scores = EpisodeTracker(env.spec, experiment.n_envs)
         self._streams = RandomStreams(experiment.seed, device)
         self._generator = torch.Generator(device=device).manual_seed(derive_seed(experiment.seed, "actions"))
         self._collector = Collector(

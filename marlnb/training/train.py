@@ -18,8 +18,8 @@ from typing import Any
 
 from marlnb.config import Experiment
 from marlnb.errors import AllocationEndsError, ConfigError, RunError, StoppedError
-from marlnb.training.callbacks import TrainingWatcher
-from marlnb.training.control import forget, heed
+from marlnb.training.callbacks import TrainingCallback
+from marlnb.training.control import clear_requests, handle_requests
 from marlnb.training.learners import check_device
 from marlnb.training.loggers import check_loggers
 from marlnb.training.progress import Progress, how_it_ended
@@ -48,8 +48,8 @@ def train(
     *,
     resume: bool = False,
     progress: bool = True,
-    callbacks: Sequence[Callable[[Report], None]] = (),
-    watchers: Sequence[TrainingWatcher] = (),
+    on_report: Sequence[Callable[[Report], None]] = (),
+    callbacks: Sequence[TrainingCallback] = (),
 ) -> Run:
     """Trains until the experiment's frames, its target return or a request to stop; returns the run either way.
 
@@ -60,8 +60,8 @@ def train(
         run: the folder to make; none: `runs/<env>-<algorithm>-<seed>-<n>`.
         resume: when the folder holds an interrupted run of this experiment, go on with it; when that is complete,
             return it; when there is none, begin.
-        callbacks: called with each iteration's report.
-        watchers: who looks on between iterations, as `marlnb.RecordWhileTraining`; what is learnt stays the same.
+        on_report: called with each iteration's report.
+        callbacks: who looks on between iterations, as `marlnb.RecordWhileTraining`; what is learnt stays the same.
     Raises:
         RunError: the folder holds something already, a run of another experiment, or one being trained.
         ConfigError, EnvError: the experiment cannot be run; a folder that was made for it is gone again.
@@ -71,7 +71,7 @@ def train(
         AllocationEndsError: the same, because the job's time is nearly over.
     """
     is_new = run is None or not is_run(run)
-    return drive(open_run(experiment, run, resume=resume), progress, callbacks, watchers, is_new=is_new)
+    return drive(open_run(experiment, run, resume=resume), progress, on_report, callbacks, is_new=is_new)
 
 
 def resume(
@@ -79,21 +79,21 @@ def resume(
     *,
     frames: int | None = None,
     progress: bool = True,
-    callbacks: Sequence[Callable[[Report], None]] = (),
-    watchers: Sequence[TrainingWatcher] = (),
+    on_report: Sequence[Callable[[Report], None]] = (),
+    callbacks: Sequence[TrainingCallback] = (),
 ) -> Run:
     """Goes on with a run from its last checkpoint; returns it at once when it is complete.
 
     Args:
         frames: a new total length, longer than what is done, to train a complete run further.
-        watchers: as in `train`.
+        callbacks: as in `train`.
     Raises:
         As `train`; ConfigError: `frames` is less than what is done.
     """
     opened = run if isinstance(run, Run) else Run.open(run)
     if frames is not None and frames != opened.experiment.frames:
         _change_frames(opened, frames)
-    return drive(opened, progress, callbacks, watchers)
+    return drive(opened, progress, on_report, callbacks)
 
 
 def open_run(experiment: Experiment, run: str | os.PathLike[str] | None, *, resume: bool) -> Run:
@@ -122,8 +122,8 @@ def open_run(experiment: Experiment, run: str | os.PathLike[str] | None, *, resu
 def drive(
     run: Run,
     progress: bool,
-    callbacks: Sequence[Callable[[Report], None]],
-    watchers: Sequence[TrainingWatcher],
+    on_report: Sequence[Callable[[Report], None]],
+    callbacks: Sequence[TrainingCallback],
     *,
     is_new: bool = False,
 ) -> Run:
@@ -140,16 +140,16 @@ def drive(
         return run
     if job:
         write_atomically(Path(job) / TRAINING, json.dumps({"run": str(run.path.absolute())}) + "\n", sync=False)
-    with _trainer(run, watchers, is_new) as trainer, _heeding_signals(trainer):
-        forget(run.path)
+    with _trainer(run, callbacks, is_new) as trainer, _heeding_signals(trainer):
+        clear_requests(run.path)
         display = Progress(run.experiment, frames=trainer.frames) if progress else None
         try:
             for report in trainer:
                 if display is not None:
                     display.show(report)
-                for callback in callbacks:
+                for callback in on_report:
                     callback(report)
-                heed(trainer)
+                handle_requests(trainer)
         finally:
             if display is not None:
                 reason = trainer.stopped_because
@@ -159,9 +159,9 @@ def drive(
     return run
 
 
-def _trainer(run: Run, watchers: Sequence[TrainingWatcher], is_new: bool) -> Trainer:
+def _trainer(run: Run, callbacks: Sequence[TrainingCallback], is_new: bool) -> Trainer:
     try:
-        return Trainer(run.experiment, run, watchers)
+        return Trainer(run.experiment, run, callbacks)
     except Exception:  # what was asked cannot be done: corrected, it may have the same name
         if is_new and not is_locked(run.path / LOCK):  # another process may train in it
             run.discard_unbegun()

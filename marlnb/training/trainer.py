@@ -21,7 +21,7 @@ from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, RunError
 from marlnb.models.policies.policy import Policy
-from marlnb.training.callbacks import TrainingWatcher
+from marlnb.training.callbacks import TrainingCallback
 from marlnb.training.collect.episode_statistics import ENOUGH_EPISODES
 from marlnb.training.collect.threads import torch_threads
 from marlnb.training.deadline import Deadline
@@ -59,7 +59,7 @@ class Trainer:
         CheckpointError: the last checkpoint does not fit the experiment, or is damaged.
     """
 
-    def __init__(self, experiment: Experiment, run: Run, watchers: Sequence[TrainingWatcher] = ()) -> None:
+    def __init__(self, experiment: Experiment, run: Run, callbacks: Sequence[TrainingCallback] = ()) -> None:
         check_loggers(experiment.loggers)
         device = check_device(experiment.device)
         self.experiment, self.run = experiment, run
@@ -81,7 +81,7 @@ class Trainer:
         self._env: VectorEnv | None = None
         self._evaluator = Evaluator(experiment, run.path / EVALUATION)
         self._loggers: list[Logger] = []
-        self._watchers: list[TrainingWatcher] = []
+        self._watchers: list[TrainingCallback] = []
         try:
             self._env = build_env(experiment, experiment.n_envs, device=experiment.device)
             run.write_spec(self._env.spec)
@@ -90,9 +90,9 @@ class Trainer:
                 self._loop = Loop(experiment, self._env, device)
             check_length(experiment, self._env.spec)
             self._begin()
-            for watcher in watchers:
-                self._watchers.append(watcher)
-                watcher.begin(self)
+            for callback in callbacks:
+                self._watchers.append(callback)
+                callback.begin(self)
         except BaseException as error:
             self._fail(error)
             raise
@@ -244,8 +244,8 @@ class Trainer:
         if self.state != "running" or time.monotonic() - self._status_at >= STATUS_INTERVAL_S:
             self._lock.touch()
             self._write_status()
-        for watcher in self._watchers:
-            watcher.after_iteration(self)
+        for callback in self._watchers:
+            callback.after_iteration(self)
         return report
 
     @property
@@ -351,8 +351,8 @@ class Trainer:
         with suppress(OSError):
             self._write_status(**facts)
         try:
-            for watcher in self._watchers:
-                watcher.end(self)
+            for callback in self._watchers:
+                callback.end(self)
             for resource in (*self._loggers, self._env, self._evaluator):
                 if resource is not None:
                     resource.close()

@@ -53,7 +53,7 @@ class Counting(OffPolicyLearner):
             for parameter in self.policy.parameters():
                 parameter += 1
         self.sizes.append(sample["other", "action"].shape)
-        self.follow_targets()
+        self.update_targets()
         step = torch.tensor(float(self.steps))
         return {"step": step} | ({"odd": step} if self.steps % 2 else {})
 

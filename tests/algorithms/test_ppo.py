@@ -62,7 +62,7 @@ def experience(
     done = (t % length == length - 1).expand(copies, steps).unsqueeze(-1).clone()
     rollout["next", "done"] = done
     for name in ("a", "b"):
-        seen = torch.stack([moment[name] for moment in moments], 1)
+        seen = torch.stack([time_step[name] for time_step in moments], 1)
         rollout[name, "observation"], rollout["next", name, "observation"] = seen[:, :-1], seen[:, 1:]
     recurrent, rows = learner.policy.initial_recurrent(copies, "cpu"), []
     for k in range(steps):

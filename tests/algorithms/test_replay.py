@@ -29,7 +29,7 @@ class Stream:
         self.n_envs, self.turns = n_envs, turns
         self.generator = torch.Generator().manual_seed(seed)
         self.count, self.begins = 0, torch.ones(n_envs, dtype=torch.bool)
-        self.head = self.moment()
+        self.head = self.time_step()
         self.seen: dict[float, dict[Key, torch.Tensor]] = {}
         self.order: dict[float, tuple[int, int]] = {}
         self.t = 0
@@ -37,7 +37,7 @@ class Stream:
     def draw(self, *shape: int) -> torch.Tensor:
         return torch.rand(self.n_envs, *shape, generator=self.generator)
 
-    def moment(self) -> dict[Key, torch.Tensor]:
+    def time_step(self) -> dict[Key, torch.Tensor]:
         n = self.n_envs
         numbers = self.count + torch.arange(n * 7, dtype=torch.float32).view(n, 7)
         self.count += n * 7
@@ -52,8 +52,8 @@ class Stream:
     def rollout(self, n_steps: int) -> TensorDict:
         steps: list[dict[Key, torch.Tensor]] = []
         for _ in range(n_steps):
-            now, final = self.head, self.moment()
-            self.head = self.moment()
+            now, final = self.head, self.time_step()
+            self.head = self.time_step()
             done = self.draw() < 0.2
             elsewhere = torch.ones_like(done) if self.turns else done
             row: dict[Key, torch.Tensor] = dict(now)
@@ -114,7 +114,7 @@ def test_an_environment_begun_anew_between_rollouts_leaves_what_was_next() -> No
     stream, replay = Stream(3), memory(60)
     for _ in range(6):
         replay.add(stream.rollout(4))
-        stream.head = stream.moment()  # as a reset at a checkpoint: no step is done, yet another moment follows
+        stream.head = stream.time_step()  # as a reset at a checkpoint: no step is done, yet another moment follows
         stream.check(replay.sample(200), ALL)
 
 

@@ -11,15 +11,15 @@ import torch
 from marlnb.config import Experiment
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
-from marlnb.training.collect.episodes import Moment
+from marlnb.training.collect.episodes import TimeStep
 from marlnb.training.runs.run import Run
 from marlnb.training.train import train
 
 
-def goal_dx(moment: Moment) -> torch.Tensor:
+def goal_dx(time_step: TimeStep) -> torch.Tensor:
     """Offset from listener to goal along x: features 2, 4 and 6 of its observation are those to the landmarks."""
-    offsets = moment.observation["listener"][:, 0, [2, 4, 6]]
-    return offsets.gather(1, moment.labels["goal"].long().unsqueeze(1)).squeeze(1)
+    offsets = time_step.observation["listener"][:, 0, [2, 4, 6]]
+    return offsets.gather(1, time_step.labels["goal"].long().unsqueeze(1)).squeeze(1)
 
 
 def make_run(path: Path, env: str, *overrides: str) -> Run:

@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from marlnb.cli.watching import add_record_argument, chosen_watchers
+from marlnb.cli.watching import add_record_argument, chosen_callbacks
 from marlnb.errors import ConfigError
 from marlnb.recording.capture.while_training import RecordWhileTraining
 
@@ -14,7 +14,7 @@ from marlnb.recording.capture.while_training import RecordWhileTraining
 def chosen(*words: str) -> list[RecordWhileTraining]:
     parser = argparse.ArgumentParser()
     add_record_argument(parser)
-    return chosen_watchers(parser.parse_args(words))
+    return chosen_callbacks(parser.parse_args(words))
 
 
 def test_what_is_asked_for() -> None:

@@ -14,7 +14,7 @@ TRAINING = (
     "    'threads=1', 'checkpoint_every=20', f'frames={100 * iterations}', f'seed={seed}', f'loggers=[{loggers}]',\n"
     ")\n"
     "trained = mnb.train(\n"
-    "    experiment, run, resume=True, progress=False, callbacks=[lambda report: time.sleep(pace_s)]\n"
+    "    experiment, run, resume=True, progress=False, on_report=[lambda report: time.sleep(pace_s)]\n"
     ")",
     "metrics = trained.metrics()\nprint(len(metrics), 'iterations;', metrics['recent_return'].iloc[-1])",
 )

@@ -68,17 +68,17 @@ def kill_again_and_again(job: Job, chance: random.Random) -> Counter[str]:
     while sum(counts.values()) < KILLS:
         way, while_training = chance.choice(WAYS), chance.random() < 0.6
         process = begin(job)
-        moment = _await_moment(job, process, chance, while_training)
+        time_step = _await_moment(job, process, chance, while_training)
         hit = _kill(process, way)
         code = process.wait(timeout=120)
         assert code in (75, -9, -signal.SIGTERM, -signal.SIGUSR1), (
-            f"{way}, {moment}: ended with {code}\n{job.log.read_text()[-3000:]}"
+            f"{way}, {time_step}: ended with {code}\n{job.log.read_text()[-3000:]}"
         )
         until("the lock is free and the kernel gone", lambda: not job.is_held, timeout_s=20)
-        counts[moment if hit else "nothing hit"] += hit
+        counts[time_step if hit else "nothing hit"] += hit
         done = iterations(job.folder)
         print(
-            f"{sum(counts.values()):3} {way:11} {moment:15} -> {code:3}, {done} of {ITERATIONS} iterations", flush=True
+            f"{sum(counts.values()):3} {way:11} {time_step:15} -> {code:3}, {done} of {ITERATIONS} iterations", flush=True
         )
         assert done < ITERATIONS, "the training ended before all kills had come; make it longer"
     return counts

@@ -109,7 +109,7 @@ def test_every_site_fires_once_in_order_with_an_agent_axis(name: str, share: boo
     assert named == [layer for layer, *_ in build(make(name, share=not share)).site_modules()]
 
 
-@pytest.mark.parametrize(("name", "share"), [case for case in CASES if not build(make(case[0])).mixes_agents])
+@pytest.mark.parametrize(("name", "share"), [case for case in CASES if not build(make(case[0])).cross_agent])
 def test_each_agent_is_as_it_would_be_alone(name: str, share: bool) -> None:
     network = build(make(name, share=share))
     x = torch.randn(4, N_AGENTS, network.in_features)
@@ -132,8 +132,8 @@ def test_whether_agents_read_one_another_is_said(name: str, share: bool) -> None
     x = torch.randn(N_AGENTS, network.in_features, requires_grad=True)
     (gradient,) = torch.autograd.grad(network(x)[0][0].sum(), x)
     assert gradient[0].abs().sum() > 0
-    assert bool((gradient[1:].abs().sum(-1) > 0).all()) == network.mixes_agents
-    assert bool((gradient[1:] != 0).any()) == network.mixes_agents
+    assert bool((gradient[1:].abs().sum(-1) > 0).all()) == network.cross_agent
+    assert bool((gradient[1:] != 0).any()) == network.cross_agent
 
 
 @pytest.mark.parametrize(("name", "share"), CASES)
@@ -187,7 +187,7 @@ def test_an_edit_changes_what_follows_for_its_agent_alone(name: str, share: bool
         if site.n_units > 1 or site.kind == "head":
             changed = (after != before).flatten(2).any(-1).any(0)
             assert bool(changed[1]), site.name
-            assert not bool(changed[[0, 2]].any()) or policy.actor.network.mixes_agents, site.name
+            assert not bool(changed[[0, 2]].any()) or policy.actor.network.cross_agent, site.name
     assert torch.equal(policy.act(observation, explore=False).logits, before)
 
 

@@ -12,7 +12,7 @@ import pytest
 from marlnb.config import Experiment
 from marlnb.errors import RunError
 from marlnb.training.background import Training, start
-from marlnb.training.control import ask, is_asked, withdraw
+from marlnb.training.control import cancel_request, is_requested, request
 from marlnb.training.runs.run import Run
 from marlnb.training.train import train
 from tests.training.toys import count_experiment
@@ -46,7 +46,7 @@ def test_a_paused_training_stands_still_and_goes_on(training: Training) -> None:
     stood = _iterations(training.run)
     time.sleep(0.3)
     assert _iterations(training.run) == stood and training.is_alive
-    training.go_on()
+    training.resume()
     _until(lambda: _iterations(training.run) > stood)
     assert training.run.status()["state"] == "running"
     training.stop()
@@ -69,7 +69,7 @@ def test_a_paused_training_can_be_saved_and_stopped(training: Training) -> None:
 def test_a_checkpoint_on_request(training: Training) -> None:
     training.save()
     _until(lambda: bool(training.run.checkpoints))
-    assert training.is_alive and not is_asked(training.run.path, "save")
+    assert training.is_alive and not is_requested(training.run.path, "save")
     training.stop()
     training.wait(120)
 
@@ -77,11 +77,11 @@ def test_a_checkpoint_on_request(training: Training) -> None:
 def test_old_requests_do_not_hold_up_a_later_training(tmp_path: Path) -> None:
     experiment = count_experiment()
     run = Run.create(tmp_path / "run", experiment)
-    ask(run.path, "pause")
-    ask(run.path, "save")
+    request(run.path, "pause")
+    request(run.path, "save")
     assert train(experiment, run.path, resume=True, progress=False).status()["state"] == "complete"
-    assert not is_asked(run.path, "pause") and not is_asked(run.path, "save")
-    withdraw(run.path, "pause")  # what is not there can be taken back too
+    assert not is_requested(run.path, "pause") and not is_requested(run.path, "save")
+    cancel_request(run.path, "pause")  # what is not there can be taken back too
 
 
 def test_awaiting_waits_for_the_end_while_the_loop_goes_on(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_an_error_is_kept_and_raised_to_whoever_waits(tmp_path: Path) -> None:
     def fail(report: object) -> None:
         raise Fault("here")
 
-    training = start(_endless(), tmp_path / "run", callbacks=[fail])
+    training = start(_endless(), tmp_path / "run", on_report=[fail])
     with pytest.raises(Fault, match="here"):
         training.wait(120)
     assert isinstance(training.error, Fault)

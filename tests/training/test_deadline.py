@@ -85,7 +85,7 @@ def test_a_training_saves_before_its_allocation_ends_and_goes_on_in_the_next(
 
     clock(9760)
     later = [lambda report: clock(9760 + 24 * report.iteration)]
-    run = train(experiment, tmp_path / "run", progress=False, callbacks=later)
+    run = train(experiment, tmp_path / "run", progress=False, on_report=later)
     assert run.status()["iteration"] == 8  # of four minutes, the last is kept for saving
     status = run.status()
     assert status["state"] == "stopped" and status["reason"].startswith("the allocation ends in ")
@@ -105,5 +105,5 @@ def test_in_a_batch_job_the_notebook_ends_with_an_error_of_its_own(
     clock(9999)
     slow = [lambda report: clock(9999 + 0.1 * report.iteration)]
     with pytest.raises(AllocationEndsError, match=r"since the allocation ends in .*goes on from there when it is run"):
-        train(count_experiment("frames=1_000_000"), tmp_path / "run", progress=False, callbacks=slow)
+        train(count_experiment("frames=1_000_000"), tmp_path / "run", progress=False, on_report=slow)
     assert Run.open(tmp_path / "run").status()["state"] == "stopped"

@@ -151,7 +151,7 @@ def test_train_tells_its_end_in_a_log(
 
     experiment = replace(count_experiment(), **overrides)
     with pytest.raises(raises) if raises else nullcontext():
-        train(experiment, tmp_path / "run", callbacks=[callback])
+        train(experiment, tmp_path / "run", on_report=[callback])
     last = capsys.readouterr().err.splitlines()[-1]
     assert re.search(ending, last) and " left" not in last
 
@@ -160,7 +160,7 @@ def test_a_stop_is_told_in_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[s
     def callback(report: Report) -> None:
         (tmp_path / "run" / "STOP").write_text("enough is known")
 
-    train(count_experiment(), tmp_path / "run", callbacks=[callback])
+    train(count_experiment(), tmp_path / "run", on_report=[callback])
     assert "  stopped: enough is known" in capsys.readouterr().err.splitlines()[-1]
 
 

@@ -48,7 +48,7 @@ def test_stops_leave_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
     path = tmp_path / "stopped"
     for at in (5, 6, 10):
         with pytest.raises(StoppedError):
-            train(experiment, path, resume=True, progress=False, callbacks=[stop_at(path, at)])
+            train(experiment, path, resume=True, progress=False, on_report=[stop_at(path, at)])
         assert Run.open(path).status()["reason"] == "SIGUSR1"
         expected = at if savable else at // EVERY * EVERY
         assert Run.open(path).checkpoint().iteration == expected
@@ -68,7 +68,7 @@ def test_checkpoints_that_somebody_asked_for_stay(tmp_path: Path, monkeypatch: p
             (path / "SAVE").touch()
 
     with pytest.raises(StoppedError):
-        train(toy(savable=True), path, resume=True, progress=False, callbacks=[look, stop_at(path, 7)])
+        train(toy(savable=True), path, resume=True, progress=False, on_report=[look, stop_at(path, 7)])
     assert [(c.iteration, c.at_stop) for c in Run.open(path).checkpoints] == [(4, False), (5, False), (7, True)]
     iterations = [c.iteration for c in train(toy(savable=True), path, resume=True, progress=False).checkpoints]
     assert 5 in iterations and 7 not in iterations
@@ -81,7 +81,7 @@ def test_much_work_is_saved_even_where_that_changes_what_follows(
     monkeypatch.setattr(trainer_module, "DONE_AGAIN_S", 0.0)
     path = tmp_path / "run"
     with pytest.raises(StoppedError):
-        train(toy(savable=False), path, resume=True, progress=False, callbacks=[stop_at(path, 5)])
+        train(toy(savable=False), path, resume=True, progress=False, on_report=[stop_at(path, 5)])
     run = Run.open(path)
     assert run.checkpoint().iteration == 5
     assert any("it is reset at iteration 5, which changes what follows" in line for line in run.events())
@@ -90,5 +90,5 @@ def test_much_work_is_saved_even_where_that_changes_what_follows(
 def test_at_a_notebook_a_stop_is_always_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MARLNB_JOB", raising=False)
     path = tmp_path / "run"
-    run = train(toy(savable=False), path, progress=False, callbacks=[stop_at(path, 5)])
+    run = train(toy(savable=False), path, progress=False, on_report=[stop_at(path, 5)])
     assert run.checkpoint().iteration == 5

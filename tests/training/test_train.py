@@ -30,7 +30,7 @@ import sys, time, marlnb
 hold_at, path, *overrides = sys.argv[1:]
 def hold(report):
     time.sleep(1000 if report.iteration == int(hold_at) else 0)
-marlnb.train(marlnb.Experiment.compose(*overrides), path, callbacks=[hold])
+marlnb.train(marlnb.Experiment.compose(*overrides), path, on_report=[hold])
 """
 
 
@@ -96,7 +96,7 @@ def test_a_signal_ends_training_after_the_iteration(tmp_path: Path, name: str) -
         if report.iteration == 2:
             os.kill(os.getpid(), getattr(signal, name))
 
-    run = train(count_experiment(), tmp_path / "r", progress=False, callbacks=[send])
+    run = train(count_experiment(), tmp_path / "r", progress=False, on_report=[send])
     assert run.status()["state"] == "stopped" and run.checkpoint().iteration == 2
     assert any(f"stopping: {name}" in line for line in run.events())
     assert resume(run, progress=False).status()["state"] == "complete"
@@ -112,7 +112,7 @@ def test_a_second_interrupt_interrupts_at_once(tmp_path: Path) -> None:
 
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        train(count_experiment(), tmp_path / "r", progress=False, callbacks=[interrupt])
+        train(count_experiment(), tmp_path / "r", progress=False, on_report=[interrupt])
     assert len(interrupts) == 1 and signal.getsignal(signal.SIGINT) is before
     assert Run.open(tmp_path / "r").status()["state"] == "stopped"
 
@@ -120,11 +120,11 @@ def test_a_second_interrupt_interrupts_at_once(tmp_path: Path) -> None:
 def test_train_never_overwrites_and_resumes_the_same_experiment_only(tmp_path: Path) -> None:
     experiment = count_experiment()
     seen: list[int] = []
-    train(experiment, tmp_path / "r", progress=False, callbacks=[lambda report: seen.append(report.iteration)])
+    train(experiment, tmp_path / "r", progress=False, on_report=[lambda report: seen.append(report.iteration)])
     assert seen == list(range(1, 21))
     with pytest.raises(RunError, match="is there already"):
         train(experiment, tmp_path / "r", progress=False)
-    again = train(experiment, tmp_path / "r", resume=True, progress=False, callbacks=[lambda r: seen.append(-1)])
+    again = train(experiment, tmp_path / "r", resume=True, progress=False, on_report=[lambda r: seen.append(-1)])
     assert -1 not in seen and again.status()["state"] == "complete"
     with pytest.raises(RunError, match=r"algorithm\.epochs: 2 there, 3 here; seed: 0 there, 4 here"):
         train(count_experiment("algorithm.epochs=3", "seed=4"), tmp_path / "r", resume=True, progress=False)

@@ -106,7 +106,7 @@ def ask(
     Raises:
         AnalysisError: sources that cannot be, conductance without a site, a site that comes after the unit.
     """
-    if policy.mixes_agents:
+    if policy.cross_agent:
         check_recorded(source, policy)
     layer = None if site is None else find_site(policy.sites(), site)
     if layer is not None:
@@ -134,7 +134,7 @@ def _scope(policy: Policy, output: Output, asked: Sources | None, state_shape: t
     """Whose observations an output is attributed to, or the environment's state."""
     if asked == "own" and output.of_critic:
         raise AnalysisError("a critic may read every agent's observation: a value is attributed to sources='all'")
-    if asked == "own" and policy.mixes_agents:
+    if asked == "own" and policy.cross_agent:
         raise AnalysisError(
             f"the agents of {policy.group.name!r} hear one another: each output depends on every agent's observation, "
             "and is attributed to sources='all'"
@@ -145,7 +145,7 @@ def _scope(policy: Policy, output: Output, asked: Sources | None, state_shape: t
         raise AnalysisError("sources='state': this environment has no state; valid: all")
     if output.of_critic and policy.values_by_state:
         return asked or "state"
-    return asked or ("all" if output.of_critic or policy.mixes_agents else "own")
+    return asked or ("all" if output.of_critic or policy.cross_agent else "own")
 
 
 def feature_axis(asked: Asked, features: Features, source: RowSource, recorded: Rows) -> FeatureAxis:

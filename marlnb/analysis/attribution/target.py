@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from marlnb.analysis.attribution.forward import AnyOutput, OwnOutput, hooked
 from marlnb.analysis.attribution.outputs import Output, find_site
-from marlnb.analysis.data.rows import Moments
+from marlnb.analysis.data.rows import RowBatch
 from marlnb.errors import AnalysisError
 from marlnb.models.hooks.sites import Site
 from marlnb.models.policies.policy import Policy
@@ -65,7 +65,7 @@ class Question:
         """Whose observations the output is computed from."""
         return self.env.group_names if self.output.of_critic else (self.policy.group.name,)
 
-    def inputs(self, moments: Moments) -> Tensor:
+    def inputs(self, moments: RowBatch) -> Tensor:
         """What the output is explained by: `[row, agent, feature]` for own sources, `[row, feature]` for others."""
         n_rows = moments.acting.shape[0]
         if self.site is not None:
@@ -80,7 +80,7 @@ class Question:
             seen = self._joint(moments)
         return seen if seen.is_floating_point() else seen.float()
 
-    def examples(self, moments: Moments, inputs: Tensor) -> Examples:
+    def examples(self, moments: RowBatch, inputs: Tensor) -> Examples:
         """The rows as examples, agent by agent within a row."""
         n_rows, n_agents = len(inputs), self.policy.group.n_agents
         if self.stacked:
@@ -112,13 +112,13 @@ class Question:
         own = baseline if self.stacked else baseline[list(self.members)]
         return own.expand(n_rows, *own.shape).reshape(n_rows * own.shape[0], -1)
 
-    def _joint(self, moments: Moments) -> Tensor:
+    def _joint(self, moments: RowBatch) -> Tensor:
         """Every agent's features, `[row, feature]`."""
         n_rows = moments.acting.shape[0]
         return torch.cat([moments.observations[name].reshape(n_rows, -1) for name in self.groups], dim=-1)
 
     @torch.no_grad()
-    def _units(self, moments: Moments) -> Tensor:
+    def _units(self, moments: RowBatch) -> Tensor:
         """The site's activations: `[row, agent of the group, unit]`, of all rows of its module for sources="all"."""
         assert self.site is not None
         seen: list[Tensor] = []
@@ -138,7 +138,7 @@ class Question:
         return spread
 
 
-def run(policy: Policy, output: Output, moments: Moments) -> None:
+def run(policy: Policy, output: Output, moments: RowBatch) -> None:
     """Runs the part of a policy that an output is of."""
     if output.of_critic:
         policy.value(moments.observations, state=moments.state, recurrent=moments.critic_recurrent)
@@ -148,18 +148,18 @@ def run(policy: Policy, output: Output, moments: Moments) -> None:
 
 def site_sources(policy: Policy, output: Output, site: Site) -> Sources:
     """Whether one agent's output may depend on another's units at a site."""
-    if site.once_for_all or site.agents is not None:
+    if site.shared_forward or site.agents is not None:
         return "own"
     in_critic = site.name.split("/")[1:2] != ["actor"]
     if in_critic or not output.of_critic:
-        return "all" if policy.mixes_agents and not in_critic else "own"
+        return "all" if policy.cross_agent and not in_critic else "own"
     return "all"  # a value that is made of the actor's units: of all agents', where a mixer joins them
 
 
 def units_of_all(policy: Policy, site: Site) -> bool:
     """Whether one agent's output may owe something to the units of all: those of actors that hear one another."""
-    shared = site.agents is None and not site.once_for_all
-    return policy.mixes_agents and shared and site.name.split("/")[1:2] == ["actor"]
+    shared = site.agents is None and not site.shared_forward
+    return policy.cross_agent and shared and site.name.split("/")[1:2] == ["actor"]
 
 
 def check_order(policy: Policy, output: Output, site: Site) -> None:

@@ -16,7 +16,7 @@ from marlnb.analysis.attribution.methods import added
 from marlnb.analysis.attribution.outputs import Output, Target, To, resolve_output
 from marlnb.analysis.attribution.setup import chosen_policy, members_of, tolerance
 from marlnb.analysis.attribution.temporal_result import TemporalAttribution
-from marlnb.analysis.data.rows import Moments, Rows, RowSource
+from marlnb.analysis.data.rows import RowBatch, Rows, RowSource
 from marlnb.errors import AnalysisError, ShapeError
 from marlnb.models.policies.policy import Policy
 from marlnb.training.collect.threads import torch_threads
@@ -132,7 +132,7 @@ def _check(policy: Policy, output: Output, lookback: int, n_steps: int) -> None:
             f"the policy of {name!r} remembers nothing: its output depends on the step's own observation alone, which "
             "attribute explains"
         )
-    if policy.mixes_agents:
+    if policy.cross_agent:
         raise AnalysisError(f"the agents of {name!r} hear one another: their states cannot be unrolled one by one")
 
 
@@ -195,7 +195,7 @@ def _windows(source: RowSource, rows: Rows, last: np.ndarray, lookback: int) -> 
     }
 
 
-def _unflattened(moments: Moments, name: str, n_rows: int) -> Tensor | None:
+def _unflattened(moments: RowBatch, name: str, n_rows: int) -> Tensor | None:
     x = getattr(moments, name)
     return None if x is None else x.unflatten(0, (n_rows, -1))
 

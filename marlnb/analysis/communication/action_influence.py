@@ -25,7 +25,7 @@ from marlnb.models.hooks import episode_context as clock
 from marlnb.models.policies.policy import ActorOutput, Policy
 from marlnb.specs import ActionSpec
 from marlnb.training.policies.compatibility import check_fit
-from marlnb.training.policies.policy_source import Subject, as_subject
+from marlnb.training.policies.policy_source import PolicySource, as_policy_source
 from marlnb.training.runs.run import EVALUATION, Which
 
 Measure = Literal["total_variation", "action"]
@@ -108,7 +108,7 @@ class InfluenceAhead:
 
 
 def influence_ahead(
-    subject: Subject | str | os.PathLike[str],
+    subject: PolicySource | str | os.PathLike[str],
     source: str,
     *,
     horizon: int = 5,
@@ -145,7 +145,7 @@ def influence_ahead(
         raise ConfigError(
             f"horizon, episodes and n_envs are 1 or more, seed 0 or more; got {horizon}, {episodes}, {n_envs}, {seed}"
         )
-    subject = as_subject(subject)
+    subject = as_policy_source(subject)
     origin = subject.origin(checkpoint)
     policies = subject.policies(origin.iteration, device=device)
     group = _group_of(subject, source, policies, measure)
@@ -160,7 +160,7 @@ def influence_ahead(
             asked["episodes"] = min(copies, episodes - first)
             plain = roll_out(built, policies, (), **asked)
             generator = torch.Generator().manual_seed(seed * 1_000_003 + first)
-            when = _steps(plain.acting[group][..., place].cpu(), plain.counts.cpu(), horizon, generator)
+            when = _steps(plain.acting[group][..., place].cpu(), plain.in_episode.cpu(), horizon, generator)
             other = _Otherwise(plain, group, place, when, generator)
             with other.in_place(policies[group]):
                 changed = roll_out(built, policies, (), **asked)
@@ -189,7 +189,7 @@ def influence_ahead(
     return InfluenceAhead(values, low, high, tuple(agents[k] for k in kept), source, units, n, settings)
 
 
-def _group_of(subject: Subject, source: str, policies: Mapping[str, Policy], measure: Measure) -> str:
+def _group_of(subject: PolicySource, source: str, policies: Mapping[str, Policy], measure: Measure) -> str:
     of = {agent: group for group in subject.spec.groups for agent in group.agents}
     if source not in of:
         raise AnalysisError(unknown("agent", source, of))
@@ -280,7 +280,7 @@ def _distances(
     measure: Measure,
 ) -> np.ndarray:
     """`[copy, agent, lag]`, NaN where either rollout asked the agent for no action, or nothing was replaced."""
-    steps = min(len(plain.counts), len(changed.counts))
+    steps = min(len(plain.in_episode), len(changed.in_episode))
     found = []
     at = other.when.clamp(min=0).unsqueeze(-1) + torch.arange(horizon + 1)  # [copy, lag]
     copies = torch.arange(len(other.when)).unsqueeze(-1)

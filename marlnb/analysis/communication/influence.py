@@ -75,7 +75,7 @@ def influence(
     agents = tuple(agent for name in groups for agent in env.group(name).agents)
     by_row, notes = [], []
     if through == "communication" and not any(
-        messages_of(env, agent, told) or known[name].mixes_agents for name in groups for agent in env.group(name).agents
+        messages_of(env, agent, told) or known[name].cross_agent for name in groups for agent in env.group(name).agents
     ):
         raise AnalysisError(
             f"no agent of {groups} hears a message, by the names of its features; told= would say which they are"
@@ -142,7 +142,7 @@ def _observed(
     recording: Recording, spec: GroupSpec, env: EnvSpec, policy: Policy, to: To, told: Told | None, asked: Any
 ) -> tuple[np.ndarray, list[str]]:
     """`[row, agent, source]`: the size of what each agent owes to what it sees of each other."""
-    if policy.mixes_agents:
+    if policy.cross_agent:
         found = attribute(recording, group=spec.name, to=to, progress=False, sources="all", **asked)
         return _by_owner(found, env), list(found.warnings)
     names, rows, notes = feature_names(spec), [], []
@@ -200,7 +200,7 @@ def _spoken(
 ) -> np.ndarray:
     """`[row, agent, source]`: how far actions are from those under what each other might have said."""
     spec, source = policy.group, RowSource(recording, policy.group.name)
-    if policy.mixes_agents:
+    if policy.cross_agent:
         check_recorded(source, policy)
     channels = {agent: messages_of(env, agent, told) for agent in spec.agents}
     sizes = np.zeros((len(rows), spec.n_agents, len(env.agents)))
@@ -213,7 +213,7 @@ def _spoken(
         others = everything[torch.from_numpy(drawn[:, here])]  # [draw, row, agent, *shape]
         for speaker in env.agents:
             heard = {k: places for k, a in enumerate(spec.agents) if (places := channels[a].get(speaker))}
-            hears_all = policy.mixes_agents and speaker in spec.agents
+            hears_all = policy.cross_agent and speaker in spec.agents
             if not heard and not hears_all:
                 continue
             changed = seen.expand(n_draws, *seen.shape).clone()

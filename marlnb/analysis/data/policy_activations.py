@@ -1,84 +1,139 @@
-"""A recording's observations, shown to other policies: what their sites would have held at the same moments."""
+"""Activations that another policy has when it observes what a recording holds.
+
+Two analyses need them: comparing networks at the same time steps (`View(..., subject=)`), and the control of an
+untrained network, since random features of an observation can already be decoded from (Conneau et al. 2018,
+arXiv:1805.01070, section 4.2; Zhang and Bowman 2018, arXiv:1809.10040).
+"""
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
+
 import numpy as np
 import torch
+from torch import Tensor
 
 from marlnb.analysis.data.rows import Rows, RowSource
 from marlnb.errors import AnalysisError, SiteError, unknown
 from marlnb.models.hooks.capture import capture
 from marlnb.models.policies.policy import Policy
-from marlnb.recording.capture.recompute import device_of, in_critic, recompute
+from marlnb.recording.capture.recompute import device_of, in_critic
 from marlnb.training.collect.threads import torch_threads
+from marlnb.training.learners import build_learners
 from marlnb.training.policies.policy_source import Subject
 from marlnb.training.runs.run import Which
 
-BATCH_ROWS = 8192
-
-
-def shown_activations(source: RowSource, subject: Subject, checkpoint: Which, site: str, rows: Rows) -> np.ndarray:
-    """`[row, agent of the group, unit]` float32 of the subject's policy; zero for agents that were not recorded.
-
-    A recurrent policy goes through each episode from a zero state, with its own memory of what was recorded.
-
-    Raises:
-        AnalysisError: the subject sees other features, or is recurrent and steps are missing.
-        SiteError: its policy has no such site, or not one of all the group's agents.
-    """
-    policy = _policy(source, subject, checkpoint)
-    found = {place.name: place for place in policy.sites()}
-    if site not in found:
-        raise SiteError(f"{subject.path.name}: {unknown('site', site, found)}")
-    if found[site].agents is not None:
-        raise SiteError(f"{site} of {subject.path.name} is of single agents; show a site of the whole group")
-    judging = in_critic(site)
-    if (policy.critic_recurrent_shape if judging else policy.recurrent_shape) is None:
-        return _at_once(source, policy, site, rows, judging)
-    if judging:
-        raise SiteError(f"{site} of {subject.path.name} is of a recurrent critic, which is not run anew")
-    if not source.keeps_every_step(rows):
-        raise AnalysisError("a recurrent policy needs every step of each episode; this recording leaves some out")
-    return _step_by_step(source, policy, site, rows)
-
-
-def _policy(source: RowSource, subject: Subject, checkpoint: Which) -> Policy:
-    own, others = source.env.group(source.group), subject.spec
-    if source.group not in others.group_names:
-        raise AnalysisError(f"{subject.path.name}: {unknown('group', source.group, others.group_names)}")
-    theirs = others.group(source.group)
-    for name, here, there in (
-        ("observations", own.observation.shape, theirs.observation.shape),
-        ("features", own.observation.names, theirs.observation.names),
-        ("number of agents", own.n_agents, theirs.n_agents),
-    ):
-        if here != there:
-            raise AnalysisError(f"{name} of {source.group!r}: {here} in this recording, {there} in {subject.path.name}")
-    return subject.policies(checkpoint)[source.group].eval()
+BATCH_ROWS = 4096
 
 
 @torch_threads(1)
-def _at_once(source: RowSource, policy: Policy, site: str, rows: Rows, judging: bool) -> np.ndarray:
-    parts = []
-    for moments in source.batches(rows, BATCH_ROWS, needs_state=judging, every_group=judging):
-        found = recompute(policy, site, moments.observations, state=moments.state)[site]
-        parts.append(found.float().cpu().numpy().copy())
+@torch.no_grad()
+def policy_activations(source: RowSource, policy: Policy, site: str, rows: Rows) -> np.ndarray:
+    """A site's activations `[row, agent of the group, unit]` float32 when `policy` observes the recorded observations.
+
+    A recurrent actor starts each episode from its initial state and keeps its own memory of what was recorded, so
+    `rows` must hold every step. Agents that the site does not belong to have zeros.
+    """
+    if policy.recurrent_shape is not None and not in_critic(site):
+        values = _unroll(source, policy, site, rows)
+    else:
+        values = _forward_in_batches(source, policy, site, rows)
+    agents = next(candidate.agents for candidate in policy.sites() if candidate.name == site)
+    if agents is None:
+        return values
+    by_group = np.zeros((len(values), policy.group.n_agents, values.shape[2]), values.dtype)
+    by_group[:, list(agents)] = values
+    return by_group
+
+
+def _forward_in_batches(source: RowSource, policy: Policy, site: str, rows: Rows) -> np.ndarray:
+    critic, device, parts = in_critic(site), device_of(policy), []
+    for batch in source.batches(rows, BATCH_ROWS, needs_state=critic, every_group=critic):
+        observations = {name: observation.to(device) for name, observation in batch.observations.items()}
+        with capture(policy, site) as activations:
+            if critic:
+                policy.value(observations, state=None if batch.state is None else batch.state.to(device))
+            else:
+                policy.logits(observations[source.group])
+        parts.append(activations[site].float().cpu().numpy().copy())
     return np.concatenate(parts)
 
 
-@torch.no_grad()
-@torch_threads(1)
-def _step_by_step(source: RowSource, policy: Policy, site: str, rows: Rows) -> np.ndarray:
-    """Every episode at once; one that has ended is run on and thrown away."""
+def _unroll(source: RowSource, policy: Policy, site: str, rows: Rows) -> np.ndarray:
+    """All episodes at once, step by step; one that has ended repeats its last step, and the excess is dropped."""
     device = device_of(policy)
-    seen = torch.from_numpy(source.observations(source.group, rows)).to(device)
+    observation = torch.from_numpy(source.observations(source.group, rows)).to(device)
     _, start, number, length = np.unique(rows.episode, return_index=True, return_inverse=True, return_counts=True)
     state = policy.initial_recurrent(len(start), device)
-    steps = []
+    steps: list[Tensor] = []
     for t in range(int(length.max())):
-        at = torch.from_numpy(start + np.minimum(t, length - 1))
+        current_rows = torch.from_numpy(start + np.minimum(t, length - 1))
         with capture(policy, site) as activations:
-            _, state = policy.logits(seen[at], recurrent=state)
+            _, state = policy.logits(observation[current_rows], recurrent=state)
         steps.append(activations[site].float().cpu().clone())
-    place = np.arange(len(rows)) - start[number]
-    return np.asarray(torch.stack(steps)[torch.from_numpy(place), torch.from_numpy(number)].numpy())
+    time_step = np.arange(len(rows)) - start[number]
+    return np.asarray(torch.stack(steps)[torch.from_numpy(time_step), torch.from_numpy(number)].numpy())
+
+
+def compatible_policy(source: RowSource, subject: Subject, checkpoint: Which, site: str, rows: Rows) -> Policy:
+    """The policy of another run (or of external agents) for the recorded group, if it can observe these rows.
+
+    Raises:
+        AnalysisError: other groups, features or agents than the recording's, or a recurrent policy and missing steps.
+        SiteError: the policy has no such site, or one of single agents, or of a recurrent critic.
+    """
+    name, recorded = subject.path.name, source.env.group(source.group)
+    if source.group not in subject.spec.group_names:
+        raise AnalysisError(f"{name}: {unknown('group', source.group, subject.spec.group_names)}")
+    other = subject.spec.group(source.group)
+    for what, expected, actual in (
+        ("observations", recorded.observation.shape, other.observation.shape),
+        ("features", recorded.observation.names, other.observation.names),
+        ("number of agents", recorded.n_agents, other.n_agents),
+    ):
+        if expected != actual:
+            raise AnalysisError(f"{what} of {source.group!r}: {expected} in this recording, {actual} in {name}")
+    policy = subject.policies(checkpoint)[source.group].eval()
+    sites = {candidate.name: candidate for candidate in policy.sites()}
+    if site not in sites:
+        raise SiteError(f"{name}: {unknown('site', site, sites)}")
+    if sites[site].agents is not None:
+        raise SiteError(f"site {site!r} of {name} belongs to single agents; choose a site of the whole group")
+    if in_critic(site) and policy.critic_recurrent_shape is not None:
+        raise SiteError(f"site {site!r} of {name} is in a recurrent critic; only recurrent actors can be recomputed")
+    if not in_critic(site) and policy.recurrent_shape is not None and not source.keeps_every_step(rows):
+        raise AnalysisError(f"{name} has a recurrent policy, which needs every step of each episode; some are missing")
+    return policy
+
+
+def untrained_policy(source: RowSource, site: str, rows: Rows, seed: int) -> tuple[Policy | None, list[str]]:
+    """The group's policy with new random weights; None and the reason where it cannot be run on these rows.
+
+    The experiment's own initialisation draws the weights; external agents' weights are shuffled within each tensor.
+    """
+    experiment = source.recording.experiment
+    if experiment is not None:
+        other_seed = replace(experiment, seed=experiment.seed + 1 + seed)
+        policy = build_learners(other_seed, source.env, "cpu")[source.group].policy.eval()
+    elif source.given_policies is not None and source.group in source.given_policies:
+        policy = shuffle_weights(source.given_policies[source.group], seed)
+    else:
+        reason = "the recording does not hold its experiment; pass policies=agents.by_group"
+        return None, [f"no untrained network to compare with: {reason}"]
+    if in_critic(site) and policy.critic_recurrent_shape is not None:
+        return None, ["no untrained network to compare with: a recurrent critic cannot be recomputed"]
+    if not in_critic(site) and policy.recurrent_shape is not None and not source.keeps_every_step(rows):
+        return None, ["no untrained network to compare with: a recurrent one needs every step of each episode"]
+    return policy, []
+
+
+@torch.no_grad()
+def shuffle_weights(policy: Policy, seed: int) -> Policy:
+    """A copy of the policy whose weights are permuted within each tensor: the same sizes, and nothing learnt."""
+    generator = torch.Generator().manual_seed(seed)
+    shuffled = copy.deepcopy(policy).eval()
+    for parameter in shuffled.parameters():
+        order = torch.randperm(parameter.numel(), generator=generator).to(parameter.device)
+        parameter.copy_(parameter.flatten()[order].view_as(parameter))
+    return shuffled

@@ -17,7 +17,7 @@ from marlnb.models.hooks.edit import Edit
 from marlnb.models.hooks.edits import edited
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import EnvSpec
-from marlnb.training.collect.episodes import EpisodeTable, Moment, play
+from marlnb.training.collect.episodes import EpisodeTable, TimeStep, play
 from marlnb.training.collect.rollout import carried
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.collect.threads import torch_threads
@@ -38,7 +38,7 @@ class Trajectories:
 
     env: EnvSpec
     first: int
-    counts: Tensor
+    in_episode: Tensor
     observation: Mapping[str, Tensor]
     action: Mapping[str, Tensor]
     logits: Mapping[str, Tensor]
@@ -52,15 +52,15 @@ class Trajectories:
     @property
     def episode(self) -> Tensor:
         """`[copy]`."""
-        return torch.arange(self.first, self.first + self.counts.shape[1])
+        return torch.arange(self.first, self.first + self.in_episode.shape[1])
 
     def moments(self, t: int) -> tuple[Tensor, Tensor]:
         """Episode and step of every copy at `t`, as the clock tells them."""
-        return torch.where(self.counts[t], self.episode, -1), torch.full_like(self.episode, t)
+        return torch.where(self.in_episode[t], self.episode, -1), torch.full_like(self.episode, t)
 
 
 @dataclass(frozen=True)
-class Answers:
+class PolicyOutputs:
     """What policies say at the moments of trajectories, by group: logits and values `[time, copy, agent(, ...)]`; None
     where a policy has no network, or no critic."""
 
@@ -98,19 +98,19 @@ def roll_out(
             first=first,
             explore=explore,
             generator=generator,
-            watcher=ledger,
+            callback=ledger,
         )
     return ledger.trajectories(env.spec, first, table)
 
 
-def answers(
+def evaluate_on(
     policies: Mapping[str, Policy],
     seen: Trajectories,
     edits: Sequence[Edit] = (),
     *,
     values: bool = True,
     groups: Sequence[str] | None = None,
-) -> Answers:
+) -> PolicyOutputs:
     """What the policies, edited, say where others went: recurrent states are those that they themselves come to have.
 
     Args:
@@ -120,7 +120,7 @@ def answers(
     with edited(policies, edits), torch.no_grad(), torch_threads(1):
         logits = {name: _logits(policies[name], name, seen) for name in asked}
         judged = {name: _values(policies[name], name, seen) if values else None for name in asked}
-    return Answers(logits, judged)
+    return PolicyOutputs(logits, judged)
 
 
 def device_of(policies: Mapping[str, Policy], env: VectorEnv) -> torch.device:
@@ -147,13 +147,13 @@ def _values(policy: Policy, group: str, seen: Trajectories) -> Tensor | None:
         return None
     state: Tensor | None = None
     waits = not seen.env.simultaneous and not any(
-        site.once_for_all for site in policy.sites() if "/critic/" in site.name
+        site.shared_forward for site in policy.sites() if "/critic/" in site.name
     )
     if policy.critic_recurrent_shape is not None:
-        n, device = seen.counts.shape[1], seen.observation[group].device
+        n, device = seen.in_episode.shape[1], seen.observation[group].device
         state = torch.zeros(n, policy.group.n_agents, *policy.critic_recurrent_shape, device=device)
     found = []
-    for t in range(len(seen.counts)):
+    for t in range(len(seen.in_episode)):
         now = {name: observation[t] for name, observation in seen.observation.items()}
         with clock.at(*seen.moments(t)):
             value, after = policy.value(now, state=None if seen.state is None else seen.state[t], recurrent=state)
@@ -170,27 +170,27 @@ class _Ledger:
     activations: Mapping[str, Tensor] = field(default_factory=dict)
     _kept: dict[tuple[str, str], list[Tensor]] = field(default_factory=dict)
 
-    def before_step(self, moment: Moment) -> None:
-        counts = moment.episode >= 0
+    def before_step(self, time_step: TimeStep) -> None:
+        counts = time_step.episode >= 0
         self._keep("", "counts", counts)
-        for name, output in moment.output.items():
+        for name, output in time_step.output.items():
             device = output.action.device
-            self._keep("observation", name, moment.observation[name].to(device))
+            self._keep("observation", name, time_step.observation[name].to(device))
             self._keep("action", name, output.action)
             self._keep("logits", name, output.logits)
-            self._keep("acting", name, moment.acting[name].to(device) & counts.to(device)[:, None])
-            mask = moment.action_mask[name]
+            self._keep("acting", name, time_step.acting[name].to(device) & counts.to(device)[:, None])
+            mask = time_step.action_mask[name]
             if mask is not None:
                 self._keep("mask", name, mask.to(device))
-        if moment.state is not None:
-            self._keep("", "state", moment.state.to(device))
+        if time_step.state is not None:
+            self._keep("", "state", time_step.state.to(device))
         if self.keeps_labels:
-            for name, label in moment.labels.items():
+            for name, label in time_step.labels.items():
                 self._keep("labels", name, label.cpu())
         for site, values in self.activations.items():
             self._keep("activations", site, values)
 
-    def after_step(self, moment: Moment, step: Step, ended: bool) -> None:
+    def after_step(self, time_step: TimeStep, step: Step, ended: bool) -> None:
         pass
 
     def trajectories(self, env: EnvSpec, first: int, table: EpisodeTable) -> Trajectories:
@@ -202,7 +202,7 @@ class _Ledger:
         return Trajectories(
             env=env,
             first=first,
-            counts=alone["counts"],
+            in_episode=alone["counts"],
             observation=by_kind["observation"],
             action=by_kind["action"],
             logits=by_kind["logits"],

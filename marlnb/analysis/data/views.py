@@ -11,7 +11,7 @@ import numpy as np
 
 from marlnb.analysis.data.rows import RowSource
 from marlnb.errors import AnalysisError, unknown
-from marlnb.training.policies.policy_source import Subject, as_subject
+from marlnb.training.policies.policy_source import PolicySource, as_policy_source
 from marlnb.training.runs.run import Which
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class View:
     recording: Recording
     site: str
     agent: str | None = None
-    subject: Subject | str | os.PathLike[str] | None = None
+    subject: PolicySource | str | os.PathLike[str] | None = None
     checkpoint: Which | None = None
     episodes: tuple[int, ...] | None = None
 
@@ -45,7 +45,7 @@ class View:
             SiteError: no such site.
         """
         source = RowSource(self.recording, self.site.split("/")[0])
-        own_checkpoint = None if self.subject is not None else source.one_checkpoint(_iteration(self.checkpoint))
+        own_checkpoint = None if self.subject is not None else source.resolve_checkpoint(_iteration(self.checkpoint))
         rows = source.rows(self.episodes, own_checkpoint)
         if self.subject is None:
             bearers = list(self.recording[self.site].labels["agent"])
@@ -59,7 +59,7 @@ class View:
             from marlnb.analysis.data.policy_activations import shown_activations
 
             agent = _agent(self.agent, source.recorded_agents(), self.site)
-            found = shown_activations(source, as_subject(self.subject), self.checkpoint or "last", self.site, rows)
+            found = shown_activations(source, as_policy_source(self.subject), self.checkpoint or "last", self.site, rows)
             own = found[:, source.env.group(source.group).agents.index(agent)]
             n_units = own.shape[-1]
 
@@ -162,5 +162,5 @@ def _iteration(checkpoint: Which | None) -> int | None:
     return int(checkpoint)
 
 
-def _subject_name(subject: Subject | str | os.PathLike[str]) -> str:
-    return as_subject(subject).path.name
+def _subject_name(subject: PolicySource | str | os.PathLike[str]) -> str:
+    return as_policy_source(subject).path.name

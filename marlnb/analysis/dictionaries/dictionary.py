@@ -21,8 +21,8 @@ from marlnb.models.hooks.directions import Direction
 from marlnb.models.networks.sparse_autoencoder import SparseAutoencoder
 from marlnb.models.networks.with_features import WithFeatures
 from marlnb.models.policies.policy import Policy
-from marlnb.training.policies.policy_source import Subject, as_subject
-from marlnb.training.policies.transformed import Changed
+from marlnb.training.policies.policy_source import PolicySource, as_policy_source
+from marlnb.training.policies.transformed import TransformedPolicySource
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
@@ -170,11 +170,11 @@ class Dictionary:
         agents = None if whole else tuple(group.index(name) for name in self.agents)
         return WithFeatures(policy, self.site, self.autoencoder, agents)
 
-    def subject(self, subject: Subject | str | os.PathLike[str]) -> Changed:
+    def subject(self, subject: PolicySource | str | os.PathLike[str]) -> TransformedPolicySource:
         """The same agents with the features as a site, to be recorded, evaluated and intervened on."""
         digest = hashlib.sha256(b"".join(tensor.numpy().tobytes() for tensor in self.autoencoder.state_dict().values()))
         told = f"with the features of {self.site}, {digest.hexdigest()[:12]}"
-        return Changed(as_subject(subject), {self.site.split("/")[0]: self.attach}, told)
+        return TransformedPolicySource(as_policy_source(subject), {self.site.split("/")[0]: self.attach}, told)
 
     def features(self, recording: Recording, rows: slice | np.ndarray | None = None) -> np.ndarray:
         """`[row, agent, feature]` of a recording's rows, in normalised units; all of them by default."""

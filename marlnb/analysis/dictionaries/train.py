@@ -224,5 +224,5 @@ def _make_anew(
     autoencoder.encoder[:, dead] = share * size * directions.T
     autoencoder.encoder_bias[dead] = 0.0
     for parameter, rows in ((autoencoder.decoder, dead), (autoencoder.encoder, (slice(None), dead))):
-        for moment in ("exp_avg", "exp_avg_sq"):
-            optimizer.state[parameter][moment][rows] = 0.0
+        for time_step in ("exp_avg", "exp_avg_sq"):
+            optimizer.state[parameter][time_step][rows] = 0.0

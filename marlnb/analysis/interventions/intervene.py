@@ -10,12 +10,12 @@ from typing import get_args
 
 import numpy as np
 
-from marlnb.analysis.data.duplicate_episodes import played, played_again
-from marlnb.analysis.data.trajectories import Trajectories, answers, roll_out
+from marlnb.analysis.data.duplicate_episodes import episode_hashes, duplicate_warnings
+from marlnb.analysis.data.trajectories import Trajectories, evaluate_on, roll_out
 from marlnb.analysis.interventions.outcomes import Key, Outcomes, Pair, action_shares, outcomes
 from marlnb.analysis.interventions.result import Actions, Arm, Effect, Intervention
 from marlnb.analysis.stats.corrections import holm
-from marlnb.analysis.stats.paired_test import Difference, Intervals, paired
+from marlnb.analysis.stats.paired_test import PairedDifference, Intervals, paired_test
 from marlnb.config import EnvConfig
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import AnalysisError, ConfigError, unknown
@@ -24,25 +24,25 @@ from marlnb.models.hooks.edits import places_of
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import EnvSpec
 from marlnb.training.policies.compatibility import check_fit, check_group_fit
-from marlnb.training.policies.policy_source import Subject, as_subject
+from marlnb.training.policies.policy_source import PolicySource, as_policy_source
 from marlnb.training.runs.run import EVALUATION, Which
 from marlnb.training.runs.saved_edits import load_edits, save_edits, write_beside
 
 MOST_COPIES = 256
 FEW_EPISODES = 30
 LARGE_ENOUGH = 0.5  # of the returns' standard deviation: an effect that one would not want to miss
-SubjectLike = Subject | str | os.PathLike[str]
+PolicySourceLike = PolicySource | str | os.PathLike[str]
 
 
 def intervene(
-    subject: SubjectLike,
+    subject: PolicySourceLike,
     edits: Edit | Sequence[Edit] | str = (),
     *,
     episodes: int = 200,
     seed: int = 1000,
     explore: bool = False,
-    partners: Mapping[str, SubjectLike | tuple[SubjectLike, Which]] | None = None,
-    doses: Sequence[float] | None = None,
+    partners: Mapping[str, PolicySourceLike | tuple[PolicySourceLike, Which]] | None = None,
+    strengths: Sequence[float] | None = None,
     checkpoint: Which = "last",
     env: EnvConfig | None = None,
     n_envs: int | None = None,
@@ -60,17 +60,17 @@ def intervene(
         explore: sample actions; otherwise take the most likely.
         partners: by group, another subject whose policy plays that group in the edited episodes, or (subject,
             checkpoint); edits are made in the partners' policies then.
-        doses: plays the edited episodes once for each, with the dose of every edit that has one (steer, scale, noise,
+        strengths: plays the edited episodes once for each, with the strength of every edit that has one (steer, scale, noise,
             clamp) set to it.
         n_envs: copies stepped at once; each plays one episode at a time, so that noise is matched.
         intervals: t (of the paired t test), or bootstrap (over episodes, BCa, seeded by `seed`), for outcomes that are
             skewed or seldom move; p values are the t test's either way.
         save: a name: the edits are saved with the subject under it, and the result's summary beside; `note` with them.
     Raises:
-        ConfigError: an option out of range, an edit without a dose where doses are given, a partner that does not fit.
+        ConfigError: an option out of range, an edit without a strength where strengths are given, a partner that does not fit.
         SiteError, ShapeError: an edit of what the policies do not have.
     """
-    subject = as_subject(subject)
+    subject = as_policy_source(subject)
     chosen = load_edits(subject, edits) if isinstance(edits, str) else [edits] if isinstance(edits, Edit) else [*edits]
     if episodes < 1 or seed < 0 or (n_envs is not None and n_envs < 1):
         raise ConfigError(f"episodes and n_envs are 1 or more, seed 0 or more; got {episodes}, {n_envs}, {seed}")
@@ -78,7 +78,7 @@ def intervene(
         raise ConfigError(unknown("kind of intervals", intervals, get_args(Intervals)))
     if not chosen and not partners:
         raise ConfigError("an intervention takes edits, or partners; got neither")
-    arms_edits = _at_doses(chosen, doses)
+    arms_edits = _at_doses(chosen, strengths)
     origin = subject.origin(checkpoint)
     policies = subject.policies(origin.iteration, device=device)
     with_partners, told = _with_partners(subject, policies, partners or {}, device)
@@ -103,8 +103,8 @@ def intervene(
         agent for group in told for agent in built.spec.group(group).agents
     }
     arms = tuple(
-        gathered.arm(index, dose, touched, intervals, seed)
-        for index, dose in enumerate(doses if doses is not None else [None])
+        gathered.arm(index, strength, touched, intervals, seed)
+        for index, strength in enumerate(strengths if strengths is not None else [None])
     )
     settings = {
         "env": built.spec.name,
@@ -115,7 +115,7 @@ def intervene(
         "n_envs": copies,
         "checkpoint": origin.iteration,
         "sha256": origin.sha256,
-        "doses": None if doses is None else list(doses),
+        "strengths": None if strengths is None else list(strengths),
     }
     result = Intervention(
         edits=tuple(json.loads(json.dumps(edit.pinned().to_json())) for edit in chosen),
@@ -125,7 +125,7 @@ def intervene(
         settings=settings,
         returns=gathered.returns(),
         warnings=(
-            *played_again(gathered.played, greedy=not explore),
+            *duplicate_warnings(gathered.played, greedy=not explore),
             *_warnings(arms, episodes, gathered.spreads()),
         ),
     )
@@ -147,11 +147,11 @@ def _play_batch(
     explore: bool,
 ) -> None:
     plain = roll_out(env, policies, (), seed=seed, first=first, explore=explore, episodes=episodes)
-    gathered.played += played(plain)
-    plain_said = answers(policies, plain)
+    gathered.played += episode_hashes(plain)
+    plain_said = evaluate_on(policies, plain)
     for index, edits in enumerate(arms):
         changed = roll_out(env, edited_policies, edits, seed=seed, first=first, explore=explore, episodes=episodes)
-        would, said = answers(edited_policies, plain, edits, values=False), answers(edited_policies, changed, edits)
+        would, said = evaluate_on(edited_policies, plain, edits, values=False), evaluate_on(edited_policies, changed, edits)
         gathered.add(index, outcomes(policies, plain, changed, plain_said, would, said), plain, changed)
 
 
@@ -180,10 +180,10 @@ class _Gathered:
         pairs = self._found[index][key]
         return Pair(np.concatenate([p.before for p in pairs]), np.concatenate([p.after for p in pairs]))
 
-    def arm(self, index: int, dose: float | None, touched: set[str], intervals: Intervals, seed: int) -> Arm:
+    def arm(self, index: int, strength: float | None, touched: set[str], intervals: Intervals, seed: int) -> Arm:
         keys = list(self._found[index])
         pairs = [self.pair(index, key) for key in keys]
-        tests = [paired(pair.after - pair.before, intervals, seed=seed) for pair in pairs]
+        tests = [paired_test(pair.after - pair.before, intervals, seed=seed) for pair in pairs]
         alone = {group.name for group in self.spec.groups if group.n_agents == 1}  # the same test as its agent's
         tested = [k for k, key in enumerate(keys) if not _is_distance(key) and key.who not in alone]
         corrected = dict(zip(tested, holm(np.array([tests[k].p_value for k in tested]))))
@@ -196,7 +196,7 @@ class _Gathered:
             _effect(key, pair, test, corrected.get(k), bool(groups.get(key.who, {key.who}) & touched))
             for k, (key, pair, test) in enumerate(zip(keys, pairs, tests))
         )
-        return Arm(dose, effects, self._shares(index))
+        return Arm(strength, effects, self._shares(index))
 
     def returns(self) -> dict[str, tuple[tuple[float, ...], ...]]:
         found = {}
@@ -226,7 +226,7 @@ def _is_distance(key: Key) -> bool:
     return key.outcome.endswith(("_direct", "_total"))
 
 
-def _effect(key: Key, pair: Pair, test: Difference, p_holm: float | None, edited: bool) -> Effect:
+def _effect(key: Key, pair: Pair, test: PairedDifference, p_holm: float | None, edited: bool) -> Effect:
     distance = _is_distance(key)
     both = np.isfinite(pair.before) & np.isfinite(pair.after)
     before, after = (float(x[both].mean()) if both.any() else float("nan") for x in (pair.before, pair.after))
@@ -249,7 +249,7 @@ def _effect(key: Key, pair: Pair, test: Difference, p_holm: float | None, edited
 def _warnings(arms: Sequence[Arm], episodes: int, spreads: Mapping[str, float]) -> Iterator[str]:
     if episodes < FEW_EPISODES:
         yield f"{episodes} episodes are few: intervals from fewer than {FEW_EPISODES} are rough"
-    effects = list(chain.from_iterable(arm.effects for arm in arms if arm.dose not in (0, 0.0)))
+    effects = list(chain.from_iterable(arm.effects for arm in arms if arm.strength not in (0, 0.0)))
     if all(effect.difference == 0 for effect in effects):
         yield "the edits changed nothing at all, bit for bit: do they reach anything that acts?"
         return
@@ -268,22 +268,22 @@ def touched_agents(spec: EnvSpec, policies: Mapping[str, Policy], edits: Sequenc
     return {agent for edit in edits for place in places_of(policies, edit) for agent in place.all_agents}
 
 
-def _at_doses(edits: Sequence[Edit], doses: Sequence[float] | None) -> list[list[Edit]]:
-    if doses is None:
+def _at_doses(edits: Sequence[Edit], strengths: Sequence[float] | None) -> list[list[Edit]]:
+    if strengths is None:
         return [list(edits)]
-    if not len(doses):
-        raise ConfigError("doses are numbers, at least one; got none")
-    if not any(edit.dose_field for edit in edits):
+    if not len(strengths):
+        raise ConfigError("strengths are numbers, at least one; got none")
+    if not any(edit.strength_field for edit in edits):
         raise ConfigError(
-            f"no dose can be set in {[edit.name for edit in edits]}; steer, scale, noise and clamp have one"
+            f"no strength can be set in {[edit.name for edit in edits]}; steer, scale, noise and clamp have one"
         )
-    return [[edit.at_dose(float(dose)) if edit.dose_field else edit for edit in edits] for dose in doses]
+    return [[edit.at_strength(float(strength)) if edit.strength_field else edit for edit in edits] for strength in strengths]
 
 
 def _with_partners(
-    subject: Subject,
+    subject: PolicySource,
     policies: Mapping[str, Policy],
-    partners: Mapping[str, SubjectLike | tuple[SubjectLike, Which]],
+    partners: Mapping[str, PolicySourceLike | tuple[PolicySourceLike, Which]],
     device: str,
 ) -> tuple[dict[str, Policy], dict[str, str]]:
     """The policies of the edited episodes, and whose they are where they are others."""
@@ -292,7 +292,7 @@ def _with_partners(
         if group not in chosen:
             raise AnalysisError(unknown("group", group, chosen))
         whose, which = given if isinstance(given, tuple) else (given, "last")
-        other = as_subject(whose)
+        other = as_policy_source(whose)
         origin = other.origin(which)
         if group not in other.spec.group_names:
             raise AnalysisError(f"{other.path}: {unknown('group', group, other.spec.group_names)}")

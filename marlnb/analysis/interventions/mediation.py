@@ -13,18 +13,18 @@ from math import sqrt
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.data.duplicate_episodes import played, played_again
+from marlnb.analysis.data.duplicate_episodes import episode_hashes, duplicate_warnings
 from marlnb.analysis.data.trajectories import roll_out
-from marlnb.analysis.interventions.intervene import FEW_EPISODES, MOST_COPIES, SubjectLike
+from marlnb.analysis.interventions.intervene import FEW_EPISODES, MOST_COPIES, PolicySourceLike
 from marlnb.analysis.interventions.usage import NEGLIGIBLE, Trial
 from marlnb.analysis.representations.tuning_result import Tuning
 from marlnb.analysis.results import doubts, shown_as_html
 from marlnb.analysis.stats.corrections import holm
-from marlnb.analysis.stats.paired_test import paired
+from marlnb.analysis.stats.paired_test import paired_test
 from marlnb.errors import AnalysisError
 from marlnb.models.hooks.edits_directions import Erase
 from marlnb.training.policies.compatibility import check_fit
-from marlnb.training.policies.policy_source import as_subject
+from marlnb.training.policies.policy_source import as_policy_source
 from marlnb.training.runs.run import Which
 
 LEVEL = 0.05
@@ -81,7 +81,7 @@ class Mediation:
 
 
 def mediation(
-    subject: SubjectLike,
+    subject: PolicySourceLike,
     tuned: Tuning,
     *,
     episodes: int = 100,
@@ -101,7 +101,7 @@ def mediation(
         AnalysisError: a critic's units, which choose nothing.
     Source: MacKinnon et al. 2002, A Comparison of Methods to Test Mediation, the test of joint significance.
     """
-    subject = as_subject(subject)
+    subject = as_policy_source(subject)
     group = next((g for g in subject.spec.groups if tuned.agent in g.agents), None)
     if group is None or "/critic/" in tuned.site:
         raise AnalysisError(
@@ -121,11 +121,11 @@ def mediation(
         ]  # fmt: skip
     trial = Trial(policies, group.name, group.agents.index(tuned.agent), tuned.agent, plain)
     found = [
-        paired(trial.effect([Erase(tuned.site, (direction,), agents=(tuned.agent,))]))
+        paired_test(trial.effect([Erase(tuned.site, (direction,), agents=(tuned.agent,))]))
         for direction in tuned.directions()
     ]
     p = np.array([_above(each.mean, each.high, each.n, negligible) for each in found])
-    same = played_again([episode for track in plain for episode in played(track)], greedy=not explore)
+    same = duplicate_warnings([episode for track in plain for episode in episode_hashes(track)], greedy=not explore)
     notes = list(dict.fromkeys((*tuned.warnings, *same)))
     if episodes < FEW_EPISODES:
         notes.append(f"{episodes} episodes are few: intervals from fewer than {FEW_EPISODES} are rough")

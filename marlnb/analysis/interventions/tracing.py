@@ -18,14 +18,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from marlnb.analysis.data.duplicate_episodes import played, played_again
+from marlnb.analysis.data.duplicate_episodes import episode_hashes, duplicate_warnings
 from marlnb.analysis.data.trajectories import Trajectories, roll_out
-from marlnb.analysis.interventions.intervene import FEW_EPISODES, MOST_COPIES, SubjectLike
+from marlnb.analysis.interventions.intervene import FEW_EPISODES, MOST_COPIES, PolicySourceLike
 from marlnb.analysis.interventions.outcomes import mean_over_time
 from marlnb.analysis.interventions.tracing_result import Tracing
 from marlnb.analysis.stats.bootstrap import bootstrap_weights, percentile_interval
 from marlnb.analysis.stats.divergence import kl_divergence, total_variation
-from marlnb.analysis.stats.paired_test import paired
+from marlnb.analysis.stats.paired_test import paired_test
 from marlnb.config import EnvConfig
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import AnalysisError, ConfigError, unknown
@@ -37,14 +37,14 @@ from marlnb.models.policies.policy import Policy
 from marlnb.recording.file.reader import Recording
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.compatibility import check_fit
-from marlnb.training.policies.policy_source import as_subject
+from marlnb.training.policies.policy_source import as_policy_source
 from marlnb.training.runs.run import Which
 
 REPETITIONS = 1000
 
 
 def trace(
-    subject: SubjectLike | Recording,
+    subject: PolicySourceLike | Recording,
     corruption: Edit | Sequence[Edit],
     *,
     outcome: str = "return",
@@ -85,7 +85,7 @@ def trace(
         raise AnalysisError(unknown("outcome to trace", outcome, ("return", "actions")))
     if not 2 <= episodes <= MOST_COPIES or span < 1:
         raise ConfigError(f"episodes are 2 to {MOST_COPIES}, span 1 or more; got {episodes}, {span}")
-    subject = as_subject(subject)
+    subject = as_policy_source(subject)
     origin = subject.origin(checkpoint)
     policies = subject.policies(origin.iteration)
     edits = [corruption] if isinstance(corruption, Edit) else list(corruption)
@@ -97,7 +97,7 @@ def trace(
             built.spec.group(group)
         bench = _Bench(built, policies, seed, outcome, groups, sorted({site for site, _ in lines}))
         corrupted = bench.score(edits)
-        starts = list(times) if times is not None else list(range(0, len(bench.clean.counts), span))
+        starts = list(times) if times is not None else list(range(0, len(bench.clean.in_episode), span))
         scores = np.empty((len(lines), len(starts), episodes))
         for k, (site, agent) in enumerate(lines):
             held = bench.held(site)
@@ -120,7 +120,7 @@ def trace(
         low=low,
         high=high,
         settings={"seed": seed, "episodes": episodes, "checkpoint": origin.iteration, "sha256": origin.sha256},
-        warnings=(*played_again(played(bench.clean), greedy=False), *_warnings(clean, corrupted, episodes)),
+        warnings=(*duplicate_warnings(episode_hashes(bench.clean), greedy=False), *_warnings(clean, corrupted, episodes)),
     )
 
 
@@ -189,7 +189,7 @@ class _Bench:
         distribution = self.policies[group].distribution
         if distribution is None:
             raise AnalysisError(f"the policy of {group!r} tells no action distribution; outcome='return', or group=")
-        steps = min(len(track.counts), len(self.clean.counts))
+        steps = min(len(track.in_episode), len(self.clean.in_episode))
         p, q = self.clean.logits[group][:steps], track.logits[group][:steps]
         moved, self.units = total_variation(distribution, p, q), "- total variation"
         if moved is None:
@@ -212,7 +212,7 @@ def _lines(
     found = [(f"{group}/{OBSERVATION}", agent) for group in seen for agent in policies[group].group.agents]
     for policy in policies.values():
         names = {site.name for site in policy.sites()}
-        for site in (site for site in chosen if site.name in names and not site.once_for_all):
+        for site in (site for site in chosen if site.name in names and not site.shared_forward):
             own = range(policy.group.n_agents) if site.agents is None else site.agents
             found += [(site.name, policy.group.agents[index]) for index in own]
     have = {agent for policy in policies.values() for agent in policy.group.agents}
@@ -242,7 +242,7 @@ def _shares(
 def _warnings(clean: np.ndarray, corrupted: np.ndarray, episodes: int) -> Iterator[str]:
     if episodes < FEW_EPISODES:
         yield f"{episodes} episodes are few: intervals from fewer than {FEW_EPISODES} are rough"
-    lost = paired(clean - corrupted)
+    lost = paired_test(clean - corrupted)
     if lost.low <= 0 <= lost.high:
         interval = f"{lost.mean:.3g} [{lost.low:.3g}, {lost.high:.3g}]"
         yield f"the corruption had no clear effect ({interval}), so no share of it can be told"

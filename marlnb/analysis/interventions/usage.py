@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from marlnb.analysis.data.duplicate_episodes import played, played_again
-from marlnb.analysis.data.trajectories import Trajectories, answers, roll_out
-from marlnb.analysis.interventions.intervene import FEW_EPISODES, MOST_COPIES, SubjectLike
+from marlnb.analysis.data.duplicate_episodes import episode_hashes, duplicate_warnings
+from marlnb.analysis.data.trajectories import Trajectories, evaluate_on, roll_out
+from marlnb.analysis.interventions.intervene import FEW_EPISODES, MOST_COPIES, PolicySourceLike
 from marlnb.analysis.interventions.outcomes import mean_over_time
 from marlnb.analysis.interventions.usage_result import Usage, UsageTest, Verdict
 from marlnb.analysis.stats.corrections import holm
 from marlnb.analysis.stats.divergence import kl_divergence, total_variation
-from marlnb.analysis.stats.paired_test import paired
+from marlnb.analysis.stats.paired_test import paired_test
 from marlnb.analysis.stats.random_directions import CLOSE, matched_directions, random_directions
 from marlnb.config import EnvConfig
 from marlnb.envs.vector import VectorEnv
@@ -29,7 +29,7 @@ from marlnb.models.policies.distributions import ActionDistribution
 from marlnb.models.policies.policy import Policy
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.compatibility import check_fit
-from marlnb.training.policies.policy_source import as_subject
+from marlnb.training.policies.policy_source import as_policy_source
 from marlnb.training.runs.run import Which
 
 FEW_RANDOM = 39
@@ -46,13 +46,13 @@ class Found(Protocol):
 
 
 def usage(
-    subject: SubjectLike,
+    subject: PolicySourceLike,
     found: Direction | Sequence[Direction] | Found,
     *,
     agent: str | None = None,
     episodes: int = 100,
     seed: int = 1000,
-    dose: float = 2.0,
+    strength: float = 2.0,
     n_random: int = FEW_RANDOM,
     negligible: float = NEGLIGIBLE,
     checkpoint: Which = "last",
@@ -69,7 +69,7 @@ def usage(
     Args:
         found: a Direction, several that are one concept's, or a decoding, of which all directions are taken.
         agent: whose, where a decoding has several; None: the directions' own.
-        dose: of the steering, in standard deviations along the direction, each way.
+        strength: of the steering, in standard deviations along the direction, each way.
         n_random: random directions; the smallest p-value is 1 / (1 + n_random).
         negligible: an effect that one would not call use.
     Raises:
@@ -79,7 +79,7 @@ def usage(
     site, who = directions[0].site, directions[0].agent
     if n_random < 1 or episodes < 2:
         raise ConfigError(f"n_random is 1 or more, episodes 2 or more; got {n_random}, {episodes}")
-    subject = as_subject(subject)
+    subject = as_policy_source(subject)
     group = next((g for g in subject.spec.groups if who in g.agents), None)
     if group is None or "/critic/" in site:
         raise AnalysisError(f"{site!r} of {who!r} chooses no actions; the agents are {subject.spec.agents}")
@@ -105,9 +105,9 @@ def usage(
             matched = matched[:0]
         controls = [[_like(directions, vectors, activations) for vectors in sets] for sets in (even, matched)]
         tests = tuple(
-            _test(kind, trial, directions, controls, dose, built, seed, explore) for kind in ("erase", "steer")
+            _test(kind, trial, directions, controls, strength, built, seed, explore) for kind in ("erase", "steer")
         )
-    same = played_again([episode for track in plain for episode in played(track)], greedy=not explore)
+    same = duplicate_warnings([episode for track in plain for episode in episode_hashes(track)], greedy=not explore)
     warnings = (*same, *_warnings(tests, episodes, n_random, activations, directions))
     return Usage(
         concept=_concept(directions),
@@ -116,7 +116,7 @@ def usage(
         n_directions=len(directions),
         n_random=n_random,
         episodes=episodes,
-        dose=dose,
+        strength=strength,
         units=trial.units,
         negligible=negligible,
         decodable=decodable,
@@ -160,7 +160,7 @@ class Trial:
         """`[episode]`."""
         found = []
         for track in self.plain:
-            said = answers(self.policies, track, edits, values=False, groups=[self.group]).logits[self.group]
+            said = evaluate_on(self.policies, track, edits, values=False, groups=[self.group]).logits[self.group]
             assert said is not None
             moved = self._distance(self.distribution, track.logits[self.group], said)
             found.append(mean_over_time(moved, track.acting[self.group])[:, self.index])
@@ -175,26 +175,26 @@ def _test(
     trial: Trial,
     directions: Sequence[Direction],
     controls: Sequence[Sequence[Sequence[Direction]]],
-    dose: float,
+    strength: float,
     env: VectorEnv,
     seed: int,
     explore: bool,
 ) -> UsageTest:
     def effect(along: Sequence[Direction]) -> np.ndarray:
-        ways = [trial.effect(edits) for edits in _edits(kind, along, dose)]
+        ways = [trial.effect(edits) for edits in _edits(kind, along, strength)]
         return np.asarray(np.mean(ways, axis=0))
 
-    own = paired(effect(directions))
+    own = paired_test(effect(directions))
     random, matched = (np.array([np.nanmean(effect(control)) for control in sets]) for sets in controls)
     changed = []
     for track in trial.plain:
-        edits, n = _edits(kind, directions, dose)[0], len(track.table)
+        edits, n = _edits(kind, directions, strength)[0], len(track.table)
         changed.append(
             roll_out(
                 env, trial.policies, edits, seed=seed, first=track.first, explore=explore, labels=False, episodes=n
             )
         )
-    returns = paired(trial.returns(changed) - trial.returns(trial.plain))
+    returns = paired_test(trial.returns(changed) - trial.returns(trial.plain))
     return UsageTest(
         edit="erase" if kind == "erase" else "steer",
         effect=own.mean,
@@ -221,12 +221,12 @@ def _share_at_least(random: np.ndarray, effect: float) -> float:
     return float((1 + (random >= effect).sum()) / (1 + len(random)))
 
 
-def _edits(kind: str, along: Sequence[Direction], dose: float) -> list[list[Edit]]:
+def _edits(kind: str, along: Sequence[Direction], strength: float) -> list[list[Edit]]:
     """The edits to be tried, each by itself; the first goes forwards along the first direction."""
     agents = (along[0].agent,)
     if kind == "erase":
         return [[Erase(along[0].site, tuple(along), agents=agents)]]
-    return [[Steer(each.site, each, sign * dose, agents=agents)] for each in along for sign in (1, -1)]
+    return [[Steer(each.site, each, sign * strength, agents=agents)] for each in along for sign in (1, -1)]
 
 
 def _like(directions: Sequence[Direction], vectors: np.ndarray, activations: np.ndarray) -> list[Direction]:

@@ -45,7 +45,7 @@ class Outcome:
 def finish(run: Run, board: Board | None = None, planned: PlannedRun | None = None) -> End:
     """Trains a run to its end and evaluates it at length; does nothing of what is done already."""
     follow = () if board is None or planned is None else (lambda report: board.update(planned, report.frames),)
-    resume(run, progress=False, callbacks=follow)
+    resume(run, progress=False, on_report=follow)
     if run.status()["state"] != "complete":
         return "stopped"
     if not is_complete(run.path):

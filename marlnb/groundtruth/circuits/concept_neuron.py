@@ -17,7 +17,7 @@ from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
 from marlnb.groundtruth.circuit_builder import Draft
 from marlnb.groundtruth.planting import circuit
 from marlnb.recording.capture.sources import LabelFn
-from marlnb.training.collect.episodes import Moment
+from marlnb.training.collect.episodes import TimeStep
 
 SLOPE, READOUT, LEAK = 2.0, 3.0, 0.4
 N_DECOYS = 2
@@ -61,7 +61,7 @@ def plant_decoys(draft: Draft, weights: dict[str, float], count: int) -> None:
 def half(feature: int) -> LabelFn:
     """Label of every agent: relu of one of its features, `[env, agent]`."""
 
-    def label(moment: Moment) -> Tensor:
-        return moment.observation[GROUP][..., feature].clamp(min=0)
+    def label(time_step: TimeStep) -> Tensor:
+        return time_step.observation[GROUP][..., feature].clamp(min=0)
 
     return label

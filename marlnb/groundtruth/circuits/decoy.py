@@ -17,7 +17,7 @@ from marlnb.groundtruth.circuit_builder import Draft
 from marlnb.groundtruth.circuits.concept_neuron import GROUP, plant_decoys
 from marlnb.groundtruth.planting import circuit
 from marlnb.recording.capture.sources import LabelFn
-from marlnb.training.collect.episodes import Moment
+from marlnb.training.collect.episodes import TimeStep
 
 SLOPE, READOUT, LOUD = 2.0, 3.0, 3.0
 TOWARDS = {"x": (2, 1), "y": (4, 3)}
@@ -50,7 +50,7 @@ def plant(draft: Draft) -> None:
 def place(feature: int) -> LabelFn:
     """Label of every agent: one of its features, `[env, agent]`."""
 
-    def label(moment: Moment) -> Tensor:
-        return moment.observation[GROUP][..., feature]
+    def label(time_step: TimeStep) -> Tensor:
+        return time_step.observation[GROUP][..., feature]
 
     return label

@@ -122,7 +122,7 @@ def _convolutional(model: Record, tensors: Tensors, given: Given, where: str) ->
     made = [layer_of(layer, below(cells, str(place)), n_agents, shared) for place, layer in enumerate(layers)]
     central = n_inputs != n_channels
     trunk = assemble(made, n_agents, (n_inputs, *given.shape[:2]), centralised=central, shared=shared)
-    once = trunk.once_for_all
+    once = trunk.shared_forward
     n_read = trunk.out_features + given.n_others * (n_agents if once else 1)
     mlp = _chain(model, "mlp_", _part(tensors, "mlp")[0], 1 if once else n_agents, n_read, where)
     return Pictured(trunk, mlp, given.shape, given.n_others)

@@ -29,7 +29,7 @@ class Pictured(Network):
         super().__init__()
         self.trunk, self.mlp, self.shape, self.n_others = trunk, mlp, tuple(shape), n_others
         self.n_agents, self.out_features = trunk.n_agents, mlp.out_features
-        self.centralised, self.mixes_agents = trunk.centralised, trunk.mixes_agents or mlp.mixes_agents
+        self.centralised, self.cross_agent = trunk.centralised, trunk.cross_agent or mlp.cross_agent
         self.image_size = int(torch.Size(self.shape).numel())
         self.in_features = (self.image_size + n_others) * (self.n_agents if self.centralised else 1)
 
@@ -38,7 +38,7 @@ class Pictured(Network):
         x = x if x.is_floating_point() else x.float()
         image = x[..., : self.image_size].unflatten(-1, self.shape).movedim(-1, -3).flatten(-3)
         seen, others = self.trunk(image)[0], x[..., self.image_size :]
-        if self.trunk.once_for_all:
+        if self.trunk.shared_forward:
             seen, others = seen[..., :1, :], others.flatten(-2).unsqueeze(-2)
         output = self.mlp(torch.cat((seen, others), dim=-1))[0]
         return output.expand(*output.shape[:-2], self.n_agents, -1), None
@@ -46,9 +46,9 @@ class Pictured(Network):
     def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
         return [*self._trunk_sites(), *self._mlp_sites()]
 
-    def sites(self, prefix: str, n_agents: int, *, once_for_all: bool = False) -> list[Site]:
-        once = once_for_all or self.trunk.once_for_all
-        return super().sites(prefix, n_agents, once_for_all=once)
+    def sites(self, prefix: str, n_agents: int, *, shared_forward: bool = False) -> list[Site]:
+        once = shared_forward or self.trunk.shared_forward
+        return super().sites(prefix, n_agents, shared_forward=once)
 
     def _trunk_sites(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
         return [(name, module, units, "hidden") for name, module, units, _ in self.trunk.site_modules()]

@@ -103,9 +103,9 @@ class GraphLayer(Network):
         self.n_agents, self.out_features, self.centralised = n_agents, out_features, centralised
         self.in_features = in_features * (n_agents if centralised else 1)
         others = convolution.edges & ~torch.eye(n_agents, dtype=torch.bool)
-        self.mixes_agents = n_agents > 1 and (centralised or bool(others.any()))
+        self.cross_agent = n_agents > 1 and (centralised or bool(others.any()))
         self.shared = next(iter(convolution.tensors.values())).shape[0] == 1
-        self.once_for_all = centralised and self.shared and n_agents > 1
+        self.shared_forward = centralised and self.shared and n_agents > 1
 
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """x `[..., agent, feature]`."""
@@ -120,5 +120,5 @@ class GraphLayer(Network):
     def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
         return [("head", self.output, self.out_features, "head")]
 
-    def sites(self, prefix: str, n_agents: int, *, once_for_all: bool = False) -> list[Site]:
-        return super().sites(prefix, n_agents, once_for_all=once_for_all or self.once_for_all)
+    def sites(self, prefix: str, n_agents: int, *, shared_forward: bool = False) -> list[Site]:
+        return super().sites(prefix, n_agents, shared_forward=shared_forward or self.shared_forward)

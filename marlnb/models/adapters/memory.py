@@ -50,8 +50,8 @@ class StackedMemory(Network):
         super().__init__()
         self.kind, self.n_agents, self.shared, self.centralised = kind, n_agents, shared, centralised
         self.keys = tuple(keys)
-        self.once_for_all = centralised and shared
-        self.mixes_agents = centralised and n_agents > 1
+        self.shared_forward = centralised and shared
+        self.cross_agent = centralised and n_agents > 1
         self.layers = nn.ModuleList([_layer(kind, layer, 1 if shared else n_agents, shared) for layer in layers])
         self.units = layers[0]["weight_hh"].shape[-1]
         self.in_features, self.out_features = layers[0]["weight_ih"].shape[-1], self.units
@@ -64,7 +64,7 @@ class StackedMemory(Network):
             x = x if self.shared else x.expand(*x.shape[:-2], self.n_agents, x.shape[-1])
         assert self.recurrent_shape is not None
         state = x.new_zeros(*x.shape[:-1], *self.recurrent_shape) if recurrent is None else recurrent
-        state = state[..., :1, :, :] if self.once_for_all else state
+        state = state[..., :1, :, :] if self.shared_forward else state
         hidden, cells = [], []
         for place, layer in enumerate(self.layers):
             if self.kind == "gru":
@@ -74,7 +74,7 @@ class StackedMemory(Network):
                 cells.append(cell)
             hidden.append(x)
         after = torch.stack([*hidden, *cells], dim=-2)
-        if self.once_for_all:
+        if self.shared_forward:
             x, after = x.expand(*x.shape[:-2], self.n_agents, -1), _for_all(after, self.n_agents)
         return x, after
 
@@ -89,8 +89,8 @@ class StackedMemory(Network):
                 found.append((f"gru{number}", layer, self.units, "recurrent"))
         return found
 
-    def sites(self, prefix: str, n_agents: int, *, once_for_all: bool = False) -> list[Site]:
-        return super().sites(prefix, n_agents, once_for_all=once_for_all or self.once_for_all)
+    def sites(self, prefix: str, n_agents: int, *, shared_forward: bool = False) -> list[Site]:
+        return super().sites(prefix, n_agents, shared_forward=shared_forward or self.shared_forward)
 
 
 class LSTMLayer(nn.Module):

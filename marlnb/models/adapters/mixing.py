@@ -66,7 +66,7 @@ class TorchrlMixer(Mixer):
 
     def sites(self) -> list[Site]:
         name = f"{self.group.name}/mixer/hidden"
-        return [Site(name, self.hidden, self.group.n_agents, self.units, "hidden", once_for_all=True)]
+        return [Site(name, self.hidden, self.group.n_agents, self.units, "hidden", shared_forward=True)]
 
 
 def _linear(tensors: Mapping[str, Tensor], name: str) -> nn.Linear:

@@ -43,7 +43,7 @@ class ModuleNetwork(Network):
 
     Args:
         shape: one agent's observation; dtype: what the module is to see.
-        mixes_agents: whether an agent's output may depend on another's input; None: as gradients of a trial tell.
+        cross_agent: whether an agent's output may depend on another's input; None: as gradients of a trial tell.
         recurrent_shape: (layer, unit) of the state; None: it has none.
     Raises:
         ShapeError: it puts out something else.
@@ -58,7 +58,7 @@ class ModuleNetwork(Network):
         shape: Sequence[int],
         *,
         dtype: torch.dtype = torch.float32,
-        mixes_agents: bool | None = None,
+        cross_agent: bool | None = None,
         recurrent_shape: tuple[int, int] | None = None,
     ) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class ModuleNetwork(Network):
         _check_moments(self, output, trial)
         self.out_features = output.shape[-1]
         self._sites = _named(module, fired, output, n_agents, may_be_none=recurrent_shape is not None)
-        self.mixes_agents = _mixes(output, trial) if mixes_agents is None else mixes_agents
+        self.cross_agent = _mixes(output, trial) if cross_agent is None else cross_agent
 
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """x `[..., agent, feature]`: observations flattened."""

@@ -46,7 +46,7 @@ class ForeignCritic(nn.Module):
             raise ConfigError(
                 f"the critic of {group.name!r} reads {network.in_features} features; the {reads} in {env.name}: {size}"
             )
-        self.once_for_all = network.n_agents == 1 < group.n_agents
+        self.shared_forward = network.n_agents == 1 < group.n_agents
         self.recurrent_shape = network.recurrent_shape
 
     def forward(self, observations: Mapping[str, Tensor], state: Tensor | None) -> Tensor:
@@ -57,7 +57,7 @@ class ForeignCritic(nn.Module):
         self, observations: Mapping[str, Tensor], state: Tensor | None, recurrent: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """Values `[..., agent]`, and the recurrent state after the step, `[..., agent, layer, unit]`."""
-        if recurrent is not None and self.once_for_all:
+        if recurrent is not None and self.shared_forward:
             recurrent = recurrent[..., :1, :, :]
         output, after = self.network(self.inputs(observations, state), recurrent)
         values, n = output.squeeze(-1), self.group.n_agents
@@ -74,7 +74,7 @@ class ForeignCritic(nn.Module):
         return whole.unsqueeze(-2).expand(*whole.shape[:-1], self.network.n_agents, -1)
 
     def sites(self) -> list[Site]:
-        return self.network.sites(f"{self.group.name}/critic", self.group.n_agents, once_for_all=self.once_for_all)
+        return self.network.sites(f"{self.group.name}/critic", self.group.n_agents, shared_forward=self.shared_forward)
 
 
 class ForeignPolicy(Policy):
@@ -157,8 +157,8 @@ class ForeignPolicy(Policy):
         return self._distribution
 
     @property
-    def mixes_agents(self) -> bool:
-        return self.network.mixes_agents
+    def cross_agent(self) -> bool:
+        return self.network.cross_agent
 
     @property
     def values_by_state(self) -> bool:

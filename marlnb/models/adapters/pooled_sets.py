@@ -49,8 +49,8 @@ class PooledSets(Network):
         self.each, self.whole, self.pool, self.pooled = each, whole, POOLS[pool], nn.Identity()
         self.shape, self.n_agents, self.out_features = shape, n_agents, whole.out_features
         self.centralised = shape is None
-        self.mixes_agents = shape is None and n_agents > 1
-        self.once_for_all = shape is None and each.n_agents == 1 < n_agents
+        self.cross_agent = shape is None and n_agents > 1
+        self.shared_forward = shape is None and each.n_agents == 1 < n_agents
         self.set_size = each.in_features if shape is None else int(torch.Size(shape).numel())
         self.in_features = n_agents * each.in_features if shape is None else self.set_size + n_others
 
@@ -70,5 +70,5 @@ class PooledSets(Network):
     def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
         return [("pooled", self.pooled, self.each.out_features, "hidden"), *self.whole.site_modules()]
 
-    def sites(self, prefix: str, n_agents: int, *, once_for_all: bool = False) -> list[Site]:
-        return super().sites(prefix, n_agents, once_for_all=once_for_all or self.once_for_all)
+    def sites(self, prefix: str, n_agents: int, *, shared_forward: bool = False) -> list[Site]:
+        return super().sites(prefix, n_agents, shared_forward=shared_forward or self.shared_forward)

@@ -46,7 +46,7 @@ class ForeignQCritic(nn.Module):
                 f"the critic of {group.name!r} reads {first.in_features} features; the {reads} and actions in "
                 f"{env.name}: {size}"
             )
-        self.once_for_all = first.n_agents == 1 < group.n_agents
+        self.shared_forward = first.n_agents == 1 < group.n_agents
 
     def forward(self, observations: Mapping[str, Tensor], state: Tensor | None, action: Tensor) -> Tensor:
         """Each network's Q values of actions `[..., agent, component]` in the environment's units.
@@ -65,7 +65,7 @@ class ForeignQCritic(nn.Module):
         return self(observations, state, distribution.mode(logits).action).amin(0)  # type: ignore[no-any-return]
 
     def sites(self) -> list[Site]:
-        return sites_of_each(self._networks, self.group, once_for_all=self.once_for_all)
+        return sites_of_each(self._networks, self.group, shared_forward=self.shared_forward)
 
     def _inputs(self, observations: Mapping[str, Tensor], state: Tensor | None, action: Tensor) -> Tensor:
         """`[..., row, feature]`, a row for each agent, or one for all."""
@@ -81,11 +81,11 @@ class ForeignQCritic(nn.Module):
         return cast(Sequence[Network], self.networks)
 
 
-def sites_of_each(networks: Sequence[Network], group: GroupSpec, *, once_for_all: bool) -> list[Site]:
+def sites_of_each(networks: Sequence[Network], group: GroupSpec, *, shared_forward: bool) -> list[Site]:
     """The sites of several critics: `<group>/critic`, `<group>/critic_2` and on."""
     names = ["critic", *(f"critic_{k}" for k in range(2, len(networks) + 1))]
     return [
         site
         for name, network in zip(names, networks)
-        for site in network.sites(f"{group.name}/{name}", group.n_agents, once_for_all=once_for_all)
+        for site in network.sites(f"{group.name}/{name}", group.n_agents, shared_forward=shared_forward)
     ]

@@ -29,7 +29,7 @@ class Chained(Network):
         first, last = parts[0], parts[-1]
         self.n_agents, self.in_features, self.out_features = first.n_agents, first.in_features, last.out_features
         self.centralised = bool(getattr(first, "centralised", False))
-        self.mixes_agents = any(part.mixes_agents for part in parts)
+        self.cross_agent = any(part.cross_agent for part in parts)
         self.recurrent_shape = stacked_shape([part.recurrent_shape for part in parts])
 
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
@@ -56,11 +56,11 @@ class Chained(Network):
             for (_, module, n_units, kind), name in zip(part.site_modules(), names)
         ]
 
-    def sites(self, prefix: str, n_agents: int, *, once_for_all: bool = False) -> list[Site]:
+    def sites(self, prefix: str, n_agents: int, *, shared_forward: bool = False) -> list[Site]:
         """Of each part, since one may compute once for all agents and another not."""
         found = []
         for part, names in zip(self._parts, self._names()):
-            once = once_for_all or self._once(part) or bool(getattr(part, "once_for_all", False))
+            once = shared_forward or self._once(part) or bool(getattr(part, "shared_forward", False))
             for (_, module, n_units, kind), name in zip(part.site_modules(), names):
                 found.append(Site(f"{prefix}/{name}", module, n_agents, n_units, self._kind(part, kind), once))
         return found

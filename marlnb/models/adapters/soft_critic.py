@@ -51,7 +51,7 @@ class ForeignSoftCritic(nn.Module):
         self.heeds_others, self.n_actions = heeds_others, int(group.action.n[0])
         self.networks = nn.ModuleList(networks)
         first = networks[0]
-        self.once_for_all = first.n_agents == 1 < group.n_agents
+        self.shared_forward = first.n_agents == 1 < group.n_agents
         self.coupled = first.out_features == self.n_actions * group.n_agents != self.n_actions
         self._check(first)
 
@@ -80,7 +80,7 @@ class ForeignSoftCritic(nn.Module):
         return (probs * (q - self.alpha * log_probs.clamp(min=_LEAST))).sum(-1)
 
     def sites(self) -> list[Site]:
-        return sites_of_each(self._networks, self.group, once_for_all=self.once_for_all)
+        return sites_of_each(self._networks, self.group, shared_forward=self.shared_forward)
 
     def _inputs(self, observations: Mapping[str, Tensor], state: Tensor | None, logits: Tensor) -> Tensor:
         """`[..., row, feature]`, a row for each agent, or one for all."""

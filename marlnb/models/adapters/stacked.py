@@ -49,8 +49,8 @@ class StackedNetwork(Network):
         self.n_agents, self.shape, self.out_features = n_agents, tuple(shape), out_features
         self.in_features = int(torch.Size(self.shape).numel())
         self.centralised, self.shared = centralised, shared
-        self.mixes_agents = centralised and n_agents > 1
-        self.once_for_all = centralised and shared
+        self.cross_agent = centralised and n_agents > 1
+        self.shared_forward = centralised and shared
 
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """x `[..., agent, feature]`: observations flattened, an image's channels first."""
@@ -63,7 +63,7 @@ class StackedNetwork(Network):
             x = x.reshape(*x.shape[:2], *self.shape)
         for layer in self.layers:
             x = layer(x)
-        x = x.expand(-1, n, -1) if self.once_for_all else x
+        x = x.expand(-1, n, -1) if self.shared_forward else x
         return x.reshape(*lead, n, self.out_features), None
 
     def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
@@ -74,8 +74,8 @@ class StackedNetwork(Network):
             found.append(("head" if bare else f"hidden_{number}", layer, stage.units, "head" if bare else "hidden"))
         return [item for item in found if item[2]]
 
-    def sites(self, prefix: str, n_agents: int, *, once_for_all: bool = False) -> list[Site]:
-        return super().sites(prefix, n_agents, once_for_all=once_for_all or self.once_for_all)
+    def sites(self, prefix: str, n_agents: int, *, shared_forward: bool = False) -> list[Site]:
+        return super().sites(prefix, n_agents, shared_forward=shared_forward or self.shared_forward)
 
 
 class Stage(nn.Module):

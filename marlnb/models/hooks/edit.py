@@ -47,7 +47,7 @@ class Place:
     @property
     def all_agents(self) -> tuple[str, ...]:
         """Every agent whose activation it is."""
-        return self.policy.group.agents if self.site.once_for_all else self.agents
+        return self.policy.group.agents if self.site.shared_forward else self.agents
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Edit(ABC):
     """
 
     name: ClassVar[str]
-    dose_field: ClassVar[str | None] = None
+    strength_field: ClassVar[str | None] = None
 
     site: str
     units: tuple[int | str, ...] | None = field(default=None, kw_only=True)
@@ -97,16 +97,16 @@ class Edit(ABC):
     def begin(self, place: Place) -> Change:
         """The change as it is made at a place; called once, when the edit comes into force there."""
 
-    def at_dose(self, dose: float) -> Edit:
+    def at_strength(self, strength: float) -> Edit:
         """The same edit, stronger or weaker.
 
         Raises:
-            ConfigError: it has no dose.
+            ConfigError: it has no strength.
         """
-        if self.dose_field is None:
-            raise ConfigError(f"an edit of kind {self.name!r} has no dose; steer, scale, noise and clamp have")
-        dosed: Edit = replace(self, **{self.dose_field: dose})  # type: ignore[arg-type]
-        return dosed
+        if self.strength_field is None:
+            raise ConfigError(f"an edit of kind {self.name!r} has no strength; steer, scale, noise and clamp have")
+        edited_copy: Edit = replace(self, **{self.strength_field: strength})  # type: ignore[arg-type]
+        return edited_copy
 
     def pinned(self) -> Edit:
         """The same edit, which refuses any other recording than the one that lies at its `source` now."""
@@ -142,7 +142,7 @@ def place_of(edit: Edit, policy: Policy, site: Site) -> Place | None:
     chosen = _agents(edit, names, site)
     if not chosen:
         return None
-    if site.once_for_all:
+    if site.shared_forward:
         if edit.agents is not None and len(chosen) < site.n_agents:
             raise ShapeError(
                 f"{site.name!r} is computed once for all of its {site.n_agents} agents, so an edit cannot choose "

@@ -75,10 +75,10 @@ class Patch(Edit):
         asking = f"the patch at {self.site!r}"
 
         def put(values: Tensor, whole: Tensor) -> Tensor:
-            moment = clock.now(asking)
-            check_moment(whole, moment.t, place)
-            t = moment.t + self.shift if self.at is None else torch.full_like(moment.t, self.at)
-            rows = table.rows(table.episodes(self.episode, moment.episode), t)
+            time_step = clock.now(asking)
+            check_moment(whole, time_step.t, place)
+            t = time_step.t + self.shift if self.at is None else torch.full_like(time_step.t, self.at)
+            rows = table.rows(table.episodes(self.episode, time_step.episode), t)
             there = rows >= 0
             found = given[rows.clamp(min=0)].to(values)
             return found if bool(there.all()) else torch.where(there.to(values.device)[:, None, None], found, values)
@@ -146,7 +146,7 @@ def _row_of(agent: str, place: Place) -> int:
     if agent not in names:
         raise ShapeError(unknown(f"donor in the group {place.policy.group.name!r}", agent, names))
     for site in (place.site, *place.policy.sites()):
-        row = site.row_of(names.index(agent)) if site.module is place.site.module and not site.once_for_all else None
+        row = site.row_of(names.index(agent)) if site.module is place.site.module and not site.shared_forward else None
         if row is not None:
             return row
     raise ShapeError(

@@ -28,7 +28,7 @@ class Site:
         module: the submodule whose output is the activation, `[..., n_agents, unit]`.
         n_agents: length of the activation's agent axis.
         kind: hidden (after its nonlinearity), recurrent (the state that leaves the step), head (the network's output).
-        once_for_all: the module computes once for all agents, on an agent axis of 1 (a shared centralised critic).
+        shared_forward: the module computes once for all agents, on an agent axis of 1 (a shared centralised critic).
         agents: whose activation it is, as indices within the group; None for all.
         rows: where those agents lie on the agent axis of the module's output, if others lie there as well.
     """
@@ -38,7 +38,7 @@ class Site:
     n_agents: int
     n_units: int
     kind: SiteKind
-    once_for_all: bool = False
+    shared_forward: bool = False
     agents: tuple[int, ...] | None = None
     rows: tuple[int, ...] | None = None
 

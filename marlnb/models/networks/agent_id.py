@@ -50,7 +50,7 @@ class AgentId(Network):
         self.inner = inner
         self.n_agents, self.out_features = inner.n_agents, inner.out_features
         self.in_features = inner.in_features - inner.n_agents
-        self.recurrent_shape, self.mixes_agents = inner.recurrent_shape, inner.mixes_agents
+        self.recurrent_shape, self.cross_agent = inner.recurrent_shape, inner.cross_agent
         self.register_buffer("one_hot", torch.eye(inner.n_agents), persistent=False)
 
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
@@ -65,8 +65,8 @@ class AgentId(Network):
     def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
         return self.inner.site_modules()
 
-    def sites(self, prefix: str, n_agents: int, *, once_for_all: bool = False) -> list[Site]:
-        return self.inner.sites(prefix, n_agents, once_for_all=once_for_all)
+    def sites(self, prefix: str, n_agents: int, *, shared_forward: bool = False) -> list[Site]:
+        return self.inner.sites(prefix, n_agents, shared_forward=shared_forward)
 
     def _with_id(self, x: Tensor) -> Tensor:
         return torch.cat((x, self.one_hot.expand(*x.shape[:-1], self.n_agents)), dim=-1)

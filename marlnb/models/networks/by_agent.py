@@ -40,7 +40,7 @@ class ByAgent(Network):
         self.n_agents = len(agents)
         self.in_features, self.out_features = networks[0].in_features, networks[0].out_features
         self.recurrent_shape = widest_shape([network.recurrent_shape for network in networks])
-        self.mixes_agents = any(network.mixes_agents for network in networks)
+        self.cross_agent = any(network.cross_agent for network in networks)
         place = {agent: row for row, agent in enumerate(index for indices in self.members for index in indices)}
         self.register_buffer("order", torch.tensor([place[k] for k in range(len(agents))]), persistent=False)
 
@@ -72,7 +72,7 @@ class ByAgent(Network):
             for layer, module, n_units, kind in network.site_modules()
         ]
 
-    def sites(self, prefix: str, n_agents: int, *, once_for_all: bool = False) -> list[Site]:
+    def sites(self, prefix: str, n_agents: int, *, shared_forward: bool = False) -> list[Site]:
         """`<prefix>/<agent>/<layer>`, an agent's sites together, the agents in the group's order."""
         found = []
         for agent, name in enumerate(self.agents):

@@ -116,7 +116,7 @@ class GNN(Network):
     def __init__(self, n_agents: int, in_features: int, out_features: int, config: GNNConfig) -> None:
         super().__init__()
         self.n_agents, self.in_features, self.out_features = n_agents, in_features, out_features
-        self.mixes_agents = n_agents > 1
+        self.cross_agent = n_agents > 1
         self.positions, self.neighbours = list(config.positions), config.neighbours
         self.register_buffer("graph", ~torch.eye(n_agents, dtype=torch.bool), persistent=False)
         self.hidden = hidden_layers(n_agents, in_features, config)

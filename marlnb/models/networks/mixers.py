@@ -93,4 +93,4 @@ class MonotonicMixer(Mixer):
 
     def sites(self) -> list[Site]:
         name = f"{self.group_name}/mixer/hidden"
-        return [Site(name, self.hidden, self.n_agents, self.units, "hidden", once_for_all=True)]
+        return [Site(name, self.hidden, self.n_agents, self.units, "hidden", shared_forward=True)]

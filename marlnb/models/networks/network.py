@@ -13,14 +13,14 @@ class Network(nn.Module, ABC):
     """Maps `[..., n_agents, in_features]` to `[..., n_agents, out_features]`.
 
     `recurrent_shape` is `(layer, unit)`, None for a feed-forward network. Submodules named in `site_modules` output
-    `[..., n_agents, unit]`. `mixes_agents` says whether one agent's output may depend on another's input.
+    `[..., n_agents, unit]`. `cross_agent` says whether one agent's output may depend on another's input.
     """
 
     n_agents: int
     in_features: int
     out_features: int
     recurrent_shape: tuple[int, int] | None = None
-    mixes_agents: bool = False
+    cross_agent: bool = False
 
     @abstractmethod
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
@@ -44,9 +44,9 @@ class Network(nn.Module, ABC):
     def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
         """(layer name, submodule, units, kind) of each site, in the order in which they fire."""
 
-    def sites(self, prefix: str, n_agents: int, *, once_for_all: bool = False) -> list[Site]:
+    def sites(self, prefix: str, n_agents: int, *, shared_forward: bool = False) -> list[Site]:
         """The sites of a group of `n_agents`, as `<prefix>/<layer>`."""
         return [
-            Site(f"{prefix}/{layer}", module, n_agents, n_units, kind, once_for_all)
+            Site(f"{prefix}/{layer}", module, n_agents, n_units, kind, shared_forward)
             for layer, module, n_units, kind in self.site_modules()
         ]

@@ -33,7 +33,7 @@ class NetworkSequence(Network):
         self.n_agents = networks[0].n_agents
         self.in_features, self.out_features = networks[0].in_features, networks[-1].out_features
         self.recurrent_shape = stacked_shape([network.recurrent_shape for network in networks])
-        self.mixes_agents = any(network.mixes_agents for network in networks)
+        self.cross_agent = any(network.cross_agent for network in networks)
 
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         def one_moment(network: Network, x: Tensor, entering: Tensor | None) -> tuple[Tensor, Tensor | None]:

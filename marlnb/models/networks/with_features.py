@@ -59,7 +59,7 @@ class WithFeatures(Policy):
         self._after = site
         self._agents = own.agents if agents is None else agents
         self._rows = own.rows if agents is None else tuple(_row(own, agent) for agent in agents)
-        self._once_for_all = own.once_for_all
+        self._once_for_all = own.shared_forward
         self.tap = FeatureTap(autoencoder)
         own.module.register_forward_hook(self._replace)
 
@@ -116,8 +116,8 @@ class WithFeatures(Policy):
         return self.inner.distribution
 
     @property
-    def mixes_agents(self) -> bool:
-        return self.inner.mixes_agents
+    def cross_agent(self) -> bool:
+        return self.inner.cross_agent
 
     @property
     def has_critic(self) -> bool:

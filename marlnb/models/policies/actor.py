@@ -91,8 +91,8 @@ class ActorPolicy(Policy):
         return self.actor.distribution
 
     @property
-    def mixes_agents(self) -> bool:
-        return self.actor.network.mixes_agents
+    def cross_agent(self) -> bool:
+        return self.actor.network.cross_agent
 
     def networks(self) -> list[tuple[str, Network, bool]]:
         """(part, network, whether it computes once for all agents), in the order in which they fire."""
@@ -102,7 +102,7 @@ class ActorPolicy(Policy):
         return [
             site
             for part, network, once in self.networks()
-            for site in network.sites(f"{self.group.name}/{part}", self.group.n_agents, once_for_all=once)
+            for site in network.sites(f"{self.group.name}/{part}", self.group.n_agents, shared_forward=once)
         ]
 
 

@@ -69,7 +69,7 @@ class ActorCritic(ActorPolicy):
     def value(
         self, observations: Mapping[str, Tensor], *, state: Tensor | None = None, recurrent: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        if recurrent is not None and self.critic.once_for_all:
+        if recurrent is not None and self.critic.shared_forward:
             recurrent = recurrent[..., :1, :, :]
         values, after = self.critic.step(self.critic.inputs(observations, state), recurrent)
         if after is not None:
@@ -81,7 +81,7 @@ class ActorCritic(ActorPolicy):
         return True
 
     def networks(self) -> list[tuple[str, Network, bool]]:
-        return [("actor", self.actor.network, False), ("critic", self.critic.network, self.critic.once_for_all)]
+        return [("actor", self.actor.network, False), ("critic", self.critic.network, self.critic.shared_forward)]
 
     def initial_critic_recurrent(self, n_envs: int, device: torch.device | str) -> Tensor | None:
         """Zeros `[env, agent, layer, unit]`, None for a feed-forward critic."""

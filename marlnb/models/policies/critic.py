@@ -30,8 +30,8 @@ class Critic(nn.Module):
         self.reads = tuple(self.axes) if centralised else (group.name,)
         self.state_axes = len(env.state_shape or ())
         self.reads_state = centralised and env.state_shape is not None
-        self.once_for_all = centralised and config.share_parameters
-        if self.once_for_all:
+        self.shared_forward = centralised and config.share_parameters
+        if self.shared_forward:
             self.network: Network = config.build(1, joint_inputs(env), group.n_agents)
         else:
             inputs = joint_inputs(env) if centralised else InputSpec((group.observation.shape,))
@@ -65,13 +65,13 @@ class Critic(nn.Module):
 
     def spread(self, inputs: Tensor) -> Tensor:
         """Inputs as the network takes them: the common vector seen by each agent's network where there are several."""
-        if not self.centralised or self.once_for_all:
+        if not self.centralised or self.shared_forward:
             return inputs
         return inputs.expand(*inputs.shape[:-2], self.n_agents, inputs.shape[-1])
 
     def by_agent(self, output: Tensor) -> Tensor:
         """The network's output as values `[..., agent]`."""
-        return output.squeeze(-2 if self.once_for_all else -1)
+        return output.squeeze(-2 if self.shared_forward else -1)
 
 
 def joint_inputs(env: EnvSpec) -> InputSpec:

@@ -119,7 +119,7 @@ class Policy(nn.Module, ABC):
         return None
 
     @property
-    def mixes_agents(self) -> bool:
+    def cross_agent(self) -> bool:
         """Whether one agent's logits may depend on another's observation."""
         return False
 

@@ -67,7 +67,7 @@ class QActorCritic(ActorPolicy):
         named = zip(("critic", "critic_2"), self.critics)
         return [
             ("actor", self.actor.network, False),
-            *((name, critic.network, critic.once_for_all) for name, critic in named),
+            *((name, critic.network, critic.shared_forward) for name, critic in named),
         ]
 
     def meet(self, policies: Mapping[str, Policy]) -> None:

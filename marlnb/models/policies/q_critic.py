@@ -70,10 +70,10 @@ class QCritic(nn.Module):
         self.reads = tuple(self.axes)
         self.state_axes = len(env.state_shape or ())
         self.reads_state = centralised and env.state_shape is not None
-        self.once_for_all = centralised and config.share_parameters and not each_choice
+        self.shared_forward = centralised and config.share_parameters and not each_choice
         heads = group.action.n_logits if each_choice else 1
         inputs = judged_inputs(env) if centralised else _own_inputs(group, each_choice)
-        if self.once_for_all:
+        if self.shared_forward:
             self.network = config.build(1, inputs, group.n_agents)
         else:
             self.network = config.build(group.n_agents, inputs, heads)
@@ -118,7 +118,7 @@ class QCritic(nn.Module):
             values: Tensor = self.network(torch.cat((seen, codes[self.group_name]), dim=-1))[0].squeeze(-1)
             return values
         joint = torch.cat((seen, *(codes[name].flatten(-2) for name in self.reads)), dim=-1).unsqueeze(-2)
-        if self.once_for_all:
+        if self.shared_forward:
             output = self.network(joint)[0]
             return output.squeeze(-2)
         output = self.network(joint.expand(*joint.shape[:-2], self.n_agents, joint.shape[-1]))[0]
@@ -131,10 +131,10 @@ class QCritic(nn.Module):
         """
         if not self.centralised or self.n_agents == 1:
             return self.forward(seen, {**codes, self.group_name: own})
-        if self.once_for_all and isinstance(self.network, MLP) and len(self.network.hidden):
+        if self.shared_forward and isinstance(self.network, MLP) and len(self.network.hidden):
             return self._judge_changes(self.network, seen, codes, own)
         rows = self._rows(seen, codes, own)
-        if not self.once_for_all:
+        if not self.shared_forward:
             output: Tensor = self.network(rows)[0]
             return output.squeeze(-1)
         output = self.network(rows.unsqueeze(-2))[0].squeeze(-2)

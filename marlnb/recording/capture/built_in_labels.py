@@ -12,7 +12,7 @@ from torch import Tensor
 
 from marlnb.recording.capture.sources import Pick, Selection, Source
 from marlnb.recording.file.layout import Field
-from marlnb.training.collect.episodes import Moment
+from marlnb.training.collect.episodes import TimeStep
 
 MOMENT = "context/label_moment"
 
@@ -27,13 +27,13 @@ class BuiltInLabels:
         source: what must be kept of each moment.
     """
 
-    def __init__(self, moment: Moment, selections: Sequence[Selection]) -> None:
-        self.env = moment.env
+    def __init__(self, time_step: TimeStep, selections: Sequence[Selection]) -> None:
+        self.env = time_step.env
         example = self.env.label_moment()
         assert example is not None
         self.source = Source(
             Field(MOMENT, ("value",), tuple(example.shape[1:]), str(example.dtype).removeprefix("torch.")),
-            lambda moment: moment.env.label_moment(),
+            lambda time_step: time_step.env.label_moment(),
         )
         recorded = {selection.group.name: selection for selection in selections}
         told = self.env.labels_of(example)

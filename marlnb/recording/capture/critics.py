@@ -38,7 +38,7 @@ class GroupCritic:
         shape = policy.critic_recurrent_shape
         self.by_step = by_step or shape is not None
         # one critic for all agents waits for none of them
-        self._goes_on = any(site.once_for_all for site in policy.sites() if "/critic/" in site.name)
+        self._goes_on = any(site.shared_forward for site in policy.sites() if "/critic/" in site.name)
         self._recurrent: Tensor | None = None
         name, n = selection.group.name, len(selection.indices)
         self.fields = [Field(f"steps/{name}/value", ("agent",), (n,), "float32", name)]

@@ -33,7 +33,7 @@ from marlnb.recording.capture.sources import (
 from marlnb.recording.file.frames import compress
 from marlnb.recording.file.layout import Field
 from marlnb.specs import EnvSpec
-from marlnb.training.collect.episodes import Moment, play
+from marlnb.training.collect.episodes import TimeStep, play
 
 COMPARED = 3
 FEWEST_STEPS = 20
@@ -79,20 +79,20 @@ def try_steps(
         RecordingError: a label that cannot be recorded; activations beyond what float16 holds.
         EnvError: frames are asked for and there is no picture.
     """
-    watcher = _Trial(request, policies, selections, sites, activations, hooked)
+    callback = _Trial(request, policies, selections, sites, activations, hooked)
     try:
-        play(env, policies, episodes=request.episodes, seed=request.seed, explore=False, watcher=watcher)
+        play(env, policies, episodes=request.episodes, seed=request.seed, explore=False, callback=callback)
     except _Enough:
         pass
     finally:
         activations.clear()
     return Trial(
-        contents=watcher.contents(env.spec),
-        step_s=watcher.elapsed_s / max(1, watcher.steps),
-        longest=env.spec.max_steps or watcher.longest,
-        captured=frozenset(watcher.captured),
-        frame_shape=watcher.frame_shape,
-        frame_bytes=watcher.frame_bytes,
+        contents=callback.contents(env.spec),
+        step_s=callback.elapsed_s / max(1, callback.steps),
+        longest=env.spec.max_steps or callback.longest,
+        captured=frozenset(callback.captured),
+        frame_shape=callback.frame_shape,
+        frame_bytes=callback.frame_bytes,
     )
 
 
@@ -125,33 +125,33 @@ class _Trial:
         self._labels: BuiltInLabels | None = None
         self._began = 0.0
 
-    def before_step(self, moment: Moment) -> None:
+    def before_step(self, time_step: TimeStep) -> None:
         if self.moments < COMPARED:
-            self._compare(moment)
+            self._compare(time_step)
             self._check_range()
         self.moments += 1
         if self._before:
             return
         acting = [site for site in self.sites if not in_critic(site.name)]
         options = self.request.labels, self.request.dtype
-        self._before = moment_sources(moment, self.selections, self.policies, acting, self.activations, *options)
-        if tells_later(moment.env):
-            self._labels = BuiltInLabels(moment, self.selections)
+        self._before = moment_sources(time_step, self.selections, self.policies, acting, self.activations, *options)
+        if tells_later(time_step.env):
+            self._labels = BuiltInLabels(time_step, self.selections)
         if self.request.frames:
-            image = moment.env.render(0)
+            image = time_step.env.render(0)
             self.frame_shape, self.frame_bytes = tuple(image.shape), len(compress(image))
 
-    def after_step(self, moment: Moment, step: Step, ended: bool) -> None:
+    def after_step(self, time_step: TimeStep, step: Step, ended: bool) -> None:
         if not self._after:
             self._after = step_sources(step, self.selections)
-        self.longest = max(self.longest, int(moment.t.max()) + 1)
+        self.longest = max(self.longest, int(time_step.t.max()) + 1)
         self.ended += int(step.done.sum())
         if self.moments <= COMPARED:
             self._began = time.perf_counter()
             return
         self.steps += 1
         self.elapsed_s = time.perf_counter() - self._began
-        knows_length = moment.env.spec.max_steps is not None or self.ended >= 2 * moment.env.n_envs
+        knows_length = time_step.env.spec.max_steps is not None or self.ended >= 2 * time_step.env.n_envs
         if (knows_length and self.steps >= FEWEST_STEPS) or self.elapsed_s > TRIAL_S:
             raise _Enough
 
@@ -191,12 +191,12 @@ class _Trial:
                     "'float32'"
                 )
 
-    def _compare(self, moment: Moment) -> None:
+    def _compare(self, time_step: TimeStep) -> None:
         """Groups whose activations are not what `recompute` makes of the moment are to be captured as they fire."""
         fired = dict(self.activations)
         for name in {site.name.split("/")[0] for site in self.sites} - self.captured:
             own = {site: values for site, values in fired.items() if site.startswith(f"{name}/")}
-            if not agrees(self.policies[name], own, moment.observation[name], moment.recurrent[name]):
+            if not agrees(self.policies[name], own, time_step.observation[name], time_step.recurrent[name]):
                 self.captured.add(name)
         self.activations.update(fired)
 
@@ -212,7 +212,7 @@ def _inputs(
     recorded = {source.field.path: source.field for source in before}
     context: list[Source] = []
 
-    def whole(path: str, field: Field, get: Callable[[Moment], Any]) -> str:
+    def whole(path: str, field: Field, get: Callable[[TimeStep], Any]) -> str:
         if path in recorded and recorded[path].shape == field.shape:
             return path
         context.append(Source(field, get, path.startswith("recurrent/")))
@@ -234,9 +234,9 @@ def _inputs(
     return context, found
 
 
-def _observation_of(group: str) -> Callable[[Moment], Tensor]:
-    return lambda moment: moment.observation[group]
+def _observation_of(group: str) -> Callable[[TimeStep], Tensor]:
+    return lambda time_step: time_step.observation[group]
 
 
-def _recurrent_of(group: str) -> Callable[[Moment], Any]:
-    return lambda moment: moment.recurrent[group]
+def _recurrent_of(group: str) -> Callable[[TimeStep], Any]:
+    return lambda time_step: time_step.recurrent[group]

@@ -28,7 +28,7 @@ from marlnb.recording.capture.waiting import Waiting
 from marlnb.recording.file.frames import FrameStore
 from marlnb.recording.file.layout import Field
 from marlnb.recording.file.writer import RowWriter
-from marlnb.training.collect.episodes import TOLD_ALL, Moment, Rest
+from marlnb.training.collect.episodes import TOLD_ALL, TimeStep, Rest
 
 FIRST_CAPACITY = 256
 STREAM_ROWS = 128
@@ -46,8 +46,8 @@ class Lasting:
     recurrent: Mapping[str, Tensor | None]
 
     @classmethod
-    def of(cls, moment: Moment) -> Lasting:
-        return cls(moment.output, moment.t, moment.recurrent)
+    def of(cls, time_step: TimeStep) -> Lasting:
+        return cls(time_step.output, time_step.t, time_step.recurrent)
 
 
 class EpisodeRecorder:
@@ -106,41 +106,41 @@ class EpisodeRecorder:
         self._due, self._rest = False, TOLD_ALL
         self._streamed = 0
 
-    def before_step(self, moment: Moment) -> None:
-        values = self._follow_critics(moment) if self._followed else ()
+    def before_step(self, time_step: TimeStep) -> None:
+        values = self._follow_critics(time_step) if self._followed else ()
         if self._begins is not None:
             self._begun[self._begins] = self._ring.position
-            self._episode = moment.episode.numpy()
+            self._episode = time_step.episode.numpy()
             self._begins = None
         if self.every > 1:
-            if not self._is_due(moment):
+            if not self._is_due(time_step):
                 return
             self._waiting.begin()
         self._due = True
         if self._ring.position >= self._limit:
             self._make_room()
         if not self._waiting.only_waits:
-            self._waiting.before(moment, values)
+            self._waiting.before(time_step, values)
         if self.frames is not None:
-            self.frames.draw(moment.env, self._episode >= 0, moment.t.numpy(), self._ring.position)
+            self.frames.draw(time_step.env, self._episode >= 0, time_step.t.numpy(), self._ring.position)
         if self._may_be_brief and self._waiting.only_waits and self._waiting.copies is not None:
             self._be_brief(self._waiting.copies)
 
-    def after_step(self, moment: Moment, step: Step, ended: bool) -> Rest:
+    def after_step(self, time_step: TimeStep, step: Step, ended: bool) -> Rest:
         if self._brief:  # what this path touches, the environment finds no more in the processor's cache
-            self._outputs.append(moment.output)
+            self._outputs.append(time_step.output)
             next(self._slots)[:] = self._memory
             if len(self._outputs) < self._brief and not ended:
                 return ONLY_AFTER
-            self._catch_up(moment, step)
+            self._catch_up(time_step, step)
         elif self._due:
-            self._waiting.after(moment, step, step.memory)
+            self._waiting.after(time_step, step, step.memory)
             self._ring.position += 1
             self._due = False
         if ended:
             done = step.done.cpu().numpy()
             self._begins = done.copy()
-            self._finish(np.flatnonzero(done & (self._episode >= 0)), moment, step)
+            self._finish(np.flatnonzero(done & (self._episode >= 0)), time_step, step)
             return TOLD_ALL
         if self._alone and self._ring.position - self._begun[0] >= STREAM_ROWS:
             self._stream()
@@ -153,28 +153,28 @@ class EpisodeRecorder:
             self._brief = min(self._brief, STREAM_ROWS - int(self._ring.position - self._begun[0]))
         self._memory, self._slots = copies.memory, copies.following()
 
-    def _catch_up(self, moment: Moment, step: Step) -> None:
+    def _catch_up(self, time_step: TimeStep, step: Step) -> None:
         """Hands on what was kept of the last steps; these were the last moment and step."""
-        self._waiting.after_many(self._outputs, moment, step)
+        self._waiting.after_many(self._outputs, time_step, step)
         self._ring.position += len(self._outputs)
         self._brief = 0
         self._outputs.clear()
         self._due = False
 
-    def _is_due(self, moment: Moment) -> bool:
+    def _is_due(self, time_step: TimeStep) -> bool:
         """Whether a copy that counts is at a step to be kept; sets for how many steps after it none is."""
-        left = self.every - moment.t.numpy() % self.every  # `every` itself where it is such a step
+        left = self.every - time_step.t.numpy() % self.every  # `every` itself where it is such a step
         counted = left[self._episode >= 0]
         self._rest = Rest(int(counted.min(initial=self.every)) - 1)
         return self.every in counted.tolist()
 
-    def _follow_critics(self, moment: Moment) -> list[Tensor]:
+    def _follow_critics(self, time_step: TimeStep) -> list[Tensor]:
         """Values, activations and entering states of the critics that go step by step."""
         begins = None if self._begins is None else torch.from_numpy(self._begins)
         found = []
         for critic in self._followed:
-            acting = None if moment.env.spec.simultaneous else moment.acting[critic.selection.group.name]
-            found += critic.follow(moment.observation, moment.state, begins, acting)
+            acting = None if time_step.env.spec.simultaneous else time_step.acting[critic.selection.group.name]
+            found += critic.follow(time_step.observation, time_step.state, begins, acting)
         return found
 
     def _make_room(self) -> None:
@@ -205,10 +205,10 @@ class EpisodeRecorder:
         self._streamed = 0
         self._append(lying)
 
-    def _finish(self, copies: np.ndarray, moment: Moment, step: Step) -> None:
+    def _finish(self, copies: np.ndarray, time_step: TimeStep, step: Step) -> None:
         """Puts the episodes of these copies, which end here, to those that wait."""
         if len(copies):
-            self._ended.add(copies, self._begun, self._ring.position, moment, step)
+            self._ended.add(copies, self._begun, self._ring.position, time_step, step)
         if self._streamed or self._ended.steps >= self._waiting_rows or self.writer.flush_is_due:
             self.settle()
         self.on_episodes(len(copies))

@@ -11,7 +11,7 @@ from torch import Tensor
 from marlnb.envs.vector import Step
 from marlnb.recording.capture.ring_buffer import InFlight
 from marlnb.recording.capture.sources import Selection
-from marlnb.training.collect.episodes import Moment
+from marlnb.training.collect.episodes import TimeStep
 
 
 class Ended:
@@ -28,10 +28,10 @@ class Ended:
         self._entries: list[_Entry] = []
         self.steps = 0
 
-    def add(self, copies: np.ndarray, begun: np.ndarray, stop: int, moment: Moment, step: Step) -> None:
+    def add(self, copies: np.ndarray, begun: np.ndarray, stop: int, time_step: TimeStep, step: Step) -> None:
         """The episodes of `copies` `[episode]` ended with this step; their rows lie from `begun` `[env]` to `stop`."""
-        sums = [moment.returns[name].numpy() + step.groups[name].reward.cpu().numpy() for name, _ in self._groups]
-        whose = moment.episode, moment.episode_seed, moment.t  # nobody writes to these again
+        sums = [time_step.returns[name].numpy() + step.groups[name].reward.cpu().numpy() for name, _ in self._groups]
+        whose = time_step.episode, time_step.episode_seed, time_step.t  # nobody writes to these again
         self._entries.append(_Entry(copies, begun.copy(), stop, *whose, sums))
         self.steps += int(len(copies) * stop - begun[copies].sum())
 

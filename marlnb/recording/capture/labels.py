@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from marlnb.errors import RecordingError
-from marlnb.training.collect.episodes import Moment
+from marlnb.training.collect.episodes import TimeStep
 
 KINDS = (
     *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
@@ -24,7 +24,7 @@ class NamedLabel:
             cannot be written, or another shape or type than before.
     """
 
-    def __init__(self, name: str, function: Callable[[Moment], Tensor]) -> None:
+    def __init__(self, name: str, function: Callable[[TimeStep], Tensor]) -> None:
         if not callable(function):
             raise RecordingError(
                 f"label {name!r} must be a function of a moment, as lambda moment: moment.t > 2; got {function!r}"
@@ -32,13 +32,13 @@ class NamedLabel:
         self.name, self._function = name, function
         self._told: tuple[torch.Size, torch.dtype] | None = None
 
-    def __call__(self, moment: Moment) -> Tensor:
+    def __call__(self, time_step: TimeStep) -> Tensor:
         try:
-            value = self._function(moment)
+            value = self._function(time_step)
         except Exception as error:
             raise RecordingError(f"label {self.name!r} raised {type(error).__name__}: {error}") from error
         if isinstance(value, Tensor):
-            self._check(value, moment.env.n_envs)
+            self._check(value, time_step.env.n_envs)
         elif self._told is not None:
             raise RecordingError(f"label {self.name!r} was a tensor at first; now it is {value!r}")
         return value
@@ -57,7 +57,7 @@ class NamedLabel:
             )
 
 
-def named_label(name: str, function: Callable[[Moment], Tensor]) -> NamedLabel:
+def named_label(name: str, function: Callable[[TimeStep], Tensor]) -> NamedLabel:
     """`function` as a NamedLabel, or itself where it is one already."""
     return function if isinstance(function, NamedLabel) else NamedLabel(name, function)
 

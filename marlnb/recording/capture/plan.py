@@ -16,7 +16,7 @@ from marlnb.recording.capture.preparation import Prepared, prepare
 from marlnb.recording.capture.request import Request
 from marlnb.recording.capture.sources import LabelFn
 from marlnb.recording.file.layout import Field
-from marlnb.training.policies.policy_source import Subject, as_subject
+from marlnb.training.policies.policy_source import PolicySource, as_policy_source
 
 FILE_OVERHEAD_BYTES = 4 * 1024 * 1024
 WRITE_BYTES_PER_S = 1e9
@@ -91,7 +91,7 @@ class RecordingPlan:
 
 
 def plan_recording(
-    subject: Subject | str | os.PathLike[str],
+    subject: PolicySource | str | os.PathLike[str],
     *,
     episodes: int = 200,
     sites: str | Sequence[str] = "*/actor/*",
@@ -131,7 +131,7 @@ def plan_recording(
         device=device,
         labels=labels or {},
     )
-    subject = as_subject(subject)
+    subject = as_policy_source(subject)
     origins = request.origins(subject)
     with prepare(subject, request.of(origins[0])) as prepared:
         return make_plan(prepared, recording_path(subject, name), checkpoints=len(origins))
@@ -163,7 +163,7 @@ def make_plan(prepared: Prepared, path: Path, *, checkpoints: int = 1) -> Record
     )
 
 
-def recording_path(subject: Subject, name: str) -> Path:
+def recording_path(subject: PolicySource, name: str) -> Path:
     """Where a subject keeps the recording of this name.
 
     Raises:

@@ -8,23 +8,23 @@ from collections.abc import Mapping
 from marlnb.errors import RecordingError
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.file.reader import Recording
-from marlnb.training.policies.policy_source import Subject, as_subject
+from marlnb.training.policies.policy_source import PolicySource, as_policy_source
 from marlnb.training.runs.run import Origin
 
 
-def maker_of(recording: Recording, subject: Subject | str | os.PathLike[str] | None) -> Subject:
+def maker_of(recording: Recording, subject: PolicySource | str | os.PathLike[str] | None) -> PolicySource:
     """The subject that was recorded.
 
     Raises:
         RecordingError: none is given and the file lies in no run folder.
     """
     if subject is not None:
-        return as_subject(subject)
+        return as_policy_source(subject)
     if recording.run_path is None:
         raise RecordingError(
             f"{recording.path} lies in no run folder, so the policies that made it are not known; give subject="
         )
-    return as_subject(recording.run_path)
+    return as_policy_source(recording.run_path)
 
 
 def origin_at(recording: Recording, row: int) -> Origin:
@@ -36,7 +36,7 @@ def origin_at(recording: Recording, row: int) -> Origin:
     return Origin(int(found["iteration"].iloc[0]), str(found["sha256"].iloc[0]))
 
 
-def policies_of(recording: Recording, subject: Subject, origin: Origin) -> Mapping[str, Policy]:
+def policies_of(recording: Recording, subject: PolicySource, origin: Origin) -> Mapping[str, Policy]:
     """The policies of a checkpoint, once it is certain that they made the rows.
 
     Raises:
@@ -46,7 +46,7 @@ def policies_of(recording: Recording, subject: Subject, origin: Origin) -> Mappi
     return subject.policies(origin.iteration)
 
 
-def check_origin(recording: Recording, subject: Subject, origin: Origin) -> None:
+def check_origin(recording: Recording, subject: PolicySource, origin: Origin) -> None:
     found = subject.origin(origin.iteration)
     if found.sha256 != origin.sha256:
         raise RecordingError(

@@ -29,7 +29,7 @@ from marlnb.recording.capture.sources import Selection
 from marlnb.specs import EnvSpec
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.compatibility import check_fit
-from marlnb.training.policies.policy_source import Subject, as_subject
+from marlnb.training.policies.policy_source import PolicySource, as_policy_source
 from marlnb.training.runs.run import EVALUATION, Origin
 
 MOST_COPIES = 32
@@ -40,7 +40,7 @@ class Prepared:
     """A request that can be carried out; `activations` is live while `prepare`'s block runs."""
 
     request: Request
-    subject: Subject
+    subject: PolicySource
     origin: Origin
     env: VectorEnv
     policies: Mapping[str, Policy]
@@ -72,14 +72,14 @@ class Prepared:
 
 
 @contextmanager
-def prepare(subject: Subject | str | os.PathLike[str], request: Request) -> Iterator[Prepared]:
+def prepare(subject: PolicySource | str | os.PathLike[str], request: Request) -> Iterator[Prepared]:
     """Opens what a recording needs and tries a few steps; hooks and environment are gone after the block.
 
     Raises:
         SiteError: a pattern that matches no site, or a site that never fires.
         RecordingError, ConfigError, RunError, EnvError: whatever else is wrong with the request.
     """
-    subject = as_subject(subject)
+    subject = as_policy_source(subject)
     (origin,) = request.origins(subject)
     policies = subject.policies(origin.iteration, device=request.device)
     selections = select_agents(subject.spec, request.agents)

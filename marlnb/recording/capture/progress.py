@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from marlnb.envs.vector import Step
-from marlnb.training.collect.episodes import TOLD_ALL, Moment, Rest, Watcher
+from marlnb.training.collect.episodes import TOLD_ALL, TimeStep, Rest, RolloutCallback
 from marlnb.training.progress import StatusLine
 
 
@@ -32,14 +32,14 @@ class RecordingProgress:
 class Telling:
     """A watcher of `play` that hands on to another watcher and calls `tell` after each step."""
 
-    watcher: Watcher
+    callback: RolloutCallback
     tell: Callable[[], None]
 
-    def before_step(self, moment: Moment) -> None:
-        self.watcher.before_step(moment)
+    def before_step(self, time_step: TimeStep) -> None:
+        self.callback.before_step(time_step)
 
-    def after_step(self, moment: Moment, step: Step, ended: bool) -> Rest:
-        rest = self.watcher.after_step(moment, step, ended) or TOLD_ALL
+    def after_step(self, time_step: TimeStep, step: Step, ended: bool) -> Rest:
+        rest = self.callback.after_step(time_step, step, ended) or TOLD_ALL
         self.tell()
         return Rest(before=rest.before)
 

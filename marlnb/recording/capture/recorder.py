@@ -24,13 +24,13 @@ from marlnb.recording.file.opening import Locking
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.file.segmented_writer import SegmentedWriter, open_writer
 from marlnb.recording.file.writer import RecordingWriter
-from marlnb.training.collect.episodes import Watcher, play
-from marlnb.training.policies.policy_source import Subject, as_subject
+from marlnb.training.collect.episodes import RolloutCallback, play
+from marlnb.training.policies.policy_source import PolicySource, as_policy_source
 from marlnb.training.runs.run import Origin
 
 
 def record(
-    subject: Subject | str | os.PathLike[str],
+    subject: PolicySource | str | os.PathLike[str],
     *,
     episodes: int = 200,
     sites: str | Sequence[str] = "*/actor/*",
@@ -99,7 +99,7 @@ def record(
         raise RecordingError(f"exist must be 'error' or 'open'; got {exist!r}")
     if segment_bytes is not None and segment_bytes < 1:
         raise RecordingError(f"segment_bytes must be 1 or more, or None for one file; got {segment_bytes}")
-    subject = as_subject(subject)
+    subject = as_policy_source(subject)
     path = recording_path(subject, name)
     if exist == "error" and path.exists():
         raise RecordingError(f"{path} is there already; give another name, or exist='open' to use it")
@@ -215,10 +215,10 @@ def _play(
         first_episode=first_episode,
         fields=plan.fields,
     )
-    watcher: Watcher = recorder
+    callback: RolloutCallback = recorder
     if on_step is not None:
         tell = on_step
-        watcher = Telling(recorder, lambda: tell(RecordingProgress(plan.path, shown.done, plan.episodes, writer.rows)))
+        callback = Telling(recorder, lambda: tell(RecordingProgress(plan.path, shown.done, plan.episodes, writer.rows)))
     try:
         play(
             prepared.env,
@@ -227,7 +227,7 @@ def _play(
             seed=request.seed,
             explore=request.explore,
             generator=prepared.generator(),
-            watcher=watcher,
+            callback=callback,
         )
     finally:
         recorder.settle()  # also what had ended before an interrupt

@@ -12,7 +12,7 @@ from marlnb.models.hooks.edits import Edit
 from marlnb.recording.capture.labels import named_label
 from marlnb.recording.capture.sources import LabelFn
 from marlnb.recording.file.layout import DTYPES
-from marlnb.training.policies.policy_source import Subject
+from marlnb.training.policies.policy_source import PolicySource
 from marlnb.training.runs.run import Origin, Run
 
 Fill = Literal["recomputed", "captured"]
@@ -53,7 +53,7 @@ class Request:
             raise RecordingError(unknown("way to fill activations", self.fill, get_args(Fill)))
         object.__setattr__(self, "labels", {name: named_label(name, given) for name, given in self.labels.items()})
 
-    def origins(self, subject: Subject) -> list[Origin]:
+    def origins(self, subject: PolicySource) -> list[Origin]:
         """The checkpoints that are asked for, in order.
 
         Raises:

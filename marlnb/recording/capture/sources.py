@@ -20,9 +20,9 @@ from marlnb.models.hooks.sites import Site
 from marlnb.models.policies.policy import ActorOutput, Policy
 from marlnb.recording.file.layout import Field
 from marlnb.specs import EnvSpec, GroupSpec
-from marlnb.training.collect.episodes import Moment
+from marlnb.training.collect.episodes import TimeStep
 
-LabelFn = Callable[[Moment], Tensor]
+LabelFn = Callable[[TimeStep], Tensor]
 Pick = slice | torch.Tensor | None
 AXES = {"action": "component", "logits": "parameter", "action_mask": "choice"}
 
@@ -89,16 +89,16 @@ def capture_if_any(
     return capture(policies, names) if names else nullcontext({})
 
 
-T = Source(Field("steps/t", (), (), "int64"), lambda moment: moment.t, lasts=True)
+T = Source(Field("steps/t", (), (), "int64"), lambda time_step: time_step.t, lasts=True)
 
 
 def picked(get: Callable[[Any], Tensor], pick: Pick) -> Callable[[Any], Tensor]:
     """`get`, then the recorded agents."""
-    return get if pick is None else lambda moment: get(moment)[:, pick]
+    return get if pick is None else lambda time_step: get(time_step)[:, pick]
 
 
 def moment_sources(
-    moment: Moment,
+    time_step: TimeStep,
     selections: Sequence[Selection],
     policies: Mapping[str, Policy],
     sites: Sequence[Site],
@@ -117,20 +117,20 @@ def moment_sources(
         raise SiteError(f"these sites never fired while the policies acted: {', '.join(silent)}")
     found: list[Source] = []
     for selection in selections:
-        found += _group_sources(moment, selection, policies[selection.group.name], dtype)
+        found += _group_sources(time_step, selection, policies[selection.group.name], dtype)
     by_group = {selection.group.name: selection for selection in selections}
     for site in sites:
         chosen = by_group[site.name.split("/")[0]].of_site(site)
         assert chosen is not None  # `select_sites` leaves out those of other agents
         get = picked(_activation(activations, site.name), chosen.pick)
         source = _source(
-            f"activations/{site.name}", ("agent", "unit"), get, moment, chosen.group.name, dtype, lasts=True
+            f"activations/{site.name}", ("agent", "unit"), get, time_step, chosen.group.name, dtype, lasts=True
         )
         found.append(source if site.agents is None else source.of_agents(chosen.agents))
-    if moment.state is not None:
-        dims = _axes(moment.state.shape[1:], "feature")
-        found.append(_source("steps/state", dims, lambda moment: moment.state, moment))
-    found += _label_sources(moment, selections, labels)
+    if time_step.state is not None:
+        dims = _axes(time_step.state.shape[1:], "feature")
+        found.append(_source("steps/state", dims, lambda time_step: time_step.state, time_step))
+    found += _label_sources(time_step, selections, labels)
     return found
 
 
@@ -145,33 +145,33 @@ def step_sources(step: Step, selections: Sequence[Selection]) -> list[Source]:
     return found
 
 
-def _group_sources(moment: Moment, selection: Selection, policy: Policy, dtype: str) -> Iterator[Source]:
+def _group_sources(time_step: TimeStep, selection: Selection, policy: Policy, dtype: str) -> Iterator[Source]:
     name, pick = selection.group.name, selection.pick
     put_out: dict[str, Callable[[Mapping[str, ActorOutput]], Tensor]] = {
         "action": lambda output: output[name].action,
         "logits": lambda output: output[name].logits,
         "log_prob": lambda output: output[name].log_prob,
     }
-    getters: dict[str, Callable[[Moment], Any]] = {
-        "observation": lambda moment: moment.observation[name],
+    getters: dict[str, Callable[[TimeStep], Any]] = {
+        "observation": lambda time_step: time_step.observation[name],
         **{field: _of_moment(of_output) for field, of_output in put_out.items()},
-        "alive": lambda moment: moment.alive[name],
-        "acting": lambda moment: moment.acting[name],
+        "alive": lambda time_step: time_step.alive[name],
+        "acting": lambda time_step: time_step.acting[name],
     }
-    if moment.action_mask[name] is not None:
-        getters["action_mask"] = lambda moment: moment.action_mask[name]
+    if time_step.action_mask[name] is not None:
+        getters["action_mask"] = lambda time_step: time_step.action_mask[name]
     for field, get in getters.items():
-        inner = get(moment).shape[2:]
+        inner = get(time_step).shape[2:]
         if 0 in inner:  # as the parameters of a policy that has none
             continue
         dims = ("agent", *_axes(inner, AXES.get(field, "feature")))
         lasts = field in put_out  # the rest are the environment's own buffers
-        source = _source(f"steps/{name}/{field}", dims, picked(get, pick), moment, name, lasts=lasts)
+        source = _source(f"steps/{name}/{field}", dims, picked(get, pick), time_step, name, lasts=lasts)
         yield replace(source, of_output=picked(put_out[field], pick)) if lasts else source
-    if moment.recurrent[name] is not None:
+    if time_step.recurrent[name] is not None:
         path = f"recurrent/{name}/{recurrent_site(policy, 'actor')}"
-        get_state = picked(lambda moment: moment.recurrent[name], pick)
-        yield _source(path, ("agent", "layer", "unit"), get_state, moment, name, dtype, lasts=True)
+        get_state = picked(lambda time_step: time_step.recurrent[name], pick)
+        yield _source(path, ("agent", "layer", "unit"), get_state, time_step, name, dtype, lasts=True)
 
 
 def recurrent_site(policy: Policy, part: str) -> str:
@@ -180,24 +180,26 @@ def recurrent_site(policy: Policy, part: str) -> str:
     return kinds[0].split("/", 1)[1] if len(kinds) == 1 else f"{part}/state"
 
 
-def _label_sources(moment: Moment, selections: Sequence[Selection], labels: Mapping[str, LabelFn]) -> Iterator[Source]:
+def _label_sources(
+    time_step: TimeStep, selections: Sequence[Selection], labels: Mapping[str, LabelFn]
+) -> Iterator[Source]:
     """The user's labels, and the environment's own where it cannot tell them later."""
-    spec = moment.env.spec
+    spec = time_step.env.spec
     groups = {label.name: label.group for label in spec.labels}
     twice = sorted(set(labels) & set(groups))
     if twice:
         raise RecordingError(f"{spec.name} has labels of these names already: {twice}; choose others")
-    built_in = {} if tells_later(moment.env) else {name: _built_in_label(name) for name in moment.labels}
+    built_in = {} if tells_later(time_step.env) else {name: _built_in_label(name) for name in time_step.labels}
     recorded = {selection.group.name: selection for selection in selections}
     for name, function in {**built_in, **labels}.items():
-        value = _checked_label(name, function(moment), moment.env.n_envs)
+        value = _checked_label(name, function(time_step), time_step.env.n_envs)
         if value.ndim == 1:
-            yield _source(f"labels/{name}", (), function, moment)
+            yield _source(f"labels/{name}", (), function, time_step)
             continue
         group = groups.get(name) or _group_of_label(name, value, spec)
         if group in recorded:
             get = picked(function, recorded[group].pick)
-            yield _source(f"labels/{name}", ("agent",), get, moment, group)
+            yield _source(f"labels/{name}", ("agent",), get, time_step, group)
 
 
 def tells_later(env: VectorEnv) -> bool:
@@ -205,12 +207,12 @@ def tells_later(env: VectorEnv) -> bool:
     return bool(env.spec.labels) and env.label_moment() is not None
 
 
-def _activation(activations: Mapping[str, Tensor], name: str) -> Callable[[Moment], Tensor]:
-    return lambda moment: activations[name]
+def _activation(activations: Mapping[str, Tensor], name: str) -> Callable[[TimeStep], Tensor]:
+    return lambda time_step: activations[name]
 
 
-def _of_moment(of_output: Callable[[Mapping[str, ActorOutput]], Tensor]) -> Callable[[Moment], Tensor]:
-    return lambda moment: of_output(moment.output)
+def _of_moment(of_output: Callable[[Mapping[str, ActorOutput]], Tensor]) -> Callable[[TimeStep], Tensor]:
+    return lambda time_step: of_output(time_step.output)
 
 
 def _of_step(group: str, field: str) -> Callable[[Step], Tensor]:
@@ -218,7 +220,7 @@ def _of_step(group: str, field: str) -> Callable[[Step], Tensor]:
 
 
 def _built_in_label(name: str) -> LabelFn:
-    return lambda moment: moment.labels[name]
+    return lambda time_step: time_step.labels[name]
 
 
 def _checked_label(name: str, value: object, n_envs: int) -> Tensor:
@@ -255,7 +257,7 @@ def _source(
     path: str,
     dims: tuple[str, ...],
     get: Callable[[Any], Tensor],
-    example: Moment | Step,
+    example: TimeStep | Step,
     group: str = "",
     dtype: str | None = None,
     *,

@@ -50,7 +50,7 @@ class Waiting:
         *,
         between: int = 0,
         activations: dict[str, Tensor] | None = None,
-        keep: Callable[[Any], Any] = lambda moment: moment,
+        keep: Callable[[Any], Any] = lambda time_step: time_step,
         late: Callable[[Source], Callable[[Any], Tensor]] = lambda source: source.get,
     ) -> None:
         self._ring, self._keep, self._late = ring, keep, late
@@ -77,7 +77,7 @@ class Waiting:
         if self.copies is not None:
             self.copies.break_off()
 
-    def before(self, moment: Any, values: Sequence[Tensor] = ()) -> None:
+    def before(self, time_step: Any, values: Sequence[Tensor] = ()) -> None:
         """A moment of which the ring's current position is to hold everything.
 
         Args:
@@ -91,19 +91,19 @@ class Waiting:
         if values:
             self._ring.put(self._between, values)
         if self._looks < LOOKS:
-            self._before.look(self._ring, moment)
+            self._before.look(self._ring, time_step)
         else:
             if self.copies is not None:
                 self.copies.before()
             if self._before.direct:
-                self._before.put(self._ring, moment)
+                self._before.put(self._ring, time_step)
             if self._sites:
                 self._fired.append(dict(self._activations))
             self.only_waits = not (self._sites or self._before.direct or self._between or self._after.direct)
         if self._sites:
             self._activations.clear()
 
-    def after(self, moment: Any, step: Any, memory: np.ndarray | None = None) -> None:
+    def after(self, time_step: Any, step: Any, memory: np.ndarray | None = None) -> None:
         """The step that followed `moment`; the ring's position is still that moment's.
 
         memory: in which the environment's tensors lie (`Step.memory`).
@@ -119,9 +119,9 @@ class Waiting:
             self._after.put(self._ring, step)
         if self.copies is not None:
             self.copies.after()
-        self._kept([self._keep(moment)], moment, step)
+        self._kept([self._keep(time_step)], time_step, step)
 
-    def after_many(self, kept: Sequence[Any], moment: Any, step: Any) -> None:
+    def after_many(self, kept: Sequence[Any], time_step: Any, step: Any) -> None:
         """The last steps, no more than `room`, each of which `only_waits`; the memory was put where `copies` said.
 
         Args:
@@ -130,13 +130,13 @@ class Waiting:
         """
         if self.copies is not None:
             self.copies.took(len(kept))
-        self._kept(kept, moment, step)
+        self._kept(kept, time_step, step)
 
-    def _kept(self, kept: Sequence[Any], moment: Any, step: Any) -> None:
+    def _kept(self, kept: Sequence[Any], time_step: Any, step: Any) -> None:
         self._room -= len(kept)
         if self._before.lasting:
             self._moments += kept
-        self._last = moment, step
+        self._last = time_step, step
 
     @property
     def room(self) -> int:
@@ -187,10 +187,10 @@ class Waiting:
         """What lasts `[source, step]`, where some of it is read from what had fired at the step."""
         columns: list[list[Tensor]] = [[] for _ in self._before.lasting]
         getters = [self._late(source) for _, source, _ in self._before.lasting]
-        for moment, fired in zip(self._moments, self._fired):
+        for time_step, fired in zip(self._moments, self._fired):
             self._activations.update(fired)
             for column, get in zip(columns, getters):
-                column.append(get(moment))
+                column.append(get(time_step))
         self._activations.clear()
         return columns
 

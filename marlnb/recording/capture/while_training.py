@@ -38,7 +38,7 @@ OPTIONS = "while_training"
 
 @dataclass(frozen=True)
 class RecordWhileTraining:
-    """A watcher of a training: `train(experiment, watchers=[RecordWhileTraining(every=10)])`.
+    """A callback of a training: `train(experiment, callbacks=[RecordWhileTraining(every=10)])`.
 
     The recording `<run>/recordings/<name>.h5` has the same episodes, under the same seeds, of the policies before the
     first iteration and after every k-th; `recording.episodes["checkpoint"]` tells the iteration, whether it has a

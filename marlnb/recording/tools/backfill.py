@@ -96,7 +96,7 @@ def _check_inputs(recording: Recording, policy: Policy, site: Site) -> None:
     needed = list(spec.group_names) if judged else [group]
     agents = [agent for name in needed for agent in spec.group(name).agents]
     missing = [agent for agent in agents if agent not in recording.agents]
-    if missing and (judged or policy.mixes_agents):
+    if missing and (judged or policy.cross_agent):
         raise RecordingError(f"{refused}: it depends on what {missing} saw, which was not recorded")
     lacking = [name for name in needed if name not in recording.groups or "observation" not in recording.fields(name)]
     if lacking:

@@ -30,7 +30,7 @@ from marlnb.recording.file.layout import BFLOAT16
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.copying import all_paths, stored_rows
 from marlnb.training.collect.episodes import play
-from marlnb.training.policies.policy_source import Subject
+from marlnb.training.policies.policy_source import PolicySource
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,7 +98,7 @@ def replay(
     recording: Recording,
     episode: int,
     *,
-    subject: Subject | str | os.PathLike[str] | None = None,
+    subject: PolicySource | str | os.PathLike[str] | None = None,
     env: EnvConfig | None = None,
 ) -> Replay:
     """Plays one recorded episode again, under its seed and checkpoint, and compares.
@@ -248,7 +248,7 @@ def _play(prepared: Prepared, copy: int, seed: int, fed: Mapping[str, Tensor] | 
         on_episodes=kept.stop_when_ended,
     )
     with suppress(_Done):
-        play(env, prepared.policies, episodes=copy + 1, seed=seed, explore=False, watcher=recorder)
+        play(env, prepared.policies, episodes=copy + 1, seed=seed, explore=False, callback=recorder)
     return kept.found()
 
 

@@ -28,7 +28,7 @@ def agents_from_module(
     *,
     distribution: Kind | Mapping[str, Kind] | None = None,
     critics: Mapping[str, nn.Module] | None = None,
-    mixes_agents: bool | None = None,
+    cross_agent: bool | None = None,
     recurrent_shape: tuple[int, int] | Mapping[str, tuple[int, int]] | None = None,
     path: str | os.PathLike[str] = "runs/agents_from_module",
     source: str = "modules",
@@ -46,7 +46,7 @@ def agents_from_module(
         distribution: what the outputs are: categorical (logits; the usual one for choices), greedy (Q values),
             tanh_normal and normal ((mean, log_std)), tanh and direct (an action); continuous actions: it must be said.
         critics: by group, modules from `[batch, agent, *observation]` to `[batch, agent, 1]`.
-        mixes_agents: whether a module lets one agent's output depend on another's observation; None: gradients of a
+        cross_agent: whether a module lets one agent's output depend on another's observation; None: gradients of a
             trial tell.
         recurrent_shape: (layer, unit) of an agent's state, for all groups or by group, where modules remember: they are
             called on (observation, state `[batch, agent, layer, unit]`) and return (output, the state that leaves).
@@ -64,7 +64,7 @@ def agents_from_module(
         kind = _kind(distribution, group)
         found, parameters, greedy = distribution_of(kind, group.action)
         memory = recurrent_shape.get(group.name) if isinstance(recurrent_shape, Mapping) else recurrent_shape
-        actor = _network(given, group, mixes_agents, memory)
+        actor = _network(given, group, cross_agent, memory)
         critic = _critic((critics or {}).get(group.name), group, spec)
         made[group.name] = ForeignPolicy(group, actor, found, parameters=parameters, greedy=greedy, critic=critic)
         networks[group.name] = network_numbers(given, group)
@@ -107,14 +107,14 @@ def _kind(distribution: Kind | Mapping[str, Kind] | None, group: GroupSpec) -> K
     return kind
 
 
-def _network(given: Modules, group: GroupSpec, mixes_agents: bool | None, memory: tuple[int, int] | None) -> Network:
+def _network(given: Modules, group: GroupSpec, cross_agent: bool | None, memory: tuple[int, int] | None) -> Network:
     if isinstance(given, (Mapping, nn.ModuleDict)):
         return _one_each(dict(given.items()), group, memory)
     if memory is not None:
-        return _module_network(given, group, group.n_agents, memory, mixes_agents)
+        return _module_network(given, group, group.n_agents, memory, cross_agent)
     network = network_of([given], group)
-    if mixes_agents is not None:
-        network.mixes_agents = mixes_agents
+    if cross_agent is not None:
+        network.cross_agent = cross_agent
     return network
 
 
@@ -134,14 +134,14 @@ def _module_network(
     group: GroupSpec,
     n_agents: int,
     memory: tuple[int, int] | None,
-    mixes_agents: bool | None = None,
+    cross_agent: bool | None = None,
 ) -> ModuleNetwork:
     return ModuleNetwork(
         module,
         n_agents,
         group.observation.shape,
         dtype=getattr(torch, group.observation.dtype),
-        mixes_agents=mixes_agents,
+        cross_agent=cross_agent,
         recurrent_shape=memory,
     )
 

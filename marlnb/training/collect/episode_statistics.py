@@ -17,7 +17,7 @@ MOST_AGENTS = 32  # of a group whose agents' own returns are reported
 
 
 @dataclass(frozen=True)
-class Ended:
+class EpisodeStatistics:
     """The episodes that ended in one rollout.
 
     Attributes:
@@ -45,7 +45,7 @@ class Ended:
         return len(self.lengths)
 
 
-class ScoreKeeper:
+class EpisodeTracker:
     """Follows every copy's episode across rollouts, and the mean of recent ones."""
 
     def __init__(self, spec: EnvSpec, n_envs: int) -> None:
@@ -54,7 +54,7 @@ class ScoreKeeper:
         self._steps = np.zeros(n_envs, dtype=np.int64)
         self._recent: deque[tuple[int, dict[str, float]]] = deque()
 
-    def add(self, rollout: TensorDictBase) -> Ended:
+    def add(self, rollout: TensorDictBase) -> EpisodeStatistics:
         """Accounts for one rollout, batch `[env, time]`."""
         done = rollout["next", "done"][..., 0].cpu().numpy()
         copies, times = np.nonzero(done)
@@ -65,7 +65,7 @@ class ScoreKeeper:
             returns[name], self._sums[name] = _split(sums, copies, times)
         steps = np.arange(1, done.shape[1] + 1) + self._steps[:, None]
         lengths, self._steps = _split(steps, copies, times)
-        ended = Ended(returns, lengths)
+        ended = EpisodeStatistics(returns, lengths)
         self._remember(ended)
         return ended
 
@@ -104,7 +104,7 @@ class ScoreKeeper:
         self._steps = np.array(state["steps"], dtype=np.int64)
         self._recent = deque(state["recent"])
 
-    def _remember(self, ended: Ended) -> None:
+    def _remember(self, ended: EpisodeStatistics) -> None:
         if not len(ended):
             return
         self._recent.append((len(ended), {name: float(values.mean(1).sum()) for name, values in ended.returns.items()}))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TimeStep:
     """One moment of all copies: what the agents see and what they have just chosen, the environment not yet stepped.
 
     Its tensors are the environment's own buffers, valid until it steps.
@@ -68,7 +68,7 @@ class Moment:
 
 
 class Rest(NamedTuple):
-    """What a watcher need not be told of: a call that does nothing costs as much as one that does a little.
+    """What a callback need not be told of: a call that does nothing costs as much as one that does a little.
 
     Attributes:
         steps: so many of the next, which it may be told of all the same; where an episode ends it is told after that
@@ -83,13 +83,13 @@ class Rest(NamedTuple):
 TOLD_ALL = Rest()
 
 
-class Watcher(Protocol):
+class RolloutCallback(Protocol):
     """Someone who sees the moments of `play`. Tensors are valid during the call only."""
 
-    def before_step(self, moment: Moment) -> None:
+    def before_step(self, time_step: TimeStep) -> None:
         """Called when the actions are chosen and the environment stands where they will be taken."""
 
-    def after_step(self, moment: Moment, step: Step, ended: bool) -> Rest | None:
+    def after_step(self, time_step: TimeStep, step: Step, ended: bool) -> Rest | None:
         """Called after the step; the moment's buffers of observations and masks have been overwritten by it.
 
         Args:
@@ -147,7 +147,7 @@ def play(
     seed: int,
     explore: bool,
     generator: torch.Generator | None = None,
-    watcher: Watcher | None = None,
+    callback: RolloutCallback | None = None,
     first: int = 0,
 ) -> EpisodeTable:
     """Plays episodes 0 to `episodes` - 1; copy b plays b, b + B, b + 2 B and so on.
@@ -170,21 +170,21 @@ def play(
         raise ConfigError(f"policies are for {sorted(policies)}, the groups are {list(env.spec.group_names)}")
     tally = _Tally(env, episodes, first)
     actors = {name: _Actor(policies[name], env, explore, generator) for name in env.spec.group_names}
-    rests, unseen = TOLD_ALL  # what the watcher need not be told of
+    rests, unseen = TOLD_ALL  # what the callback need not be told of
     with _eval_mode(policies), torch.no_grad(), torch_threads(1):  # one step is little work: more threads only wait
         step = env.reset(seed + first)
         tally.begin(step)
         while tally.playing:
-            moment = _moment(env, step, tally, actors)
-            if watcher is not None and not (rests or unseen):
-                watcher.before_step(moment)
-            step = env.step({name: output.action.to(env.device) for name, output in moment.output.items()})
+            time_step = _moment(env, step, tally, actors)
+            if callback is not None and not (rests or unseen):
+                callback.before_step(time_step)
+            step = env.step({name: output.action.to(env.device) for name, output in time_step.output.items()})
             done = step.done.cpu()
             ended = bool(done.any())
             if rests and not ended:
                 rests -= 1
-            elif watcher is not None:
-                rests, unseen = watcher.after_step(moment, step, ended) or TOLD_ALL
+            elif callback is not None:
+                rests, unseen = callback.after_step(time_step, step, ended) or TOLD_ALL
             tally.add(step, done if ended else None)
             if ended:
                 for actor in actors.values():
@@ -268,12 +268,12 @@ class _Tally:
         self.episode = (self._number + self.first).masked_fill(self._number >= self.episodes, -1)
 
 
-def _moment(env: VectorEnv, step: Step, tally: _Tally, actors: Mapping[str, _Actor]) -> Moment:
+def _moment(env: VectorEnv, step: Step, tally: _Tally, actors: Mapping[str, _Actor]) -> TimeStep:
     groups = step.groups
     recurrent = {name: actor.recurrent for name, actor in actors.items()}
     with clock.at(tally.episode, tally.t):
         output = {name: actor.act(groups[name].observation, groups[name].action_mask) for name, actor in actors.items()}
-    moment = Moment(
+    time_step = TimeStep(
         episode=tally.episode,
         t=tally.t,
         episode_seed=tally.episode_seed,
@@ -290,7 +290,7 @@ def _moment(env: VectorEnv, step: Step, tally: _Tally, actors: Mapping[str, _Act
     for name, actor in actors.items():
         acting = None if env.spec.simultaneous else groups[name].acting.to(actor.device)
         actor.recurrent = carried(actor.recurrent, output[name].recurrent, acting)
-    return moment
+    return time_step
 
 
 @contextmanager

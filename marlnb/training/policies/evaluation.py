@@ -19,10 +19,10 @@ from marlnb.errors import ConfigError, unknown
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.scripted import RandomPolicy
 from marlnb.registry import ENVIRONMENTS
-from marlnb.training.collect.episodes import EpisodeTable, Watcher, play
+from marlnb.training.collect.episodes import EpisodeTable, RolloutCallback, play
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.compatibility import check_fit
-from marlnb.training.policies.policy_source import Subject, as_subject
+from marlnb.training.policies.policy_source import PolicySource, as_policy_source
 from marlnb.training.runs.run import EVALUATION, Which
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Evaluation:
 
 
 def evaluate(
-    subject: Subject | str | os.PathLike[str],
+    subject: PolicySource | str | os.PathLike[str],
     *,
     episodes: int = 100,
     seed: int = 1000,
@@ -94,7 +94,7 @@ def evaluate(
     edits: Sequence[Edit] = (),
     checkpoint: Which = "last",
     n_envs: int | None = None,
-    watcher: Watcher | None = None,
+    callback: RolloutCallback | None = None,
 ) -> Evaluation:
     """Plays exactly `episodes` episodes, episode k under `seed + k`, and averages.
 
@@ -108,7 +108,7 @@ def evaluate(
         edits: interventions in the policies' sites, in force during this evaluation only.
         checkpoint: "last", "best" or an iteration.
         n_envs: copies stepped at once.
-        watcher: sees every moment (`marlnb.training.collect.episodes.Watcher`); what it raises ends the evaluation.
+        callback: sees every moment (`marlnb.training.collect.episodes.RolloutCallback`); what it raises ends the evaluation.
     Raises:
         ConfigError: the environment does not fit the run's policies, or an option is out of range.
         CheckpointError: there is no such checkpoint.
@@ -120,7 +120,7 @@ def evaluate(
         raise ConfigError(unknown("policy", str(policy), ("run", "random")))
     if policy == "random" and edits:
         raise ConfigError("a random policy has no sites to edit; evaluate the run's own")
-    subject = as_subject(subject)
+    subject = as_policy_source(subject)
     copies = min(episodes, n_envs or min(subject.n_envs, MOST_COPIES))
     policies, iteration = _policies(subject, policy, checkpoint)
     with subject.build_env(copies, env=_config(env)) as built, ExitStack() as stack:
@@ -132,7 +132,7 @@ def evaluate(
 
             stack.enter_context(edited(policies, edits))
         began = time.perf_counter()
-        table = score_policies(built, policies, episodes=episodes, seed=seed, explore=explore, watcher=watcher)
+        table = score_policies(built, policies, episodes=episodes, seed=seed, explore=explore, callback=callback)
         seconds = time.perf_counter() - began
     return summarise(
         table,
@@ -153,13 +153,13 @@ def score_policies(
     episodes: int,
     seed: int,
     explore: bool,
-    watcher: Watcher | None = None,
+    callback: RolloutCallback | None = None,
 ) -> EpisodeTable:
     """`play` with a generator of its own, seeded by `seed`, on the policies' device."""
     tensors = (tensor for policy in policies.values() for tensor in (*policy.parameters(), *policy.buffers()))
     device = next((tensor.device for tensor in tensors), env.device)
     generator = torch.Generator(device=device).manual_seed(derive_seed(seed, "actions"))
-    return play(env, policies, episodes=episodes, seed=seed, explore=explore, generator=generator, watcher=watcher)
+    return play(env, policies, episodes=episodes, seed=seed, explore=explore, generator=generator, callback=callback)
 
 
 def summarise(table: EpisodeTable, **facts: Any) -> Evaluation:
@@ -187,7 +187,7 @@ def _config(env: EnvLike) -> EnvConfig | None:
     return env
 
 
-def _policies(subject: Subject, policy: str, which: Which) -> tuple[dict[str, Policy], int | None]:
+def _policies(subject: PolicySource, policy: str, which: Which) -> tuple[dict[str, Policy], int | None]:
     if policy == "random":
         return {group.name: RandomPolicy(group) for group in subject.spec.groups}, None
     iteration = subject.origin(which).iteration

@@ -14,7 +14,7 @@ from marlnb.training.runs.run import Origin, Run, Which
 
 
 @runtime_checkable
-class Subject(Protocol):
+class PolicySource(Protocol):
     """Policies by group, with an environment in which they act and a folder for what is learnt about them.
 
     Attributes:
@@ -49,6 +49,6 @@ class Subject(Protocol):
         """For each agent of a group the number of its network, counted from 0: the same where they share one."""
 
 
-def as_subject(subject: Subject | str | os.PathLike[str]) -> Subject:
+def as_policy_source(subject: PolicySource | str | os.PathLike[str]) -> PolicySource:
     """A subject as it is, or the run in a folder."""
     return Run.open(subject) if isinstance(subject, (str, os.PathLike)) else subject

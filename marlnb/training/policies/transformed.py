@@ -12,13 +12,13 @@ from marlnb.envs.vector import VectorEnv
 from marlnb.errors import ConfigError, unknown
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import EnvSpec, GroupSpec
-from marlnb.training.policies.policy_source import Subject
+from marlnb.training.policies.policy_source import PolicySource
 from marlnb.training.runs.run import Origin, Which
 
 Change = Callable[[Policy], Policy]
 
 
-class Changed:
+class TransformedPolicySource:
     """`subject` with changed policies; environment, folder and experiment are its own.
 
     Args:
@@ -31,7 +31,7 @@ class Changed:
     """
 
     def __init__(
-        self, subject: Subject, changes: Mapping[str, Change], told: str, *, folder: Path | None = None
+        self, subject: PolicySource, changes: Mapping[str, Change], told: str, *, folder: Path | None = None
     ) -> None:
         for group in changes:
             if group not in subject.spec.group_names:

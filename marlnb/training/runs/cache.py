@@ -1,6 +1,6 @@
-"""What cells before a training make once: downloads, data sets, recordings of other runs.
+"""Results that a notebook computes once and reuses in every attempt: downloads, data sets, recordings of other runs.
 
-A notebook that is killed is executed again from the top. `keep` does a piece of work once over all attempts.
+A notebook that is killed is executed again from its first cell. `cached` does a piece of work once for all attempts.
 """
 
 from __future__ import annotations
@@ -8,54 +8,58 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from marlnb.errors import RunError
-from marlnb.training.runs.files import KEPT
-from marlnb.training.runs.lock import waiting_for
+from marlnb.training.runs.files import CACHE
+from marlnb.training.runs.lock import wait_for_lock
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=, -]{0,199}")
-_MAKING = ".making-"
+_UNFINISHED = ".making-"
 
 
-def keep(folder: str | os.PathLike[str], name: str, make: Callable[[Path], object]) -> Path:
-    """The file or folder `<folder>/kept/<name>`, made by `make` if it is not there yet.
+def cached(folder: str | os.PathLike[str], name: str, make: Callable[[Path], object]) -> Path:
+    """Path of the file or folder `<folder>/cache/<name>`. If it does not exist, `make` creates it.
 
-    `make(path)` writes a file, or makes a folder, at the path that it is given, which is renamed when it returns. So
-    what is there is whole: one that was killed or failed halfway leaves nothing. Of several jobs that share a folder
-    one makes it and the others wait.
+    `make(path)` writes a file or creates a folder at the temporary path that it receives. The path is renamed when
+    `make` returns, so the result is always complete: a process that is killed, or fails, leaves nothing. If several
+    jobs share the folder, one of them calls `make` and the others wait for it.
 
     Args:
-        folder: a run's, or any other that outlives the attempts, as one that several jobs share.
-        name: of letters, digits and `_.+=, -`; another name is another piece of work.
+        folder: of a run, or any other that outlives an attempt, such as one that several jobs share.
+        name: letters, digits and `_.+=, -`. A different name is a different piece of work.
+        make: creates the file or folder. Its exceptions propagate.
     Raises:
-        RunError: the name cannot be a file's, or `make` made nothing. What `make` raises is passed on.
+        RunError: the name is not a valid file name, `make` created nothing, or the file system has no locks.
     """
     if not _NAME.fullmatch(name):
-        raise RunError(f"keep: {name!r} cannot be a name; valid are letters, digits and _.+=, - and not a dot first")
-    kept = Path(folder).expanduser() / KEPT
-    path = kept / name
+        raise RunError(
+            f"cached: invalid name {name!r}; valid: letters, digits and _.+=, - without a dot or slash at the start"
+        )
+    cache = Path(folder).expanduser() / CACHE
+    path = cache / name
     if path.exists():
         return path
-    kept.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _one_at_a_time(kept / f".{name}.lock"):
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with wait_for_lock(cache / f".{name}.lock") as supported:
+        if not supported:
+            raise RunError(f"cached: the file system of {cache} has no locks; choose a folder on another one")
         if not path.exists():
             _make(path, make)
     return path
 
 
 def _make(path: Path, make: Callable[[Path], object]) -> None:
-    making = path.with_name(f"{_MAKING}{path.name}")
-    _remove(making)  # what a killed one left
+    unfinished = path.with_name(f"{_UNFINISHED}{path.name}")
+    _remove(unfinished)  # left by a process that was killed
     try:
-        make(making)
-        if not making.exists():
-            raise RunError(f"keep: nothing was made for {path.name!r}; the function gets a path, and is to write there")
-        making.rename(path)
+        make(unfinished)
+        if not unfinished.exists():
+            raise RunError(f"cached: make(path) created nothing for {path.name!r}; it must write to the path it gets")
+        unfinished.rename(path)
     finally:
-        _remove(making)
+        _remove(unfinished)
 
 
 def _remove(path: Path) -> None:
@@ -63,16 +67,3 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _one_at_a_time(lock: Path) -> Iterator[None]:
-    """Waits for whoever holds the lock.
-
-    Raises:
-        RunError: the file system has no locks, so that two jobs could make the same thing at once.
-    """
-    with waiting_for(lock) as supported:
-        if not supported:
-            raise RunError(f"keep: {lock.parent} lies on a file system without locks; keep it elsewhere")
-        yield

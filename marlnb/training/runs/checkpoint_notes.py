@@ -17,7 +17,7 @@ from marlnb.errors import RunError
 from marlnb.training.policies.evaluation import Evaluation
 from marlnb.training.runs.checkpoint import Checkpoint
 from marlnb.training.runs.files import read_json, write_atomically
-from marlnb.training.runs.lock import waiting_for
+from marlnb.training.runs.lock import wait_for_lock
 from marlnb.training.runs.run import Run, Which
 
 NOTES = "checkpoint_notes.json"
@@ -79,7 +79,7 @@ class CheckpointNotes:
     def _changing(self, which: Which | Checkpoint) -> Iterator[dict[str, Any]]:
         """What is known of a checkpoint, written back at the end."""
         checkpoint = self._checkpoint(which)
-        with waiting_for(self.path.with_name(f".{NOTES}.lock")):
+        with wait_for_lock(self.path.with_name(f".{NOTES}.lock")):
             known = self._read()
             entry = known.setdefault(checkpoint.sha256, {})
             yield entry

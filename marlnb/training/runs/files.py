@@ -21,11 +21,11 @@ EVENTS = "events.log"
 STATUS = "status.json"
 LOCK = "lock"
 STOP, PAUSE, SAVE = "STOP", "PAUSE", "SAVE"  # requests to a training, see marlnb.training.control
-KEPT = "kept"  # what cells before a training made once, for every attempt to run the notebook
+CACHE = "cache"  # results of `marlnb.cached`, shared by all attempts to execute a notebook
 TRAINING = "training.json"  # in a batch job's folder: which run its kernel trains
 EVALUATION = "evaluation"  # where simulators of their own find evaluations and recordings
 MAY_PRECEDE = (
-    *("notebook.ipynb", "notebook.html", STOP, KEPT),
+    *("notebook.ipynb", "notebook.html", STOP, CACHE),
     *("job.json", "job_status.json", "job.lock", "attempts.jsonl", "output.log", TRAINING),  # see marlnb.batch.job.job
 )
 

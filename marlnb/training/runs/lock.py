@@ -64,7 +64,7 @@ class RunLock:
 
 
 @contextmanager
-def waiting_for(path: Path) -> Iterator[bool]:
+def wait_for_lock(path: Path) -> Iterator[bool]:
     """Waits for whoever holds the lock file, and holds it meanwhile; False where the file system has no locks.
 
     It falls when its holder dies, however it dies.

@@ -18,11 +18,11 @@ from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.learners import build_learners, load_learners
 from marlnb.training.runs.checkpoint import Checkpoint, best_checkpoint, list_checkpoints
 from marlnb.training.runs.files import (  # noqa: F401  (the rest is known from here too)
+    CACHE,
     EVALUATION,
     EVALUATIONS,
     EVENTS,
     EXPERIMENT,
-    KEPT,
     LOCK,
     MAY_PRECEDE,
     METRICS,

@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING, Any
 
 from marlnb.errors import ConfigError, RunError, unknown
 from marlnb.models.hooks.edit import Edit
-from marlnb.training.policies.policy_source import Subject, as_subject
+from marlnb.training.policies.policy_source import PolicySource, as_policy_source
 from marlnb.training.runs.run import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FOLDER = "edits"
-SubjectLike = Subject | str | os.PathLike[str]
+PolicySourceLike = PolicySource | str | os.PathLike[str]
 
 
 def save_edits(
-    subject: SubjectLike, name: str, edits: Edit | Iterable[Edit], *, note: str = "", replace: bool = False
+    subject: PolicySourceLike, name: str, edits: Edit | Iterable[Edit], *, note: str = "", replace: bool = False
 ) -> Path:
     """Saves edits under a name. Those that read a recording remember which one it was.
 
     Raises:
         RunError: there are edits of that name, and they are not to be replaced.
     """
-    subject, given = as_subject(subject), [edits] if isinstance(edits, Edit) else list(edits)
+    subject, given = as_policy_source(subject), [edits] if isinstance(edits, Edit) else list(edits)
     path = _path(subject, name)
     if path.exists() and not replace:
         raise RunError(f"{path} is there already; give another name, or replace=True")
@@ -44,21 +44,21 @@ def save_edits(
     return path
 
 
-def load_edits(subject: SubjectLike, name: str) -> list[Edit]:
+def load_edits(subject: PolicySourceLike, name: str) -> list[Edit]:
     """The edits saved under a name.
 
     Raises:
         RunError: there are none; the message names those that there are.
     """
-    subject = as_subject(subject)
+    subject = as_policy_source(subject)
     return [Edit.from_json(_absolute(edit, subject.path)) for edit in _read(subject, name)["edits"]]
 
 
-def list_edits(subject: SubjectLike) -> pd.DataFrame:
+def list_edits(subject: PolicySourceLike) -> pd.DataFrame:
     """One row a name: note, when it was made, what each edit is."""
     import pandas as pd
 
-    subject = as_subject(subject)
+    subject = as_policy_source(subject)
     rows = []
     for name in _names(subject):
         data = _read(subject, name)
@@ -67,24 +67,24 @@ def list_edits(subject: SubjectLike) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["name", "note", "made", "edits"])
 
 
-def write_beside(subject: Subject, name: str, kind: str, data: Mapping[str, Any]) -> Path:
+def write_beside(subject: PolicySource, name: str, kind: str, data: Mapping[str, Any]) -> Path:
     """Writes what came of edits as `edits/<name>.<kind>.json`."""
     path = _path(subject, name).with_suffix(f".{kind}.json")
     write_atomically(path, json.dumps(data, indent=2) + "\n")
     return path
 
 
-def _path(subject: Subject, name: str) -> Path:
+def _path(subject: PolicySource, name: str) -> Path:
     if not re.fullmatch(r"[\w-]+", name):
         raise ConfigError(f"a name for edits has letters, digits, _ and - only; got {name!r}")
     return subject.path / FOLDER / f"{name}.json"
 
 
-def _names(subject: Subject) -> list[str]:
+def _names(subject: PolicySource) -> list[str]:
     return sorted(path.stem for path in (subject.path / FOLDER).glob("*.json") if "." not in path.stem)
 
 
-def _read(subject: Subject, name: str) -> dict[str, Any]:
+def _read(subject: PolicySource, name: str) -> dict[str, Any]:
     path = _path(subject, name)
     if not path.exists():
         raise RunError(f"{subject.path}: {unknown('saved edits', name, _names(subject))}")

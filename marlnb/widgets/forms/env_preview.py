@@ -16,7 +16,7 @@ from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import EnvError
 from marlnb.models.policies.scripted import RandomPolicy
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec
-from marlnb.training.collect.episodes import Moment, play
+from marlnb.training.collect.episodes import TimeStep, play
 from marlnb.widgets.core.painting import PAINTING
 
 FRAME_MS = 90
@@ -61,14 +61,14 @@ def random_rollout(
         EnvError: it cannot be built or stepped.
     """
     with PAINTING, _built(env, groups) as (built, no_picture):
-        watcher = _Camera(built, steps, draws=not no_picture)
+        callback = _Camera(built, steps, draws=not no_picture)
         policies = {group.name: RandomPolicy(group) for group in built.spec.groups}
         try:
-            table = play(built, policies, episodes=1, seed=seed, explore=True, watcher=watcher)
+            table = play(built, policies, episodes=1, seed=seed, explore=True, callback=callback)
         except _Enough:
-            return _gif(watcher.frames), watcher.returns
+            return _gif(callback.frames), callback.returns
         found = {agent: float(value) for agent, value in table.to_frame().iloc[0].items() if agent in built.spec.agents}
-        return _gif(watcher.frames), found
+        return _gif(callback.frames), found
 
 
 @contextmanager
@@ -101,7 +101,7 @@ class _Camera:
         self.frames: list[np.ndarray] = []
         self.returns: dict[str, float] = {}
 
-    def before_step(self, moment: Moment) -> None:
+    def before_step(self, time_step: TimeStep) -> None:
         if not self._left:
             raise _Enough
         self._left -= 1
@@ -111,9 +111,9 @@ class _Camera:
             except EnvError:
                 self._draws = False
         for group in self.env.spec.groups:
-            self.returns |= dict(zip(group.agents, moment.returns[group.name][0].tolist()))
+            self.returns |= dict(zip(group.agents, time_step.returns[group.name][0].tolist()))
 
-    def after_step(self, moment: Moment, step: Step, ended: bool) -> None:
+    def after_step(self, time_step: TimeStep, step: Step, ended: bool) -> None:
         pass
 
 

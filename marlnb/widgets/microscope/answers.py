@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from marlnb.config import EnvConfig
-from marlnb.training.policies.policy_source import Subject
+from marlnb.training.policies.policy_source import PolicySource
 from marlnb.widgets.core.ui_lock import TURN
 from marlnb.widgets.core.worker import Newest
 from marlnb.widgets.microscope.episode_view import EpisodeView
@@ -29,7 +29,7 @@ class Shown:
 
     view: EpisodeView
     title: str
-    subject: Subject | None
+    subject: PolicySource | None
     unknown: str = ""
     env: EnvConfig | None = None
     edited: bool = False

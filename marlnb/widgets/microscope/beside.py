@@ -11,12 +11,12 @@ from marlnb.errors import MarlnbError, RecordingError
 from marlnb.models.hooks.edit import Edit
 from marlnb.recording.capture.policy_source import maker_of
 from marlnb.recording.file.reader import Recording
-from marlnb.training.policies.policy_source import Subject
+from marlnb.training.policies.policy_source import PolicySource
 from marlnb.widgets.microscope.answers import Shown
 from marlnb.widgets.microscope.episode_view import EpisodeView, view_episode
 from marlnb.widgets.microscope.rollouts import Rollouts
 
-SubjectLike = Subject | str | os.PathLike[str] | None
+PolicySourceLike = PolicySource | str | os.PathLike[str] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +24,7 @@ class Beside:
     """Attributes: subject: whose agents were recorded; None where that is not known, for the reason in `unknown`."""
 
     recording: Recording
-    subject: Subject | None
+    subject: PolicySource | None
     unknown: str
     env: EnvConfig | None
     _rollouts: Rollouts = field(default_factory=Rollouts)
@@ -44,7 +44,7 @@ class Beside:
         view: EpisodeView,
         recording: Recording | str | os.PathLike[str] | None,
         episode: int | None,
-        subject: SubjectLike,
+        subject: PolicySourceLike,
         env: EnvConfig | None,
     ) -> list[Shown]:
         """And an episode of another recording, or of this one."""
@@ -66,7 +66,7 @@ class Beside:
             Shown(after, f"the same seed, edited: {told}", subject, env=self.env, edited=True),
         ]
 
-    def _known(self) -> Subject:
+    def _known(self) -> PolicySource:
         if self.subject is None:
             raise RecordingError(self.unknown)
         return self.subject
@@ -78,7 +78,7 @@ def changes(sides: Sequence[Shown]) -> dict[str, float]:
     return {agent: after[agent] - before[agent] for agent in before}
 
 
-def maker_or_why(recording: Recording, subject: SubjectLike) -> tuple[Subject | None, str]:
+def maker_or_why(recording: Recording, subject: PolicySourceLike) -> tuple[PolicySource | None, str]:
     """Whose agents were recorded, or why that is not known."""
     try:
         return maker_of(recording, subject), ""

@@ -17,7 +17,7 @@ from marlnb.models.hooks.edit import Edit
 from marlnb.recording.file.reader import Recording
 from marlnb.widgets.core.ui_lock import in_turn
 from marlnb.widgets.microscope.answers import Shown
-from marlnb.widgets.microscope.beside import Beside, SubjectLike, changes, maker_or_why
+from marlnb.widgets.microscope.beside import Beside, PolicySourceLike, changes, maker_or_why
 from marlnb.widgets.microscope.bookmarks import Bookmark, Bookmarks
 from marlnb.widgets.microscope.code import code_of
 from marlnb.widgets.microscope.controls import Controls
@@ -49,7 +49,7 @@ class Microscope:
         order: str = "raw",
         agents: Sequence[str] = (),
         concepts: Sequence[Decoding] = (),
-        subject: SubjectLike = None,
+        subject: PolicySourceLike = None,
         env: EnvConfig | None = None,
     ) -> None:
         """Use `mnb.microscope`."""
@@ -153,7 +153,7 @@ class Microscope:
 
     def compare(
         self, recording: Recording | str | os.PathLike[str] | None = None, episode: int | None = None, *,
-        checkpoint: int | None = None, subject: SubjectLike = None, env: EnvConfig | None = None,
+        checkpoint: int | None = None, subject: PolicySourceLike = None, env: EnvConfig | None = None,
     ) -> None:  # fmt: skip
         """Another episode beside this one, in step: of another recording, or this seed played by another checkpoint.
 

@@ -13,7 +13,7 @@ from PIL import Image
 from marlnb.config import EnvConfig
 from marlnb.envs.mpe.env import MPE
 from marlnb.envs.vector import VectorEnv
-from marlnb.training.policies.policy_source import Subject
+from marlnb.training.policies.policy_source import PolicySource
 from marlnb.widgets.core.painting import PAINTING
 from marlnb.widgets.microscope.episode_view import EpisodeView
 from marlnb.widgets.microscope.objects import Objects, Places, Spoken
@@ -51,7 +51,7 @@ def recorded_pictures(view: EpisodeView) -> Iterator[Picture]:
 
 
 def drawn_again(
-    view: EpisodeView, subject: Subject, env: EnvConfig | None = None, *, images: bool = True
+    view: EpisodeView, subject: PolicySource, env: EnvConfig | None = None, *, images: bool = True
 ) -> Iterator[Picture]:
     """Pictures and places of things by living through the episode again; without `images` the places alone.
 

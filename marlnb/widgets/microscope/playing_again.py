@@ -11,13 +11,13 @@ import torch
 from marlnb.config import EnvConfig
 from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import RecordingError
-from marlnb.training.policies.policy_source import Subject
+from marlnb.training.policies.policy_source import PolicySource
 from marlnb.widgets.microscope.episode_view import EpisodeView
 
 CLOSE = 1e-3  # of an observation's numbers: another number of copies adds up in another order
 
 
-def live_again(view: EpisodeView, subject: Subject, env: EnvConfig | None = None) -> Iterator[tuple[int, VectorEnv]]:
+def live_again(view: EpisodeView, subject: PolicySource, env: EnvConfig | None = None) -> Iterator[tuple[int, VectorEnv]]:
     """(place, one copy of the environment in the state before that step), fed the recorded actions.
 
     Raises:
@@ -44,7 +44,7 @@ def live_again(view: EpisodeView, subject: Subject, env: EnvConfig | None = None
                 step = built.step(actions)
 
 
-def _with_pictures(subject: Subject, env: EnvConfig | None) -> EnvConfig | None:
+def _with_pictures(subject: PolicySource, env: EnvConfig | None) -> EnvConfig | None:
     """Built so that it can be drawn, and in this process so that it can be asked, where those are options of it."""
     given = env or (subject.experiment.env if subject.experiment is not None else None)
     options = {item.name for item in fields(given)} if given is not None else set()

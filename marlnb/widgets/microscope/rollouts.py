@@ -11,8 +11,8 @@ from pathlib import Path
 from marlnb.config import EnvConfig
 from marlnb.models.hooks.edit import Edit
 from marlnb.recording.capture.recorder import record
-from marlnb.training.policies.policy_source import Subject
-from marlnb.training.policies.transformed import Changed
+from marlnb.training.policies.policy_source import PolicySource
+from marlnb.training.policies.transformed import TransformedPolicySource
 from marlnb.training.runs.run import Which
 from marlnb.widgets.microscope.episode_view import EpisodeView, view_episode
 
@@ -27,7 +27,7 @@ class Rollouts:
     def play(
         self,
         view: EpisodeView,
-        subject: Subject,
+        subject: PolicySource,
         *,
         edits: Sequence[Edit] = (),
         checkpoint: Which | None = None,
@@ -45,7 +45,7 @@ class Rollouts:
             self._folder = tempfile.TemporaryDirectory(prefix="marlnb-microscope-")
         settings = view.recording.settings
         played = record(
-            Changed(subject, {}, "played again", folder=Path(self._folder.name)),
+            TransformedPolicySource(subject, {}, "played again", folder=Path(self._folder.name)),
             episodes=1,
             seed=view.seed,
             sites=view.sites,

@@ -12,7 +12,7 @@ import numpy as np
 
 from marlnb.envs.vector import Step
 from marlnb.errors import MarlnbError
-from marlnb.training.collect.episodes import Moment
+from marlnb.training.collect.episodes import TimeStep
 from marlnb.training.policies.evaluation import evaluate
 from marlnb.training.runs.checkpoint import Checkpoint
 from marlnb.training.runs.checkpoint_notes import CheckpointNotes, is_alike
@@ -145,7 +145,7 @@ class CheckpointEvaluation:
                 self._bar.value = (place + n / episodes) / len(iterations)
                 self._line.value = note_html(f"checkpoint {iteration}: {n} of {episodes} episodes")
 
-            found = evaluate(self.notes.run, checkpoint=iteration, watcher=_Counter(work, tell), **options)
+            found = evaluate(self.notes.run, checkpoint=iteration, callback=_Counter(work, tell), **options)
             self.notes.keep(found)
         which = " and ".join(map(str, iterations))
         return f"checkpoint {which}: {episodes} episodes in {time.monotonic() - began:.1f} s, kept"
@@ -179,11 +179,11 @@ class _Counter:
         self.work, self.tell = work, tell
         self.n, self.told_at = 0, 0.0
 
-    def before_step(self, moment: Moment) -> None:
+    def before_step(self, time_step: TimeStep) -> None:
         self.work.check()
 
-    def after_step(self, moment: Moment, step: Step, ended: bool) -> None:
-        self.n += int((step.done.cpu() & (moment.episode.cpu() >= 0)).sum())
+    def after_step(self, time_step: TimeStep, step: Step, ended: bool) -> None:
+        self.n += int((step.done.cpu() & (time_step.episode.cpu() >= 0)).sum())
         if time.monotonic() - self.told_at > TELL_EVERY_S:
             self.told_at = time.monotonic()
             with TURN:

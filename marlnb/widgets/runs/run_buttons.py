@@ -7,13 +7,13 @@ from typing import Any
 
 import ipywidgets as w
 
-from marlnb.training.control import Request, ask, is_asked, withdraw
+from marlnb.training.control import RequestKind, cancel_request, is_requested, request
 from marlnb.training.runs.run import Run
 from marlnb.widgets.core.controls import Button, button_for
 from marlnb.widgets.core.style import note_html, problem_html
 from marlnb.widgets.runs.run_status import ALIVE
 
-ASKED: dict[Request, str] = {
+ASKED: dict[RequestKind, str] = {
     "pause": "pausing after the iteration under way",
     "stop": "stopping after the iteration under way, saved",
     "save": "saving after the iteration under way",
@@ -34,7 +34,7 @@ class RunButtons:
             line: where it is said what was asked for. problem: where, that it could not be asked for.
             start: trains in this process.
         """
-        self.request: Request | None = None
+        self.request: RequestKind | None = None
         self._run, self._line, self._problem = run, line, problem
         self._state = run.status()["state"]
         self.buttons = {
@@ -57,13 +57,13 @@ class RunButtons:
         self._show_pause()
 
     def _show_pause(self) -> None:
-        waiting = self._state == "paused" or is_asked(self._run.path, "pause")
+        waiting = self._state == "paused" or is_requested(self._run.path, "pause")
         self.buttons["pause"].description = "Resume" if waiting else "Pause"
         self.buttons["pause"].icon = "play" if waiting else "pause"
 
     def _pause(self) -> None:
-        if self._state == "paused" or is_asked(self._run.path, "pause"):
-            withdraw(self._run.path, "pause")
+        if self._state == "paused" or is_requested(self._run.path, "pause"):
+            cancel_request(self._run.path, "pause")
             self.request = None
             self._line.value = note_html("going on")
             self._state = "running"
@@ -71,18 +71,18 @@ class RunButtons:
             self._ask("pause")
         self._show_pause()
 
-    def _ask(self, request: Request) -> None:
+    def _ask(self, kind: RequestKind) -> None:
         try:
-            ask(self._run.path, request)
+            request(self._run.path, kind)
         except OSError as error:
             self._problem.value = problem_html(f"{self._run.path} cannot be written to: {error.strerror or error}")
             return
-        self.request = request
-        self._line.value = note_html(ASKED[request])
+        self.request = kind
+        self._line.value = note_html(ASKED[kind])
 
-    def _is_heeded(self, request: Request) -> bool:
+    def _is_heeded(self, kind: RequestKind) -> bool:
         """Whether a request was met; one to pause lies there for as long as the pause."""
-        return not is_asked(self._run.path, request) or (request == "pause" and self._state == "paused")
+        return not is_requested(self._run.path, kind) or (kind == "pause" and self._state == "paused")
 
 
 def _button(name: str, icon: str, tooltip: str, act: Callable[[], None]) -> Button:

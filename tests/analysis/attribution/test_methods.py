@@ -235,9 +235,9 @@ def test_baselines_are_what_they_say(recording: Recording, seen: Tensor) -> None
     start = attribute(recording, baseline="start", **asked)  # type: ignore[arg-type]
     first = seen.view(60, 25, -1)[:, 0].mean(0)  # of all episodes, whichever are explained
     np.testing.assert_allclose(start.baseline[0], first, atol=1e-6)
-    moment = attribute(recording, baseline=("episode", 3, "t", 7), **asked)  # type: ignore[arg-type]
-    np.testing.assert_allclose(moment.baseline[0], seen[3 * 25 + 7])
-    assert moment.baseline_name == "episode 3, t 7"
+    time_step = attribute(recording, baseline=("episode", 3, "t", 7), **asked)  # type: ignore[arg-type]
+    np.testing.assert_allclose(time_step.baseline[0], seen[3 * 25 + 7])
+    assert time_step.baseline_name == "episode 3, t 7"
     with pytest.raises(AnalysisError, match="t from 0 to 24"):
         attribute(recording, baseline=("episode", 3, "t", 25), **asked)  # type: ignore[arg-type]
     drawn = attribute(recording, baseline="distribution", n_baselines=5, seed=3, **asked)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""decode and concept_activation on recordings of several checkpoints, and of agents that no run of marlnb's made."""
+"""decode and concept_activation on recordings of several checkpoints, and of external agents."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def spanning(tmp_path_factory: pytest.TempPathFactory) -> Iterator[mnb.Recording
         yield opened
 
 
-def test_several_checkpoints_are_refused_unless_one_is_chosen(spanning: mnb.Recording) -> None:
+def test_several_checkpoints_are_rejected_unless_one_is_chosen(spanning: mnb.Recording) -> None:
     with pytest.raises(AnalysisError, match=r"spans checkpoints \[10, 130\].*choose one with checkpoint="):
         decode(spanning, site=SITE, label="goal")
     with pytest.raises(AnalysisError, match=r"spans checkpoints \[10, 130\]"):
@@ -37,14 +37,14 @@ def test_several_checkpoints_are_refused_unless_one_is_chosen(spanning: mnb.Reco
         decode(spanning, site=SITE, label="goal", checkpoint=50)
 
 
-def test_a_chosen_checkpoint_is_read_as_a_recording_of_its_own(spanning: mnb.Recording) -> None:
-    """Chance at the first step, whoever plays; at the fourth only the last checkpoint's listener was told the goal."""
-    known = {}
+def test_only_the_chosen_checkpoints_rows_are_read(spanning: mnb.Recording) -> None:
+    """At the fourth step only the last checkpoint's listener knows the goal."""
+    scores = {}
     for iteration in (10, 130):
-        found = decode(spanning, site=SITE, label="goal", at=4, checkpoint=iteration, n_shuffles=1)
-        assert found.checkpoint == iteration and found.of(t=4).n_rows == found.of(t=4).n_episodes == 30
-        known[iteration] = found.of(t=4).score
-    assert known[10] < 0.7 and known[130] > 0.9
+        result = decode(spanning, site=SITE, label="goal", at=4, checkpoint=iteration, n_shuffles=1)
+        assert result.checkpoint == iteration and result.of(t=4).n_rows == result.of(t=4).n_episodes == 30
+        scores[iteration] = result.of(t=4).score
+    assert scores[10] < 0.7 and scores[130] > 0.9
     table = spanning.checkpoints.set_index("iteration").loc[130]
     rows = slice(int(table["row_start"]), int(table["row_stop"]))
     alone = spanning[SITE].to_numpy()[rows]
@@ -54,8 +54,8 @@ def test_a_chosen_checkpoint_is_read_as_a_recording_of_its_own(spanning: mnb.Rec
     assert direction.scale == pytest.approx(along.std(), rel=1e-3)
 
 
-def test_agents_from_elsewhere_are_decoded(tmp_path: Path) -> None:
-    """A module's layer is read; there is no experiment to draw weights anew from, and that is said."""
+def test_external_agents_are_decoded(tmp_path: Path) -> None:
+    """Without an experiment there is no untrained network, which draws a warning."""
     torch.manual_seed(0)
     module = torch.nn.Sequential(torch.nn.Linear(18, 16), torch.nn.ReLU(), torch.nn.Linear(16, 5))
     agents = mnb.agents_from_module(module, "mpe/simple_spread", path=tmp_path)
@@ -63,15 +63,15 @@ def test_agents_from_elsewhere_are_decoded(tmp_path: Path) -> None:
     site = "agent/actor/hidden_1"
     units = recording[site].to_numpy()
     label = units @ np.linspace(-1, 1, units.shape[-1])
-    found = decode(recording, site=site, label=label, agent="agent_1", n_shuffles=1)
-    assert found.of().score > 0.999 and found.of().untrained is None
-    assert any("no untrained network to compare with" in note for note in found.warnings)
-    output = units @ module[2].weight[1].detach().numpy()  # a logit is linear in these units: it rises always or never
+    result = decode(recording, site=site, label=label, agent="agent_1", n_shuffles=1)
+    assert result.of().score > 0.999 and result.of().untrained is None
+    assert any("no untrained network to compare with" in note for note in result.warnings)
+    output = units @ module[2].weight[1].detach().numpy()  # the logit is linear in these units
     high = output > np.median(output)
     for concept, share in ((high, 1.0), (~high, 0.0)):
-        told = concept_activation(
+        tcav = concept_activation(
             recording, site=site, concept=concept, to="logit", target=1, n_runs=3, policies=agents.by_group
         )
-        assert [score.score for score in told.scores] == [share] * 3
+        assert [score.score for score in tcav.scores] == [share] * 3
     with pytest.raises(AnalysisError, match="pass policies="):
         concept_activation(recording, site=site, concept=high)

@@ -22,7 +22,7 @@ from tests.batch.batches import Maker, finish, has_printed, kill, output, submit
 
 FATES = """
 import os, pathlib, signal, time
-attempts = pathlib.Path(run, "kept"); attempts.mkdir(exist_ok=True)
+attempts = pathlib.Path(run, "cache"); attempts.mkdir(exist_ok=True)
 first = not any(attempts.iterdir()); (attempts / str(time.time())).touch()
 if n == 1:
     1 / 0
@@ -60,7 +60,7 @@ def test_killed_jobs_are_begun_again_up_to_a_cap_failed_ones_are_not_and_the_oth
 
 def test_a_supervisor_outlives_its_caller_and_runs_the_report_last(make: Maker) -> None:
     batch = make(
-        "import pathlib, time\nwhile not pathlib.Path(run, 'kept').exists():\n    time.sleep(0.05)\nprint(n)",
+        "import pathlib, time\nwhile not pathlib.Path(run, 'cache').exists():\n    time.sleep(0.05)\nprint(n)",
         n=(3,),
         then="import pathlib\nprint(sorted(p.name for p in pathlib.Path(batch, 'jobs').iterdir()))",
     )
@@ -73,7 +73,7 @@ def test_a_supervisor_outlives_its_caller_and_runs_the_report_last(make: Maker) 
     pid = supervisor(batch)
     assert os.getsid(pid) == pid  # a terminal that is closed, or a notebook's kernel that ends, does not reach it
     assert {name: heard.state for name, heard in batch.executor().known(batch).items()}["report"] == "queued"
-    (batch.job("n=3").folder / "kept").mkdir()
+    (batch.job("n=3").folder / "cache").mkdir()
     assert finish(batch) == {"n=3": ("complete", "")}
     assert output(batch.job("n=3").folder) == "3\n"
     assert batch.report_job().status().state == "complete"

@@ -100,10 +100,10 @@ def test_jobs_side_by_side_in_one_working_folder_do_not_hear_each_other(tmp_path
 
 
 def test_a_training_elsewhere_is_stopped_and_gone_on_with_as_well(tmp_path: Path) -> None:
-    inner = TRAINING.replace("run=run", "run=run + '/kept/inner'")
-    job = make(tmp_path / "job", "import os; os.makedirs(run + '/kept', exist_ok=True)", inner, frames=100_000_000)
+    inner = TRAINING.replace("run=run", "run=run + '/cache/inner'")
+    job = make(tmp_path / "job", "import os; os.makedirs(run + '/cache', exist_ok=True)", inner, frames=100_000_000)
     process = start(job)
-    run_folder = job.folder / "kept" / "inner"
+    run_folder = job.folder / "cache" / "inner"
     try:
         wait_for(lambda: find_training(job.folder) and len(read_lines(run_folder / "metrics.jsonl")) > 3, process)
         assert "training" in wait_for(lambda: job.status().progress, process)

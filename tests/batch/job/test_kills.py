@@ -31,9 +31,9 @@ print(float(recording.steps("listener", "reward").to_numpy().sum()))
 HELD = """
 import pathlib, time
 def hold(report):
-    while pathlib.Path(run, "kept", f"hold_at_{report.iteration}").exists():
+    while pathlib.Path(run, "cache", f"hold_at_{report.iteration}").exists():
         time.sleep(0.01)
-""" + TRAINING.replace("resume=True", "resume=True, callbacks=[hold]")
+""" + TRAINING.replace("resume=True", "resume=True, on_report=[hold]")
 pytestmark = pytest.mark.timeout(600)  # generous: the machine may be doing other things
 TIMINGS = ("seconds", "frames_per_second", "stepping_s", "acting_s", "learning_s")
 FRAMES = 5_000
@@ -72,7 +72,7 @@ def disturb(job: Job, name: str, at: float) -> None:
             the end however late it is.
     """
     attempt = job.status().attempt + 1
-    hold = job.folder / "kept" / f"hold_at_{int(at) + 10}"
+    hold = job.folder / "cache" / f"hold_at_{int(at) + 10}"
     hold.parent.mkdir(exist_ok=True)
     hold.touch()
     process = start(job)

@@ -67,7 +67,7 @@ def test_two_simulators_are_solved_by_two_algorithms_through_a_kill(tmp_path: Pa
             simulator(processes, folder)
             killed_at.append(report.iteration)
 
-    run = train(experiment("frames=12800", "target_return=3.9"), folder, progress=False, callbacks=[kill])
+    run = train(experiment("frames=12800", "target_return=3.9"), folder, progress=False, on_report=[kill])
     metrics = run.metrics()
     assert killed_at == [2] and run.status()["state"] == "complete"
     assert metrics["iteration"].tolist() == list(range(1, len(metrics) + 1))  # none was lost
@@ -95,7 +95,7 @@ def test_a_training_without_simulators_goes_on_when_one_comes(tmp_path: Path, pr
         [sys.executable, "-c", LATER, str(SCRIPT), str(folder)], env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
     processes.append(begun)
-    run = train(experiment("n_envs=1", "frames=192"), folder, progress=False, callbacks=[reports.append])
+    run = train(experiment("n_envs=1", "frames=192"), folder, progress=False, on_report=[reports.append])
     assert run.status()["state"] == "complete" and len(reports) == 3
     assert processes[0].wait(120) == 0 and begun.wait(120) == 0
 
@@ -117,7 +117,7 @@ def test_an_interrupted_training_is_resumed_with_new_simulators(tmp_path: Path, 
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(experiment("frames=1280"), folder, progress=False, callbacks=[interrupt])
+        train(experiment("frames=1280"), folder, progress=False, on_report=[interrupt])
     assert [process.wait(120) for process in simulators] == [0, 0]
     assert [checkpoint.iteration for checkpoint in Run.open(folder).checkpoints][-1] in (4, 6)
     simulator(processes, folder)

@@ -80,7 +80,7 @@ def test_parameters_are_torchrls_own(net: MultiAgentMLP, seen: Tensor) -> None:
 
 def test_who_sees_whom(net: MultiAgentMLP, seen: Tensor) -> None:
     policy = policy_of(net)
-    assert policy.mixes_agents == net.centralized
+    assert policy.cross_agent == net.centralized
     seen = seen.clone().requires_grad_()
     logits, _ = policy.logits(seen)
     (gradient,) = torch.autograd.grad(logits[:, 0].sum(), seen)
@@ -141,7 +141,7 @@ def test_captum_walks_it(net: MultiAgentMLP, seen: Tensor) -> None:
         assert net.centralized or (values[:, 1:] == 0).all()
     layer = policy.sites()[1].module
     shown = LayerActivation(wrapped, layer).attribute(seen)
-    rows = 1 if policy.sites()[1].once_for_all else 3
+    rows = 1 if policy.sites()[1].shared_forward else 3
     assert isinstance(shown, Tensor) and shown.shape == (4, rows, 8)
 
 

@@ -67,7 +67,7 @@ def test_agents_of_equal_options_share_weights_where_those_say_so() -> None:
     assert mixed(bob_0=HELD, bob_2=HELD).networks[0].head.weight.shape == (2, 3)  # type: ignore[union-attr]
     assert by_agent(BOB, SMALL, {"bob": HELD, "rob_0": HELD}) is SMALL
     assert by_agent(BOB, SMALL, dict.fromkeys(BOB.agents, HELD)) == HELD
-    assert mixed(bob_0=GNNConfig(rounds=(4,)), bob_1=GNNConfig(rounds=(4,))).mixes_agents
+    assert mixed(bob_0=GNNConfig(rounds=(4,)), bob_1=GNNConfig(rounds=(4,))).cross_agent
 
 
 def test_a_sequence_equals_its_steps() -> None:

@@ -74,7 +74,7 @@ def test_the_nearest_are_found_by_position() -> None:
 def test_an_agent_hears_its_nearest_alone(messages: str) -> None:
     config = GNNConfig(messages=messages, neighbours=1, positions=(2, 3))  # type: ignore[arg-type]
     network = config.build(4, VECTOR, 2)
-    assert isinstance(network, GNN) and network.mixes_agents
+    assert isinstance(network, GNN) and network.cross_agent
     x = torch.randn(4, 6)
     x[:, 2:4] = torch.tensor([[0.0, 0.0], [1.0, 0.0], [3.0, 0.0], [3.0, 0.5]])
     x.requires_grad_()
@@ -103,4 +103,4 @@ def test_what_it_cannot_do_is_said() -> None:
     with pytest.raises(ConfigError, match="heads=4 must divide"):
         GNNConfig(rounds=(6,))
     alone = GNNConfig().build(1, VECTOR, 2)
-    assert alone(torch.randn(5, 1, 6))[0].shape == (5, 1, 2) and not alone.mixes_agents
+    assert alone(torch.randn(5, 1, 6))[0].shape == (5, 1, 2) and not alone.cross_agent

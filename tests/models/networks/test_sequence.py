@@ -55,7 +55,7 @@ def test_sites_are_named_by_their_model_and_inner_heads_are_hidden() -> None:
         "gru/gru": "recurrent",
         "gru/head": "head",
     }
-    assert SequenceConfig(models=(GNNConfig(), MLPConfig())).build(3, InputSpec(((6,),)), 2).mixes_agents
+    assert SequenceConfig(models=(GNNConfig(), MLPConfig())).build(3, InputSpec(((6,),)), 2).cross_agent
 
 
 @pytest.mark.parametrize("share", [True, False])

@@ -25,7 +25,7 @@ def build(env: EnvSpec, *, share: bool, centralised: bool = True, each_choice: b
     return QCritic(env.group("walker"), env, make_model("mlp", share), centralised=centralised, each_choice=each_choice)
 
 
-def moment(env: EnvSpec, critic: QCritic, n: int = 4) -> tuple[Tensor, dict[str, Tensor]]:
+def time_step(env: EnvSpec, critic: QCritic, n: int = 4) -> tuple[Tensor, dict[str, Tensor]]:
     """What a critic reads of random observations and actions."""
     state = None if env.state_shape is None else torch.randn(n, *env.state_shape)
     seen = critic.seen({g.name: torch.randn(n, g.n_agents, *g.observation.shape) for g in env.groups}, state)
@@ -67,7 +67,7 @@ def test_judging_an_agents_own_action_is_to_replace_it_alone(
 ) -> None:
     env = make_spec(action, state=(7,))
     critic = build(env, share=share, centralised=centralised)
-    seen, codes = moment(env, critic)
+    seen, codes = time_step(env, critic)
     own = critic.code("walker", random_action(env, "walker", 4))
     values = critic.judge_own(seen, codes, own)
     for agent in range(3):  # the agents one by one, each in a pass of its own
@@ -81,7 +81,7 @@ def test_judging_an_agents_own_action_is_to_replace_it_alone(
 def test_an_agents_gradient_is_that_of_its_own_value_alone() -> None:
     env = make_spec(CONTINUOUS)
     critic = build(env, share=True)
-    seen, codes = moment(env, critic)
+    seen, codes = time_step(env, critic)
     own = codes["walker"].clone().requires_grad_()
     (found,) = torch.autograd.grad(critic.judge_own(seen, codes, own).sum(), own)
     joint = codes["walker"].clone().requires_grad_()
@@ -95,7 +95,7 @@ def test_an_agents_gradient_is_that_of_its_own_value_alone() -> None:
 def test_values_of_each_choice_do_not_depend_on_the_choice_taken(share: bool) -> None:
     env = make_spec(DISCRETE)
     critic = build(env, share=share, each_choice=True)
-    seen, codes = moment(env, critic)
+    seen, codes = time_step(env, critic)
     values = critic(seen, codes)
     assert values.shape == (4, 3, 5)
     other = codes["walker"].clone()

@@ -71,8 +71,8 @@ def step_by_step(policy: Policy, seen: dict[str, Tensor], state: Tensor) -> tupl
         with torch.no_grad(), capture(policy) as acting:
             output = policy.act(seen[policy.group.name][t], recurrent=now["recurrent"], explore=False)
         with torch.no_grad(), capture(policy) as judging:
-            moment = {name: values[t] for name, values in seen.items()}
-            _, after = policy.value(moment, state=state[t], recurrent=now["critic_recurrent"])
+            time_step = {name: values[t] for name, values in seen.items()}
+            _, after = policy.value(time_step, state=state[t], recurrent=now["critic_recurrent"])
         for name in names:
             fired[name].append((judging if in_critic(name) else acting)[name])
         now = {"recurrent": output.recurrent, "critic_recurrent": after}

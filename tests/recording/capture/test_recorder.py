@@ -19,7 +19,7 @@ from marlnb.recording.capture.plan import plan_recording
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
 from marlnb.registry import ENVIRONMENTS
-from marlnb.training.collect.episodes import Moment
+from marlnb.training.collect.episodes import TimeStep
 from marlnb.training.runs.run import Run
 from tests.recording.runs import LivesConfig, length_of, make_run
 
@@ -121,9 +121,9 @@ def test_a_centralised_critic_sees_agents_that_are_not_recorded(tmp_path: Path) 
 
 def test_labels_of_the_users(lives: Run) -> None:
     labels = {
-        "late": lambda moment: moment.t > 2,
-        "b/first": lambda moment: moment.observation["b"][..., 0],
-        "sum": lambda moment: moment.observation["a"].sum(-1),
+        "late": lambda time_step: time_step.t > 2,
+        "b/first": lambda time_step: time_step.observation["b"][..., 0],
+        "sum": lambda time_step: time_step.observation["a"].sum(-1),
     }
     with record(lives, episodes=3, labels=labels, progress=False) as recording:
         assert np.array_equal(recording.label("late"), recording.rows["t"] > 2)
@@ -136,9 +136,9 @@ def test_labels_of_the_users(lives: Run) -> None:
 @pytest.mark.parametrize(
     ("label", "message"),
     [
-        ({"odd": lambda moment: moment.t}, "already"),
-        ({"x": lambda moment: 3}, r"tensor \[env\]"),
-        ({"x": lambda moment: torch.zeros(moment.env.n_envs, 2)}, "<group>/x"),
+        ({"odd": lambda time_step: time_step.t}, "already"),
+        ({"x": lambda time_step: 3}, r"tensor \[env\]"),
+        ({"x": lambda time_step: torch.zeros(time_step.env.n_envs, 2)}, "<group>/x"),
     ],
 )
 def test_labels_that_cannot_be_recorded(lives: Run, label: dict[str, object], message: str) -> None:
@@ -149,37 +149,37 @@ def test_labels_that_cannot_be_recorded(lives: Run, label: dict[str, object], me
 
 def test_a_label_that_raises_is_named(lives: Run) -> None:
     with pytest.raises(RecordingError, match="label 'goal' raised KeyError: 'c'") as caught:
-        record(lives, episodes=3, labels={"goal": lambda moment: moment.observation["c"]}, progress=False)
+        record(lives, episodes=3, labels={"goal": lambda time_step: time_step.observation["c"]}, progress=False)
     assert isinstance(caught.value.__cause__, KeyError)
     with pytest.raises(RecordingError, match=r"label 'goal' must be a function of a moment.*; got 3"):
         record(lives, episodes=3, labels={"goal": 3}, progress=False)  # type: ignore[dict-item]
     with pytest.raises(RecordingError, match=r"label 'goal' is of type complex64; valid: bool, .*float64"):
-        record(lives, episodes=3, labels={"goal": lambda moment: moment.t + 1j}, progress=False)
+        record(lives, episodes=3, labels={"goal": lambda time_step: time_step.t + 1j}, progress=False)
     assert lives.recordings == {}
 
 
 class _Late:
     """Answers as `answer` does from its twentieth call on: by then episodes have been written."""
 
-    def __init__(self, answer: Callable[[Moment], Any]) -> None:
+    def __init__(self, answer: Callable[[TimeStep], Any]) -> None:
         self.answer, self.calls = answer, 0
 
-    def __call__(self, moment: Moment) -> Any:
+    def __call__(self, time_step: TimeStep) -> Any:
         self.calls += 1
-        return self.answer(moment) if self.calls > 20 else moment.t
+        return self.answer(time_step) if self.calls > 20 else time_step.t
 
 
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (lambda moment: 1 / 0, "label 'x' raised ZeroDivisionError"),
-        (lambda moment: moment.t[:1], r"label 'x' is int64 of shape \(1,\) now; at first it was int64 of shape \(2,\)"),
-        (lambda moment: moment.t / 2, r"label 'x' is float32 of shape \(2,\) now; at first it was int64"),
-        (lambda moment: None, "label 'x' was a tensor at first; now it is None"),
+        (lambda time_step: 1 / 0, "label 'x' raised ZeroDivisionError"),
+        (lambda time_step: time_step.t[:1], r"label 'x' is int64 of shape \(1,\) now; at first it was int64 of shape \(2,\)"),
+        (lambda time_step: time_step.t / 2, r"label 'x' is float32 of shape \(2,\) now; at first it was int64"),
+        (lambda time_step: None, "label 'x' was a tensor at first; now it is None"),
     ],
 )
 def test_a_label_that_goes_wrong_later_loses_no_episode(
-    lives: Run, answer: Callable[[Moment], Any], message: str
+    lives: Run, answer: Callable[[TimeStep], Any], message: str
 ) -> None:
     with pytest.raises(RecordingError, match=message):
         record(lives, episodes=400, n_envs=2, name="broken", labels={"x": _Late(answer)}, progress=False)
@@ -336,8 +336,8 @@ def test_no_room_is_said_before_it_starts(lives: Run, monkeypatch: pytest.Monkey
 def test_labels_are_of_the_moment_that_is_recorded(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", ENVIRONMENTS.get("mpe/simple_speaker_listener")())
 
-    def goal(moment: Moment) -> torch.Tensor:
-        return moment.observation["speaker"][:, 0].argmax(-1)  # mpe2: the speaker sees the goal's colour alone
+    def goal(time_step: TimeStep) -> torch.Tensor:
+        return time_step.observation["speaker"][:, 0].argmax(-1)  # mpe2: the speaker sees the goal's colour alone
 
     with record(run, episodes=20, labels={"seen": goal}, progress=False) as recording:
         assert np.array_equal(recording.label("seen"), recording.label("goal"))

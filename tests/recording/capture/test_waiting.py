@@ -141,7 +141,7 @@ def test_steps_that_never_follow_one_another_are_kept_as_they_were(tmp_path: Pat
 def test_tensors_that_last_are_copied_later_and_in_their_places(tmp_path: Path, dtype: str, units: int) -> None:
     """Around the ring's end, when it grows, and with a tensor that comes twice after all."""
     kind, capacity, steps = getattr(torch, dtype), STEPS + 10, 2 * STEPS + 40
-    source = Source(Field("x", ("unit",), (units,), dtype), lambda moment: moment, True)
+    source = Source(Field("x", ("unit",), (units,), dtype), lambda time_step: time_step, True)
     ring = InFlight([source.field], 1, capacity, tmp_path)
     waiting, twice, most = Waiting(ring, [source]), torch.full((1, units), 99.0), 0
     for step in range(steps):
@@ -174,7 +174,7 @@ def reused(begins: int, *, anew: bool) -> Callable[[int], Tensor]:
 
 @pytest.mark.parametrize("anew", [True, False])
 def test_memory_that_is_written_again_is_never_kept(anew: bool, tmp_path: Path) -> None:
-    source = Source(Field("x", (), (), "float32"), lambda moment: moment, True)
+    source = Source(Field("x", (), (), "float32"), lambda time_step: time_step, True)
     ring = InFlight([source.field], N_ENVS, 64, tmp_path)
     waiting, output = Waiting(ring, [source]), reused(0, anew=anew)
     for step in range(40):
@@ -186,7 +186,7 @@ def test_memory_that_is_written_again_is_never_kept(anew: bool, tmp_path: Path) 
 
 def test_tensors_that_somebody_else_writes_to_are_kept_as_they_were(tmp_path: Path) -> None:
     """As an environment that puts actions right in place, which torch does not notice."""
-    source = Source(Field("x", (), (), "float32"), lambda moment: moment, True)
+    source = Source(Field("x", (), (), "float32"), lambda time_step: time_step, True)
     ring = InFlight([source.field], N_ENVS, 64, tmp_path)
     waiting = Waiting(ring, [source])
     for step in range(40):
@@ -201,7 +201,7 @@ def test_tensors_that_somebody_else_writes_to_are_kept_as_they_were(tmp_path: Pa
 
 @pytest.mark.parametrize("anew", [True, False])
 def test_memory_that_is_written_again_after_all_is_an_error(anew: bool, tmp_path: Path) -> None:
-    source = Source(Field("x", (), (), "float32"), lambda moment: moment, True)
+    source = Source(Field("x", (), (), "float32"), lambda time_step: time_step, True)
     ring = InFlight([source.field], N_ENVS, 64, tmp_path)
     waiting, output = Waiting(ring, [source]), reused(LOOKS + 2, anew=anew)
     for step in range(LOOKS + 5):
@@ -232,10 +232,10 @@ def test_what_hooks_captured_waits_with_its_moment_and_silence_is_told_at_once(t
     waiting = Waiting(ring, [source], activations=activations)
     for step in range(40):
         activations["a/x"] = torch.full((N_ENVS, 3), float(step))
-        moment = object()
-        waiting.before(moment)
+        time_step = object()
+        waiting.before(time_step)
         assert not activations
-        waiting.after(moment, None)
+        waiting.after(time_step, None)
         ring.position += 1
     assert len(waiting._moments) == 40 - LOOKS
     waiting.copy()

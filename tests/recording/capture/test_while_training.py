@@ -29,7 +29,7 @@ def experiment(algorithm: str = "ippo", **options: Any) -> Experiment:
     )
 
 
-def watcher(**options: Any) -> mnb.RecordWhileTraining:
+def callback(**options: Any) -> mnb.RecordWhileTraining:
     return mnb.RecordWhileTraining(every=2, episodes=3, sites="*/actor/*", n_envs=2, **options)
 
 
@@ -37,7 +37,7 @@ def watcher(**options: Any) -> mnb.RecordWhileTraining:
 def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
     """The same training with a recording and without."""
     folder = tmp_path_factory.mktemp(request.param)
-    with_it = mnb.train(experiment(request.param), folder / "with", progress=False, watchers=[watcher()])
+    with_it = mnb.train(experiment(request.param), folder / "with", progress=False, callbacks=[callback()])
     return with_it, mnb.train(experiment(request.param), folder / "without", progress=False)
 
 
@@ -76,7 +76,7 @@ def test_a_killed_training_goes_on_with_the_same_file(
     """Killed in iteration 5 or while iteration 4 is recorded, it goes on from checkpoint 3."""
     whole, _ = trained
     run = Run.create(tmp_path / "run", whole.experiment)
-    trainer = Trainer(run.experiment, run, [watcher()])
+    trainer = Trainer(run.experiment, run, [callback()])
     for _ in range(killed_at - 1):
         next(trainer)
     with monkeypatch.context() as patch, pytest.raises(Killed):
@@ -89,7 +89,7 @@ def test_a_killed_training_goes_on_with_the_same_file(
     assert found == ["000000000", "000000002", "000000004"] and run.checkpoint("last").iteration == 3
     with Recording.open(run.recordings["training"]) as broken:
         assert not broken.complete
-    mnb.resume(run, progress=False, watchers=[watcher()])
+    mnb.resume(run, progress=False, callbacks=[callback()])
     with Recording.open(run.recordings["training"]) as ours, Recording.open(whole.recordings["training"]) as theirs:
         assert ours.complete and ours.episodes.equals(theirs.episodes)
         for site in theirs.sites:
@@ -113,7 +113,7 @@ def test_an_iteration_whose_recording_was_prevented_is_made_from_the_checkpoint(
         patch.setattr("marlnb.recording.capture.while_training.prepare", _kill)
         next(trainer)
     assert run.checkpoint("last").iteration == 3
-    mnb.resume(run, progress=False, watchers=[mnb.RecordWhileTraining(**options)])  # type: ignore[arg-type]
+    mnb.resume(run, progress=False, callbacks=[mnb.RecordWhileTraining(**options)])  # type: ignore[arg-type]
     with Recording.open(run.recordings["training"]) as recording:
         assert recording.checkpoints["iteration"].tolist() == [0, 3, 6]
 
@@ -122,7 +122,7 @@ def test_an_iteration_whose_recording_was_prevented_is_made_from_the_checkpoint(
 def test_other_options_are_refused(trained: tuple[Run, Run]) -> None:
     run, _ = trained
     with pytest.raises(RecordingError, match=r"seed.*give another name"):
-        mnb.resume(run, frames=N_ITERATIONS * 20 + 20, progress=False, watchers=[watcher(seed=1)])
+        mnb.resume(run, frames=N_ITERATIONS * 20 + 20, progress=False, callbacks=[callback(seed=1)])
     with pytest.raises(RecordingError, match="every must be 1 iteration or more; got 0"):
         mnb.RecordWhileTraining(every=0)
 

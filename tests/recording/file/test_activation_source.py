@@ -18,7 +18,7 @@ from marlnb.models.networks.mlp import MLPConfig
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.activation_source import RecordingDonor
 from marlnb.recording.file.reader import Recording
-from marlnb.training.collect.episodes import Moment, play
+from marlnb.training.collect.episodes import TimeStep, play
 from marlnb.training.runs.run import Run
 from tests.recording.runs import LivesConfig, make_run
 
@@ -39,14 +39,14 @@ class Played:
         self.logits: dict[tuple[int, int], np.ndarray] = {}
         policies = run.policies()
         with run.build_env(n_envs) as env, edited(policies, edits):
-            play(env, policies, episodes=9, seed=seed, explore=False, watcher=self)
+            play(env, policies, episodes=9, seed=seed, explore=False, callback=self)
 
-    def before_step(self, moment: Moment) -> None:
-        for copy, (episode, t) in enumerate(zip(moment.episode.tolist(), moment.t.tolist())):
+    def before_step(self, time_step: TimeStep) -> None:
+        for copy, (episode, t) in enumerate(zip(time_step.episode.tolist(), time_step.t.tolist())):
             if episode >= 0:
-                self.logits[episode, t] = moment.output["a"].logits[copy].numpy().copy()
+                self.logits[episode, t] = time_step.output["a"].logits[copy].numpy().copy()
 
-    def after_step(self, moment: Moment, step: object, ended: bool) -> None:
+    def after_step(self, time_step: TimeStep, step: object, ended: bool) -> None:
         pass
 
 

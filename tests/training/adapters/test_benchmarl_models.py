@@ -77,7 +77,7 @@ def test_it_says_what_benchmarl_says(case: str, tmp_path: Path) -> None:
     else:
         values, _ = policy.value({group: observation})
         torch.testing.assert_close(values, told[f"{group}/value"][..., 0], atol=1e-6, rtol=1e-6)
-    assert policy.mixes_agents == ("gnn_" in case or "gat_" in case or "sequence" in case)
+    assert policy.cross_agent == ("gnn_" in case or "gat_" in case or "sequence" in case)
 
 
 @pytest.mark.parametrize("case", ["ippo_sequence_pictures", "mappo_sequence_pictures"])
@@ -149,7 +149,7 @@ def test_they_are_recorded_explained_and_edited(case: str, tmp_path: Path) -> No
         wiped, _ = policy.logits(observation, recurrent=recurrent)
     moved = (wiped - logits).abs().amax((0, 2))
     assert moved[1] > 0
-    if not policy.mixes_agents or "head" in site or "part_3" in site:  # behind the last message, others hear nothing
+    if not policy.cross_agent or "head" in site or "part_3" in site:  # behind the last message, others hear nothing
         assert moved[0] == moved[2] == 0
 
 

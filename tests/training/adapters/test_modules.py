@@ -44,7 +44,7 @@ def test_a_shared_chain_has_marlnbs_names(tmp_path: Path) -> None:
     agents = mnb.agents_from_module(module, ENV, path=tmp_path)
     policy = agents.by_group["agent"]
     assert [site.name for site in policy.sites()] == [f"agent/actor/{x}" for x in ("hidden_1", "hidden_2", "head")]
-    assert not policy.mixes_agents and agents.networks == {"agent": [0, 0, 0]}
+    assert not policy.cross_agent and agents.networks == {"agent": [0, 0, 0]}
     recording = mnb.record(agents, episodes=2, progress=False)
     seen = torch.from_numpy(recording.steps("agent", "observation").to_numpy())
     first = (seen @ module[0].weight.T + module[0].bias).relu()
@@ -76,7 +76,7 @@ def test_one_module_an_agent(tmp_path: Path) -> None:
 def test_agents_that_talk_are_known_by_their_gradients(tmp_path: Path) -> None:
     with torch.no_grad():  # as people do who only look
         policy = mnb.agents_from_module(Talking(), ENV, path=tmp_path).by_group["agent"]
-    assert policy.mixes_agents
+    assert policy.cross_agent
     assert [site.name for site in policy.sites()] == ["agent/actor/encoder", "agent/actor/head"]
 
 

@@ -70,14 +70,14 @@ def test_a_module_that_is_handed_its_state(tmp_path: Path) -> None:
     agents = mnb.agents_from_module(module, SPREAD, recurrent_shape=(1, 6), path=tmp_path)
     policy = agents.by_group["agent"]
     assert [s.name.rpartition("/")[2] for s in policy.sites()] == ["encoder", "head", "state"]
-    assert policy.recurrent_shape == (1, 6) and not policy.mixes_agents
+    assert policy.recurrent_shape == (1, 6) and not policy.cross_agent
     recording = mnb.record(agents, episodes=3, sites="*", progress=False)
     seen = torch.from_numpy(recording.steps("agent", "observation").sel(episode=1).to_numpy())
     state = torch.zeros(1, 3, 1, 6)
-    for t, moment in enumerate(seen):
+    for t, time_step in enumerate(seen):
         entering = recording.recurrent("agent").sel(episode=1).to_numpy()[t]
         np.testing.assert_allclose(entering, state[0].detach(), atol=1e-6)
-        logits, state = module(moment[None], state)
+        logits, state = module(time_step[None], state)
         np.testing.assert_allclose(
             recording.steps("agent", "logits").sel(episode=1).to_numpy()[t], logits[0].detach(), atol=1e-5
         )
@@ -102,7 +102,7 @@ def test_one_agents_memory_is_wiped_and_the_others_keep_theirs(tmp_path: Path) -
 
 def test_agents_that_hear_each_others_memory_are_known(tmp_path: Path) -> None:
     policy = mnb.agents_from_module(Cell(heard=True), SPREAD, recurrent_shape=(1, 6), path=tmp_path).by_group["agent"]
-    assert policy.mixes_agents
+    assert policy.cross_agent
     with pytest.raises(ShapeError, match=r"one of shape \[7, 3, 1, 6\] left"):
         mnb.agents_from_module(Cell(), SPREAD, recurrent_shape=(2, 6), path=tmp_path)
     with pytest.raises(ShapeError, match="must return"):

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from tensordict import TensorDict
 
-from marlnb.training.collect.episode_statistics import ScoreKeeper
+from marlnb.training.collect.episode_statistics import EpisodeTracker
 from tests.training.toys import Count, CountConfig
 
 
@@ -23,7 +23,7 @@ def _rollout(rewards: np.ndarray, done: np.ndarray) -> TensorDict:
 
 def test_returns_and_lengths_are_those_of_a_plain_loop() -> None:
     draws = np.random.default_rng(0)
-    keeper = ScoreKeeper(Count(CountConfig(), 3).spec, 3)
+    keeper = EpisodeTracker(Count(CountConfig(), 3).spec, 3)
     sums, steps = np.zeros(3), np.zeros(3, dtype=int)
     for _ in range(6):
         rewards, done = draws.normal(size=(3, 7)), draws.random((3, 7)) < 0.3
@@ -44,7 +44,7 @@ def test_returns_and_lengths_are_those_of_a_plain_loop() -> None:
 
 
 def test_the_recent_score_is_of_the_newest_hundred_episodes() -> None:
-    keeper = ScoreKeeper(Count(CountConfig(), 3).spec, 60)
+    keeper = EpisodeTracker(Count(CountConfig(), 3).spec, 60)
     assert keeper.recent_score is None
     for reward in (5.0, 1.0, 3.0):
         keeper.add(_rollout(np.full((60, 1), reward), np.ones((60, 1), dtype=bool)))
@@ -55,7 +55,7 @@ def test_the_recent_score_is_of_the_newest_hundred_episodes() -> None:
 def test_a_saved_keeper_goes_on_as_it_was() -> None:
     draws = np.random.default_rng(1)
     spec = Count(CountConfig(), 3).spec
-    keeper, other = ScoreKeeper(spec, 3), ScoreKeeper(spec, 3)
+    keeper, other = EpisodeTracker(spec, 3), EpisodeTracker(spec, 3)
     keeper.add(_rollout(draws.normal(size=(3, 9)), draws.random((3, 9)) < 0.2))
     other.load_state_dict(keeper.state_dict())
     following = _rollout(draws.normal(size=(3, 9)), draws.random((3, 9)) < 0.2)
@@ -65,16 +65,16 @@ def test_a_saved_keeper_goes_on_as_it_was() -> None:
 
 def test_agents_of_a_group_have_returns_of_their_own() -> None:
     spec = Count(CountConfig(), 3).spec
-    ended = ScoreKeeper(spec, 2).add(_rollout(np.array([[1.0, 2.0], [0.0, 5.0]]), np.array([[False, True]] * 2)))
+    ended = EpisodeTracker(spec, 2).add(_rollout(np.array([[1.0, 2.0], [0.0, 5.0]]), np.array([[False, True]] * 2)))
     assert ended.group_means() == {"a": 8.0, "b": 8.0}  # episodes of 3 and 5; agents earn once and thrice
     assert ended.agent_means(spec) == dict(zip(spec.group("a").agents, (4.0, 12.0)))  # b has one agent
-    none = ScoreKeeper(spec, 2).add(_rollout(np.zeros((2, 1)), np.zeros((2, 1), dtype=bool)))
+    none = EpisodeTracker(spec, 2).add(_rollout(np.zeros((2, 1)), np.zeros((2, 1), dtype=bool)))
     assert none.group_means() == {"a": None, "b": None}
 
 
 def test_a_checkpoint_of_group_means_is_still_read() -> None:
     spec = Count(CountConfig(), 3).spec
-    keeper = ScoreKeeper(spec, 3)
+    keeper = EpisodeTracker(spec, 3)
     old = {**keeper.state_dict(), "sums": {"a": [1.0, 2.0, 3.0], "b": [4.0, 5.0, 6.0]}}
     keeper.load_state_dict(old)
     assert keeper.state_dict()["sums"]["a"] == [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]

@@ -8,7 +8,7 @@ from marlnb.envs.vector import Step
 from marlnb.errors import ConfigError
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.scripted import RandomPolicy
-from marlnb.training.collect.episodes import Moment, Rest, play
+from marlnb.training.collect.episodes import Rest, TimeStep, play
 from tests.training.toys import Count, CountConfig
 
 
@@ -37,16 +37,16 @@ def test_the_watcher_sees_every_step_of_the_episodes_that_count_once() -> None:
             self.steps: list[tuple[int, int, int]] = []
             self.rewards: dict[int, float] = {}
 
-        def before_step(self, moment: Moment) -> None:
-            assert (moment.observation["a"][:, 0, 0] == moment.t).all()
-            self.steps += zip(moment.episode.tolist(), moment.t.tolist(), moment.episode_seed.tolist())
+        def before_step(self, time_step: TimeStep) -> None:
+            assert (time_step.observation["a"][:, 0, 0] == time_step.t).all()
+            self.steps += zip(time_step.episode.tolist(), time_step.t.tolist(), time_step.episode_seed.tolist())
 
-        def after_step(self, moment: Moment, step: Step, ended: bool) -> None:
-            for episode, reward in zip(moment.episode.tolist(), step.groups["b"].reward[:, 0].tolist()):
+        def after_step(self, time_step: TimeStep, step: Step, ended: bool) -> None:
+            for episode, reward in zip(time_step.episode.tolist(), step.groups["b"].reward[:, 0].tolist()):
                 self.rewards[episode] = self.rewards.get(episode, 0.0) + reward
 
     env, notes = Count(CountConfig(), 3), Notes()
-    table = play(env, _random(env), episodes=7, seed=100, explore=True, watcher=notes)
+    table = play(env, _random(env), episodes=7, seed=100, explore=True, callback=notes)
     expected = [(k, t, 100 + k) for k in range(7) for t in range(2 + (100 + k) % 7)]
     assert sorted(row for row in notes.steps if row[0] >= 0) == expected
     assert [notes.rewards[k] for k in range(7)] == table.returns["b"][:, 0].tolist()
@@ -62,20 +62,20 @@ def test_a_watcher_that_rests_is_told_of_every_kth_step_and_of_each_end(rests: i
             self.before: list[tuple[int, int]] = []
             self.after: list[tuple[int, int, bool]] = []
 
-        def before_step(self, moment: Moment) -> None:
-            self.before.append((int(moment.episode), int(moment.t)))
+        def before_step(self, time_step: TimeStep) -> None:
+            self.before.append((int(time_step.episode), int(time_step.t)))
 
-        def after_step(self, moment: Moment, step: Step, ended: bool) -> Rest | None:
-            self.after.append((int(moment.episode), int(moment.t), ended))
+        def after_step(self, time_step: TimeStep, step: Step, ended: bool) -> Rest | None:
+            self.after.append((int(time_step.episode), int(time_step.t), ended))
             return None if ended else Rest(rests)
 
-    env, watcher = Count(CountConfig(), 1), Rests()
-    play(env, _random(env), episodes=5, seed=100, explore=True, watcher=watcher)
+    env, callback = Count(CountConfig(), 1), Rests()
+    play(env, _random(env), episodes=5, seed=100, explore=True, callback=callback)
     lengths = [2 + (100 + k) % 7 for k in range(5)]
     kept = [(k, t) for k, length in enumerate(lengths) for t in range(0, length, rests + 1)]
-    assert watcher.before == kept
+    assert callback.before == kept
     ends = {(k, length - 1) for k, length in enumerate(lengths)}
-    assert watcher.after == [(*place, place in ends) for place in sorted({*kept, *ends})]
+    assert callback.after == [(*place, place in ends) for place in sorted({*kept, *ends})]
 
 
 def test_a_watcher_that_only_looks_after_steps_is_not_told_before_them() -> None:
@@ -86,17 +86,17 @@ def test_a_watcher_that_only_looks_after_steps_is_not_told_before_them() -> None
             self.before: list[int] = []
             self.after = 0
 
-        def before_step(self, moment: Moment) -> None:
+        def before_step(self, time_step: TimeStep) -> None:
             self.before.append(self.after)
 
-        def after_step(self, moment: Moment, step: Step, ended: bool) -> Rest:
+        def after_step(self, time_step: TimeStep, step: Step, ended: bool) -> Rest:
             self.after += 1
             return Rest(before=self.after % 3 != 0)
 
-    env, watcher = Count(CountConfig(), 1), Looks()
-    table = play(env, _random(env), episodes=5, seed=100, explore=True, watcher=watcher)
-    assert watcher.after == table.length.sum()
-    assert watcher.before == list(range(0, watcher.after, 3))
+    env, callback = Count(CountConfig(), 1), Looks()
+    table = play(env, _random(env), episodes=5, seed=100, explore=True, callback=callback)
+    assert callback.after == table.length.sum()
+    assert callback.before == list(range(0, callback.after, 3))
 
 
 def test_modes_come_back_after_an_error() -> None:

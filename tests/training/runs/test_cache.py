@@ -1,4 +1,4 @@
-"""Work that is done once, however often it is begun and by however many."""
+"""Work that is done once, however often and by however many processes it is started."""
 
 from __future__ import annotations
 
@@ -23,43 +23,43 @@ def test_it_is_made_once(tmp_path: Path) -> None:
         path.write_text("made")
 
     for _ in range(3):
-        path = mnb.keep(tmp_path / "run", "data.csv", make)
-        assert path == tmp_path / "run" / "kept" / "data.csv" and path.read_text() == "made"
+        path = mnb.cached(tmp_path / "run", "data.csv", make)
+        assert path == tmp_path / "run" / "cache" / "data.csv" and path.read_text() == "made"
     assert len(calls) == 1 and calls[0] != path
-    assert (tmp_path / "run" / "kept").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "run" / "cache").stat().st_mode & 0o077 == 0
 
 
-def test_a_folder_is_kept_as_well(tmp_path: Path) -> None:
+def test_a_folder_is_cached_as_well(tmp_path: Path) -> None:
     def make(path: Path) -> None:
         path.mkdir()
         (path / "part").write_text("1")
 
-    assert (mnb.keep(tmp_path, "set", make) / "part").read_text() == "1"
+    assert (mnb.cached(tmp_path, "set", make) / "part").read_text() == "1"
 
 
-def test_one_that_fails_leaves_nothing_and_is_made_anew(tmp_path: Path) -> None:
+def test_one_that_fails_leaves_nothing_and_is_made_again(tmp_path: Path) -> None:
     def fail(path: Path) -> None:
         path.write_text("half")
         raise ValueError("the server is away")
 
     with pytest.raises(ValueError, match="the server is away"):
-        mnb.keep(tmp_path, "data", fail)
-    assert [path.name for path in (tmp_path / "kept").iterdir()] == [".data.lock"]
-    assert mnb.keep(tmp_path, "data", lambda path: path.write_text("whole")).read_text() == "whole"
+        mnb.cached(tmp_path, "data", fail)
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [".data.lock"]
+    assert mnb.cached(tmp_path, "data", lambda path: path.write_text("whole")).read_text() == "whole"
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "a\nb"])
 def test_names_that_leave_the_folder_are_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(RunError, match="cannot be a name"):
-        mnb.keep(tmp_path, name, lambda path: path.touch())
-    with pytest.raises(RunError, match="nothing was made"):
-        mnb.keep(tmp_path, "x", lambda path: None)
+    with pytest.raises(RunError, match="invalid name"):
+        mnb.cached(tmp_path, name, lambda path: path.touch())
+    with pytest.raises(RunError, match="created nothing"):
+        mnb.cached(tmp_path, "x", lambda path: None)
 
 
 SLOW = """
 import sys, time
 from pathlib import Path
-from marlnb.training.runs.cache import keep
+from marlnb.training.runs.cache import cached
 folder = Path(sys.argv[1])
 def make(path):
     path.mkdir()
@@ -68,7 +68,7 @@ def make(path):
         calls.write("x")
     time.sleep(float(sys.argv[2]))
     (path / "whole").touch()
-print(sorted(p.name for p in keep(folder, "data", make).iterdir()))
+print(sorted(p.name for p in cached(folder, "data", make).iterdir()))
 """
 
 
@@ -87,4 +87,4 @@ def test_one_that_is_killed_leaves_nothing_and_others_wait(tmp_path: Path) -> No
     killed.communicate()
     assert {other.communicate(timeout=120)[0] for other in others} == {"['half', 'whole']\n"}
     assert (tmp_path / "calls").read_text() == "xx"
-    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == [".data.lock", "data"]
+    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == [".data.lock", "data"]

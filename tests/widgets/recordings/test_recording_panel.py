@@ -147,7 +147,7 @@ def test_what_cannot_be_recorded_is_told_and_the_button_is_off(panel: RecordingP
 
 
 def test_labels_of_ones_own_and_several_checkpoints(run: Run) -> None:  # noqa: F811
-    panel = RecordingPanel(run, labels={"late": lambda moment: moment.t > 12, "early": lambda moment: moment.t < 3})
+    panel = RecordingPanel(run, labels={"late": lambda time_step: time_step.t > 12, "early": lambda time_step: time_step.t < 3})
     _settled(panel)
     panel._own_labels["early"].value = False
     panel.form.set({"episodes": 3})
