@@ -1,7 +1,7 @@
-"""Figures, drawn from arrays and tables that they are handed.
+"""Figures of results, arrays and tables.
 
-Each function draws into `ax`, or into a figure of its own (`axes.figure`), and returns the axes. Agents have the same
-colours everywhere.
+Each function draws into `ax`, or into a new figure (`axes.figure`), and returns the axes. An agent has the same colour
+in every figure.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from marlnb.plots.canvas import agent_colour, panels
 from marlnb.plots.communication import code_book, information_bars
 from marlnb.plots.concepts import concept_bars, concept_effects
 from marlnb.plots.decoding import decoding_bars, decoding_map, decoding_over_offset, decoding_over_time
-from marlnb.plots.development import development_curves, what_when_where
+from marlnb.plots.development import development_curves, development_map
 from marlnb.plots.dictionary import feature_density, feature_strip
+from marlnb.plots.embedding import embedding_map
 from marlnb.plots.events import event_response
 from marlnb.plots.influence import influence_matrix, value_shares_over_time
 from marlnb.plots.interventions import (
     choices_before_after,
-    dose_response,
     effect_sizes,
+    strength_response,
     tracing_grid,
     usage_effects,
 )
 from marlnb.plots.learning import learning_curve, return_distribution
-from marlnb.plots.maps import unit_map
-from marlnb.plots.roles import role_map, roles_taken, team_map
+from marlnb.plots.roles import role_map, role_shares, team_map
 from marlnb.plots.similarity import similarity_map
 from marlnb.plots.sweeps import setting_scores
 from marlnb.plots.tuning import tuning_curves, tuning_map
@@ -61,8 +61,9 @@ __all__ = [
     "decoding_over_offset",
     "decoding_over_time",
     "development_curves",
-    "dose_response",
+    "development_map",
     "effect_sizes",
+    "embedding_map",
     "event_response",
     "feature_density",
     "feature_strip",
@@ -76,16 +77,15 @@ __all__ = [
     "performance_profile",
     "return_distribution",
     "role_map",
-    "roles_taken",
+    "role_shares",
     "sample_efficiency",
     "setting_scores",
     "similarity_map",
+    "strength_response",
     "team_map",
     "tracing_grid",
     "tuning_curves",
     "tuning_map",
-    "unit_map",
     "usage_effects",
     "value_shares_over_time",
-    "what_when_where",
 ]

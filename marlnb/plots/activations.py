@@ -1,4 +1,4 @@
-"""What hidden units did: heat maps over an episode, beside the pictures of it."""
+"""Hidden units over an episode as a heat map, and the frames of the episode."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike
 from marlnb.errors import ShapeError
 from marlnb.plots.canvas import INK, SEQUENTIAL, axes, finish
 
-MOST_PICTURE = 2.6  # longest side of a picture in a filmstrip, in inches
-LABEL_WIDTH = 0.62  # of the time below one, in inches
-TITLE_LETTERS = 10.0  # an inch
+MAX_FRAME_INCHES = 2.6  # longest side of a frame in a filmstrip
+LABEL_WIDTH_INCHES = 0.62  # of the time below a frame
+TITLE_LETTERS_PER_INCH = 10.0
 
 
 def activation_map(
@@ -27,37 +27,43 @@ def activation_map(
     bound: float | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """One agent's units over one episode, a line a unit.
+    """One agent's units over one episode, one row a unit.
 
     Args:
         activations: `[time, unit]`.
-        order: similarity puts units that move alike next to each other; index keeps the network's order.
-        bound: the colours run from -bound to bound; None: to the largest magnitude (from 0 if nothing is negative).
+        order: "similarity" puts units with similar courses next to each other; "index" keeps the network's order.
+        bound: the colours range from -bound to bound; None: to the largest magnitude (from 0 if no value is negative).
     Raises:
-        ShapeError: not two axes.
+        ShapeError: `activations` does not have two axes.
     """
     x = np.asarray(activations, dtype=float)
     if x.ndim != 2:
-        raise ShapeError(f"an activation map takes [time, unit]; got {list(x.shape)}")
+        raise ShapeError(f"activations must be [time, unit]; got the shape {list(x.shape)}")
     ax = axes(ax, height=4.2)
     top = float(np.abs(x).max(initial=0)) if bound is None else bound
     low = 0.0 if bound is None and x.min(initial=0) >= 0 else -top
-    shown = x[:, similar_order(x)] if order == "similarity" else x
+    ordered = x[:, similar_order(x)] if order == "similarity" else x
     edges = (-0.5, x.shape[0] - 0.5, x.shape[1] - 0.5, -0.5)
     image = ax.imshow(
-        shown.T, aspect="auto", cmap=SEQUENTIAL, vmin=low, vmax=top or 1.0, interpolation="nearest", extent=edges
+        ordered.T, aspect="auto", cmap=SEQUENTIAL, vmin=low, vmax=top or 1.0, interpolation="nearest", extent=edges
     )
     bar = ax.figure.colorbar(image, ax=ax, pad=0.02)
     bar.set_label("activation", color=INK)
     bar.outline.set_visible(False)  # type: ignore[operator]
-    if order == "similarity":  # places are not unit numbers
+    if order == "similarity":  # rows are not unit numbers
         ax.set_yticks([])
-    name = f"{x.shape[1]} units, alike ones together" if order == "similarity" else "unit"
+    name = f"{x.shape[1]} units, similar ones together" if order == "similarity" else "unit"
     return finish(ax, title=f"{agent}: {site}", x="time (steps)", y=name, grid="")
 
 
 def similar_order(x: np.ndarray) -> np.ndarray:
-    """The order of units `[unit]` in which neighbours move alike: by their angle in the first two components of x."""
+    """Sorts units by their angle in the plane of the first two principal components: neighbours have similar courses.
+
+    Args:
+        x: `[time, unit]`.
+    Returns:
+        Indices of units `[unit]`.
+    """
     centred = x - x.mean(axis=0)
     scale = np.linalg.norm(centred, axis=0)
     _, _, directions = np.linalg.svd(centred / np.where(scale > 0, scale, 1.0), full_matrices=False)
@@ -74,38 +80,31 @@ def filmstrip(
     title: str = "One episode",
     ax: Axes | None = None,
 ) -> Axes:
-    """Pictures of an episode beside one another.
+    """Frames of an episode side by side.
 
     Args:
         frames: `[time, height, width, 3]` uint8.
-        times: which ones; None: `n` evenly spaced, the first and the last among them.
+        times: which ones; None: `n` evenly spaced ones with the first and the last.
     """
     pictures = np.asarray(frames)
     if pictures.ndim != 4:
-        raise ShapeError(f"a filmstrip takes [time, height, width, 3]; got {list(pictures.shape)}")
-    shown = np.linspace(0, len(pictures) - 1, min(n, len(pictures))).round().astype(int) if times is None else times
-    tall, wide = pictures.shape[1:3]
-    scale = min(MOST_PICTURE / max(tall, wide), 1.9 / tall)  # inches a pixel
-    gap = max(2, wide // 50, round(LABEL_WIDTH / scale) - wide)  # what is written below has room
-    parts: list[np.ndarray] = []
-    for t in shown:
-        parts += [pictures[t], np.full((pictures.shape[1], gap, 3), 255, np.uint8)]
-    strip = np.concatenate(parts[:-1], axis=1)
-    width = max(2.4, scale * strip.shape[1] + 0.3)
-    title = textwrap.fill(title, round(width * TITLE_LETTERS))
-    ax = axes(ax, width=width, height=scale * tall + 1.0 + 0.22 * title.count("\n"))
+        raise ShapeError(f"frames must be [time, height, width, 3]; got the shape {list(pictures.shape)}")
+    if times is None:
+        times = np.linspace(0, len(pictures) - 1, min(n, len(pictures))).round().astype(int).tolist()
+    height, width = pictures.shape[1:3]
+    scale = min(MAX_FRAME_INCHES / max(height, width), 1.9 / height)  # inches a pixel
+    gap = max(2, width // 50, round(LABEL_WIDTH_INCHES / scale) - width)  # room for the labels below
+    blank = np.full((height, gap, 3), 255, np.uint8)
+    strip = np.concatenate([part for t in times for part in (pictures[t], blank)][:-1], axis=1)
+    figure_width = max(2.4, scale * strip.shape[1] + 0.3)
+    title = textwrap.fill(title, round(figure_width * TITLE_LETTERS_PER_INCH))
+    ax = axes(ax, width=figure_width, height=scale * height + 1.0 + 0.22 * title.count("\n"))
     ax.imshow(strip, interpolation="antialiased")
-    step = pictures.shape[2] + gap
-    for index in range(len(shown)):
-        left = index * step - 0.5
-        ax.plot(
-            [left, left + pictures.shape[2], left + pictures.shape[2], left, left],
-            [-0.5, -0.5, pictures.shape[1] - 0.5, pictures.shape[1] - 0.5, -0.5],
-            color="#BBBBBB",
-            linewidth=0.8,
-            clip_on=False,
-        )
-    ax.set_xticks([index * step + pictures.shape[2] / 2 for index in range(len(shown))], [f"t = {t}" for t in shown])
+    lefts = np.arange(len(times)) * (width + gap) - 0.5
+    for left in lefts:
+        x, y = np.array([0, width, width, 0, 0]) + left, np.array([0, 0, height, height, 0]) - 0.5
+        ax.plot(x, y, color="#BBBBBB", linewidth=0.8, clip_on=False)
+    ax.set_xticks(lefts + 0.5 + width / 2, [f"t = {t}" for t in times])
     ax.set_yticks([])
     finish(ax, title=title, x="time (steps)", y="", grid="")
     for side in ax.spines.values():

@@ -1,25 +1,28 @@
-"""Where figures are drawn, and the look that they share. No pyplot: nothing here touches global state."""
+"""The axes that figures are drawn into, and the style that they share. It makes no pyplot figure: no global state."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
+from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
 OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#8C8C8C")
-"""Told apart with any colour vision, the first ones also in greyscale (Okabe and Ito 2008, Color Universal Design)."""
+"""Distinct with any colour vision; the first ones also in greyscale (Okabe and Ito 2008, Color Universal Design)."""
 DASHES: tuple[object, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.2, 1.2, 1.2)), (0, (8, 2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 INK, MUTED, ALARM = "#222222", "#6B6B6B", "#B00020"
+MISSING = "#E8E8E8"
 SEQUENTIAL = "cividis"
-MOST_TOLD = 4
+MAX_WARNINGS = 4
 
 
 def axes(ax: Axes | None, *, width: float = 6.4, height: float = 3.8) -> Axes:
-    """`ax`, or the axes of a new figure of its own, sizes in inches."""
+    """`ax`, or the axes of a new figure of this size in inches."""
     if ax is not None:
         return ax
     figure = Figure(figsize=(width, height), dpi=110, layout="constrained")
@@ -27,18 +30,110 @@ def axes(ax: Axes | None, *, width: float = 6.4, height: float = 3.8) -> Axes:
 
 
 def panels(n: int, *, width: float = 6.4, height: float = 3.4) -> list[Axes]:
-    """`n` axes beside one another in a new figure, each of that size in inches."""
+    """`n` axes side by side in a new figure, each of this size in inches."""
     figure = Figure(figsize=(width * n, height), dpi=110, layout="constrained")
     return [figure.add_subplot(1, n, k + 1) for k in range(n)]
 
 
 def agent_colour(agent: str, agents: Sequence[str]) -> str:
-    """The colour of an agent: its place among all of the environment's, so the same in every figure."""
+    """The colour of an agent, by its index among all agents of the environment: the same in every figure."""
     return OKABE_ITO[list(agents).index(agent) % len(OKABE_ITO)]
 
 
+def heat_map(
+    ax: Axes,
+    values: np.ndarray,
+    *,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    label: str,
+    text: np.ndarray | None = None,
+    low: float | None = None,
+    high: float | None = None,
+    cmap: str = SEQUENTIAL,
+    font_size: float = 8.5,
+    square: bool = False,
+) -> None:
+    """Draws a matrix with a colour bar; cells that are NaN are grey.
+
+    Args:
+        values: `[row, column]`.
+        rows: names of the rows; empty for no tick labels.
+        columns: names of the columns; long ones are rotated.
+        label: of the colour bar.
+        text: `[row, column]`, what is written into each cell.
+        low: the value of the darkest colour; None for the smallest one.
+        high: the value of the brightest colour; None for the largest one.
+        square: whether cells are squares.
+    """
+    import seaborn as sns  # takes about a second: only the figures that use it pay for it
+
+    sns.heatmap(
+        values,
+        ax=ax,
+        cmap=cmap,
+        vmin=low,
+        vmax=high,
+        annot=False if text is None else text,
+        fmt="",
+        annot_kws={"fontsize": font_size},
+        square=square,
+        xticklabels=False,
+        yticklabels=False,
+        cbar_kws={"pad": 0.02},
+    )
+    ax.set_facecolor(MISSING)
+    is_long = any(len(line) > 8 for name in columns for line in name.split("\n"))
+    ax.set_xticks(
+        np.arange(len(columns)) + 0.5,
+        list(columns),
+        rotation=35 if is_long else 0,
+        ha="right" if is_long else "center",
+        rotation_mode="anchor" if is_long else "default",
+    )
+    ax.set_yticks(np.arange(len(rows)) + 0.5, list(rows), rotation=0)
+    ax.collections[-1].colorbar.set_label(label, color=INK, fontsize=9)  # type: ignore[union-attr]
+
+
+def mean_with_middle_half(
+    ax: Axes, t: np.ndarray, values: np.ndarray, *, index: int, colour: str, label: str, **line: Any
+) -> np.ndarray:
+    """Draws the mean over rows at each time step, and a band from the first to the third quartile.
+
+    A step of which no row is finite is a gap: an agent that did not act has no value there.
+
+    Args:
+        t: `[row]`, the time step of each row.
+        values: `[row]`.
+        index: of the line in the figure; decides its dashes and its marker.
+        line: more options of matplotlib's `Axes.plot`.
+    Returns:
+        The means, one for each distinct step.
+    """
+    steps = np.unique(t)
+    low, mean, high = np.full((3, len(steps)), np.nan)
+    for k, step in enumerate(steps):
+        rows = values[t == step]
+        rows = rows[np.isfinite(rows)]
+        if rows.size:
+            low[k], high[k] = np.quantile(rows, [0.25, 0.75])
+            mean[k] = rows.mean()
+    ax.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
+    options = {
+        "color": colour,
+        "linestyle": DASHES[index % len(DASHES)],
+        "marker": MARKERS[index % len(MARKERS)],
+        "markersize": 4.5,
+        "linewidth": 1.8,
+        "label": label,
+        **line,
+    }
+    ax.plot(steps, mean, **options)
+    return mean
+
+
 def finish(ax: Axes, *, title: str, x: str, y: str, grid: str = "y") -> Axes:
-    """Title and axis labels, open frame, a quiet grid behind the data."""
+    """Adds the title and the axis labels, opens the frame and draws a light grid behind the data."""
     ax.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=10)
     ax.set_xlabel(x, color=INK)
     ax.set_ylabel(y, color=INK)
@@ -53,51 +148,54 @@ def finish(ax: Axes, *, title: str, x: str, y: str, grid: str = "y") -> Axes:
     return ax
 
 
-def legend_beside(ax: Axes, *, title: str | None = None, size: float | None = None, beyond: float = 0.0) -> None:
-    """A legend to the right of the axes, where it hides no data.
+def legend_outside(ax: Axes, *, title: str | None = None, size: float | None = None, offset: float = 0.0) -> None:
+    """Adds a legend to the right of the axes, where it hides no data.
 
-    size: of the markers in it, in square points, whatever they have in the plot; None: as they are drawn.
-    beyond: how far to the right, in points: what else stands beside the axes.
+    Args:
+        size: of its markers in square points; None: as they are drawn in the axes.
+        offset: distance from the axes in points, for labels that are written between them and the legend.
     """
     figure = ax.get_figure(root=True)
     assert figure is not None
-    place = ax.transAxes + ScaledTranslation(beyond / 72, 0, figure.dpi_scale_trans)
+    anchor = ax.transAxes + ScaledTranslation(offset / 72, 0, figure.dpi_scale_trans)
     legend = ax.legend(
-        frameon=False, fontsize=8.5, title=title, loc="upper left", bbox_to_anchor=(1, 1), bbox_transform=place
+        frameon=False, fontsize=8.5, title=title, loc="upper left", bbox_to_anchor=(1, 1), bbox_transform=anchor
     )
     for handle in legend.legend_handles if size is not None else ():
         handle.set_sizes([size])  # type: ignore[union-attr]
 
 
-def width_with_names(names: Iterable[str], *, beyond: float = 0.0) -> float:
-    """The width of a figure, in inches, whose axes leave room for a legend of these names beside them; `beyond` as
-    above."""
-    return 5.8 + max((0.55 + 0.066 * len(name) for name in names), default=0.0) + beyond / 72
+def width_with_legend(names: Iterable[str], *, offset: float = 0.0) -> float:
+    """The width of a figure, in inches, with room beside its axes for a legend of these names.
+
+    Args:
+        offset: as for `legend_outside`.
+    """
+    return 5.8 + max((0.55 + 0.066 * len(name) for name in names), default=0.0) + offset / 72
 
 
-def width_with_title(title: str, *, before: float) -> float:
-    """The width of a figure, in inches, that holds this title; `before`: left of the axes, where it begins."""
-    return before + 0.1 + 0.093 * len(title)
+def width_with_title(title: str, *, left: float) -> float:
+    """The width of a figure, in inches, in which this title fits; `left`: the space left of the axes."""
+    return left + 0.1 + 0.093 * len(title)
 
 
 def literal(text: str) -> str:
-    """A user's own text as it is: a `$` in it begins no formula."""
+    """A user's own text, in which matplotlib must not read `$` as the start of a formula."""
     return text.replace("$", r"\$")
 
 
 def alarm(ax: Axes, warnings: Sequence[str]) -> None:
-    """Says across the figure, in red, why it must not be trusted: of many reasons the first, and how many more."""
+    """Writes the warnings across the figure in red: the first ones, and how many more there are."""
     if not warnings:
         return
-    told = [textwrap.fill(note, _letters(ax)) for note in warnings[:MOST_TOLD]]
-    if len(warnings) > MOST_TOLD:
-        told.append(f"and {len(warnings) - MOST_TOLD} more: see the result's warnings")
-    text = "\n".join(["NOT TO BE TRUSTED", *told])
-    ax.set_zorder(10)  # before a colour bar beside it
+    lines = [textwrap.fill(warning, _line_length(ax)) for warning in warnings[:MAX_WARNINGS]]
+    if len(warnings) > MAX_WARNINGS:
+        lines.append(f"and {len(warnings) - MAX_WARNINGS} more: see the result's warnings")
+    ax.set_zorder(10)  # in front of a colour bar, which has axes too
     ax.text(
         0.5,
         0.5,
-        text,
+        "\n".join(["NOT TO BE TRUSTED", *lines]),
         transform=ax.transAxes,
         ha="center",
         va="center",
@@ -109,9 +207,9 @@ def alarm(ax: Axes, warnings: Sequence[str]) -> None:
     )
 
 
-def _letters(ax: Axes) -> int:
-    """Of an alarm's line, that its part of the figure has room for."""
-    figure, place = ax.get_figure(root=True), ax.get_subplotspec()
+def _line_length(ax: Axes) -> int:
+    """Letters that fit on a line of an alarm in these axes."""
+    figure, subplot = ax.get_figure(root=True), ax.get_subplotspec()
     assert figure is not None
-    columns = 1 if place is None else place.get_gridspec().ncols
-    return int(min(60, max(24, 8.5 * figure.get_size_inches()[0] / columns)))
+    n_columns = 1 if subplot is None else subplot.get_gridspec().ncols
+    return int(min(60, max(24, 8.5 * figure.get_size_inches()[0] / n_columns)))

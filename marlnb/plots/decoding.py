@@ -1,9 +1,9 @@
-"""What can be read from hidden units, always beside the controls."""
+"""What can be decoded from hidden units, always next to the controls."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,21 +13,25 @@ from marlnb.plots.canvas import (
     INK,
     MUTED,
     OKABE_ITO,
-    SEQUENTIAL,
     agent_colour,
     alarm,
     axes,
     finish,
-    legend_beside,
+    heat_map,
+    legend_outside,
     width_with_title,
 )
-from marlnb.plots.results import DecodingResult, Score
+
+if TYPE_CHECKING:
+    from marlnb.analysis.decoding.result import Decoding, DecodingScore
 
 MapAxis = Literal["site", "agent", "offset", "t", "label", "checkpoint"]
+AXIS_LABELS = {"offset": "offset of the label (steps)", "t": "time (steps)", "checkpoint": "checkpoint (iteration)"}
+CORRECTION_NAMES = {"holm": "Holm's", "fdr": "Benjamini and Hochberg's", "max": "Westfall and Young's"}
 
 
 def decoding_bars(
-    decoding: DecodingResult,
+    decoding: Decoding,
     *,
     agent: str | None = None,
     site: str | None = None,
@@ -36,37 +40,40 @@ def decoding_bars(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """The score over all time steps beside its controls, with chance as a line.
+    """The score over all time steps next to its controls, with chance as a line.
 
     Args:
         agents: all agents of the environment, for this one's colour.
     """
-    who, found = _scores(decoding, agent, site, offset)
-    if len(found) != 1:
-        raise AnalysisError(f"{len(found)} scores for {who}: decoding_over_time draws a decoding made with at='each'")
-    score = found[0]
-    bars: list[tuple[str, float | None, str]] = [
+    who, scores = _scores(decoding, agent, site, offset)
+    if len(scores) != 1:
+        raise AnalysisError(
+            f"{len(scores)} scores for {who}, where one is drawn: choose site= and offset=; a decoding made with "
+            "at='each' is drawn by decoding_over_time"
+        )
+    score = scores[0]
+    candidates: list[tuple[str, float | None, str]] = [
         ("hidden units\n(trained)", score.score, agent_colour(who, agents) if who in agents else OKABE_ITO[0]),
         ("observation\nalone", score.observation, "#8C8C8C"),
         ("hidden units\n(untrained)", score.untrained, "#B4B4B4"),
         ("labels of other\nepisodes", score.shuffled, "#D2D2D2"),
         ("random label an\nepisode, memorised", score.control, "#E8E8E8"),
     ]
-    shown = [(name, value, colour) for name, value, colour in bars if value is not None]
-    ax = axes(ax, width=1.6 + 1.25 * len(shown), height=3.8)
-    for place, (_, value, colour) in enumerate(shown):
-        ax.bar(place, value, color=colour, edgecolor=INK, linewidth=0.8, width=0.68)
-        top = max(value, score.high if place == 0 else value)
-        at, edge = (value - 0.02, "top") if value < 0 else (top + 0.02, "bottom")
-        ax.text(place, at, f"{value:.2f}", ha="center", va=edge, fontsize=9.5, color=INK)
+    bars = [(name, value, colour) for name, value, colour in candidates if value is not None]
+    ax = axes(ax, width=1.6 + 1.25 * len(bars), height=3.8)
+    for x, (_, value, colour) in enumerate(bars):
+        ax.bar(x, value, color=colour, edgecolor=INK, linewidth=0.8, width=0.68)
+        top = max(value, score.high if x == 0 else value)
+        y, edge = (value - 0.02, "top") if value < 0 else (top + 0.02, "bottom")
+        ax.text(x, y, f"{value:.2f}", ha="center", va=edge, fontsize=9.5, color=INK)
     ax.errorbar(0, score.score, [[score.score - score.low], [score.high - score.score]], color=INK, capsize=5)
     ax.axhline(score.chance, color=INK, linestyle=(0, (4, 2)), linewidth=1.2)
-    side = ax.get_xlim()[1]
-    ax.text(side, score.chance, f" chance\n ({score.chance:.2f})", ha="left", va="center", fontsize=8.5, color=INK)
-    ax.set_xticks(range(len(shown)), [name for name, _, _ in shown], fontsize=8.5)
-    lowest = min(0.0, *(value for _, value, _ in shown))
+    right, chance = ax.get_xlim()[1], f" chance\n ({score.chance:.2f})"
+    ax.text(right, score.chance, chance, ha="left", va="center", fontsize=8.5, color=INK)
+    ax.set_xticks(range(len(bars)), [name for name, _, _ in bars], fontsize=8.5)
+    lowest = min(0.0, *(value for _, value, _ in bars))
     ax.set_ylim(lowest * 1.2 - (0.08 if lowest < 0 else 0), max(1.0, score.high) * 1.12)
-    heading = title or f"{decoding.label} read from {score.site or decoding.site}"
+    heading = title or f"{decoding.label} decoded from {score.site or decoding.site}"
     finish(ax, title=heading, x="", y=decoding.metric)
     ax.set_xlabel(f"{who}; {score.n_rows:,} steps of {score.n_episodes} episodes, split by episode", fontsize=9)
     alarm(ax, decoding.warnings)
@@ -74,7 +81,7 @@ def decoding_bars(
 
 
 def decoding_over_time(
-    decoding: DecodingResult,
+    decoding: Decoding,
     *,
     agent: str | None = None,
     site: str | None = None,
@@ -83,20 +90,20 @@ def decoding_over_time(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """What is known when: the score at each time step with its 95% interval, beside its controls and chance.
+    """What is known when: the score at each time step with its 95% interval, its controls and chance.
 
     A filled marker survives the correction for all scores of the result (Westfall and Young's).
     """
-    who, found = _scores(decoding, agent, site, offset)
-    if any(score.t is None for score in found):
-        raise AnalysisError("this decoding is of all time steps together; decode(..., at='each') has one for each")
-    heading = title or f"When is {decoding.label} known? ({who}, {found[0].site or decoding.site})"
-    ax = _curve(decoding, who, found, [int(score.t or 0) for score in found], agents, ax)
+    who, scores = _scores(decoding, agent, site, offset)
+    if any(score.t is None for score in scores):
+        raise AnalysisError("this decoding has one score for all time steps; decode(..., at='each') has one for each")
+    heading = title or f"When is {decoding.label} known? ({who}, {scores[0].site or decoding.site})"
+    ax = _curve(decoding, who, scores, [int(score.t or 0) for score in scores], agents, ax)
     return finish(ax, title=heading, x="time (steps)", y=decoding.metric)
 
 
 def decoding_over_offset(
-    decoding: DecodingResult,
+    decoding: Decoding,
     *,
     agent: str | None = None,
     site: str | None = None,
@@ -104,34 +111,32 @@ def decoding_over_offset(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """How far ahead, and how far back, a label is read: the score against the offset, beside its controls and chance.
+    """How far ahead and how far back a label is decoded: the score against the offset, its controls and chance.
 
     A filled marker survives the correction for all scores of the result (Westfall and Young's).
     """
-    who, found = _scores(decoding, agent, site, None)
-    if any(score.t is not None for score in found):
+    who, scores = _scores(decoding, agent, site, None)
+    if any(score.t is not None for score in scores):
         raise AnalysisError("this decoding has a score for each time step; decoding_map draws time against offset")
-    heading = title or f"{decoding.label}: remembered, known, foreseen\n({who}, {found[0].site or decoding.site})"
-    ax = _curve(decoding, who, found, [score.offset for score in found], agents, ax)
+    heading = title or f"{decoding.label}: remembered, known, predicted\n({who}, {scores[0].site or decoding.site})"
+    ax = _curve(decoding, who, scores, [score.offset for score in scores], agents, ax)
     ax.axvline(0, color=MUTED, linewidth=0.8, linestyle=":")
-    return finish(ax, title=heading, x="the label's time after the activations' (steps)", y=decoding.metric)
+    return finish(ax, title=heading, x="time of the label after that of the activations (steps)", y=decoding.metric)
 
 
 def _curve(
-    decoding: DecodingResult, who: str, found: list[Score], x: list[int], agents: Sequence[str], ax: Axes | None
+    decoding: Decoding, who: str, scores: list[DecodingScore], x: list[int], agents: Sequence[str], ax: Axes | None
 ) -> Axes:
-    """Scores with intervals against `x`, controls and chance behind them."""
+    """Scores with intervals against `x`, with controls and chance behind them."""
     ax = axes(ax, width=8.6)
     if len(set(x)) != len(x):
-        raise AnalysisError(f"{who} has several scores at one place: choose site= (and offset=)")
-    order = np.argsort(x)
-    found, places = [found[k] for k in order], np.sort(x)
+        raise AnalysisError(f"{who} has several scores at the same x: choose site= (and offset=)")
+    scores, xs = [scores[k] for k in np.argsort(x)], np.sort(x)
     colour = agent_colour(who, agents) if who in agents else OKABE_ITO[0]
-    score = np.array([s.score for s in found])
-    survived = np.array([s.survives() for s in found])
-    low, high = [s.low for s in found], [s.high for s in found]
-    ax.fill_between(places, low, high, color=colour, alpha=0.22, linewidth=0)
-    ax.plot(places, score, color=colour, linewidth=3.2, label="hidden units (trained)")
+    score = np.array([s.score for s in scores])
+    survives = np.array([s.survives() for s in scores])
+    ax.fill_between(xs, [s.low for s in scores], [s.high for s in scores], color=colour, alpha=0.22, linewidth=0)
+    ax.plot(xs, score, color=colour, linewidth=3.2, label="hidden units (trained)")
     dot: dict[str, Any] = {
         "linestyle": "",
         "marker": "o",
@@ -139,33 +144,33 @@ def _curve(
         "markeredgecolor": colour,
         "markeredgewidth": 1.4,
     }
-    for which, face, told in ((survived, colour, "survives correction"), (~survived, "white", "does not survive it")):
-        if which.any():
-            ax.plot(places[which], score[which], markerfacecolor=face, label=told, **dot)
-    seen = [s.observation for s in found]
-    ax.plot(places, seen, color=INK, linestyle=(0, (5, 2)), linewidth=1.5, label="observation alone")
-    untrained = [s.untrained for s in found if s.untrained is not None]
-    if len(untrained) == len(found):
+    for rows, face, label in ((survives, colour, "survives correction"), (~survives, "white", "does not survive it")):
+        if rows.any():
+            ax.plot(xs[rows], score[rows], markerfacecolor=face, label=label, **dot)
+    observation = [s.observation for s in scores]
+    ax.plot(xs, observation, color=INK, linestyle=(0, (5, 2)), linewidth=1.5, label="observation alone")
+    untrained = [s.untrained for s in scores if s.untrained is not None]
+    if len(untrained) == len(scores):
         dotted = (0, (1.2, 1.4))
-        ax.plot(places, untrained, color=MUTED, linestyle=dotted, linewidth=2, label="hidden units (untrained)")
-    shuffled, top = [s.shuffled for s in found], [s.shuffled_high for s in found]
+        ax.plot(xs, untrained, color=MUTED, linestyle=dotted, linewidth=2, label="hidden units (untrained)")
+    shuffled, top = [s.shuffled for s in scores], [s.shuffled_high for s in scores]
     grey: dict[str, Any] = {"color": "#BDBDBD", "alpha": 0.6, "linewidth": 0}
-    ax.fill_between(places, shuffled, top, label="labels of other episodes (mean to max)", **grey)
-    chance = [s.chance for s in found]  # not everywhere the same: at some steps a class may be missing
+    ax.fill_between(xs, shuffled, top, label="labels of other episodes (mean to max)", **grey)
+    chance = [s.chance for s in scores]  # can differ between steps: some steps may lack a class
     if len(set(chance)) == 1:
         ax.axhline(chance[0], color=INK, linewidth=1.0)
     else:
-        ax.plot(places, chance, color=INK, linewidth=1.0, drawstyle="steps-mid")
-    ax.text(places[-1], chance[-1], "chance ", ha="right", va="bottom", fontsize=8.5, color=INK)
+        ax.plot(xs, chance, color=INK, linewidth=1.0, drawstyle="steps-mid")
+    ax.text(xs[-1], chance[-1], "chance ", ha="right", va="bottom", fontsize=8.5, color=INK)
     ax.set_ylim(max(-1.0, min(0.0, *chance, *shuffled)), 1.05)
     ax.margins(x=0.02)
-    legend_beside(ax)
+    legend_outside(ax)
     alarm(ax, decoding.warnings)
     return ax
 
 
 def decoding_map(
-    decodings: DecodingResult | Sequence[DecodingResult],
+    decodings: Decoding | Sequence[Decoding],
     *,
     x: MapAxis = "offset",
     y: MapAxis = "site",
@@ -175,63 +180,68 @@ def decoding_map(
 ) -> Axes:
     """Scores as a heat map, from chance to 1; a dot marks those that survive the correction.
 
-    Where chance is not the same for all (labels with other numbers of classes), colours are of the share of the way
-    from each score's own chance to 1.
+    If chance differs between scores (labels with other numbers of classes), the colour is
+    `(score - chance) / (1 - chance)`.
 
     Args:
-        decodings: one result, or several of one metric (other labels, other checkpoints): corrected together by
-            `marlnb.analysis.decoding.result.corrected_together`, or each by itself as they are.
-        x, y: what lies along the axes: site, agent, offset, t, label or checkpoint.
+        decodings: one result, or several of one metric (other labels, other checkpoints). Several are corrected
+            together by `marlnb.analysis.decoding.result.corrected_together`, or else each by itself.
+        x: what the columns are: site, agent, offset, t, label or checkpoint.
+        y: what the rows are.
     Raises:
-        AnalysisError: metrics that differ, or two scores that fall in one cell.
+        AnalysisError: the metrics differ, or two scores fall in one cell.
     """
-    results = [decodings] if not isinstance(decodings, Sequence) else list(decodings)
+    results = list(decodings) if isinstance(decodings, Sequence) else [decodings]
     metrics = sorted({result.metric for result in results})
     if len(metrics) != 1:
         raise AnalysisError(f"scores of different metrics share no scale: {metrics}")
-    cells: dict[tuple[object, object], Score] = {}
+    cells: dict[tuple[object, object], DecodingScore] = {}
     for result in results:
         for score in result.scores:
-            place = (_along(y, result, score), _along(x, result, score))
-            if place in cells:
-                raise AnalysisError(f"two scores at {y}={place[0]}, {x}={place[1]}: choose other axes, or one agent")
-            cells[place] = score
-    rows, columns = (list(dict.fromkeys(place[axis] for place in cells)) for axis in (0, 1))
-    several = len({score.chance for score in cells.values()}) > 1
-    lowest = 0.0 if several else next(iter(cells.values())).chance
-    coloured = {place: _share_of_the_way(score) if several else score.score for place, score in cells.items()}
-    values = np.array([[coloured.get((r, c), np.nan) for c in columns] for r in rows])
-    longest, many = max(len(str(row)) for row in rows), len(columns) > 12
-    width = 2.6 + 0.07 * longest + (0.42 if many else 0.62) * len(columns)
-    heading = title or f"{', '.join(dict.fromkeys(result.label for result in results))}: where and when it is read"
-    width = max(5.2, width, width_with_title(heading, before=0.6 + 0.07 * longest))
+            cell = (_coordinate(y, result, score), _coordinate(x, result, score))
+            if cell in cells:
+                raise AnalysisError(f"two scores at {y}={cell[0]}, {x}={cell[1]}: choose other axes, or one agent")
+            cells[cell] = score
+    rows, columns = (list(dict.fromkeys(cell[axis] for cell in cells)) for axis in (0, 1))
+    chances = {score.chance for score in cells.values()}
+    is_relative = len(chances) > 1
+    lowest = 0.0 if is_relative else chances.pop()
+    longest, is_wide = max(len(str(row)) for row in rows), len(columns) > 12
+    values, text = np.full((len(rows), len(columns)), np.nan), np.full((len(rows), len(columns)), "", dtype=object)
+    for (row, column), score in cells.items():
+        k = rows.index(row), columns.index(column)
+        values[k] = _relative_score(score) if is_relative else score.score
+        dot = ("\n●" if is_wide else " ●") if score.survives(correction) else ""
+        text[k] = f"{score.score:.2f}{dot}"
+    width = 2.6 + 0.07 * longest + (0.42 if is_wide else 0.62) * len(columns)
+    heading = title or f"{', '.join(dict.fromkeys(result.label for result in results))}: where and when it is decoded"
+    width = max(5.2, width, width_with_title(heading, left=0.6 + 0.07 * longest))
     ax = axes(ax, width=width, height=max(3.2, 1.6 + 0.45 * len(rows)))
-    image = ax.imshow(values, cmap=SEQUENTIAL, vmin=lowest, vmax=1, aspect="auto")
-    for (r, c), score in cells.items():
-        shade = "black" if coloured[r, c] > (1 + lowest) / 2 else "white"
-        mark = ("\n●" if many else " ●") if score.survives(correction) else ""
-        where = (columns.index(c), rows.index(r))
-        ax.text(*where, f"{score.score:.2f}{mark}", ha="center", va="center", color=shade, fontsize=8)
-    scale = "share of the way from chance to 1" if several else "from chance to 1"
-    ax.figure.colorbar(image, ax=ax, pad=0.02).set_label(f"{metrics[0]}\n({scale})", fontsize=9)
-    ax.set_xticks(range(len(columns)), [str(c) for c in columns])
-    ax.set_yticks(range(len(rows)), [str(r) for r in rows])
-    if max(len(str(c)) for c in columns) > 5:
-        ax.tick_params(axis="x", rotation=30)
-    unit = {"offset": "offset of the label (steps)", "t": "time (steps)", "checkpoint": "checkpoint (iteration)"}
-    names = {"holm": "Holm's", "fdr": "Benjamini and Hochberg's", "max": "Westfall and Young's"}
-    finish(ax, title=heading, x=unit.get(x, x), y=unit.get(y, y), grid="")
-    ax.set_xlabel(f"{unit.get(x, x)}\n● survives {names[correction]} correction (p ≤ 0.05)", fontsize=9)
+    scale = "share of the way from chance to 1" if is_relative else "from chance to 1"
+    heat_map(
+        ax,
+        values,
+        rows=[str(row) for row in rows],
+        columns=[str(column) for column in columns],
+        text=text,
+        low=lowest,
+        high=1,
+        label=f"{metrics[0]}\n({scale})",
+        font_size=8,
+    )
+    finish(ax, title=heading, x="", y=AXIS_LABELS.get(y, y), grid="")
+    legend = f"● survives {CORRECTION_NAMES[correction]} correction (p ≤ 0.05)"
+    ax.set_xlabel(f"{AXIS_LABELS.get(x, x)}\n{legend}", fontsize=9)
     alarm(ax, list(dict.fromkeys(note for result in results for note in result.warnings)))
     return ax
 
 
-def _share_of_the_way(score: Score) -> float:
-    """From chance, 0, to 1; 0 where chance leaves nothing to be gained."""
+def _relative_score(score: DecodingScore) -> float:
+    """`(score - chance) / (1 - chance)`; 0 where chance is 1 and nothing can be gained."""
     return (score.score - score.chance) / (1 - score.chance) if score.chance < 1 else 0.0
 
 
-def _along(axis: MapAxis, result: DecodingResult, score: Score) -> object:
+def _coordinate(axis: MapAxis, result: Decoding, score: DecodingScore) -> object:
     if axis in ("label", "checkpoint"):
         return getattr(result, axis)
     if axis not in ("site", "agent", "offset", "t"):
@@ -240,18 +250,19 @@ def _along(axis: MapAxis, result: DecodingResult, score: Score) -> object:
 
 
 def _scores(
-    decoding: DecodingResult, agent: str | None, site: str | None = None, offset: int | None = None
-) -> tuple[str, list[Score]]:
+    decoding: Decoding, agent: str | None, site: str | None = None, offset: int | None = None
+) -> tuple[str, list[DecodingScore]]:
+    """The agent, and its scores at this site and offset (None: at all)."""
     names = list(dict.fromkeys(score.agent for score in decoding.scores))
     if agent is None and len(names) > 1:
-        raise AnalysisError(f"whose decoding? agent must be one of {names}")
+        raise AnalysisError(f"this decoding has several agents: give agent=, one of {names}")
     who = names[0] if agent is None else agent
     if who not in names:
         raise AnalysisError(unknown("agent in this decoding", who, names))
     sites = list(dict.fromkeys(score.site for score in decoding.scores))
     if site is not None and site not in sites:
         raise AnalysisError(unknown("site in this decoding", site, sites))
-    found = [s for s in decoding.scores if s.agent == who and site in (None, s.site) and offset in (None, s.offset)]
-    if not found:
+    scores = [s for s in decoding.scores if s.agent == who and site in (None, s.site) and offset in (None, s.offset)]
+    if not scores:
         raise AnalysisError(f"no score of {who} at offset {offset}")
-    return who, found
+    return who, scores

@@ -1,120 +1,62 @@
-"""Who influences whom, with intervals; what each agent adds to a group's value."""
+"""Which agent influences which, with intervals, and what each agent adds to a group's value."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import Normalize
 
-from marlnb.plots.canvas import DASHES, MARKERS, MUTED, SEQUENTIAL, agent_colour, alarm, axes, finish
+from marlnb.plots.canvas import MUTED, agent_colour, alarm, axes, finish, heat_map, mean_with_middle_half
 
-
-class InfluenceResult(Protocol):
-    """`[agent, source]` in `units`, with intervals; NaN where nothing was asked."""
-
-    @property
-    def values(self) -> np.ndarray: ...
-    @property
-    def low(self) -> np.ndarray: ...
-    @property
-    def high(self) -> np.ndarray: ...
-    @property
-    def agents(self) -> tuple[str, ...]: ...
-    @property
-    def sources(self) -> tuple[str, ...]: ...
-    @property
-    def through(self) -> str: ...
-    @property
-    def measure(self) -> str: ...
-    @property
-    def units(self) -> str: ...
-    @property
-    def n_episodes(self) -> int: ...
-    @property
-    def warnings(self) -> tuple[str, ...]: ...
+if TYPE_CHECKING:
+    from marlnb.analysis.attribution.value_decomposition import ValueShares
+    from marlnb.analysis.communication.influence_result import Influence
 
 
-class ValueSharesResult(Protocol):
-    """`share` `[row, agent]` of a group's value, NaN where an agent was not acting; `t` `[row]`."""
+def influence_matrix(influence: Influence, *, title: str | None = None, ax: Axes | None = None) -> Axes:
+    """The influence of each source on each agent, with its 95% interval below.
 
-    @property
-    def share(self) -> np.ndarray: ...
-    @property
-    def total(self) -> np.ndarray: ...
-    @property
-    def t(self) -> np.ndarray: ...
-    @property
-    def agents(self) -> tuple[str, ...]: ...
-    @property
-    def group(self) -> str: ...
-    @property
-    def warnings(self) -> tuple[str, ...]: ...
-
-
-def influence_matrix(influence: InfluenceResult, *, title: str | None = None, ax: Axes | None = None) -> Axes:
-    """Each pair's influence, its 95% interval below; an exact 0 is said as such, what was not asked is grey."""
+    An influence of exactly 0 is written as "0" without an interval. Pairs that were not computed are grey.
+    """
     values = np.asarray(influence.values, dtype=float)
+    text = np.full(values.shape, "0", dtype=object)
+    for cell in np.argwhere(np.isfinite(values) & (values != 0)):
+        k = tuple(cell)
+        text[k] = f"{values[k]:.2g}\n[{influence.low[k]:.2g}, {influence.high[k]:.2g}]"
     n_agents, n_sources = values.shape
+    high = float(np.nanmax(values)) if np.isfinite(values).any() else 0.0
     ax = axes(ax, width=3.4 + 1.25 * n_sources, height=1.9 + 0.85 * n_agents)
-    top = float(np.nanmax(values)) if np.isfinite(values).any() else 0.0
-    scale = Normalize(0, top or 1.0)
-    ax.set_facecolor("#E8E8E8")
-    image = ax.imshow(np.ma.masked_invalid(values), cmap=SEQUENTIAL, norm=scale)
-    for row, column in np.ndindex(n_agents, n_sources):
-        value = values[row, column]
-        if not np.isfinite(value):
-            ax.text(column, row, "not asked", ha="center", va="center", color=MUTED, fontsize=8)
-            continue
-        text = "0" if value == 0 else f"{value:.2g}"
-        if value:
-            text += f"\n[{influence.low[row, column]:.2g}, {influence.high[row, column]:.2g}]"
-        colour = "black" if scale(value) > 0.5 else "white"
-        ax.text(column, row, text, ha="center", va="center", color=colour, fontsize=8.5)
-    ax.figure.colorbar(image, ax=ax, pad=0.02).set_label(f"{influence.measure}\n({influence.units})", fontsize=8.5)
-    ax.set_xticks(range(n_sources), list(influence.sources), rotation=30, ha="right")
-    ax.set_yticks(range(n_agents), list(influence.agents))
-    heading = title or f"Influence through {influence.through}"
-    finish(
-        ax, title=heading, x=f"source (95% intervals over {influence.n_episodes} episodes)", y="whose output", grid=""
-    )
+    heat_map(ax, values, rows=influence.agents, columns=influence.sources, text=text, low=0, high=high or 1.0,
+             square=True, label=f"{influence.measure}\n({influence.units})")  # fmt: skip
+    for row, column in np.argwhere(~np.isfinite(values)):
+        ax.text(column + 0.5, row + 0.5, "not asked", ha="center", va="center", color=MUTED, fontsize=8)
+    x = f"source (95% intervals over {influence.n_episodes} episodes)"
+    finish(ax, title=title or f"Influence through {influence.through}", x=x, y="affected agent", grid="")
     alarm(ax, influence.warnings)
     return ax
 
 
 def value_shares_over_time(
-    shares: ValueSharesResult, *, agents: Sequence[str] = (), title: str | None = None, ax: Axes | None = None
+    shares: ValueShares, *, agents: Sequence[str] = (), title: str | None = None, ax: Axes | None = None
 ) -> Axes:
-    """What each agent adds to the group's value at each step: mean over rows, bands span the middle half.
+    """What each agent adds to the group's value at each step: mean over rows; bands span the middle half.
 
     Args:
-        agents: all agents of the environment, for the colours; None: the group's.
+        agents: all agents of the environment, for the colours; none: the group's.
     """
     ax = axes(ax)
-    times = np.unique(shares.t)
-    for place, agent in enumerate(shares.agents):
-        stats = []
-        for t in times:
-            here = shares.share[shares.t == t, place]
-            here = here[np.isfinite(here)]
-            stats.append([*np.quantile(here, [0.25, 0.75]), here.mean()] if len(here) else [np.nan] * 3)
-        low, high, mean = np.array(stats).T
+    for index, agent in enumerate(shares.agents):
         colour = agent_colour(agent, agents or shares.agents)
-        ax.fill_between(times, low, high, color=colour, alpha=0.15, linewidth=0)
-        ax.plot(times, mean, color=colour, linestyle=DASHES[place % len(DASHES)], linewidth=1.8, label=agent,
-                marker=MARKERS[place % len(MARKERS)], markersize=4.5, markevery=_alone(mean))  # fmt: skip
+        mean = mean_with_middle_half(ax, shares.t, shares.share[:, index], index=index, colour=colour, label=agent)
+        # a line shows nothing of a step between two gaps: only those get a marker
+        known = np.concatenate([[False], np.isfinite(mean), [False]])
+        isolated = np.flatnonzero(known[1:-1] & ~known[:-2] & ~known[2:])
+        ax.lines[-1].set_markevery([int(k) for k in isolated])
     ax.axhline(0, color=MUTED, linewidth=1)
     ax.legend(frameon=False, fontsize=9)
-    finish(
-        ax, title=title or f"What each agent adds to the value of {shares.group}", x="time (steps)", y="share (reward)"
-    )
+    heading = title or f"What each agent adds to the value of {shares.group}"
+    finish(ax, title=heading, x="time (steps)", y="share (reward)")
     alarm(ax, shares.warnings)
     return ax
-
-
-def _alone(mean: np.ndarray) -> list[int]:
-    """Places of a line's points that have no neighbour, of which it would show nothing without a marker."""
-    known = np.concatenate([[False], np.isfinite(mean), [False]])
-    return [int(k) for k in np.flatnonzero(known[1:-1] & ~known[:-2] & ~known[2:])]

@@ -1,17 +1,22 @@
-"""What interventions did: effects with intervals, dose and response, choices before and after, tracing grids, usage."""
+"""Results of interventions: effects with intervals, strength-response curves, choices, tracing grids, usage tests."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from marlnb.errors import AnalysisError, unknown
-from marlnb.plots.canvas import DASHES, INK, MARKERS, MUTED, OKABE_ITO, SEQUENTIAL, agent_colour, alarm, axes, finish
+from marlnb.plots.canvas import DASHES, INK, MARKERS, MUTED, OKABE_ITO, agent_colour, alarm, axes, finish, heat_map
 
-DOSES = {
+if TYPE_CHECKING:
+    from marlnb.analysis.interventions.result import Arm, Intervention
+    from marlnb.analysis.interventions.tracing_result import Tracing
+    from marlnb.analysis.interventions.usage_result import Usage
+
+STRENGTH_UNITS = {
     "steer": "standard deviations along the direction",
     "scale": "factor",
     "noise": "standard deviation, in units of activation",
@@ -19,109 +24,15 @@ DOSES = {
 }
 
 
-class EffectLike(Protocol):
-    """One paired effect with its 95% interval."""
-
-    @property
-    def outcome(self) -> str: ...
-    @property
-    def who(self) -> str: ...
-    @property
-    def edited(self) -> bool: ...
-    @property
-    def units(self) -> str: ...
-    @property
-    def n(self) -> int: ...
-    @property
-    def difference(self) -> float: ...
-    @property
-    def low(self) -> float: ...
-    @property
-    def high(self) -> float: ...
-
-
-class ArmLike(Protocol):
-    """Effects at one dose, and each agent's (choices, shares before, shares after)."""
-
-    @property
-    def dose(self) -> float | None: ...
-    @property
-    def effects(self) -> Sequence[EffectLike]: ...
-    @property
-    def actions(self) -> Mapping[str, tuple[Sequence[str], Sequence[float], Sequence[float]]]: ...
-
-
-class InterventionResult(Protocol):
-    @property
-    def edits(self) -> Sequence[Mapping[str, Any]]: ...
-    @property
-    def agents(self) -> tuple[str, ...]: ...
-    @property
-    def arms(self) -> Sequence[ArmLike]: ...
-    @property
-    def warnings(self) -> tuple[str, ...]: ...
-
-
-class TracingResult(Protocol):
-    """recovered `[line, time]`; sites and agents of each line, times of each column."""
-
-    @property
-    def outcome(self) -> str: ...
-    @property
-    def sites(self) -> tuple[str, ...]: ...
-    @property
-    def agents(self) -> tuple[str, ...]: ...
-    @property
-    def times(self) -> tuple[int, ...]: ...
-    @property
-    def span(self) -> int: ...
-    @property
-    def recovered(self) -> np.ndarray: ...
-    @property
-    def warnings(self) -> tuple[str, ...]: ...
-
-
-class UsageTestLike(Protocol):
-    @property
-    def edit(self) -> str: ...
-    @property
-    def effect(self) -> float: ...
-    @property
-    def low(self) -> float: ...
-    @property
-    def high(self) -> float: ...
-    @property
-    def p_value(self) -> float: ...
-    @property
-    def random(self) -> Sequence[float]: ...
-
-
-class UsageResult(Protocol):
-    @property
-    def concept(self) -> str: ...
-    @property
-    def site(self) -> str: ...
-    @property
-    def agent(self) -> str: ...
-    @property
-    def units(self) -> str: ...
-    @property
-    def verdict(self) -> str: ...
-    @property
-    def tests(self) -> Sequence[UsageTestLike]: ...
-    @property
-    def warnings(self) -> tuple[str, ...]: ...
-
-
-WORDS = {
+OUTCOME_NAMES = {
     "return": "return",
     "value": "value (critic's)",
     "length": "length of the episode",
-    "tv_direct": "choices, at the same moments",
+    "tv_direct": "choices, at the same time steps",
     "tv_total": "choices, along the episode",
-    "kl_direct": "choices (KL), at the same moments",
+    "kl_direct": "choices (KL), at the same time steps",
     "kl_total": "choices (KL), along the episode",
-    "changed_direct": "likeliest action changed, same moments",
+    "changed_direct": "likeliest action changed, at the same time steps",
     "changed_total": "actions changed, along the episode",
     "label": "mean of the label",
     "label_end": "label at the end",
@@ -129,30 +40,29 @@ WORDS = {
 
 
 def effect_sizes(
-    intervention: InterventionResult,
+    intervention: Intervention,
     *,
     outcome: str = "return",
-    dose: float | None = None,
+    strength: float | None = None,
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """One outcome's effect on each agent (or label) with its 95% interval; who was edited has a filled mark."""
-    arm = _arm(intervention, dose)
-    found = [
-        e for e in arm.effects if e.outcome == outcome and (e.who in intervention.agents or outcome[:5] == "label")
-    ]
-    found = found or [e for e in arm.effects if e.outcome == outcome]
-    if not found:
+    """One outcome's effect on each agent (or label) with its 95% interval; edited agents have a filled marker."""
+    arm = _arm(intervention, strength)
+    effects = [effect for effect in arm.effects if effect.outcome == outcome]
+    if not outcome.startswith("label"):  # an outcome of agents and of their groups: the agents alone
+        effects = [effect for effect in effects if effect.who in intervention.agents] or effects
+    if not effects:
         raise AnalysisError(unknown("outcome", outcome, {e.outcome for e in arm.effects}))
-    ax = axes(ax, height=1.5 + 0.42 * len(found))
-    decimals = _decimals([effect.difference for effect in found])
-    for place, effect in enumerate(found):
+    ax = axes(ax, height=1.5 + 0.42 * len(effects))
+    decimals = _decimals([effect.difference for effect in effects])
+    for row, effect in enumerate(effects):
         known = effect.who in intervention.agents
         colour = agent_colour(effect.who, intervention.agents) if known else OKABE_ITO[7]
         low, high = effect.difference - effect.low, effect.high - effect.difference
         ax.errorbar(
             effect.difference,
-            place,
+            row,
             xerr=[[low], [high]] if np.isfinite([low, high]).all() else None,
             fmt="o",
             color=colour,
@@ -163,7 +73,7 @@ def effect_sizes(
         )
         ax.annotate(
             f"{effect.difference:+.{decimals}f}",
-            (effect.difference, place),
+            (effect.difference, row),
             (0, 8),
             textcoords="offset points",
             ha="center",
@@ -172,64 +82,64 @@ def effect_sizes(
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
         )
     ax.axvline(0, color=INK, linewidth=1.0)
-    ax.set_yticks(range(len(found)), [_label(effect) for effect in found])
-    ax.set_ylim(len(found) - 0.5, -0.6)
-    what = WORDS.get(outcome, outcome)
-    told = f"{what}: change and its 95% interval ({found[0].units})"
-    finish(ax, title=title or f"What the edits did: {what}", x=told, y="", grid="x")
+    names = [f"{effect.who} (edited)" if effect.edited else effect.who or "episode" for effect in effects]
+    ax.set_yticks(range(len(effects)), names)
+    ax.set_ylim(len(effects) - 0.5, -0.6)
+    name = OUTCOME_NAMES.get(outcome, outcome)
+    x = f"{name}: change and its 95% interval ({effects[0].units})"
+    finish(ax, title=title or f"Effect of the edits: {name}", x=x, y="", grid="x")
     alarm(ax, intervention.warnings)
     return ax
 
 
-def dose_response(
-    intervention: InterventionResult,
+def strength_response(
+    intervention: Intervention,
     *,
     outcome: str = "return",
     agents: Sequence[str] | None = None,
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """An outcome's change against the dose, with its 95% interval, a line for each agent."""
-    doses = [arm.dose for arm in intervention.arms]
-    if None in doses:
-        raise AnalysisError("this intervention has no doses; intervene(..., doses=[-2, 0, 2]) has")
+    """The change of an outcome against the strength, with its 95% interval, one line an agent."""
+    strengths = [arm.strength for arm in intervention.arms]
+    if None in strengths:
+        raise AnalysisError("this intervention has no strengths: compute it with intervene(..., strengths=[-2, 0, 2])")
     ax = axes(ax)
-    units, drawn = "", []
+    units = None
     for agent in agents or intervention.agents:
-        found = [e for arm in intervention.arms for e in arm.effects if e.outcome == outcome and e.who == agent]
-        if len(found) != len(doses):
+        effects = [e for arm in intervention.arms for e in arm.effects if e.outcome == outcome and e.who == agent]
+        if len(effects) != len(strengths):
             continue
-        order = np.argsort(np.array(doses, dtype=float))
-        x, y, low, high = (
-            np.array(values, dtype=float)[order]
-            for values in (doses, *([getattr(e, name) for e in found] for name in ("difference", "low", "high")))
-        )
-        place, units = list(intervention.agents).index(agent), found[0].units
+        rows = [(strength, e.difference, e.low, e.high) for strength, e in zip(strengths, effects)]
+        x, y, low, high = np.array(sorted(rows, key=lambda row: row[0]), dtype=float).T  # type: ignore[arg-type, return-value]
+        index, units = list(intervention.agents).index(agent), effects[0].units
         colour = agent_colour(agent, intervention.agents)
         ax.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-        line = {"linestyle": DASHES[place % len(DASHES)], "marker": MARKERS[place % len(MARKERS)]}
+        line = {"linestyle": DASHES[index % len(DASHES)], "marker": MARKERS[index % len(MARKERS)]}
         ax.plot(x, y, color=colour, linewidth=2.2, label=agent, **line)  # type: ignore[arg-type]
-        drawn.append(agent)
-    if not drawn:
+    if units is None:
         raise AnalysisError(unknown("outcome", outcome, {e.outcome for e in intervention.arms[0].effects}))
     ax.axhline(0, color=INK, linewidth=1.0)
     ax.legend(frameon=False, fontsize=8.5)
-    what = WORDS.get(outcome, outcome)
-    finish(ax, title=title or f"Dose and response: {what}", x=_dose_label(intervention), y=f"{what}:\nchange ({units})")
+    name = OUTCOME_NAMES.get(outcome, outcome)
+    kinds = [edit["edit"] for edit in intervention.edits]
+    strength_units = {STRENGTH_UNITS[kind] for kind in kinds if kind in STRENGTH_UNITS}
+    x = f"strength ({strength_units.pop()})" if len(strength_units) == 1 else "strength"
+    finish(ax, title=title or f"Strength and response: {name}", x=x, y=f"{name}:\nchange ({units})")
     alarm(ax, intervention.warnings)
     return ax
 
 
 def choices_before_after(
-    intervention: InterventionResult,
+    intervention: Intervention,
     agent: str,
     *,
-    dose: float | None = None,
+    strength: float | None = None,
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """How often an agent took each action, without and with the edits."""
-    actions = _arm(intervention, dose).actions
+    actions = _arm(intervention, strength).actions
     if agent not in actions:
         raise AnalysisError(unknown("agent with discrete actions", agent, actions))
     names, before, after = actions[agent]
@@ -246,53 +156,53 @@ def choices_before_after(
 
 
 def tracing_grid(
-    tracing: TracingResult, agent: str, *, limit: float | None = None, title: str | None = None, ax: Axes | None = None
+    tracing: Tracing, agent: str, *, max_share: float | None = None, title: str | None = None, ax: Axes | None = None
 ) -> Axes:
-    """One agent's sites against time: the share of what the corruption took that comes back. `panels` sets agents side
-    by side; `limit` is the share at which colours end, the same for all agents when it is not given."""
+    """One agent's sites against time: the share of the lost outcome that restoring a site at a step brings back.
+
+    `panels` makes axes for several agents side by side.
+
+    Args:
+        max_share: the share of the brightest colour; None: the largest share of all agents, so that the figures of
+            different agents have the same scale.
+    Raises:
+        AnalysisError: the tracing has no such agent.
+    """
     lines = [k for k, who in enumerate(tracing.agents) if who == agent]
     if not lines:
         raise AnalysisError(unknown("agent in this tracing", agent, tracing.agents))
-    shares = 100 * tracing.recovered[lines]
+    percent = 100 * tracing.recovered[lines]
     finite = np.abs(tracing.recovered[np.isfinite(tracing.recovered)])
-    end = 100 * (limit if limit is not None else max(finite.max() if finite.size else 0.0, 0.01))
-    ax = axes(ax, width=7.2, height=1.4 + 0.42 * len(lines))
-    image = ax.imshow(
-        shares, aspect="auto", cmap=SEQUENTIAL, vmin=min(0.0, -end * bool((shares < -0.05 * end).any())), vmax=end
-    )
-    ax.set_yticks(range(len(lines)), [tracing.sites[k].split("/", 1)[1] for k in lines])
+    high = 100 * (max_share if max_share is not None else max(finite.max() if finite.size else 0.0, 0.01))
+    low = -high if (percent < -0.05 * high).any() else 0.0
     step = max(1, len(tracing.times) // 12)
-    ax.set_xticks(range(0, len(tracing.times), step), [str(t) for t in tracing.times[::step]])
-    ax.figure.colorbar(image, ax=ax, label="recovered (%)", fraction=0.04, pad=0.02)
-    restored = "step restored" if tracing.span == 1 else f"first of {tracing.span} steps restored"
-    finish(
-        ax,
-        title=title or f"{agent}: what restores the {tracing.outcome}",
-        x=f"{restored} (steps since the episode began)",
-        y="",
-        grid="",
-    )
+    columns = ["" if k % step else str(t) for k, t in enumerate(tracing.times)]
+    ax = axes(ax, width=7.2, height=1.4 + 0.42 * len(lines))
+    rows = [tracing.sites[k].split("/", 1)[1] for k in lines]
+    heat_map(ax, percent, rows=rows, columns=columns, low=low, high=high, label="recovered (%)")
+    restored = "restored step" if tracing.span == 1 else f"first of {tracing.span} restored steps"
+    heading = title or f"{agent}: what restores the {tracing.outcome}"
+    finish(ax, title=heading, x=f"{restored} (steps since the episode began)", y="", grid="")
     alarm(ax, tracing.warnings)
     return ax
 
 
 def usage_effects(
-    usage: UsageResult, *, agents: Sequence[str] = (), title: str | None = None, ax: Axes | None = None
+    usage: Usage, *, agents: Sequence[str] = (), title: str | None = None, ax: Axes | None = None
 ) -> Axes:
-    """What erasing and steering along a direction does to the agent's choices, beside random directions.
+    """The effect of erasing and of steering along a direction on the agent's choices, next to random directions.
 
     Args:
         agents: all agents of the environment, for this one's colour.
     """
     ax = axes(ax, width=6.0, height=3.6)
     colour = agent_colour(usage.agent, agents) if usage.agent in agents else OKABE_ITO[0]
-    for place, test in enumerate(usage.tests):
-        jitter = np.linspace(-0.12, 0.12, max(len(test.random), 1))
-        ax.scatter(
-            place + jitter, test.random, s=14, color=MUTED, alpha=0.7, label=None if place else "random directions"
-        )
+    for k, test in enumerate(usage.tests):
+        spread = np.linspace(-0.12, 0.12, max(len(test.random), 1))
+        label = None if k else "random directions"
+        ax.scatter(k + spread[: len(test.random)], test.random, s=14, color=MUTED, alpha=0.7, label=label)
         ax.errorbar(
-            place + 0.28,
+            k + 0.28,
             test.effect,
             [[test.effect - test.low], [test.high - test.effect]],
             fmt="D",
@@ -300,37 +210,28 @@ def usage_effects(
             markersize=8,
             capsize=5,
             linewidth=2,
-            label=None if place else usage.concept,
+            label=None if k else usage.concept,
         )
-        ax.text(place + 0.36, test.effect, f"p = {test.p_value:.2g}", va="center", fontsize=9, color=INK)
-    ax.set_xticks([place + 0.14 for place in range(len(usage.tests))], [test.edit for test in usage.tests])
-    ax.set_xlim(-0.4, len(usage.tests) - 0.2)
+        ax.text(k + 0.36, test.effect, f"p = {test.p_value:.2g}", va="center", fontsize=9, color=INK)
+    n_tests = len(usage.tests)
+    ax.set_xticks(np.arange(n_tests) + 0.14, [test.edit for test in usage.tests])
+    ax.set_xlim(-0.4, n_tests - 0.2)
     ax.set_ylim(0, max(max(t.high, *t.random) for t in usage.tests) * 1.2 + 1e-9)
     ax.legend(frameon=False, fontsize=8.5, loc="upper right", ncols=2)
     heading = title or f"{usage.concept}: {usage.verdict}"
-    finish(ax, title=heading, x=f"{usage.site}, {usage.agent}", y=f"choices moved ({usage.units})")
+    finish(ax, title=heading, x=f"{usage.site}, {usage.agent}", y=f"change of the choices ({usage.units})")
     alarm(ax, usage.warnings)
     return ax
 
 
-def _arm(intervention: InterventionResult, dose: float | None) -> ArmLike:
-    found = [arm for arm in intervention.arms if dose is None or arm.dose == dose]
-    if len(found) != 1:
-        raise AnalysisError(f"which dose? dose must be one of {[arm.dose for arm in intervention.arms]}; got {dose}")
-    return found[0]
-
-
-def _dose_label(intervention: InterventionResult) -> str:
-    """With its unit, where the doses of all edits have one."""
-    units = {DOSES[kind] for kind in (edit["edit"] for edit in intervention.edits) if kind in DOSES}
-    return f"dose ({units.pop()})" if len(units) == 1 else "dose"
+def _arm(intervention: Intervention, strength: float | None) -> Arm:
+    arms = [arm for arm in intervention.arms if strength is None or arm.strength == strength]
+    if len(arms) != 1:
+        raise AnalysisError(f"got strength={strength}; give one of {[arm.strength for arm in intervention.arms]}")
+    return arms[0]
 
 
 def _decimals(values: Sequence[float]) -> int:
-    """Places after the point with which the largest value has three figures; the same for all."""
+    """Decimal places with which the largest value has three significant figures; the same for all values."""
     largest = max((abs(value) for value in values if np.isfinite(value)), default=0.0)
     return int(np.clip(2 - np.floor(np.log10(largest)), 0, 6)) if largest else 0
-
-
-def _label(effect: EffectLike) -> str:
-    return f"{effect.who} (edited)" if effect.edited else effect.who or "episode"

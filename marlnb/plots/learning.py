@@ -1,4 +1,4 @@
-"""How well the agents do: learning curves and distributions of returns."""
+"""Learning curves and distributions of returns."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from marlnb.plots.canvas import DASHES, INK, MUTED, OKABE_ITO, axes, finish, legend_beside, literal, width_with_names
+from marlnb.plots.canvas import DASHES, INK, MUTED, OKABE_ITO, axes, finish, legend_outside, literal, width_with_legend
 
-LABEL_HEIGHT = 23.0  # of a level's name, in points
-LETTER = 4.7  # width of one in such a name, in points
+LABEL_HEIGHT_PT = 23.0
+"""Height of the label of a reference level."""
+LETTER_WIDTH_PT = 4.7
 
 
 def learning_curve(
@@ -24,18 +25,18 @@ def learning_curve(
     title: str = "Learning curve",
     ax: Axes | None = None,
 ) -> Axes:
-    """Mean return per agent against frames, beside what others reach.
+    """Mean return per agent against environment steps, with reference levels.
 
     Args:
         frames: `[iteration]`, environment steps so far.
-        returns: `[iteration]`, or several by name, in units of reward per agent and episode; NaN where none was
-            measured.
-        references: named levels drawn as horizontal lines, as `{"random": -42.9}`.
+        returns: `[iteration]`, or several by name, in units of reward per agent and episode. NaN: not measured.
+        references: named levels drawn as horizontal lines, such as `{"random": -42.9}`.
         smooth: iterations in a running mean, drawn thick over the thin curve of each iteration; 1: none.
     """
-    curves, is_smooth = returns if isinstance(returns, Mapping) else {"trained": returns}, False
-    beyond = names_width(references or {})
-    ax = axes(ax, width=width_with_names(curves, beyond=beyond) if len(curves) > 1 else 6.4)
+    curves = returns if isinstance(returns, Mapping) else {"trained": returns}
+    is_smooth = False
+    offset = reference_width_pt(references or {})
+    ax = axes(ax, width=width_with_legend(curves, offset=offset) if len(curves) > 1 else 6.4)
     x = np.asarray(frames, dtype=float)
     million = x.max(initial=0) >= 1e6
     x = x / (1e6 if million else 1e3)
@@ -48,47 +49,47 @@ def learning_curve(
             ax.plot(x[known], y[known], color=colour, alpha=0.4, linewidth=0.9)
             ax.plot(x[known], running_mean(y[known], smooth), color=colour, linestyle=dash, linewidth=2)
         else:
-            alone = "o" if known.sum() == 1 else ""
-            ax.plot(x[known], y[known], color=colour, linestyle=dash, linewidth=2, marker=alone)
+            marker = "o" if known.sum() == 1 else ""  # a line of one point is invisible
+            ax.plot(x[known], y[known], color=colour, linestyle=dash, linewidth=2, marker=marker)
         ax.lines[-1].set_label(literal(name))
     reference_lines(ax, references or {})
     if len(curves) > 1:
-        legend_beside(ax, beyond=beyond)
+        legend_outside(ax, offset=offset)
     ax.margins(x=0.01)
     label = f"environment steps ({'million' if million else 'thousand'})"
-    note = f"\nthin: each iteration, thick: mean of {smooth} around it" if is_smooth else ""
+    note = f"\nthin: each iteration, thick: running mean of {smooth}" if is_smooth else ""
     return finish(ax, title=literal(title), x=label + note, y="return per agent and episode (reward)")
 
 
 def running_mean(y: np.ndarray, window: int) -> np.ndarray:
-    """The mean of each value and its neighbours, `window` in all, an even one counting one less; of fewer near an end.
+    """The centred mean over `window` values; an even window counts as one less, and it shrinks near the ends.
 
-    As many on either side, so that a curve that climbs is not drawn later than it did.
+    It is centred so that a rising curve is not drawn later than it rose.
     """
-    total, place = np.concatenate([[0.0], np.cumsum(y)]), np.arange(len(y))
-    half = np.minimum((window - 1) // 2, np.minimum(place, place[::-1]))
-    return (total[place + half + 1] - total[place - half]) / (2 * half + 1)
+    total, index = np.concatenate([[0.0], np.cumsum(y)]), np.arange(len(y))
+    half = np.minimum((window - 1) // 2, np.minimum(index, index[::-1]))
+    return (total[index + half + 1] - total[index - half]) / (2 * half + 1)
 
 
-def names_width(references: Mapping[str, float]) -> float:
-    """What the names of `reference_lines` take beside the axes, in points."""
-    return max((8 + LETTER * len(name) for name in references), default=0.0)
+def reference_width_pt(references: Mapping[str, float]) -> float:
+    """The width of the labels of `reference_lines` in points."""
+    return max((8 + LETTER_WIDTH_PT * len(name) for name in references), default=0.0)
 
 
 def reference_lines(ax: Axes, references: Mapping[str, float]) -> None:
-    """Dashed levels, named beyond the right end, where no curve runs; names of levels close together move apart."""
+    """Dashed levels with labels beyond their right ends; labels of levels that are close move apart."""
     for level in references.values():
         ax.axhline(level, color=MUTED, linewidth=1.1, linestyle=(0, (4, 2)), zorder=1)
     ordered = sorted(references.items(), key=lambda item: item[1])
     bottom, top = ax.get_ylim()
     height = ax.get_position().height * ax.get_figure(root=True).get_figheight() * 72  # type: ignore[union-attr]
-    places = [(level - bottom) / (top - bottom) * height for _, level in ordered]
-    for (name, level), place, shown in zip(ordered, places, _apart(places, LABEL_HEIGHT)):
+    levels_pt = [(level - bottom) / (top - bottom) * height for _, level in ordered]
+    for (name, level), level_pt, label_pt in zip(ordered, levels_pt, _move_apart(levels_pt, LABEL_HEIGHT_PT)):
         ax.annotate(
             f"{literal(name)}\n({level:g})",
             xy=(1.0, level),
             xycoords=("axes fraction", "data"),
-            xytext=(4, shown - place),
+            xytext=(4, label_pt - level_pt),
             textcoords="offset points",
             ha="left",
             va="center",
@@ -97,20 +98,20 @@ def reference_lines(ax: Axes, references: Mapping[str, float]) -> None:
         )
 
 
-def _apart(places: Sequence[float], gap: float) -> list[float]:
-    """Ascending places moved as little as makes neighbours `gap` apart: crowded ones share their middle."""
-    runs: list[list[float]] = []
-    for place in places:
-        runs.append([place])
-        while len(runs) > 1 and _spread(runs[-1], gap)[0] < _spread(runs[-2], gap)[-1] + gap:
-            crowded = runs.pop()
-            runs[-1] += crowded
-    return [shown for run in runs for shown in _spread(run, gap)]
+def _move_apart(positions: Sequence[float], gap: float) -> list[float]:
+    """Moves ascending positions as little as possible, so that neighbours are `gap` apart: a crowd keeps its mean."""
+    crowds: list[list[float]] = []
+    for position in positions:
+        crowds.append([position])
+        while len(crowds) > 1 and _spread(crowds[-1], gap)[0] < _spread(crowds[-2], gap)[-1] + gap:
+            last = crowds.pop()
+            crowds[-1] += last
+    return [position for crowd in crowds for position in _spread(crowd, gap)]
 
 
-def _spread(run: Sequence[float], gap: float) -> list[float]:
-    middle = sum(run) / len(run)
-    return [middle + (k - (len(run) - 1) / 2) * gap for k in range(len(run))]
+def _spread(crowd: Sequence[float], gap: float) -> list[float]:
+    middle = sum(crowd) / len(crowd)
+    return [middle + (k - (len(crowd) - 1) / 2) * gap for k in range(len(crowd))]
 
 
 def return_distribution(
@@ -122,17 +123,19 @@ def return_distribution(
     ax: Axes | None = None,
 ) -> Axes:
     """A histogram of episode returns `[episode]` (reward per agent), with its mean and named reference levels."""
+    import seaborn as sns  # takes about a second, which live panels need not pay
+
     y = np.asarray(returns, dtype=float)
     y = y[np.isfinite(y)]
-    mean = f"mean of {len(y)} {'episode' if len(y) == 1 else 'episodes'}"
-    levels = {mean: float(np.mean(y)) if len(y) else float("nan"), **(references or {})}
+    mean_name = f"mean of {len(y)} {'episode' if len(y) == 1 else 'episodes'}"
+    levels = {mean_name: float(np.mean(y)) if len(y) else float("nan"), **(references or {})}
     span = float(np.ptp(y)) if np.ptp(y) else max(map(abs, levels.values()))
     decimals = max(0, 2 - floor(log10(span))) if span > 0 and isfinite(span) else 1
     labels = {f"{name} ({level:,.{decimals}f})": level for name, level in levels.items()}
-    ax = axes(ax, width=width_with_names(labels))
-    ax.hist(y, bins=bins, color=OKABE_ITO[0], alpha=0.85, edgecolor="white", linewidth=0.6)
+    ax = axes(ax, width=width_with_legend(labels))
+    sns.histplot(y, bins=bins, color=OKABE_ITO[0], alpha=0.85, edgecolor="white", linewidth=0.6, ax=ax)
     for index, (label, level) in enumerate(labels.items()):
         dash = "-" if index == 0 else DASHES[1 + (index - 1) % (len(DASHES) - 1)]
         ax.axvline(level, color=INK if index == 0 else MUTED, linestyle=dash, linewidth=1.6, label=literal(label))
-    legend_beside(ax)
+    legend_outside(ax)
     return finish(ax, title=literal(title), x="return per agent and episode (reward)", y="episodes")

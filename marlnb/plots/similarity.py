@@ -1,14 +1,16 @@
-"""How alike sites, agents, seeds and checkpoints are."""
+"""How similar sites, agents, seeds and checkpoints are."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from marlnb.plots.canvas import INK, SEQUENTIAL, alarm, axes, finish
+from marlnb.plots.canvas import alarm, axes, finish, heat_map
+
+if TYPE_CHECKING:
+    from marlnb.analysis.representations.similarity_result import SimilarityMatrix
 
 METHOD_NAMES = {
     "cka": "linear CKA",
@@ -18,49 +20,21 @@ METHOD_NAMES = {
     "pwcca": "PWCCA",
     "procrustes": "Procrustes similarity",
 }
-
-
-class SimilarityMatrixResult(Protocol):
-    """values `[row, column]` in 0 to 1 by names of rows and columns; `shuffled` is what chance pairings give."""
-
-    @property
-    def method(self) -> str: ...
-    @property
-    def rows(self) -> tuple[str, ...]: ...
-    @property
-    def columns(self) -> tuple[str, ...]: ...
-    @property
-    def values(self) -> np.ndarray: ...
-    @property
-    def p_value(self) -> np.ndarray: ...
-    @property
-    def shuffled(self) -> np.ndarray: ...
-    @property
-    def warnings(self) -> tuple[str, ...]: ...
+MAX_WRITTEN_CELLS = 144
 
 
 def similarity_map(
-    matrix: SimilarityMatrixResult, *, title: str = "How alike are the units?", ax: Axes | None = None
+    matrix: SimilarityMatrix, *, title: str = "How similar are the units?", ax: Axes | None = None
 ) -> Axes:
-    """The matrix with its numbers; in brackets what pairing other episodes gives, so that a reader can subtract it."""
+    """The matrix with its numbers; in brackets the similarity of randomly paired episodes, to be subtracted."""
     n_rows, n_columns = matrix.values.shape
+    text = None
+    if n_rows * n_columns <= MAX_WRITTEN_CELLS:
+        text = np.vectorize("{:.2f}\n({:.2f})".format)(matrix.values, matrix.shuffled)
+    columns = [name.replace(" ", "\n", 1) for name in matrix.columns]
+    label = METHOD_NAMES.get(matrix.method, matrix.method)
     ax = axes(ax, width=3.4 + 0.72 * n_columns, height=2.4 + 0.52 * n_rows)
-    image = ax.imshow(matrix.values, cmap=SEQUENTIAL, vmin=0, vmax=1, aspect="auto")
-    bar = ax.figure.colorbar(image, ax=ax, pad=0.02)
-    bar.set_label(METHOD_NAMES.get(matrix.method, matrix.method), color=INK)
-    bar.outline.set_visible(False)  # type: ignore[operator]
-    if n_rows * n_columns <= 144:
-        for i in range(n_rows):
-            for j in range(n_columns):
-                value, chance = matrix.values[i, j], matrix.shuffled[i, j]
-                colour = "white" if value < 0.55 else INK
-                ax.text(j, i, f"{value:.2f}\n({chance:.2f})", ha="center", va="center", fontsize=7.5, color=colour)
-    ax.set_xticks(range(n_columns), _wrapped(matrix.columns), rotation=40, ha="right", fontsize=8)
-    ax.set_yticks(range(n_rows), list(matrix.rows), fontsize=8)
+    heat_map(ax, matrix.values, rows=matrix.rows, columns=columns, label=label, text=text, low=0, high=1, font_size=7.5)
     finish(ax, title=title, x="(in brackets: episodes paired at random)", y="", grid="")
     alarm(ax, matrix.warnings)
     return ax
-
-
-def _wrapped(names: Sequence[str]) -> list[str]:
-    return [name.replace(" ", "\n", 1) for name in names]

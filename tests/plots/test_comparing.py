@@ -19,7 +19,7 @@ from marlnb.analysis.representations.roles_result import Clustering, Roles
 from marlnb.analysis.representations.similarity_result import SimilarityMatrix
 from marlnb.analysis.representations.tuning_result import Tuning
 from marlnb.analysis.stats.bootstrap import Interval
-from marlnb.analysis.stats.mutual_information import Information
+from marlnb.analysis.stats.mutual_information import MutualInformation
 from marlnb.errors import AnalysisError
 
 AGENTS = ("a_0", "a_1", "b_0")
@@ -105,7 +105,7 @@ ROLES = Roles(
     division_p=0.01,
     n_episodes=2,
 )
-BITS = Information("message", "goal", 1.25, 1.1, 1.4, 0.03, 1.2, 0.8, 0.01, 1.5, 1.5)
+BITS = MutualInformation("message", "goal", 1.25, 1.1, 1.4, 0.03, 1.2, 0.8, 0.01, 1.5, 1.5)
 TALK = Communication(
     speaker="a_0",
     listener="b_0",
@@ -139,20 +139,20 @@ def drawn(ax: Axes) -> str:
 
 def test_the_numbers_are_those_handed_in() -> None:
     assert "0.25\n(0.10)" in drawn(plots.similarity_map(MATRIX))
-    assert "0.25" in drawn(plots.what_when_where(GROWTH))
+    assert "0.25" in drawn(plots.development_map(GROWTH))
     curves = plots.development_curves(GROWTH)
     assert [line.get_ydata()[1] for line in curves.lines] == [0.25, 0.75, 0.3]
     assert "0.75" in drawn(plots.code_book(TALK)) and "0.25" in drawn(plots.code_book(TALK))
     bars = drawn(plots.information_bars(TALK))
     assert bars.count("1.25") == 3 and "0.62" in bars
-    np.testing.assert_array_equal(plots.unit_map(MAP).collections[1].get_offsets(), MAP.points[2:])
+    np.testing.assert_array_equal(plots.embedding_map(MAP).collections[1].get_offsets(), MAP.points[2:])
     response = plots.event_response(EVENT, channels=["unit 1"])
     assert response.lines[0].get_ydata().tolist() == [2, 1, 0] and "3 to 5 events a lag" in response.get_xlabel()
 
 
 def test_classes_that_are_called_by_colours_are_drawn_in_them() -> None:
     def drawn_in(*names: str) -> list[str]:
-        ax = plots.unit_map(replace(MAP, color_name="goal", color_names=names))
+        ax = plots.embedding_map(replace(MAP, color_name="goal", color_names=names))
         return [to_hex(points.get_facecolor()[0]).upper() for points in ax.collections]
 
     assert drawn_in("green", "blue") == ["#009E73", "#0072B2"]
@@ -160,12 +160,12 @@ def test_classes_that_are_called_by_colours_are_drawn_in_them() -> None:
 
 
 def test_legends_stand_beside_what_is_drawn() -> None:
-    for ax in (plots.development_curves(GROWTH), plots.tuning_curves(TUNING), plots.unit_map(MAP)):
+    for ax in (plots.development_curves(GROWTH), plots.tuning_curves(TUNING), plots.embedding_map(MAP)):
         drawn(ax)
         legend = ax.get_legend()
         assert legend is not None
         assert legend.get_window_extent().x0 >= ax.get_window_extent().x1 > 0  # pixels
-    marks = plots.unit_map(MAP).get_legend()
+    marks = plots.embedding_map(MAP).get_legend()
     assert marks is not None and {mark.get_sizes()[0] for mark in marks.legend_handles} == {36.0}  # type: ignore[union-attr]
 
 
@@ -183,7 +183,7 @@ def test_units_are_named_with_their_strength() -> None:
 def test_roles_say_whether_they_were_found() -> None:
     assert "3.00" in drawn(plots.team_map(ROLES)) and "teams found" in plots.team_map(ROLES).get_title(loc="left")
     assert "a continuum, not roles" in plots.role_map(ROLES).get_title(loc="left")
-    assert "2.00 (independently: 1.70)" in plots.roles_taken(ROLES).get_xlabel()
+    assert "2.00 (independently: 1.70)" in plots.role_shares(ROLES).get_xlabel()
     none = replace(ROLES, agents_clustering=Clustering(2, 0.0, 0.0, 0.6, 0.1))
     assert "no teams beyond chance" in plots.team_map(none).get_title(loc="left")
 
@@ -195,13 +195,13 @@ def test_warnings_are_across_the_figure() -> None:
         plots.tuning_curves(replace(TUNING, warnings=doubt)),
         plots.tuning_map(replace(TUNING, warnings=doubt)),
         plots.event_response(replace(EVENT, warnings=doubt)),
-        plots.unit_map(replace(MAP, warnings=doubt)),
+        plots.embedding_map(replace(MAP, warnings=doubt)),
         plots.team_map(replace(ROLES, warnings=doubt)),
         plots.role_map(replace(ROLES, warnings=doubt)),
-        plots.roles_taken(replace(ROLES, warnings=doubt)),
+        plots.role_shares(replace(ROLES, warnings=doubt)),
         plots.code_book(replace(TALK, warnings=doubt)),
         plots.information_bars(replace(TALK, warnings=doubt)),
-        plots.what_when_where(replace(GROWTH, warnings=doubt)),
+        plots.development_map(replace(GROWTH, warnings=doubt)),
         plots.development_curves(replace(GROWTH, warnings=doubt)),
     ]
     for ax in figures:
@@ -213,22 +213,22 @@ def test_a_map_of_many_values_is_shaded_and_hides_no_moment() -> None:
     """Sixty episodes are no sixty colours, and points without a label are there all the same."""
     points = np.random.default_rng(0).standard_normal((60, 2))
     many = replace(MAP, points=points, color=np.arange(60.0), color_name="episode", color_names=(), color_is_class=True)
-    ax = plots.unit_map(many)
+    ax = plots.embedding_map(many)
     assert ax.get_legend() is None and len(ax.collections) == 1
     some = np.where(np.arange(60) < 20, np.nan, np.arange(60) % 12.0)
     for is_class in (True, False):
-        ax = plots.unit_map(replace(many, color=some, color_is_class=is_class))
+        ax = plots.embedding_map(replace(many, color=some, color_is_class=is_class))
         assert sum(len(drawn.get_offsets()) for drawn in ax.collections) == 60
         told = [text.get_text() for text in ax.get_legend().get_texts()]  # type: ignore[union-attr]
         assert told[0] == "not known (20)"
-    drawn = plots.unit_map(replace(many, color=np.arange(60) % 12.0)).collections
+    drawn = plots.embedding_map(replace(many, color=np.arange(60) % 12.0)).collections
     looks = {(str(one.get_facecolor()[0]), str(one.get_paths()[0].vertices)) for one in drawn}
     assert len(looks) == len(drawn) == 12
 
 
 def test_many_doubts_leave_the_figure_standing() -> None:
     """Thirty lines of red would hide it whole and push its axes together."""
-    ax = plots.unit_map(replace(MAP, warnings=tuple(f"reason {k}" for k in range(30))))
+    ax = plots.embedding_map(replace(MAP, warnings=tuple(f"reason {k}" for k in range(30))))
     told = next(text.get_text() for text in ax.texts if "NOT TO BE TRUSTED" in text.get_text()).splitlines()
     expected = [f"reason {k}" for k in range(4)]
     assert told == ["NOT TO BE TRUSTED", *expected, "and 26 more: see the result's warnings"]

@@ -43,7 +43,7 @@ OFFSETS = decoding(score(offset=2, value=0.6, p=0.5), score(offset=-2, value=0.4
 def test_bars_of_one_site_and_offset() -> None:
     ax = plots.decoding_bars(SITES, site="b/h2", offset=3, agents=AGENTS)
     assert [bar.get_height() for bar in ax.patches] == [0.7, 0.6, 0.5, 0.3, 0.35]
-    assert ax.get_title(loc="left") == "goal read from b/h2"
+    assert ax.get_title(loc="left") == "goal decoded from b/h2"
     assert to_hex(ax.patches[0].get_facecolor()).upper() == OKABE_ITO[1]
     with pytest.raises(AnalysisError, match="2 scores for b_0"):
         plots.decoding_bars(SITES, site="b/h2")
@@ -61,7 +61,7 @@ def test_the_curve_over_offsets_is_in_order_and_fills_what_survives() -> None:
     assert drawn["observation alone"] == [[-2, 0.6], [0, 0.6], [2, 0.6]]
     band = next(found for found in ax.collections if isinstance(found, PolyCollection)).get_paths()[0].vertices
     assert np.asarray(band)[:, 1].min() == pytest.approx(0.3) and np.asarray(band)[:, 1].max() == pytest.approx(0.9)
-    with pytest.raises(AnalysisError, match="several scores at one place"):
+    with pytest.raises(AnalysisError, match="several scores at the same x"):
         plots.decoding_over_offset(decoding(score(), score("b/h2")))
     with pytest.raises(AnalysisError, match="decoding_map draws time against offset"):
         plots.decoding_over_offset(decoding(score(t=0)))
@@ -76,16 +76,16 @@ def test_the_curve_over_time_of_one_site() -> None:
 
 def test_the_map_shows_each_score_in_its_cell_with_its_dot() -> None:
     ax = plots.decoding_map(SITES, x="offset", y="site")
-    values = np.ma.filled(ax.images[0].get_array(), np.nan)  # type: ignore[arg-type]
+    values = np.ma.filled(ax.collections[0].get_array(), np.nan)  # type: ignore[arg-type]
     np.testing.assert_array_equal(values, [[0.8, np.nan], [0.5, 0.7]])
-    assert ax.images[0].get_clim() == (0.25, 1)
+    assert ax.collections[0].get_clim() == (0.25, 1)
     assert texts(ax) == ["0.80 ●", "0.50", "0.70 ●"]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["b/h1", "b/h2"]
     holm = plots.decoding_map(SITES, correction="holm")
     assert texts(holm) == ["0.80", "0.50", "0.70"] and "Holm's" in holm.get_xlabel()
     later = decoding(score(value=0.9), checkpoint=130)
     several = plots.decoding_map([decoding(score()), later], x="checkpoint", y="agent")
-    np.testing.assert_array_equal(several.images[0].get_array(), [[0.8, 0.9]])  # type: ignore[arg-type]
+    np.testing.assert_array_equal(several.collections[0].get_array(), [[0.8, 0.9]])  # type: ignore[arg-type]
 
 
 def test_a_map_that_would_mislead_is_refused() -> None:
@@ -131,8 +131,8 @@ def test_concepts_stand_before_the_random_ones() -> None:
     assert [to_hex(bar.get_facecolor()).upper() for bar in bars] == [OKABE_ITO[1], OKABE_ITO[0]]
     assert texts(ax) == ["0.90*", "0.90"]
     assert [label.get_text() for label in ax.get_xticklabels()] == [
-        "near\nb_0\ntold at 0.75",
-        "near\na_0\ntold at 0.75",
+        "near\nb_0\naccuracy 0.75",
+        "near\na_0\naccuracy 0.75",
     ]
     assert ax.get_title(loc="left").startswith("logit of up: does it rise")
     doubted = plots.concept_bars(replace(TCAV, score_warnings=("signs alone",)))
@@ -156,7 +156,7 @@ def test_how_far_an_output_grows_stands_before_shuffled_episodes() -> None:
     assert [bar.get_height() for bar in bars] == [0.6, -0.1]
     assert texts(ax) == ["*"] and ax.texts[0].xy == (0, 0.9)  # type: ignore[attr-defined]
     assert "grow towards" in ax.get_title(loc="left")
-    with pytest.raises(AnalysisError, match=r"effect of near on b_0 is unknown; ask .* n_shuffles > 0"):
+    with pytest.raises(AnalysisError, match=r"effect of near on b_0: call concept_activation with n_shuffles > 0"):
         plots.concept_effects(TCAV)
 
 
@@ -176,10 +176,10 @@ def test_labels_of_unlike_chance_are_coloured_alike_at_their_own_chance() -> Non
     four = decoding(score(value=0.25), score("b/h2", value=1.0))
     two = decoding(replace(score(value=0.5), chance=0.5), replace(score("b/h2", value=0.75), chance=0.5), label="met")
     ax = plots.decoding_map([four, two], x="label", y="site")
-    np.testing.assert_allclose(ax.images[0].get_array(), [[0, 0], [1, 0.5]])
-    assert "share of the way from chance to 1" in ax.images[0].colorbar.ax.get_ylabel()  # type: ignore[union-attr]
+    np.testing.assert_allclose(ax.collections[0].get_array(), [[0, 0], [1, 0.5]])
+    assert "share of the way from chance to 1" in ax.collections[0].colorbar.ax.get_ylabel()  # type: ignore[union-attr]
     same = plots.decoding_map(four, x="agent", y="site")
-    np.testing.assert_allclose(same.images[0].get_array(), [[0.25], [1.0]])
+    np.testing.assert_allclose(same.collections[0].get_array(), [[0.25], [1.0]])
 
 
 def test_the_line_of_chance_follows_chance() -> None:

@@ -36,7 +36,7 @@ class Effect:
 
 @dataclass
 class Arm:
-    dose: float | None
+    strength: float | None
     effects: list[Effect]
     actions: dict[str, tuple[list[str], list[float], list[float]]] = field(default_factory=dict)
 
@@ -99,17 +99,17 @@ def test_effects_and_their_intervals() -> None:
 
 
 def test_dose_and_response_in_order_of_doses() -> None:
-    arms = [Arm(dose, [Effect(agent, dose**2) for agent in AGENTS]) for dose in (2.0, -1.0, 0.0)]
-    ax = plots.dose_response(Intervention(arms))
+    arms = [Arm(strength, [Effect(agent, strength**2) for agent in AGENTS]) for strength in (2.0, -1.0, 0.0)]
+    ax = plots.strength_response(Intervention(arms))
     np.testing.assert_allclose(ax.get_lines()[0].get_xydata(), [[-1, 1], [0, 0], [2, 4]])
     assert [text.get_text() for text in ax.get_legend().get_texts()] == list(AGENTS)
     shown(ax)
-    assert ax.get_xlabel() == "dose (standard deviations along the direction)"
+    assert ax.get_xlabel() == "strength (standard deviations along the direction)"
     both = ({"edit": "steer"}, {"edit": "scale"})
-    assert plots.dose_response(Intervention(arms, edits=both)).get_xlabel() == "dose"
-    with pytest.raises(AnalysisError, match="no doses"):
-        plots.dose_response(Intervention([Arm(None, [])]))
-    with pytest.raises(AnalysisError, match="which dose"):
+    assert plots.strength_response(Intervention(arms, edits=both)).get_xlabel() == "strength"
+    with pytest.raises(AnalysisError, match="no strengths"):
+        plots.strength_response(Intervention([Arm(None, [])]))
+    with pytest.raises(AnalysisError, match="got strength=None; give one of"):
         plots.effect_sizes(Intervention(arms))
 
 
@@ -124,8 +124,8 @@ def test_choices_without_and_with() -> None:
 
 def test_a_tracing_grid_shows_one_agents_lines_in_percent() -> None:
     ax = plots.tracing_grid(Tracing(np.arange(12).reshape(3, 4) / 100, warnings=("nothing was lost",)), "listener_0")
-    np.testing.assert_allclose(ax.images[0].get_array(), [[4, 5, 6, 7], [8, 9, 10, 11]])
-    assert ax.images[0].get_clim() == (0, 11) and "nothing was lost" in shown(ax)
+    np.testing.assert_allclose(ax.collections[0].get_array(), [[4, 5, 6, 7], [8, 9, 10, 11]])
+    assert ax.collections[0].get_clim() == (0, 11) and "nothing was lost" in shown(ax)
     assert [text.get_text() for text in ax.get_yticklabels()] == ["actor/hidden_1", "actor/head"]
 
 

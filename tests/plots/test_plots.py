@@ -1,4 +1,4 @@
-"""Figures: what is drawn are the numbers that were handed in, with titles, units, names and warnings."""
+"""Figures show the given numbers, with titles, units, names and warnings."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from matplotlib.figure import Figure
 from marlnb import plots
 from marlnb.errors import AnalysisError, ShapeError
 from marlnb.plots.activations import similar_order
-from marlnb.plots.learning import _apart, running_mean
+from marlnb.plots.learning import _move_apart, running_mean
 
 AGENTS = ("speaker_0", "listener_0")
 
 
 @dataclass
 class Attribution:
-    """Twelve rows, one agent, three features whose magnitudes are 1, 2 and 3."""
+    """Twelve rows, one agent, three features of the magnitudes 1, 2 and 3."""
 
     values: np.ndarray
     t: np.ndarray = field(default_factory=lambda: np.tile(np.arange(4), 3))
@@ -86,14 +86,14 @@ def texts(ax: Axes) -> str:
     return " ".join(text.get_text() for text in ax.texts)
 
 
-def test_the_curve_is_what_was_handed_in() -> None:
+def test_the_learning_curve_has_the_given_points() -> None:
     ax = plots.learning_curve([1e6, 2e6, 3e6], [-40.0, np.nan, -8.0], references={"oracle": -7.9})
     line = ax.get_lines()[0]
     np.testing.assert_allclose(line.get_xydata(), [[1, -40], [3, -8]])
     assert "million" in ax.get_xlabel() and "reward" in ax.get_ylabel()
     assert "oracle\n(-7.9)" in texts(ax)
     single = plots.learning_curve([512], [3.0])
-    assert [line.get_marker() for line in single.get_lines()] == ["o"]  # a line of one point would not be seen
+    assert [line.get_marker() for line in single.get_lines()] == ["o"]  # a line of one point is invisible
     several = plots.learning_curve([1, 2], {"a": [0, 1], "b": [1, 0]})
     assert [text.get_text() for text in several.get_legend().get_texts()] == ["a", "b"]
 
@@ -101,8 +101,8 @@ def test_the_curve_is_what_was_handed_in() -> None:
 def test_names_of_levels_close_together_do_not_overlap() -> None:
     ax = plots.learning_curve([1, 2], [-40.0, -5.0], references={"random": -26.4, "no-op": -26.0, "oracle": -7.7})
     offsets = {text.get_text().split("\n")[0]: text.xyann[1] for text in ax.texts}
-    assert offsets["oracle"] == 0 and offsets["random"] < 0 < offsets["no-op"]  # the middle of the two stays
-    assert [_round(_apart(places, 10.0)) for places in ([0, 4], [0, 9, 18], [0, 10, 50])] == [
+    assert offsets["oracle"] == 0 and offsets["random"] < 0 < offsets["no-op"]  # the mean of the two stays
+    assert [_round(_move_apart(positions, 10.0)) for positions in ([0, 4], [0, 9, 18], [0, 10, 50])] == [
         [-3, 7],
         [-1, 9, 19],
         [0, 10, 50],
@@ -117,7 +117,7 @@ def test_a_running_mean_by_hand() -> None:
     y = np.array([2.0, 4.0, 6.0, 2.0, 1.0])
     assert running_mean(y, 3).tolist() == running_mean(y, 4).tolist() == [2, 4, 4, 3, 1]
     assert running_mean(y, 5).tolist() == [2, 4, 3, 3, 1]
-    assert running_mean(np.arange(9.0), 7).tolist() == list(range(9))  # what climbs is drawn when it does
+    assert running_mean(np.arange(9.0), 7).tolist() == list(range(9))  # a rising curve is not delayed
 
 
 def test_every_episode_is_in_the_histogram() -> None:
@@ -130,21 +130,21 @@ def test_every_episode_is_in_the_histogram() -> None:
 def test_bars_are_the_mean_magnitudes_largest_on_top() -> None:
     ax = plots.attribution_bars(attribution(), agents=AGENTS)
     widths = [bar.get_width() for bar in ax.patches]
-    heights = [bar.get_y() for bar in ax.patches]
+    heights = [ax.transData.transform((0, bar.get_y()))[1] for bar in ax.patches]
     assert widths == [3.0, 2.0, 1.0] and heights == sorted(heights, reverse=True)
     assert [label.get_text() for label in ax.get_yticklabels()] == ["large", "middle", "small"]
     assert "logits" in ax.get_xlabel()
     assert "integrated gradients, baseline: mean, 12 rows" in texts(ax)
-    signed = plots.attribution_bars(attribution(), signed=True, most=2)
+    signed = plots.attribution_bars(attribution(), signed=True, max_features=2)
     assert [bar.get_width() for bar in signed.patches] == [0.0, 0.0]
     assert signed.texts[-1].get_text().endswith("\n1 smaller feature not shown")
     figure = signed.figure
     figure.draw_without_rendering()
     label = signed.xaxis.label.get_window_extent()
-    assert label.x0 >= 0 and label.x1 <= figure.bbox.x1  # was wider than the figure while it also counted them
+    assert label.x0 >= 0 and label.x1 <= figure.bbox.x1  # the label must fit into the figure
 
 
-def test_what_must_not_be_trusted_says_so_in_the_figure() -> None:
+def test_warnings_are_written_across_the_figure() -> None:
     for ax in (
         plots.attribution_bars(attribution(warnings=("did not converge",))),
         plots.attribution_over_time(attribution(warnings=("did not converge",))),
@@ -160,11 +160,11 @@ def test_lines_over_time_sum_the_features_of_a_group() -> None:
     np.testing.assert_allclose(ax.get_lines()[1].get_ydata(), 2)
     with pytest.raises(AnalysisError, match="did you mean 'large'"):
         plots.attribution_over_time(attribution(), features={"x": ["larg"]})
-    largest = plots.attribution_over_time(attribution(), most=1)
+    largest = plots.attribution_over_time(attribution(), max_features=1)
     assert [text.get_text() for text in largest.get_legend().get_texts()] == ["large", "2 others"]
 
 
-def test_a_decoding_stands_beside_its_controls() -> None:
+def test_a_decoding_is_drawn_next_to_its_controls() -> None:
     ax = plots.decoding_bars(Decoding((Score(),)), agents=AGENTS)
     assert [bar.get_height() for bar in ax.patches] == [0.9, 0.6, 0.5, 0.34, 0.7]
     assert "chance" in texts(ax) and "500 steps of 20 episodes" in ax.get_xlabel()
@@ -175,11 +175,11 @@ def test_a_decoding_stands_beside_its_controls() -> None:
         plots.decoding_over_time(Decoding((Score(),)))
     with pytest.raises(AnalysisError, match="decoding_over_time"):
         plots.decoding_bars(Decoding((Score(t=0), Score(t=1))))
-    with pytest.raises(AnalysisError, match="whose decoding"):
+    with pytest.raises(AnalysisError, match="several agents: give agent="):
         plots.decoding_bars(Decoding((Score(), Score(agent="speaker_0"))))
 
 
-def test_units_that_move_alike_lie_together() -> None:
+def test_units_with_similar_courses_are_neighbours() -> None:
     t = np.linspace(0, 6, 40)
     units = np.stack([np.sin(t), np.cos(t), np.sin(t) + 0.01 * t, np.cos(t) - 0.01 * t], axis=1)
     place = similar_order(units).tolist()
@@ -192,7 +192,7 @@ def test_units_that_move_alike_lie_together() -> None:
         plots.activation_map(units[0], agent="listener_0")
 
 
-def test_pictures_lie_in_order() -> None:
+def test_frames_are_in_order() -> None:
     frames = np.zeros((9, 6, 4, 3), np.uint8) + np.arange(9, dtype=np.uint8)[:, None, None, None]
     ax = plots.filmstrip(frames, n=3)
     row = ax.images[0].get_array()[0, :, 0]
@@ -201,14 +201,14 @@ def test_pictures_lie_in_order() -> None:
     texts(ax)
 
 
-def test_influence_is_written_in_its_cells() -> None:
+def test_influence_is_written_into_the_cells() -> None:
     ax = plots.influence_map(np.array([[0.5, 0.0]]), agents=("listener_0",), sources=AGENTS, units="reward")
     assert texts(ax) == "0.5 0"
 
 
 @dataclass
 class Interval:
-    """Of numbers or of curves."""
+    """An interval of numbers or of curves."""
 
     value: float | np.ndarray
     low: float | np.ndarray
@@ -258,11 +258,11 @@ def test_a_profile_steps_at_its_thresholds() -> None:
     texts(ax)
 
 
-def test_who_beats_whom_is_written_in_its_cell() -> None:
+def test_the_probability_of_improvement_is_written_into_its_cell() -> None:
     ax = plots.improvement_map({("a", "b"): interval(0.8), ("b", "a"): interval(0.2)})
-    np.testing.assert_allclose(np.ma.filled(ax.images[0].get_array(), np.nan), [[np.nan, 0.8], [0.2, np.nan]])
+    np.testing.assert_allclose(np.ma.filled(ax.collections[0].get_array(), np.nan), [[np.nan, 0.8], [0.2, np.nan]])
     assert "0.80\n[0.70, 0.90]" in texts(ax) and ax.get_ylabel().startswith("a run of this one")
-    with pytest.raises(AnalysisError, match="two algorithms"):
+    with pytest.raises(AnalysisError, match="two or more"):
         plots.improvement_map({})
 
 
@@ -271,7 +271,7 @@ def test_an_agent_has_one_colour() -> None:
     assert plots.agent_colour("listener_0", AGENTS) != plots.agent_colour("speaker_0", AGENTS)
 
 
-def test_axes_that_were_given_are_drawn_into_and_pyplot_is_not_touched() -> None:
+def test_figures_draw_into_given_axes_and_do_not_touch_pyplot() -> None:
     ax = Figure().add_subplot()
     assert plots.attribution_bars(attribution(), ax=ax) is ax
     left, right = plots.panels(2)
@@ -285,7 +285,7 @@ def _imports_pyplot() -> bool:
 
 
 def _cut_off(ax: Axes) -> list[str]:
-    """Texts of a figure that do not lie within it."""
+    """Texts of a figure that extend beyond it."""
     figure = ax.get_figure(root=True)
     assert isinstance(figure, Figure)
     canvas = FigureCanvasAgg(figure)
@@ -298,7 +298,7 @@ def _cut_off(ax: Axes) -> list[str]:
     return [t for t, b in boxes.items() if b.x0 < -1 or b.y0 < -1 or b.x1 > width + 1 or b.y1 > height + 1]
 
 
-def test_long_names_neither_lie_on_the_data_nor_are_cut_off() -> None:
+def test_long_names_neither_cover_the_data_nor_are_cut_off() -> None:
     names = [f"agents_with_quite_a_long_group_name_{k}" for k in range(8)]
     levels = {"random policy": -1.0, "a scripted oracle that sees all": 9.0}
     estimate, frames = interval(0.2, 0.4), [1e6, 2e6]

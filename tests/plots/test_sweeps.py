@@ -25,8 +25,8 @@ def test_each_setting_has_its_runs_as_points_its_estimate_and_its_interval() -> 
 
 def test_single_runs_are_drawn_to_their_own_ends() -> None:
     frames, band = np.array([1000, 2000]), Band(np.array([1.0, 2.0]), np.zeros(2), np.full(2, 3.0))
-    each = {HOSTILE: [(np.array([1000, 2000, 5000]), np.array([0.0, 1.0, 4.0]))]}
-    ax = plots.sample_efficiency({HOSTILE: (frames, band)}, each=each)
+    runs = {HOSTILE: [(np.array([1000, 2000, 5000]), np.array([0.0, 1.0, 4.0]))]}
+    ax = plots.sample_efficiency({HOSTILE: (frames, band)}, runs=runs)
     single, curve = ax.lines
     assert list(np.asarray(single.get_xdata())) == [1.0, 2.0, 5.0] and list(np.asarray(curve.get_xdata())) == [1.0, 2.0]
     assert "thousand" in ax.get_xlabel()
