@@ -25,14 +25,18 @@ def axes(ax: Axes | None, *, width: float = 6.4, height: float = 3.8) -> Axes:
     """`ax`, or the axes of a new figure of this size in inches."""
     if ax is not None:
         return ax
-    figure = Figure(figsize=(width, height), dpi=110, layout="constrained")
-    return figure.add_subplot()
+    return _figure(width, height).add_subplot(facecolor="white")
 
 
 def panels(n: int, *, width: float = 6.4, height: float = 3.4) -> list[Axes]:
     """`n` axes side by side in a new figure, each of this size in inches."""
-    figure = Figure(figsize=(width * n, height), dpi=110, layout="constrained")
-    return [figure.add_subplot(1, n, k + 1) for k in range(n)]
+    figure = _figure(width * n, height)
+    return [figure.add_subplot(1, n, k + 1, facecolor="white") for k in range(n)]
+
+
+def _figure(width: float, height: float) -> Figure:
+    """White in dark styles too: the colours of all figures are chosen for a white background."""
+    return Figure(figsize=(width, height), dpi=110, layout="constrained", facecolor="white")
 
 
 def agent_colour(agent: str, agents: Sequence[str]) -> str:
@@ -83,6 +87,10 @@ def heat_map(
         cbar_kws={"pad": 0.02},
     )
     ax.set_facecolor(MISSING)
+    mesh = ax.collections[-1]
+    for number in ax.texts:  # seaborn writes white on colours as light as 0.4, where black is easier to read
+        column, row = map(int, number.get_position())
+        number.set_color("white" if sns.utils.relative_luminance(mesh.to_rgba(values[row, column])) < 0.22 else INK)
     is_long = any(len(line) > 8 for name in columns for line in name.split("\n"))
     ax.set_xticks(
         np.arange(len(columns)) + 0.5,
@@ -92,7 +100,8 @@ def heat_map(
         rotation_mode="anchor" if is_long else "default",
     )
     ax.set_yticks(np.arange(len(rows)) + 0.5, list(rows), rotation=0)
-    ax.collections[-1].colorbar.set_label(label, color=INK, fontsize=9)  # type: ignore[union-attr]
+    mesh.colorbar.set_label(label, color=INK, fontsize=9)  # type: ignore[union-attr]
+    mesh.colorbar.ax.tick_params(colors=INK)  # type: ignore[union-attr]
 
 
 def mean_with_middle_half(
@@ -142,6 +151,9 @@ def finish(ax: Axes, *, title: str, x: str, y: str, grid: str = "y") -> Axes:
     for side in ("left", "bottom"):
         ax.spines[side].set_color(MUTED)
     ax.tick_params(colors=INK, labelsize=9)
+    legend = ax.get_legend()
+    for text in legend.get_texts() if legend is not None else ():
+        text.set_color(INK)
     if grid:
         ax.grid(axis=grid, color="#E3E3E3", linewidth=0.8)  # type: ignore[arg-type]
         ax.set_axisbelow(True)

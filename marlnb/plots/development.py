@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 def development_map(development: Development, *, title: str | None = None, ax: Axes | None = None) -> Axes:
     """The score of each site at each checkpoint: when along x, where along y."""
     values = development.values
-    n_places, n_checkpoints = values.shape
+    n_sites, n_checkpoints = values.shape
     columns = [str(int(iteration)) for iteration in development.iterations]
-    ax = axes(ax, width=3.6 + 0.7 * n_checkpoints, height=2.0 + 0.5 * n_places)
-    heat_map(ax, values, rows=development.places, columns=columns, low=min(0.0, float(np.nanmin(values))), high=1,
+    ax = axes(ax, width=3.6 + 0.7 * n_checkpoints, height=2.0 + 0.5 * n_sites)
+    heat_map(ax, values, rows=development.sites, columns=columns, low=min(0.0, float(np.nanmin(values))), high=1,
              text=np.vectorize("{:.2f}".format)(values), label=development.what)  # fmt: skip
     finish(ax, title=title or "What, when and where", x="checkpoint (iteration)", y="", grid="")
     alarm(ax, development.warnings)
@@ -30,7 +30,7 @@ def development_curves(development: Development, *, title: str | None = None, ax
     """The same scores as lines with 95% bands; the control of the last site is dotted."""
     ax = axes(ax, width=8.6)
     iterations = development.iterations
-    for k, name in enumerate(development.places):
+    for k, name in enumerate(development.sites):
         colour, dash = OKABE_ITO[k % len(OKABE_ITO)], DASHES[k % len(DASHES)]
         marker = MARKERS[k % len(MARKERS)]
         ax.fill_between(iterations, development.low[k], development.high[k], color=colour, alpha=0.18, linewidth=0)
