@@ -1,7 +1,10 @@
-"""The command line: `marlnb <command>`. Each command is one file here; nothing heavy is imported before it runs.
+"""The command line: `marlnb <command>`.
 
-Results go to stdout, progress and messages to stderr. Exit codes: 0 done; 1 it failed; 2 bad usage or bad input,
-nothing was started; 130 interrupted, what was trained or recorded so far is kept.
+Each command is one file in a subfolder of this package: its docstring is the help, `add_arguments` adds its options and
+`run` returns its exit code. A new file is a new command. Commands import heavy modules only when they run.
+
+Results go to stdout; progress and messages go to stderr. Exit codes: 0 done; 1 failed; 2 bad usage or bad input,
+nothing was started; 130 interrupted, what was trained or recorded so far is saved.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import pkgutil
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -25,13 +29,19 @@ from marlnb.errors import (
     nearest,
 )
 
-COMMANDS = (
-    *("train", "resume", "evaluate", "record", "attribute", "benchmark"),
-    *("repair", "merge", "extract", "backfill", "export"),
-    *("batch", "jobs", "watch", "cancel", "stop", "profiles", "sync", "doctor"),
-    *("hub",),
-    *("info", "list"),
-)
+
+def _commands() -> dict[str, str]:
+    """The module of each command by name: every file in a subfolder is a command, and the subfolder is its subject."""
+    folders = [importlib.import_module(f"{__name__}.{subject}") for subject in SUBJECTS]
+    return {
+        command.name: f"{folder.__name__}.{command.name}"
+        for folder in folders
+        for command in pkgutil.iter_modules(folder.__path__)
+    }
+
+
+SUBJECTS = ("training", "recordings", "batches", "setup", "inspection")
+COMMANDS = _commands()
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 _INPUT_ERRORS = (ConfigError, RunError, SiteError, ShapeError, RecordingError, AnalysisError, BatchError)
 
@@ -45,7 +55,7 @@ examples:
   marlnb benchmark notebooks/benchmark.yaml --out runs/benchmark --jobs 2
   marlnb batch notebooks/quickstart.ipynb -p algorithm=mappo,ippo -p seed=0..4
 
-exit codes: 0 done; 1 it failed; 2 bad usage or bad input, nothing was started; 130 interrupted
+exit codes: 0 done; 1 failed; 2 bad usage or bad input, nothing was started; 130 interrupted
 """
 
 
@@ -62,14 +72,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return DONE
     if words[0] not in COMMANDS:
         close = nearest(words[0], COMMANDS)
-        hint = f"; did you mean {' or '.join(close)}?" if close else ""
-        return _complain(f"no command {words[0]!r}{hint} The commands are {', '.join(COMMANDS)}", BAD_INPUT)
+        hint = f"did you mean {' or '.join(close)}? " if close else ""
+        return _complain(f"no command {words[0]!r}; {hint}Valid commands: {', '.join(COMMANDS)}", BAD_INPUT)
     return _guarded(_load(words[0]), words[0], words[1:])
 
 
 def _load(command: str) -> ModuleType:
-    name = "listing" if command == "list" else command  # a module `list` would hide the builtin in this package
-    return importlib.import_module(f"marlnb.cli.{name}")
+    return importlib.import_module(COMMANDS[command])
 
 
 def _guarded(module: ModuleType, command: str, words: list[str]) -> int:
@@ -120,9 +129,14 @@ def _complain(message: str, code: int) -> int:
 
 
 def _overview() -> str:
-    lines = [f"  {name:<10} {(_load(name).__doc__ or '').splitlines()[0]}" for name in COMMANDS]
+    lines = []
+    for subject in SUBJECTS:
+        folder = f"{__name__}.{subject}"
+        commands = [name for name, module in COMMANDS.items() if module.startswith(f"{folder}.")]
+        lines.append((importlib.import_module(folder).__doc__ or "").strip().removesuffix("."))
+        lines += [f"  {name:<10} {(_load(name).__doc__ or '').splitlines()[0]}" for name in commands]
     return (
         "usage: marlnb COMMAND ...\n\n"
-        "Train multi-agent reinforcement-learning agents, record their hidden states, explain what they do.\n\n"
-        "commands (each has --help):\n" + "\n".join(lines) + "\n\n" + _EPILOG
+        "Train multi-agent reinforcement-learning agents, record their hidden states, explain what they do.\n"
+        "Each command has --help.\n\n" + "\n".join(lines) + "\n\n" + _EPILOG
     )

@@ -17,7 +17,7 @@ from marlnb.batch.batch import Batch
 from marlnb.batch.executor import Known
 from marlnb.batch.job.job import JOB_LOCK, CellError, JobStatus
 from marlnb.cli import main
-from marlnb.cli.jobs import end_of_batch
+from marlnb.cli.batches.jobs import end_of_batch
 from marlnb.config import Experiment
 from marlnb.training.runs.lock import RunLock
 from marlnb.training.runs.run import Run

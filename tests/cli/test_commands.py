@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from marlnb.cli import main
-from marlnb.cli.attribute import most_of_each_agent
+from marlnb.cli.recordings.attribute import most_of_each_agent
 from marlnb.training.runs.run import Run
 
 TINY = (

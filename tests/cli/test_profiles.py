@@ -11,7 +11,7 @@ import yaml
 
 from marlnb.batch.profile import Profile, find_profile, profiles
 from marlnb.cli import main
-from marlnb.cli.profiles import as_yaml
+from marlnb.cli.setup.profiles import as_yaml
 from marlnb.errors import BatchError
 
 ODD = Profile(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from marlnb.cli.environment import add_environment_arguments, chosen_environment
+from marlnb.cli.environment_options import add_environment_arguments, chosen_environment
 from marlnb.cli.output import quiet_stdout, say
 
 

@@ -15,8 +15,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from marlnb.cli.folders import end_of_training
-from marlnb.cli.watching import add_record_argument, chosen_callbacks
+from marlnb.cli.train_and_resume import add_record_argument, chosen_callbacks, end_of_training
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

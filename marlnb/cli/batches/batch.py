@@ -155,7 +155,7 @@ def _leave(batch: Batch, plan: Plan, as_json: bool) -> int:
 
 def _wait(batch: Batch, arguments: argparse.Namespace) -> int:
     from marlnb.batch.watch import watch
-    from marlnb.cli.jobs import end_of_batch
+    from marlnb.cli.batches.jobs import end_of_batch
 
     silent = arguments.quiet or arguments.json
     try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from marlnb.cli.part import add_part_arguments, chosen_part
+from marlnb.cli.selection_options import add_part_arguments, chosen_part
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marlnb.cli.output import quiet_stdout
-from marlnb.cli.part import add_part_arguments, chosen_part
+from marlnb.cli.selection_options import add_part_arguments, chosen_part
 from marlnb.errors import RecordingError
 
 if TYPE_CHECKING:

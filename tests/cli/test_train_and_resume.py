@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from marlnb.cli.watching import add_record_argument, chosen_callbacks
+from marlnb.cli.train_and_resume import add_record_argument, chosen_callbacks
 from marlnb.errors import ConfigError
 from marlnb.recording.capture.while_training import RecordWhileTraining
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from marlnb.cli.environment import add_environment_arguments, chosen_environment
+from marlnb.cli.environment_options import add_environment_arguments, chosen_environment
 from marlnb.cli.output import print_json, print_table, quiet_stdout
 from marlnb.errors import ConfigError
 

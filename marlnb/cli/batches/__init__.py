@@ -1,0 +1,1 @@
+"""Run notebooks as jobs, here or on a cluster."""

@@ -1,0 +1,1 @@
+"""Record, explain, convert and repair."""

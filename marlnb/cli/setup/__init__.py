@@ -1,0 +1,1 @@
+"""Check and prepare this machine, a hub or a cluster."""

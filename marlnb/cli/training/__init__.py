@@ -1,0 +1,1 @@
+"""Train, stop, evaluate and compare."""
