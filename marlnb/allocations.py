@@ -19,6 +19,7 @@ from typing import Literal
 
 from marlnb.cores import usable_cores
 from marlnb.errors import ConfigError
+from marlnb.formatting import format_duration
 
 ENDS_AT = "MARLNB_ENDS_AT"  # seconds since 1970: overrides what the scheduler says
 ASK_TIMEOUT_S = 5.0
@@ -116,20 +117,12 @@ class Allocation:
         left = self.time_left_s
         if left is None or self.ends_at is None:
             return f"not known: {self.end_unknown}" if self.end_unknown else "no limit"
-        return f"{describe_seconds(left)}, until {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(self.ends_at))}"
+        return f"{format_duration(left)}, until {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(self.ends_at))}"
 
 
 def allocation() -> Allocation:
     """What this notebook was given: node, cores, GPUs, memory, and the time left, which is read anew each call."""
     return Allocation.current(ask_again=True)
-
-
-def describe_seconds(seconds: float) -> str:
-    """`2 h 05 min`, `4 min 30 s`, `58 s`."""
-    whole = int(seconds)
-    if whole >= 3600:
-        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
 
 
 def _end(job: str, ask_again: bool) -> tuple[float | None, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.allocations import Allocation, _cgroup_limits, allocation, describe_seconds
+from marlnb.allocations import Allocation, _cgroup_limits, allocation
 from marlnb.errors import ConfigError
 
 SQUEUE = """#!/bin/sh
@@ -163,13 +163,6 @@ def test_memory_limits_of_both_kinds_of_control_groups(tmp_path: Path) -> None:
     (old / "memory.limit_in_bytes").write_text("7000\n")
     (old.parent / "memory.limit_in_bytes").write_text("9223372036854771712\n")  # how version 1 says "no limit"
     assert _cgroup_limits(tmp_path, "4:memory:/slurm\n3:cpu,cpuacct:/slurm\n") == [7000]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0 s"), (59.9, "59 s"), (60, "1 min 00 s"), (3599, "59 min 59 s"), (7500, "2 h 05 min")]
-)
-def test_times_in_words(seconds: float, text: str) -> None:
-    assert describe_seconds(seconds) == text
 
 
 def test_it_needs_no_torch() -> None:

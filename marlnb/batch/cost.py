@@ -12,7 +12,7 @@ from statistics import fmean
 
 from marlnb.batch.batch import Batch
 from marlnb.batch.job.job import JobStatus
-from marlnb.training.progress import duration
+from marlnb.formatting import format_bytes, format_duration
 
 SAMPLE = 20  # finished jobs whose folders are measured
 
@@ -56,20 +56,21 @@ class Cost:
         if self.limit_s is None:
             most = f"no time limit; each job has {each}"
         else:
-            total = _hours(self.limit_s * self.n_jobs)
-            most = f"at most {total} ({duration(self.limit_s)} an attempt, each with {each})"
+            total = format_duration(self.limit_s * self.n_jobs)
+            most = f"at most {total} ({format_duration(self.limit_s)} an attempt, each with {each})"
         if self.seconds is None:
             return f"unknown: {self.source}; {most}"
         total_s = self.seconds * self.n_jobs
-        charged = f", {_hours(total_s * (self.gpus or self.cores))} of {'GPUs' if self.gpus else 'cores'}"
-        return f"about {_hours(total_s)} of jobs{charged} ({duration(self.seconds)} each, {self.source}); {most}"
+        charged = f", {format_duration(total_s * (self.gpus or self.cores))} of {'GPUs' if self.gpus else 'cores'}"
+        per_job = f"{format_duration(self.seconds)} each, {self.source}"
+        return f"about {format_duration(total_s)} of jobs{charged} ({per_job}); {most}"
 
     def _storage(self) -> str:
-        free = f"{_size(self.free_bytes)} are free (a quota may leave less)"
+        free = f"{format_bytes(self.free_bytes)} are free (a quota may leave less)"
         if self.size_bytes is None:
             return f"unknown: {self.source}; {free}"
-        total = _size(self.size_bytes * self.n_jobs)
-        return f"about {total} ({_size(self.size_bytes)} each, {self.source}); {free}"
+        total = format_bytes(self.size_bytes * self.n_jobs)
+        return f"about {total} ({format_bytes(self.size_bytes)} each, {self.source}); {free}"
 
 
 def estimate(batch: Batch, notebook: Path, statuses: Mapping[str, JobStatus], n_jobs: int) -> Cost:
@@ -117,23 +118,6 @@ def _told(notebook: Path) -> tuple[float | None, float | None, str]:
 def _free_bytes(path: Path) -> int:
     there = next(parent for parent in (path, *path.parents) if parent.exists())
     return shutil.disk_usage(there).free
-
-
-def _hours(seconds: float) -> str:
-    """`42 s`, `5 minutes`, `3.2 hours`, `1,200 hours`."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} minutes"
-    hours = seconds / 3600
-    return f"{hours:.1f} hours" if hours < 10 else f"{hours:,.0f} hours"
-
-
-def _size(size: float) -> str:
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= factor:
-            return f"{size / factor:,.1f} {unit}"
-    return f"{size:.0f} bytes"
 
 
 def _plural(word: str, count: int) -> str:

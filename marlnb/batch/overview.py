@@ -13,7 +13,7 @@ from marlnb.batch.executor import Known
 from marlnb.batch.job.failures import command_again
 from marlnb.batch.job.job import Job, JobStatus
 from marlnb.errors import BatchError, MarlnbError
-from marlnb.training.progress import duration
+from marlnb.formatting import format_clock
 
 ENDED_BADLY = ("failed", "interrupted")
 DEEPEST = 3  # folders below which batches are looked for
@@ -52,7 +52,7 @@ class Row:
 
     def cells(self) -> list[object]:
         """As `HEADER` says."""
-        took = duration(self.status.seconds) if self.status.seconds else ""
+        took = format_clock(self.status.seconds) if self.status.seconds else ""
         return [self.job.name, self.state, self.progress, self.status.attempt, took, self.status.reason]
 
 

@@ -10,7 +10,8 @@ from typing import TextIO
 from marlnb.batch.job.job import Job, JobStatus
 from marlnb.batch.job.progress import begun_run
 from marlnb.errors import RunError
-from marlnb.training.progress import BAR_WIDTH, StatusLine, duration
+from marlnb.formatting import format_clock
+from marlnb.training.progress import BAR_WIDTH, StatusLine
 from marlnb.training.runs.files import STATUS, read_json
 
 MOST_SHOWN = 20
@@ -77,7 +78,7 @@ def overall(statuses: Mapping[str, JobStatus], done: float, rate: float, *, bar:
         parts.append(f"{'█' * filled}{'·' * (BAR_WIDTH - filled)}")
     left = size - done - counts["failed"] - counts["stopped"]
     if rate > 0 and left > 1e-9:
-        parts += [f"{rate * 3600:.3g} jobs/h", f"{duration(left / rate)} left"]
+        parts += [f"{rate * 3600:.3g} jobs/h", f"{format_clock(left / rate)} left"]
     return "  ".join(parts)
 
 

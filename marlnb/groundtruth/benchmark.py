@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
+from marlnb.formatting import format_clock
 from marlnb.groundtruth.instance import Analyse, Case, analyses
 from marlnb.groundtruth.planting import NETWORKS, Planted, asked_of, circuit_names, planted
 from marlnb.groundtruth.score_cache import Ledger, Scored
@@ -22,7 +23,6 @@ from marlnb.groundtruth.scoring.faithfulness import measured, onset_steps, spill
 from marlnb.groundtruth.scoring.score import Score, score
 from marlnb.recording.file.reader import Recording
 from marlnb.training.collect.threads import torch_threads
-from marlnb.training.progress import duration
 
 RECOVERED_TARGET, DISCOVERY_TARGET = 0.95, 0.05
 SCORES = "scores.jsonl"
@@ -140,7 +140,7 @@ def benchmark(
             ledger.add(subject, episodes, found)
             done += 1
         if progress:
-            rest = duration((time.monotonic() - began) * (total - done) / done)
+            rest = format_clock((time.monotonic() - began) * (total - done) / done)
             print(f"{number}/{len(subjects)} {subject.agents.path.name} done, {rest} left", flush=True)
     kept = [
         ledger.lines[each.question.key_sha256, episodes, name]

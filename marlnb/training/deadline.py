@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 
-from marlnb.allocations import Allocation, describe_seconds
+from marlnb.allocations import Allocation
+from marlnb.formatting import format_duration
 
 MARGIN_S = 60.0
 SHARE = 0.25  # of a short allocation that the margin may take
@@ -41,7 +42,7 @@ class Deadline:
         self._ends_at = Allocation.current(ask_again=True).ends_at  # more time may have been granted
         if self._ends_at is None or not self._near(iteration_s):
             return None
-        return f"the allocation ends in {describe_seconds(max(0.0, self._ends_at - time.time()))}"
+        return f"the allocation ends in {format_duration(max(0.0, self._ends_at - time.time()))}"
 
     def _near(self, iteration_s: float) -> bool:
         assert self._ends_at is not None

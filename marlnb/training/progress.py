@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from marlnb.config import Experiment
+from marlnb.formatting import format_clock, format_count
 from marlnb.training.report import Report
 
 if TYPE_CHECKING:
@@ -165,26 +166,12 @@ def how_far(done: int, frames: int, rate: float, *, bar: bool = False, ending: s
     parts = [f"{share:4.0%}"]
     if bar:
         parts.append(f"{'█' * filled}{'·' * (BAR_WIDTH - filled)}")
-    parts += [f"{count(done)}/{count(frames)} frames", f"{count(rate)}/s"]
+    parts += [f"{format_count(done)}/{format_count(frames)} frames", f"{format_count(rate)}/s"]
     if ending:
         parts.append(ending)
     elif rate > 0:
-        parts.append(f"{duration(max(0, frames - done) / rate)} left")
+        parts.append(f"{format_clock(max(0, frames - done) / rate)} left")
     return "  ".join(parts)
-
-
-def count(number: float) -> str:
-    """A number in at most five characters: 999, 12.3k, 1.25M."""
-    if number >= 999_500:
-        return f"{number / 1e6:.2f}M"
-    return f"{number / 1e3:.1f}k" if number >= 1000 else f"{number:.0f}"
-
-
-def duration(seconds: float) -> str:
-    """0:42, 12:05, 3:07:00."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def _in_notebook() -> bool:

@@ -143,7 +143,7 @@ def test_requests_that_cannot_be_met_begin_nothing(noting: list[tuple[list[str],
 def test_a_full_disk_and_another_submitter_are_told(noting: list[tuple[list[str], bool]]) -> None:
     plan = plan_submission("a.ipynb", {}, on="noting")
     full = replace(plan, cost=Cost(1, 1, 0, None, None, 2e9, "as told", 10**9))
-    with pytest.raises(BatchError, match=r"no room for that: storage  about 2.0 GB .* --force begins anyway"):
+    with pytest.raises(BatchError, match=r"no room for that: storage  about 2 GB .* --force begins anyway"):
         begin(full)
     assert not Path("runs").exists()
     batch = begin(full, force=True)

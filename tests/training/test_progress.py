@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from marlnb.training.progress import Progress, count, describe, duration, how_it_ended
+from marlnb.training.progress import Progress, describe, how_it_ended
 from marlnb.training.report import Report
 from marlnb.training.runs.run import State
 from marlnb.training.train import train
@@ -36,16 +36,6 @@ def test_a_line_says_how_far_how_fast_how_long_and_how_well() -> None:
     assert describe(REPORT, 640, 80.0) == " 50%  320/640 frames  80/s  0:04 left  return a -8.12"
     bar = describe(replace(REPORT, evaluation={"a": -7.0}), 640, 80.0, bar=True)
     assert "██████████··········" in bar and bar.endswith("evaluation a -7.00")
-
-
-@pytest.mark.parametrize(("number", "text"), [(999, "999"), (1000, "1.0k"), (12_345, "12.3k"), (1_250_000, "1.25M")])
-def test_counts(number: float, text: str) -> None:
-    assert count(number) == text
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(41.6, "0:42"), (725, "12:05"), (11_220, "3:07:00")])
-def test_durations(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
 
 
 def test_a_log_gets_the_first_and_the_last_line_and_few_between() -> None:

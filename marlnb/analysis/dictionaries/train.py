@@ -15,9 +15,10 @@ from torch import Tensor
 from marlnb.analysis.data.activation_stream import BLOCK_ROWS, ActivationStream
 from marlnb.analysis.dictionaries.dictionary import Dictionary
 from marlnb.analysis.dictionaries.evaluation import evaluate_dictionary
+from marlnb.formatting import format_clock, format_count
 from marlnb.models.networks.sparse_autoencoder import SparseAutoencoder, SparseKind
 from marlnb.training.collect.threads import torch_threads
-from marlnb.training.progress import StatusLine, count, duration
+from marlnb.training.progress import StatusLine
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
@@ -88,7 +89,7 @@ def train_dictionary(
     passes = epochs or max(EPOCHS, ceil(FEWEST_STEPS * batch_rows / (len(stream.train) * len(stream.agents))))
     settings = Training(kind, k, l1, passes, batch_rows, lr, 10 * batch_rows, seed)
     autoencoder = SparseAutoencoder(stream.n_units, width, kind, k, seed=seed)
-    autoencoder.mean, autoencoder.scale = stream.moments(from_rest=from_rest)
+    autoencoder.mean, autoencoder.scale = stream.mean_and_scale(from_rest=from_rest)
     autoencoder.decoder_bias.requires_grad_(not from_rest)  # else it stays 0, while training and when it is refitted
     with torch_threads(1):  # steps are small: more threads wait for each other
         losses = _fit(autoencoder, stream, settings, StatusLine() if progress else None)
@@ -119,11 +120,13 @@ def _fit(
             done += len(batch)
             if line is not None and line.due:
                 rate = done / (time.monotonic() - began)
-                rest = duration(max(0, total - done) / rate)
-                line.write(f"dictionary of {stream.site}: {done / total:.0%}, {count(rate)} rows/s, {rest} left")
+                rest = format_clock(max(0, total - done) / rate)
+                line.write(f"dictionary of {stream.site}: {done / total:.0%}, {format_count(rate)} rows/s, {rest} left")
         losses.append(float(np.mean(found)))
     if line is not None:
-        line.write(f"dictionary of {stream.site}: {count(done)} rows in {duration(time.monotonic() - began)}")
+        line.write(
+            f"dictionary of {stream.site}: {format_count(done)} rows in {format_clock(time.monotonic() - began)}"
+        )
         line.end()
     return losses
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from marlnb.batch.doctor.check import Answer, Subject, check
+from marlnb.formatting import format_bytes
 
 MOUNTS = Path("/proc/self/mountinfo")
 # file systems that one machine has for itself; all others (nfs, lustre, gpfs, beegfs, ceph, fuse, 9p) may be shared
@@ -47,7 +48,7 @@ def _space(subject: Subject) -> Iterator[Answer]:
     parent, n_jobs, each = nearest_folder(subject.folder), len(subject.sweep), _job_bytes(subject)
     found = os.statvfs(parent)
     free, total = found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
-    told = f"{parent}: {free / 1e9:,.0f} GB free, about {n_jobs * each / 1e9:,.1f} GB needed"
+    told = f"{parent}: {format_bytes(free)} free, about {format_bytes(n_jobs * each)} needed"
     if free < n_jobs * each:
         yield "fail", told, "free some, or give --out a folder on another file system"
     elif free < LOW_SHARE * total:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from marlnb.errors import RunError
-from marlnb.training.progress import duration
+from marlnb.formatting import format_clock
 from marlnb.training.runs.files import LOCK, STATUS, TRAINING, is_run, read_json
 from marlnb.training.runs.lock import is_locked
 
@@ -49,7 +49,7 @@ def describe(status: Mapping[str, Any]) -> str:
     text = f"{word} {status.get('frames', 0):,} of {status.get('frames_total', 0):,} frames"
     rate, left = status.get("frames_per_second"), status.get("eta_s")
     text += f", {rate:,.0f}/s" if rate else ""
-    return text + (f", {duration(left)} left" if left else "")
+    return text + (f", {format_clock(left)} left" if left else "")
 
 
 def begun_run(folder: Path) -> Path:

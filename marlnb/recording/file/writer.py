@@ -18,6 +18,7 @@ import h5py
 import numpy as np
 
 from marlnb.errors import RecordingError
+from marlnb.formatting import format_bytes
 from marlnb.recording.file.block import Block
 from marlnb.recording.file.frames import FrameStore
 from marlnb.recording.file.journal import JournaledFile
@@ -227,7 +228,7 @@ class RecordingWriter:
             self._claimed = needed
         except OSError as error:
             raise RecordingError(
-                f"{self.path}: no room for the next {self._block_bytes / 1e6:.0f} MB of the recording "
+                f"{self.path}: no room for the next {format_bytes(self._block_bytes)} of the recording "
                 f"({error.strerror}); the {self.rows - self._filled:,} rows before it are kept, marked incomplete"
             ) from error
 

@@ -8,6 +8,7 @@ import torch
 
 from marlnb.config import Experiment
 from marlnb.cores import usable_cores
+from marlnb.formatting import format_bytes
 
 WIDE = 256  # units of a layer from which a GPU, or several threads, pay off
 MANY_COPIES = 512  # native copies from which a GPU pays off
@@ -36,7 +37,7 @@ def find_devices() -> list[Device]:
     for index in range(torch.cuda.device_count()):
         free, total = torch.cuda.mem_get_info(index)
         name = torch.cuda.get_device_name(index)
-        words = f"GPU {index}, {name}: {free / 1e9:.1f} of {total / 1e9:.1f} GB free"
+        words = f"GPU {index}, {name}: {format_bytes(free)} of {format_bytes(total)} free"
         found.append(Device(f"cuda:{index}", words, free / 1e9, total / 1e9))
     return found
 

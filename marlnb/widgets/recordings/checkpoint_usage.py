@@ -10,12 +10,12 @@ from marlnb.training.runs.checkpoint import Checkpoint
 from marlnb.training.runs.run import Run
 
 
-def recordings_of(run: Run, checkpoint: Checkpoint) -> list[str]:
+def recordings_made_with(run: Run, checkpoint: Checkpoint) -> list[str]:
     """Names of the run's recordings that hold episodes of a checkpoint; one that cannot be read says so."""
     found = []
     for name, path in run.recordings.items():
         try:
-            with open_to_look(path) as recording:
+            with open_shared(path) as recording:
                 if checkpoint.sha256 in [recording.checkpoint[1], *recording.checkpoints["sha256"]]:
                     found.append(name)
         except (MarlnbError, OSError, KeyError):
@@ -23,7 +23,7 @@ def recordings_of(run: Run, checkpoint: Checkpoint) -> list[str]:
     return found
 
 
-def open_to_look(path: Path) -> Recording:
+def open_shared(path: Path) -> Recording:
     """A recording, whoever else has it open: within a process HDF5 opens a file twice only with the same locking."""
     try:
         return Recording.open(path)

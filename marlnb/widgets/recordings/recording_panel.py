@@ -9,20 +9,19 @@ from typing import Any
 import ipywidgets as w
 
 from marlnb.errors import ConfigError, MarlnbError
+from marlnb.formatting import format_count
 from marlnb.models.hooks.capture import all_sites
 from marlnb.models.hooks.sites import Site
 from marlnb.recording.capture.plan import RecordingPlan, plan_recording
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.capture.sources import LabelFn
 from marlnb.recording.file.reader import Recording
-from marlnb.training.progress import count
 from marlnb.training.runs.run import Run, Which
+from marlnb.widgets.core.background import LatestOnly, TaskStopped
 from marlnb.widgets.core.controls import Accordion, Checkbox, SelectMultiple, button_for
 from marlnb.widgets.core.site_tree import SiteTree
 from marlnb.widgets.core.style import LABEL, code_html, note_html, problem_html, styled, table_html
-from marlnb.widgets.core.ui_lock import in_turn
-from marlnb.widgets.core.work import WorkStopped
-from marlnb.widgets.core.worker import Newest
+from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.forms.form import ConfigForm
 from marlnb.widgets.forms.verb_options import default_of_verb
 from marlnb.widgets.recordings.recording_options import RecordingOptions, code_of, command_of
@@ -59,7 +58,7 @@ class RecordingPanel:
         self.work: RecordingWork | None = None
         self._busy = self._quiet = self._sites_known = False
         self._listeners: list[Callable[[], None]] = []
-        self._planning, self._finding = Newest(), Newest(wait_s=0)
+        self._planning, self._finding = LatestOnly(), LatestOnly(wait_s=0)
         self._make()
         self.refresh()
 
@@ -75,7 +74,9 @@ class RecordingPanel:
             style=LABEL,
             layout=w.Layout(width="34em"),
         )
-        self._refresh = button_for(self.refresh, "Look again", "refresh", "for checkpoints and recordings", width=WIDTH)
+        self._refresh = button_for(
+            self.refresh, "EnvPreview again", "refresh", "for checkpoints and recordings", width=WIDTH
+        )
         self._record = button_for(
             self._clicked,
             "Record",
@@ -126,13 +127,13 @@ class RecordingPanel:
         """Calls `listener` after each change of what is chosen."""
         self._listeners.append(listener)
 
-    @in_turn
+    @with_ui_lock
     def refresh(self) -> None:
         """Looks for checkpoints, sites and recordings anew."""
         options = [(name, name) for name in SEVERAL]
         for one in reversed(self.run.checkpoints):
             score = "" if one.score is None else f", score {one.score:.2f}"
-            options.append((f"{one.iteration}: {count(one.frames)} frames{score}", str(one.iteration)))
+            options.append((f"{one.iteration}: {format_count(one.frames)} frames{score}", str(one.iteration)))
         chosen = self.checkpoint.value
         self._quiet = True
         self.checkpoint.options = options
@@ -148,7 +149,7 @@ class RecordingPanel:
         else:
             self._changed()
 
-    @in_turn
+    @with_ui_lock
     def record(self) -> RecordingWork:
         """Records what is chosen in a thread.
 
@@ -192,7 +193,9 @@ class RecordingPanel:
         self._changed()
 
     def _no_sites(self, error: Exception) -> None:
-        self._sites.value = problem_html(f"{error}\nA checkpoint is needed to record: train, save one, and Look again.")
+        self._sites.value = problem_html(
+            f"{error}\nA checkpoint is needed to record: train, save one, and EnvPreview again."
+        )
         self._record.disabled = True
 
     def _changed(self) -> None:
@@ -247,7 +250,7 @@ class RecordingPanel:
 
     def _failed(self, error: Exception) -> None:
         name = "" if self.work is None else self.work.name
-        if isinstance(error, WorkStopped):
+        if isinstance(error, TaskStopped):
             self._ended(note_html(f"stopped: what had ended is in {name}, marked incomplete"), name)
         else:
             self._ended(problem_html(str(error)), name if name in self.run.recordings else "")

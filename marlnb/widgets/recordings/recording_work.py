@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from marlnb.formatting import format_bytes, format_clock
 from marlnb.recording.capture.progress import RecordingProgress
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
-from marlnb.training.progress import duration
 from marlnb.training.runs.run import Run
-from marlnb.widgets.core.sizes import file_bytes, told_bytes
-from marlnb.widgets.core.ui_lock import TURN
-from marlnb.widgets.core.work import Work
+from marlnb.widgets.core.background import BackgroundTask
+from marlnb.widgets.core.sizes import file_bytes
+from marlnb.widgets.core.ui_lock import UI_LOCK
 
 TELL_EVERY_S = 0.2
 
@@ -52,16 +52,16 @@ class RecordingWork:
         self.name = str(options["name"])
         self._run, self._options, self._tell = run, options, tell
         self._told_at, self._began = 0.0, time.monotonic()
-        self.work = Work(self._record, done=done, failed=failed)
+        self.work = BackgroundTask(self._record, done=done, failed=failed)
 
-    def _record(self, work: Work) -> Recording:
+    def _record(self, work: BackgroundTask) -> Recording:
         def on_step(progress: RecordingProgress) -> None:
             work.check()
             now = time.monotonic()
             if now - self._told_at > TELL_EVERY_S:
                 self._told_at = now
                 told = _told(progress, now - self._began)
-                with TURN:
+                with UI_LOCK:
                     self._tell(told)
 
         return record(self._run, progress=False, on_step=on_step, **self._options)
@@ -72,9 +72,9 @@ def _told(progress: RecordingProgress, seconds: float) -> Told:
     words = [
         f"{progress.episodes:,} of {progress.total:,} episodes",
         f"{progress.rows:,} rows",
-        f"{told_bytes(file_bytes(progress.path))} on disk",
+        f"{format_bytes(file_bytes(progress.path))} on disk",
         f"{progress.rows / seconds:,.0f} rows a second",
     ]
     if share > 0:
-        words.append(f"{duration(seconds * (1 - share) / share)} left")
+        words.append(f"{format_clock(seconds * (1 - share) / share)} left")
     return Told(share, ", ".join(words))

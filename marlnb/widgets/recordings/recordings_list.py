@@ -8,15 +8,16 @@ from pathlib import Path
 import ipywidgets as w
 
 import marlnb
+from marlnb.formatting import format_bytes
 from marlnb.recording.capture.plan import recording_path
 from marlnb.training.runs.run import Run
+from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.controls import Button
-from marlnb.widgets.core.sizes import file_bytes, told_bytes
+from marlnb.widgets.core.sizes import file_bytes
 from marlnb.widgets.core.style import log_html, note_html, problem_html
 from marlnb.widgets.core.table import ChoiceTable
-from marlnb.widgets.core.ui_lock import in_turn
-from marlnb.widgets.core.worker import Newest
-from marlnb.widgets.recordings.checkpoint_usage import open_to_look
+from marlnb.widgets.core.ui_lock import with_ui_lock
+from marlnb.widgets.recordings.checkpoint_usage import open_shared
 
 
 class RecordingsList:
@@ -30,7 +31,7 @@ class RecordingsList:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.microscope: object = None
-        self._opening = Newest(wait_s=0)
+        self._opening = LatestOnly(wait_s=0)
         self.table = ChoiceTable(["recording", "size", "made"], label="recordings")
         self._told, self._place = w.HTML(), w.VBox()
         self._open = Button(description="Open in the microscope", icon="search", layout=w.Layout(width="17em"))
@@ -40,14 +41,14 @@ class RecordingsList:
         self.table.observe(lambda _: self._look(), "chosen")
         self.refresh()
 
-    @in_turn
+    @with_ui_lock
     def refresh(self) -> None:
         """Reads the folder anew."""
         self.table.show(
             {
                 name: [
                     name,
-                    told_bytes(file_bytes(path)),
+                    format_bytes(file_bytes(path)),
                     time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(path.stat().st_mtime)),
                 ]
                 for name, path in self.run.recordings.items()
@@ -55,7 +56,7 @@ class RecordingsList:
         )
         self.table.layout.display = "" if self.run.recordings else "none"
 
-    @in_turn
+    @with_ui_lock
     def choose(self, name: str) -> None:
         """Looks at a recording."""
         self.refresh()
@@ -63,7 +64,7 @@ class RecordingsList:
             self._look()
         self.table.chosen = name
 
-    @in_turn
+    @with_ui_lock
     def open(self) -> None:
         """Opens the chosen recording in the microscope, below."""
         path = recording_path(self.run, self.table.chosen)
@@ -73,7 +74,7 @@ class RecordingsList:
             self.microscope = microscope
             self._place.children = (microscope.widget,)  # type: ignore[attr-defined]
 
-        self._opening.ask(lambda: marlnb.microscope(open_to_look(path)), show, self._failed)
+        self._opening.ask(lambda: marlnb.microscope(open_shared(path)), show, self._failed)
 
     def _look(self) -> None:
         name = self.table.chosen
@@ -96,5 +97,5 @@ class RecordingsList:
 
 
 def _described(path: Path) -> str:
-    with open_to_look(path) as recording:
+    with open_shared(path) as recording:
         return repr(recording)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from marlnb.training.progress import count
+from marlnb.formatting import format_bytes, format_count
 from marlnb.training.runs.checkpoint import Checkpoint, best_checkpoint
 from marlnb.training.runs.checkpoint_notes import CheckpointNotes
-from marlnb.widgets.core.sizes import folder_bytes, told_bytes
+from marlnb.widgets.core.sizes import folder_bytes
 from marlnb.widgets.runs.checkpoint_evaluation import told_score
 
 HEADER = ("iteration", "frames", "score", "saved", "size", "evaluated", "note")
@@ -35,10 +35,10 @@ class CheckpointRows:
         evaluated = self._notes.evaluations(one)
         return [
             str(one.iteration),
-            count(one.frames),
+            format_count(one.frames),
             "" if one.score is None else f"{one.score:.2f}{', best' if is_best else ''}",
             time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(saved)),
-            told_bytes(size),
+            format_bytes(size),
             told_score(evaluated[-1]) if evaluated else "",
             self._notes.note(one),
         ]

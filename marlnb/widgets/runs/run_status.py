@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from marlnb.training.progress import count, duration
+from marlnb.formatting import format_clock, format_count
 from marlnb.training.runs.run import Run
 
 ALIVE = ("running", "paused")
@@ -24,11 +24,11 @@ def describe_status(status: Mapping[str, Any]) -> str:
     """One line: state, how far, how fast, how long yet, where."""
     parts = [WORDS.get(status["state"], status["state"])]
     if status.get("frames_total"):
-        parts.append(f"{count(status.get('frames', 0))} of {count(status['frames_total'])} frames")
+        parts.append(f"{format_count(status.get('frames', 0))} of {format_count(status['frames_total'])} frames")
     if status["state"] == "running" and status.get("frames_per_second"):
-        parts.append(f"{count(status['frames_per_second'])} frames a second")
+        parts.append(f"{format_count(status['frames_per_second'])} frames a second")
         if status.get("eta_s") is not None:
-            parts.append(f"{duration(status['eta_s'])} left")
+            parts.append(f"{format_clock(status['eta_s'])} left")
     if status["state"] in ALIVE and status.get("host"):
         parts.append(f"on {status['host']}, process {status.get('pid')}")
     return ", ".join(parts)

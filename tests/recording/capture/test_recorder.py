@@ -328,7 +328,7 @@ def test_the_plan_says_what_is_written(tmp_path: Path) -> None:
 
 def test_no_room_is_said_before_it_starts(lives: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("marlnb.recording.capture.plan.free_bytes", lambda path: 1000)
-    with pytest.raises(RecordingError, match=r"1 KB free.*every="):
+    with pytest.raises(RecordingError, match=r"1 kB free.*every="):
         record(lives, episodes=3, progress=False)
     assert lives.recordings == {}
 

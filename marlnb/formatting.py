@@ -1,0 +1,39 @@
+"""Numbers for people: sizes, durations and counts are written the same way in messages, tables, forms and logs."""
+
+from __future__ import annotations
+
+
+def format_bytes(size: float) -> str:
+    """A size in powers of 1000 with three significant digits: `512 B`, `3.14 kB`, `29.7 GB`."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 999.5:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"
+
+
+def format_count(number: float) -> str:
+    """A number in at most five characters: `999`, `12.3k`, `1.25M`."""
+    if number >= 999_500:
+        return f"{number / 1e6:.2f}M"
+    return f"{number / 1e3:.1f}k" if number >= 1000 else f"{number:.0f}"
+
+
+def format_clock(seconds: float) -> str:
+    """A duration as a clock shows it, for counters that change: `0:42`, `12:05`, `3:07:00`."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def format_duration(seconds: float) -> str:
+    """A duration in words: `0.34 s`, `58 s`, `4 min 30 s`, `2 h 05 min`, `1,200 h`."""
+    if seconds < 9.95:
+        return f"{seconds:.2g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours >= 100:
+        return f"{hours:,} h"
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
