@@ -17,7 +17,7 @@ from tensordict import TensorDict
 from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 
 from benchmarks.table import Row, report
-from marlnb.algorithms.replay import Replay
+from marlnb.algorithms.replay import ReplayBuffer
 from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
 from marlnb.models.policies.scripted import RandomPolicy
 from marlnb.training.collect.rollout import Collector
@@ -51,7 +51,7 @@ def main() -> None:
     group = env.spec.groups[0]
     collector = Collector(env, {group.name: RandomPolicy(group)}, N_STEPS)
     collector.reset(0)
-    ours = Replay(arguments.frames, group=group, reads=(group.name,), seed=0)
+    ours = ReplayBuffer(arguments.frames, group=group, reads=(group.name,), seed=0)
     theirs = TensorDictReplayBuffer(storage=LazyTensorStorage(arguments.frames), batch_size=BATCH)
     for _ in range(arguments.frames // (N_ENVS * N_STEPS) + 1):
         rollout = collector.collect()

@@ -135,6 +135,34 @@ class ModelConfig(ABC):
 
 
 @dataclass(frozen=True)
+class LearnerContext:
+    """What a learner is built for: one group of agents in one experiment.
+
+    Attributes:
+        group: the agents that learn together.
+        env: the environment, all groups included.
+        actor: the group's actor network.
+        critic: the group's critic network.
+        n_envs: environments stepped at once.
+        rollout_steps: steps of each environment between two updates.
+        device: where the networks live.
+    """
+
+    group: GroupSpec
+    env: EnvSpec
+    actor: ModelConfig
+    critic: ModelConfig
+    n_envs: int = 1
+    rollout_steps: int = 1
+    device: str = "cpu"
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether any of the networks has a state."""
+        return self.actor.recurrent or self.critic.recurrent
+
+
+@dataclass(frozen=True)
 class AlgorithmConfig(ABC):
     """The options of one algorithm, and what it can do; registered as `mappo`.
 
@@ -164,8 +192,9 @@ class AlgorithmConfig(ABC):
         """Frames of a training's beginning in which nothing is learnt yet."""
         return 0
 
-    def check_fit(self, group: GroupSpec, env: EnvSpec, actor: ModelConfig, critic: ModelConfig) -> None:
-        """Raises ConfigError unless this algorithm can learn on that group with those networks."""
+    def check_fit(self, context: LearnerContext) -> None:
+        """Raises ConfigError unless this algorithm can learn for that group, with those networks."""
+        group, env = context.group, context.env
         where = f"{self.name} for group {group.name!r} of {env.name}"
         action = group.action
         if action.kind not in self.action_kinds:
@@ -176,7 +205,7 @@ class AlgorithmConfig(ABC):
             raise ConfigError(f"{where}: actions need finite bounds; got {action.low} to {action.high}")
         if group.has_action_mask and action.kind == "continuous":
             raise ConfigError(f"{where}: an action mask needs discrete actions; got continuous ones")
-        recurrent = sorted({model.name for model in (actor, critic) if model.recurrent})
+        recurrent = sorted({model.name for model in (context.actor, context.critic) if model.recurrent})
         if recurrent and not self.recurrent:
             got, others = ", ".join(recurrent), self._others(lambda kind: kind.recurrent)
             raise ConfigError(f"{where}: it learns feed-forward networks; got {got}. Recurrent ones learn {others}")
@@ -190,17 +219,7 @@ class AlgorithmConfig(ABC):
         return ", ".join(name for name, kind in self.registry.items() if kind.learns and fits(kind))
 
     @abstractmethod
-    def build(
-        self,
-        group: GroupSpec,
-        env: EnvSpec,
-        actor: ModelConfig,
-        critic: ModelConfig,
-        *,
-        n_envs: int,
-        rollout_steps: int,
-        device: str,
-    ) -> Learner:
+    def build(self, context: LearnerContext) -> Learner:
         """The Learner of one group. Its weights are drawn from torch's global generator.
 
         Raises:

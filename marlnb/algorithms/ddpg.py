@@ -1,8 +1,8 @@
-"""IDDPG, MADDPG and MATD3: actors that name one action, improved along the gradient of critics that judge it.
+"""IDDPG, MADDPG and MATD3: deterministic actors, improved along the gradient of critics of their actions.
 
 Source: Lillicrap et al. 2016 (arXiv:1509.02971); Lowe et al. 2017 (arXiv:1706.02275); Fujimoto et al. 2018
 (arXiv:1802.09477) and Ackermann et al. 2019 (arXiv:1910.01465). Discrete actions are relaxed by the straight-through
-Gumbel-softmax, as in Lowe et al., section 6. The tests hold the losses to torchrl's.
+Gumbel-softmax, as in Lowe et al., section 6. The tests compare the losses with torchrl's.
 """
 
 from __future__ import annotations
@@ -13,52 +13,46 @@ from typing import ClassVar, Literal, cast
 import torch
 from torch import Tensor
 
+from marlnb.algorithms.losses import masked_mean
 from marlnb.algorithms.q_actor_critic import (
     CriticBatch,
     QActorCriticConfig,
     QActorCriticLearner,
-    held,
-    mean_over,
+    frozen_parameters,
     td_target,
 )
 from marlnb.algorithms.replay import Sample
-from marlnb.config import ModelConfig, option
+from marlnb.config import LearnerContext, option
 from marlnb.models.policies.actor import Actor
 from marlnb.models.policies.deterministic_policy import DeterministicPolicy
-from marlnb.registry import ALGORITHMS
-from marlnb.specs import EnvSpec, GroupSpec
+from marlnb.config import ALGORITHMS
+from marlnb.specs import EnvSpec
 
 
 @ALGORITHMS.register("iddpg")
 @dataclass(frozen=True)
 class IDDPGConfig(QActorCriticConfig):
-    """Independent DDPG: each agent's critic sees what the agent sees and does."""
+    """Independent DDPG: each agent's critic reads what the agent observes and does."""
 
     noise: float = option(0.2, help="deviation of the noise on continuous actions, bounds scaled to -1..1", ge=0)
-    noise_final: float | None = option(None, help="deviation reached after noise_frames, as a straight line", ge=0)
+    noise_final: float | None = option(None, help="deviation after noise_frames; it changes linearly", ge=0)
     noise_frames: int = option(0, help="frames over which the noise moves to noise_final", unit="frames", ge=0)
     temperature: float = option(1.0, help="of the relaxed discrete actions that the actor learns through", gt=0)
     output_penalty: float = option(
         1e-3, help="weight of the actor's squared outputs (logits, or actions before the tanh)", ge=0
     )
 
-    def build(
-        self,
-        group: GroupSpec,
-        env: EnvSpec,
-        actor: ModelConfig,
-        critic: ModelConfig,
-        *,
-        n_envs: int,
-        rollout_steps: int,
-        device: str,
-    ) -> DDPGLearner:
-        self.check_fit(group, env, actor, critic)
-        self.check_memory(group, actor, critic, n_envs=n_envs, rollout_steps=rollout_steps)
+    def build(self, context: LearnerContext) -> DDPGLearner:
+        self.check_fit(context)
         policy = DeterministicPolicy(
-            group, env, actor, critic, centralised=self.centralised, twins=self.smoothing is not None
+            context.group,
+            context.env,
+            context.actor,
+            context.critic,
+            centralised=self.centralised,
+            twins=self.smoothing is not None,
         )
-        return DDPGLearner(self, policy.to(device), env)
+        return DDPGLearner(self, policy.to(context.device), context.env)
 
     @property
     def smoothing(self) -> tuple[float, float] | None:
@@ -66,26 +60,26 @@ class IDDPGConfig(QActorCriticConfig):
         return None
 
     @property
-    def updates_per_actor_step(self) -> int:
+    def critic_steps_per_actor_step(self) -> int:
         return 1
 
     @property
     def improves_together(self) -> bool:
-        """Whether the actor's loss takes all agents' actions from the current policy, not only each one's own."""
+        """Whether the actor's loss takes all agents' actions from the current policy, not only each agent's own."""
         return False
 
 
 @ALGORITHMS.register("maddpg")
 @dataclass(frozen=True)
 class MADDPGConfig(IDDPGConfig):
-    """Multi-agent DDPG: the critic reads every group's observations and actions, and the state where there is one."""
+    """Multi-agent DDPG: the critic reads every group's observations and actions, and the state if there is one."""
 
     centralised: ClassVar[bool] = True
     simultaneous_only: ClassVar[bool] = True
 
     policy_actions: Literal["own", "all"] = option(
         "own",
-        help="whose actions the current policy names in the actor's loss; own: the agent's, beside the others' "
+        help="whose actions the current policy chooses in the actor's loss; own: the agent's, next to the others' "
         "remembered ones (Lowe et al. 2017, equation 6); all: its group's at once, which is cheaper (as in BenchMARL)",
         choices=("own", "all"),
     )
@@ -98,9 +92,9 @@ class MADDPGConfig(IDDPGConfig):
 @ALGORITHMS.register("matd3")
 @dataclass(frozen=True)
 class MATD3Config(MADDPGConfig):
-    """Multi-agent TD3: MADDPG with twin critics, smoothed target actions and an actor that learns less often."""
+    """Multi-agent TD3: MADDPG with twin critics, smoothed target actions and fewer steps of the actor."""
 
-    actor_every: int = option(2, help="steps of the critics for one of the actor and the targets", ge=1)
+    actor_every: int = option(2, help="steps of the critics per step of the actor and the targets", ge=1)
     target_noise: float = option(0.2, help="deviation of the noise on the targets' continuous actions", ge=0)
     target_noise_clip: float = option(0.5, help="bound on that noise", ge=0)
 
@@ -109,7 +103,7 @@ class MATD3Config(MADDPGConfig):
         return self.target_noise, self.target_noise_clip
 
     @property
-    def updates_per_actor_step(self) -> int:
+    def critic_steps_per_actor_step(self) -> int:
         return self.actor_every
 
 
@@ -124,55 +118,41 @@ class DDPGLearner(QActorCriticLearner):
 
     def explore(self) -> None:
         config, policy = self.config, self.policy
-        left = max(0.0, 1 - self.frames / config.noise_frames) if config.noise_frames else 0.0
+        remaining = max(0.0, 1 - self.frames / config.noise_frames) if config.noise_frames else 0.0
         final = config.noise if config.noise_final is None else config.noise_final
-        policy.noise.fill_(final + left * (config.noise - final))
+        policy.noise.fill_(final + remaining * (config.noise - final))
         policy.uniform.fill_(self.warming_up)
 
     def learn(self, sample: Sample) -> dict[str, Tensor]:
-        judged = self.judged(sample)
-        metrics = self.step_critics(judged, self.target(judged, sample["next", self.group.name, "observation"]))
-        due = (self.steps + 1) % self.config.updates_per_actor_step == 0
-        if due:
-            metrics |= self._step_actor(judged, sample[self.group.name, "observation"])
-        if due or self.config.target_every:
+        own, config = self.group.name, self.config
+        batch = self.critic_batch(sample)
+        metrics = self.step_critics(batch, self.target(batch, sample["next", own, "observation"]))
+        actor_is_due = (self.steps + 1) % config.critic_steps_per_actor_step == 0
+        if actor_is_due:
+            with frozen_parameters(self.critic_weights):
+                loss = self.actor_loss(batch, sample[own, "observation"])
+                grad_norm = self.optimizers["actor"].step(loss, {"actor": config.lr}, config.max_grad_norm)
+            metrics |= {"actor_loss": loss.detach(), "grad_norm_actor": grad_norm[0]}
+        if actor_is_due or config.target_every:
             self.update_targets()
         return metrics
 
     @torch.no_grad()
-    def target(self, judged: CriticBatch, next_observation: Tensor) -> Tensor:
-        """What the critics should say of the actions taken, `[n, agent]`."""
-        codes = judged.next_codes | {self.group.name: self._next_code(next_observation, judged.next_mask)}
-        values = [critic(judged.next_seen, codes) for critic in self.target_critics]
-        least = values[0] if len(values) == 1 else torch.minimum(*values)
-        return td_target(judged.reward, least, judged.terminated, self.config.gamma)
+    def target(self, batch: CriticBatch, next_observation: Tensor) -> Tensor:
+        """The critics' target, `[n, agent]`:
 
-    def actor_loss(self, judged: CriticBatch, observation: Tensor) -> Tensor:
-        """Minus the first critic's value of each agent's own action, beside the others' as `policy_actions` says."""
-        policy = self.policy
-        output = policy.actor(observation)
-        own = policy.code(policy.actor.distribution.mask(output, judged.mask), self.config.temperature)
-        if self.config.improves_together:
-            value = policy.critic(judged.seen, judged.codes | {self.group.name: own})
-        else:
-            value = policy.critic.judge_own(judged.seen, judged.codes, own)
-        return mean_over(self.config.output_penalty * output.square().mean(-1) - value, judged.acting)
+            y = r + gamma (1 - terminated) min_i Q_i'(s', mu'(s'))
 
-    @torch.no_grad()
-    def next_action(self, observation: Tensor, mask: Tensor | None) -> Tensor:
-        code = self._next_code(observation, mask)
-        if self.policy.continuous:
-            return self.policy.action_of(code)
-        parts = [part.argmax(-1) for part in code.split(self.group.action.n, dim=-1)]
-        return parts[0] if self.group.action.kind == "discrete" else torch.stack(parts, dim=-1)
-
-    def _step_actor(self, judged: CriticBatch, observation: Tensor) -> dict[str, Tensor]:
-        with held(self.critic_weights):
-            loss = self.actor_loss(judged, observation)
-            norm = self.optimizers["actor"].step(loss, {"actor": self.config.lr}, self.config.max_grad_norm)
-        return {"actor_loss": loss.detach(), "grad_norm_actor": norm[0]}
+        where ' marks target networks, and the minimum is over TD3's twin critics.
+        Source: Lillicrap et al. 2016, algorithm 1; twins: Fujimoto et al. 2018, equation 10 (arXiv:1802.09477).
+        """
+        codes = batch.next_codes | {self.group.name: self._next_code(next_observation, batch.next_mask)}
+        values = [critic(batch.next_seen, codes) for critic in self.target_critics]
+        next_value = values[0] if len(values) == 1 else torch.minimum(*values)
+        return td_target(batch.reward, next_value, batch.terminated, self.config.gamma)
 
     def _next_code(self, observation: Tensor, mask: Tensor | None) -> Tensor:
+        """mu'(s'), encoded; in TD3 smoothed: clip(mu'(s') + clip(noise, -c, c), -1, 1)."""
         actor = cast(Actor, self.targets["actor"])
         code = self.policy.code(actor.distribution.mask(actor(observation), mask), self.config.temperature)
         if self.config.smoothing is None or not self.policy.continuous:
@@ -180,3 +160,28 @@ class DDPGLearner(QActorCriticLearner):
         deviation, bound = self.config.smoothing
         noise = torch.randn_like(code).mul_(deviation).clamp_(-bound, bound)
         return (code + noise).clamp_(-1, 1)
+
+    @torch.no_grad()
+    def next_action(self, observation: Tensor, mask: Tensor | None) -> Tensor:
+        code = self._next_code(observation, mask)
+        if self.policy.continuous:
+            return self.policy.action_of(code)
+        choices = [part.argmax(-1) for part in code.split(self.group.action.n, dim=-1)]
+        return choices[0] if self.group.action.kind == "discrete" else torch.stack(choices, dim=-1)
+
+    def actor_loss(self, batch: CriticBatch, observation: Tensor) -> Tensor:
+        """The deterministic policy gradient, of each agent i:
+
+            L = -Q(s, a_1, ..., mu_i(o_i), ..., a_n) + output_penalty * mean(output^2)
+
+        The others' actions a_j are the remembered ones, or the current policy's (`policy_actions`).
+        Source: Lowe et al. 2017, equation 6 (arXiv:1706.02275).
+        """
+        policy = self.policy
+        output = policy.actor(observation)
+        own = policy.code(policy.actor.distribution.mask(output, batch.mask), self.config.temperature)
+        if self.config.improves_together:
+            value = policy.critic(batch.seen, batch.codes | {self.group.name: own})
+        else:
+            value = policy.critic.judge_own(batch.seen, batch.codes, own)
+        return masked_mean(self.config.output_penalty * output.square().mean(-1) - value, batch.acting)

@@ -1,4 +1,8 @@
-"""Generalised advantage estimation as a plain function, and the values that it starts from."""
+"""Generalised advantage estimation, and the values that it needs.
+
+Source: Schulman et al. 2016, High-Dimensional Continuous Control Using Generalized Advantage Estimation
+(arXiv:1506.02438).
+"""
 
 from __future__ import annotations
 
@@ -12,20 +16,89 @@ from marlnb.models.policies.actor_critic import ActorCritic
 
 
 class RolloutValues(NamedTuple):
-    """A critic's view of one rollout, in units of reward.
+    """A critic's values of one rollout, in units of reward.
 
     Attributes:
-        value, next_value: `[env, time, agent]`, of the observation acted on and of what followed (at an episode's end
-            the final observation, not the new episode's first).
-        entering: the critic's recurrent state that enters each step, `[env, time, agent, layer, unit]`, zero at an
-            episode's start; None for a feed-forward critic.
-        leaving: the state that leaves the last step, `[env, agent, layer, unit]`, or None.
+        value: V(s_t), `[env, time, agent]`.
+        next_value: V(s_t+1), `[env, time, agent]`. Where an episode ended, of its final observation, not of the first
+            observation of the next episode.
+        state_in: the critic's recurrent state before each step, `[env, time, agent, layer, unit]`, zero where an
+            episode starts; None for a feed-forward critic.
+        state_out: the critic's recurrent state after the last step, `[env, agent, layer, unit]`, or None.
     """
 
     value: Tensor
     next_value: Tensor
-    entering: Tensor | None
-    leaving: Tensor | None
+    state_in: Tensor | None
+    state_out: Tensor | None
+
+
+@torch.no_grad()
+def rollout_values(
+    policy: ActorCritic, rollout: TensorDictBase, state: Tensor | None = None, acted: Tensor | None = None
+) -> RolloutValues:
+    """Values of every observation in a rollout `[env, time]` and of every next one.
+
+    V(s_t+1) is the value of the next row, so it costs nothing. Only where there is no such row (an episode's final
+    observation, and the observation after the last row) is the critic called again.
+
+    Args:
+        state: the critic's recurrent state before the first row, as its network takes it (an agent axis of 1 if one
+            network serves all agents); None: zero.
+        acted: who acts at each step, `[env, time, agent]`, with the same agent axis. The state of an agent that waits
+            does not change. None: all act.
+    """
+    critic, normaliser = policy.critic, policy.value_norm
+    is_init = rollout["is_init"].squeeze(-1)
+    output, states = critic.network.sequence(critic.spread(critic_inputs(policy, rollout)), state, is_init, acted)
+    value = normaliser.denormalise(critic.by_agent(output))
+
+    agent_done = rollout["next", policy.group.name, "done"].squeeze(-1)
+    agent_needs_bootstrap = agent_done | rollout["next", "done"]
+    agent_needs_bootstrap[:, -1] = True
+    needs_bootstrap = agent_needs_bootstrap.any(-1).nonzero(as_tuple=True)
+    final_state = None if states is None else states[needs_bootstrap]
+    bootstrap_value = critic.step(critic_inputs(policy, rollout["next"], needs_bootstrap), final_state)[0]
+    next_value = torch.cat((value[:, 1:], value[:, -1:]), dim=1)
+    next_value[needs_bootstrap] = torch.where(
+        agent_needs_bootstrap[needs_bootstrap], normaliser.denormalise(bootstrap_value), next_value[needs_bootstrap]
+    )
+    if states is None:
+        return RolloutValues(value, next_value, None, None)
+    first = torch.zeros_like(states[:, :1]) if state is None else state.unsqueeze(1)
+    state_in = torch.cat((first, states[:, :-1]), dim=1) * ~is_init[:, :, None, None, None]
+    return RolloutValues(value, next_value, state_in, states[:, -1])
+
+
+def critic_inputs(policy: ActorCritic, steps: TensorDictBase, rows: tuple[Tensor, ...] | None = None) -> Tensor:
+    """What the critic reads: its own group's observations, or all groups' and the state. `rows`: of these rows only."""
+
+    def read(key: str | tuple[str, str]) -> Tensor:
+        return steps[key] if rows is None else steps[key][rows]
+
+    state = read("state") if policy.critic.reads_state else None
+    return policy.critic.inputs({name: read((name, "observation")) for name in policy.critic.reads}, state)
+
+
+def advantages(
+    rollout: TensorDictBase, group: str, values: RolloutValues, *, gamma: float, gae_lambda: float, turn_based: bool
+) -> Tensor:
+    """`gae` of one group's agents over a rollout `[env, time]`.
+
+    Args:
+        turn_based: the rollout is one of `own_turns`, and `values.next_value` belongs to the ends of those turns.
+    """
+    after, acting = rollout["next"], rollout[group, "acting"]
+    return gae(
+        after[group, "reward"].squeeze(-1) * acting,
+        values.value * acting,
+        values.next_value * acting,
+        after[group, "terminated"].squeeze(-1),
+        after[group, "done"].squeeze(-1) | after["done"],
+        gamma=gamma,
+        gae_lambda=gae_lambda,
+        turns=acting if turn_based else None,
+    )
 
 
 def gae(
@@ -39,81 +112,29 @@ def gae(
     gae_lambda: float,
     turns: Tensor | None = None,
 ) -> Tensor:
-    """Advantages `[env, time, agent]`, all arguments alike; terminated, done and turns bool.
+    """Generalised advantage estimates.
 
-    Nothing follows a terminated step; a truncated one (done, not terminated) is bootstrapped with `next_value`.
-    turns: the steps that count, where agents wait for one another: the others are passed over, so that a turn is
-    followed by the agent's next turn (what stands at a step that does not count means nothing). None for all.
+        delta_t = r_t + gamma (1 - terminated_t) V(s_t+1) - V(s_t)
+        A_t     = delta_t + gamma lambda (1 - done_t) A_t+1
+
+    A terminated step has no future. A truncated step (done but not terminated) is bootstrapped with V(s_t+1), but the
+    sum over later steps stops there: they belong to another episode.
+
+    Args:
+        reward, value, next_value: `[env, time, agent]`.
+        terminated, done: `[env, time, agent]` bool.
+        turns: `[env, time, agent]` bool, in turn-based games the steps at which an agent acts. Other steps are skipped,
+            so that a turn is followed by the agent's next turn. None: every step counts.
+    Returns:
+        A, `[env, time, agent]`.
     Source: Schulman et al. 2016, equation 16 (arXiv:1506.02438).
     """
     delta = torch.addcmul(reward - value, next_value, (~terminated).to(value.dtype), value=gamma)
     decay = (~done).to(value.dtype).mul_(gamma * gae_lambda)
     if turns is not None:
-        delta, decay = delta * turns, torch.where(turns, decay, 1.0)
+        delta, decay = delta * turns, torch.where(turns, decay, 1.0)  # A_t = A_t+1 where the agent waits
     by_time = delta.transpose(0, 1).contiguous()
-    steps, decays = by_time.unbind(), decay.transpose(0, 1).contiguous().unbind()
-    for t in range(len(steps) - 2, -1, -1):
-        steps[t].addcmul_(decays[t], steps[t + 1])
+    advantage, decays = by_time.unbind(), decay.transpose(0, 1).contiguous().unbind()
+    for t in range(len(advantage) - 2, -1, -1):
+        advantage[t].addcmul_(decays[t], advantage[t + 1])  # in place: `by_time` becomes the result
     return by_time.transpose(0, 1)
-
-
-def advantages(
-    rollout: TensorDictBase, group: str, values: RolloutValues, *, gamma: float, gae_lambda: float, takes_turns: bool
-) -> Tensor:
-    """`gae` of one group's agents over a rollout `[env, time]`.
-
-    takes_turns: the rollout is one of `own_turns`, and `values.next_value` of those turns' ends.
-    """
-    after, acting = rollout["next"], rollout[group, "acting"]
-    return gae(
-        after[group, "reward"].squeeze(-1) * acting,
-        values.value * acting,
-        values.next_value * acting,
-        after[group, "terminated"].squeeze(-1),
-        after[group, "done"].squeeze(-1) | after["done"],
-        gamma=gamma,
-        gae_lambda=gae_lambda,
-        turns=acting if takes_turns else None,
-    )
-
-
-@torch.no_grad()
-def value_rollout(
-    policy: ActorCritic, rollout: TensorDictBase, recurrent: Tensor | None = None, acting: Tensor | None = None
-) -> RolloutValues:
-    """Values of every moment of a rollout `[env, time]` and of what followed it.
-
-    The next moment's value is read off the next row; only where an episode ended, and after the last row, is the
-    critic asked again.
-
-    Args:
-        recurrent: the critic's state that enters the first row, as the network takes it (agent axis of 1 where one
-            network serves all); None for zero.
-        acting: who acts at each step, `[env, time, agent]` with that same agent axis: the critic's state of an agent
-            that waits stays as it is; None for all.
-    """
-    critic, normaliser = policy.critic, policy.value_norm
-    is_init = rollout["is_init"].squeeze(-1)
-    output, after = critic.network.sequence(critic.spread(critic_inputs(policy, rollout)), recurrent, is_init, acting)
-    value = normaliser.denormalise(critic.by_agent(output))
-
-    agent_done = rollout["next", policy.group.name, "done"].squeeze(-1)
-    asked_agent = agent_done | rollout["next", "done"]
-    asked_agent[:, -1] = True
-    asked = asked_agent.any(-1).nonzero(as_tuple=True)
-    follower = critic.step(critic_inputs(policy, rollout["next"], asked), None if after is None else after[asked])[0]
-    next_value = torch.cat((value[:, 1:], value[:, -1:]), dim=1)
-    next_value[asked] = torch.where(asked_agent[asked], normaliser.denormalise(follower), next_value[asked])
-    if after is None:
-        return RolloutValues(value, next_value, None, None)
-    first = torch.zeros_like(after[:, :1]) if recurrent is None else recurrent.unsqueeze(1)
-    entering = torch.cat((first, after[:, :-1]), dim=1) * ~is_init[:, :, None, None, None]
-    return RolloutValues(value, next_value, entering, after[:, -1])
-
-
-def critic_inputs(policy: ActorCritic, moments: TensorDictBase, rows: tuple[Tensor, ...] | None = None) -> Tensor:
-    def read(key: str | tuple[str, str]) -> Tensor:
-        return moments[key] if rows is None else moments[key][rows]
-
-    state = read("state") if policy.critic.reads_state else None
-    return policy.critic.inputs({name: read((name, "observation")) for name in policy.critic.reads}, state)

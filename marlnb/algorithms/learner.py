@@ -1,4 +1,4 @@
-"""Learner: owns one group's policy, losses, buffers and optimizer; learns from rollouts that everyone shares."""
+"""Learner: one group's policy together with its losses, buffers and optimizer. All groups share the experience."""
 
 from __future__ import annotations
 
@@ -13,29 +13,37 @@ from marlnb.specs import GroupSpec
 
 
 class Learner(ABC):
-    """One group's learner.
+    """Learns one group's policy.
 
-    It sees the whole rollout, every group included, so any mixture of algorithms learns from one stream of
-    experience and a centralised critic may read across groups. The rollout's layout is torchrl's multi-agent one,
-    batch `[env, time]`, stated in `marlnb.training.collect.rollout`.
+    A learner receives whole rollouts with every group in them. So different algorithms can learn from the same
+    experience, and a centralised critic can read other groups. Rollouts have torchrl's multi-agent layout with batch
+    `[env, time]`; `marlnb.training.collect.rollout` lists the keys.
+
+    Attributes:
+        group: the agents that learn.
+        policy: what they act with.
     """
 
     group: GroupSpec
     policy: Policy
 
-    def meet(self, learners: Mapping[str, Learner]) -> None:
-        """Told of every group's learner once, when all are built and before any learns: a critic may need the others'
-        policies. What is kept of the others is no part of this learner's own state."""
+    def bind_learners(self, learners: Mapping[str, Learner]) -> None:
+        """Called once, after all learners are built and before the first update.
+
+        A centralised critic looks up the other groups' policies here. They are not part of this learner's state.
+        """
 
     @abstractmethod
     def update(self, rollout: TensorDictBase) -> dict[str, float]:
-        """Learns from one rollout; returns metrics by name, as `entropy` or `explained_variance`."""
+        """Learns from one rollout. Returns metrics by name, for example `entropy` or `explained_variance`."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
-        """Everything that learning depends on (weights, optimizer, counters, normalisers, buffers): nested dicts of
-        tensors, numbers, strings, booleans and None only, so that it can be saved without pickle."""
+        """Everything that learning depends on: weights, optimizer, counters, normalisers, buffers.
+
+        Nested dicts of tensors, numbers, strings, booleans and None only, so that it can be saved without pickle.
+        """
 
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on, bit for bit on a CPU, from a saved state."""
+        """Restores a saved state. Training then continues bit for bit on a CPU."""

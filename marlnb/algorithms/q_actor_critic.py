@@ -1,7 +1,7 @@
-"""What DDPG's and SAC's families share: critics of actions, whose targets need what every agent does next.
+"""What the DDPG and SAC families share: critics of actions, whose targets need what every agent does next.
 
-What other groups do next is asked of their learners: one of these families says what its own targets are made of;
-any other policy (of PPO, of Q-learning, scripted, frozen) acts without exploring.
+The next actions of other groups come from their learners. A learner of these families knows what its targets do
+(`next_action`); any other policy (of PPO, of Q-learning, scripted, frozen) acts without exploring.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from marlnb.algorithms.adam import PartAdam
 from marlnb.algorithms.learner import Learner
+from marlnb.algorithms.losses import masked_mean
 from marlnb.algorithms.off_policy import OffPolicyConfig, OffPolicyLearner
-from marlnb.algorithms.replay import Sample, seen_together
+from marlnb.algorithms.replay import Sample, next_observations
 from marlnb.config import option
 from marlnb.errors import ConfigError
 from marlnb.models.policies.q_actor_critic import QActorCritic
@@ -37,13 +38,18 @@ class QActorCriticConfig(OffPolicyConfig):
 
 
 class CriticBatch(NamedTuple):
-    """A sample as critics read it: now and next, with what every agent did and what the other groups do next.
+    """A sample as critics read it.
 
     Attributes:
-        seen, next_seen: as `QCritic.seen`. codes, next_codes: by group `[n, agent, code]`; the next ones without the
-            own group's.
-        reward, terminated, acting: `[n, agent]`.
-        mask, next_mask: of the own group, `[n, agent, choice]`, or None.
+        seen: observations now, as `QCritic.seen` joins them.
+        codes: by group, the actions taken, encoded, `[n, agent, code]`.
+        reward: `[n, agent]`.
+        terminated: `[n, agent]`.
+        acting: `[n, agent]`.
+        mask: allowed choices of the learner's own group, `[n, agent, choice]`, or None.
+        next_seen: observations at the next step, like `seen`.
+        next_codes: by group, the next actions, like `codes`; without the learner's own group.
+        next_mask: allowed choices at the next step, like `mask`.
     """
 
     seen: Tensor
@@ -61,7 +67,8 @@ class QActorCriticLearner(OffPolicyLearner):
     """Learns a QActorCritic: the critics from targets, the actor from the critics.
 
     Args:
-        followed: networks by name that have slow copies beside the critics.
+        followed: networks by name that have target networks, in addition to the critics.
+        trained: networks by name that have an optimizer each, in addition to the critics.
     """
 
     config: QActorCriticConfig
@@ -75,14 +82,14 @@ class QActorCriticLearner(OffPolicyLearner):
         followed: Mapping[str, nn.Module],
         trained: Mapping[str, nn.Module],
     ) -> None:
-        self._others: dict[str, Learner] = {}
+        self._other_learners: dict[str, Learner] = {}
         critics = dict(zip(("critic", "critic_2"), policy.critics))
         name = policy.group.name
         super().__init__(
             config,
             policy,
             env,
-            chunk=1,
+            sequence_length=1,
             reads=(name, *(other for other in policy.critic.reads if other != name)),
             optimizers={
                 "critics": PartAdam(critics, config.adam_eps),
@@ -92,77 +99,87 @@ class QActorCriticLearner(OffPolicyLearner):
         )
         self.critic_weights = [weight for critic in policy.critics for weight in critic.parameters()]
 
-    @abstractmethod
-    def next_action(self, observation: Tensor, mask: Tensor | None) -> Tensor:
-        """What the group does in the targets of critics, its own and others', `[n, agent(, component)]`."""
-
-    def meet(self, learners: Mapping[str, Learner]) -> None:
-        """Raises ConfigError where a critic would need to know how a recurrent policy acts next."""
+    def bind_learners(self, learners: Mapping[str, Learner]) -> None:
+        """Raises ConfigError if a critic reads the actions of a group with a recurrent policy."""
         own = self.group.name
-        self._others = {name: learners[name] for name in self.policy.critic.reads if name != own}
-        recurrent = sorted(name for name, other in self._others.items() if other.policy.recurrent_shape is not None)
+        self._other_learners = {name: learners[name] for name in self.policy.critic.reads if name != own}
+        recurrent = sorted(
+            name for name, other in self._other_learners.items() if other.policy.recurrent_shape is not None
+        )
         if recurrent:
             raise ConfigError(
                 f"{self.config.name} for group {own!r}: its critic needs the next actions of {', '.join(recurrent)}, "
                 "which depend on a recurrent state; valid: feed-forward networks there, an independent algorithm here"
             )
-        self.policy.meet({name: learner.policy for name, learner in learners.items()})
+        self.policy.bind_policies({name: learner.policy for name, learner in learners.items()})
+
+    @torch.no_grad()
+    def critic_batch(self, sample: Sample) -> CriticBatch:
+        """A sample `[n, ...]` of the replay buffer as critics read it."""
+        own, critic = self.group.name, self.policy.critic
+        now = {name: sample[name, "observation"] for name in critic.reads}
+        return CriticBatch(
+            seen=critic.seen(now, sample["state"] if critic.reads_state else None),
+            codes={name: critic.code(name, sample[name, "action"]) for name in critic.reads},
+            reward=sample["next", own, "reward"].squeeze(-1),
+            terminated=sample["next", own, "terminated"].squeeze(-1),
+            acting=sample[own, "acting"],
+            mask=sample.get((own, "action_mask")),
+            next_seen=critic.seen(
+                next_observations(sample, critic.reads), sample["next", "state"] if critic.reads_state else None
+            ),
+            next_codes={
+                name: critic.code(name, _next_action(other, sample, name))
+                for name, other in self._other_learners.items()
+            },
+            next_mask=sample.get(("next", own, "action_mask")),
+        )
+
+    @abstractmethod
+    def next_action(self, observation: Tensor, mask: Tensor | None) -> Tensor:
+        """The group's actions in the targets of critics, its own and others', `[n, agent(, component)]`."""
 
     @property
     def target_critics(self) -> list[QCritic]:
         return [cast(QCritic, self.targets[name]) for name in ("critic", "critic_2") if name in self.targets]
 
-    @torch.no_grad()
-    def judged(self, sample: Sample) -> CriticBatch:
-        """A sample `[n, ...]` of the replay memory as critics read it."""
-        own, critic = self.group.name, self.policy.critic
-        now = {name: sample[name, "observation"] for name in critic.reads}
-        seen = critic.seen(now, sample["state"] if critic.reads_state else None)
-        next_state = sample["next", "state"] if critic.reads_state else None
-        next_seen = critic.seen(seen_together(sample, critic.reads), next_state)
-        return CriticBatch(
-            seen,
-            {name: critic.code(name, sample[name, "action"]) for name in critic.reads},
-            sample["next", own, "reward"].squeeze(-1),
-            sample["next", own, "terminated"].squeeze(-1),
-            sample[own, "acting"],
-            sample.get((own, "action_mask")),
-            next_seen,
-            {name: critic.code(name, _next_action(other, sample, name)) for name, other in self._others.items()},
-            sample.get(("next", own, "action_mask")),
-        )
+    def step_critics(self, batch: CriticBatch, target: Tensor) -> dict[str, Tensor]:
+        """One gradient step of every critic towards `target` `[n, agent]`:
 
-    def step_critics(self, judged: CriticBatch, target: Tensor) -> dict[str, Tensor]:
-        """One step of every critic towards `target` `[n, agent]`; their losses are means over the agents acting."""
-        own = judged.codes[self.group.name]
-        values = [critic(judged.seen, judged.codes) for critic in self.policy.critics]
+            L = sum over critics i of mean (Q_i(s, a) - y)^2
+
+        The mean is over the agents that acted.
+        """
+        own_codes = batch.codes[self.group.name]
+        values = [critic(batch.seen, batch.codes) for critic in self.policy.critics]
         if self.policy.critic.each_choice:
-            values = [(value * own).sum(-1) for value in values]
-        losses = torch.stack([mean_over((value - target).square(), judged.acting) for value in values])
-        rate = self.config.lr_critic or self.config.lr
+            values = [(value * own_codes).sum(-1) for value in values]
+        losses = torch.stack([masked_mean((value - target).square(), batch.acting) for value in values])
+        learning_rate = self.config.lr_critic or self.config.lr
         optimizer = self.optimizers["critics"]
-        norms = optimizer.step(losses.sum(), dict.fromkeys(optimizer.parameters, rate), self.config.max_grad_norm)
+        grad_norms = optimizer.step(
+            losses.sum(), dict.fromkeys(optimizer.parameters, learning_rate), self.config.max_grad_norm
+        )
         return {
             "critic_loss": losses.detach().sum(),
-            "q_mean": mean_over(values[0].detach(), judged.acting),
-            "grad_norm_critic": norms.mean(),
+            "q_mean": masked_mean(values[0].detach(), batch.acting),
+            "grad_norm_critic": grad_norms.mean(),
         }
 
 
 def td_target(reward: Tensor, next_value: Tensor, terminated: Tensor, gamma: float) -> Tensor:
-    """reward + gamma * next_value, all `[..., agent]`; nothing follows a terminated step, a truncated one goes on."""
+    """The one-step target, all arguments `[..., agent]`:
+
+        y = r + gamma (1 - terminated) V(s')
+
+    A terminated step has no future; a truncated one is bootstrapped.
+    """
     return torch.addcmul(reward, next_value, (~terminated).to(next_value.dtype), value=gamma)
 
 
-def mean_over(values: Tensor, acting: Tensor) -> Tensor:
-    """Mean of `[n, agent]` over the agents that were acting; 0 where none was."""
-    weights = acting.to(values.dtype)
-    return (values * weights).sum() / weights.sum().clamp(min=1.0)
-
-
 @contextmanager
-def held(weights: Sequence[Tensor]) -> Iterator[None]:
-    """Inside the block the weights take no gradient."""
+def frozen_parameters(weights: Sequence[Tensor]) -> Iterator[None]:
+    """Inside the block the weights take no gradient: the actor's step goes through the critics without moving them."""
     try:
         for weight in weights:
             weight.requires_grad_(False)

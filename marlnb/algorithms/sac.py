@@ -1,10 +1,10 @@
-"""ISAC and MASAC: actors that stay as random as they can afford, improved along twin critics of their actions.
+"""ISAC and MASAC: stochastic actors with an entropy bonus, improved along twin critics of their actions.
 
-Continuous actions: Haarnoja et al. 2018 (arXiv:1812.05905), the temperature learnt. Discrete ones: Christodoulou 2019
-(arXiv:1910.07207), every expectation over an agent's own choices exact. In MASAC the critic of an agent also reads all
-others' observations and actions: for discrete actions it has a value for each own choice, given the others' (as COMA,
-Foerster et al. 2018, arXiv:1705.08926); the actor learns beside the others' remembered actions (as MADDPG, Lowe et al.
-2017, equation 6, arXiv:1706.02275). The tests hold the losses to torchrl's.
+Continuous actions: Haarnoja et al. 2018 (arXiv:1812.05905), with a learnt temperature. Discrete actions: Christodoulou
+2019 (arXiv:1910.07207), with exact expectations over an agent's own choices. In MASAC an agent's critic also reads all
+other agents' observations and actions. For discrete actions it has a value for each own choice, given the others' (as
+COMA, Foerster et al. 2018, arXiv:1705.08926). The actor learns next to the others' remembered actions (as MADDPG, Lowe
+et al. 2017, equation 6, arXiv:1706.02275). The tests compare the losses with torchrl's.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from marlnb.algorithms.losses import masked_mean
 from marlnb.algorithms.q_actor_critic import (
     CriticBatch,
     QActorCriticConfig,
     QActorCriticLearner,
-    held,
-    mean_over,
+    frozen_parameters,
     td_target,
 )
 from marlnb.algorithms.replay import Sample
-from marlnb.config import ModelConfig, option
+from marlnb.config import LearnerContext, option
 from marlnb.models.policies.q_critic import QCritic
 from marlnb.models.policies.soft_policy import SoftPolicy
-from marlnb.registry import ALGORITHMS
-from marlnb.specs import ActionKind, ActionSpec, EnvSpec, GroupSpec
+from marlnb.config import ALGORITHMS
+from marlnb.specs import ActionKind, ActionSpec, EnvSpec
 
 DISCRETE_ENTROPY_SHARE = 0.3
 
@@ -38,38 +38,34 @@ DISCRETE_ENTROPY_SHARE = 0.3
 @ALGORITHMS.register("isac")
 @dataclass(frozen=True)
 class ISACConfig(QActorCriticConfig):
-    """Independent soft actor-critic: each agent's critics see what the agent sees and does."""
+    """Independent soft actor-critic: each agent's critics read what the agent observes and does."""
 
     action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete", "continuous")
 
-    temperature: float = option(0.1, help="weight of a nat of entropy at first", unit="reward", gt=0)
+    temperature: float = option(0.1, help="initial weight of a nat of entropy", unit="reward", gt=0)
     lr_temperature: float | None = option(None, help="the temperature's learning rate; none: the actor's", gt=0)
-    learn_temperature: bool = option(True, help="moves the temperature so that the entropy is the target's")
+    learn_temperature: bool = option(True, help="the temperature moves so that the entropy reaches target_entropy")
     target_entropy: float | None = option(
         None, help="continuous: bounds scaled to -1..1; none: -1 a component, or 0.3 of a uniform choice", unit="nats"
     )
 
-    def build(
-        self,
-        group: GroupSpec,
-        env: EnvSpec,
-        actor: ModelConfig,
-        critic: ModelConfig,
-        *,
-        n_envs: int,
-        rollout_steps: int,
-        device: str,
-    ) -> SACLearner:
-        self.check_fit(group, env, actor, critic)
-        self.check_memory(group, actor, critic, n_envs=n_envs, rollout_steps=rollout_steps)
-        policy = SoftPolicy(group, env, actor, critic, centralised=self.centralised, temperature=self.temperature)
-        return SACLearner(self, policy.to(device), env)
+    def build(self, context: LearnerContext) -> SACLearner:
+        self.check_fit(context)
+        policy = SoftPolicy(
+            context.group,
+            context.env,
+            context.actor,
+            context.critic,
+            centralised=self.centralised,
+            temperature=self.temperature,
+        )
+        return SACLearner(self, policy.to(context.device), context.env)
 
 
 @ALGORITHMS.register("masac")
 @dataclass(frozen=True)
 class MASACConfig(ISACConfig):
-    """Multi-agent SAC: the critics read every group's observations and actions, and the state where there is one."""
+    """Multi-agent SAC: the critics read every group's observations and actions, and the state if there is one."""
 
     centralised: ClassVar[bool] = True
     simultaneous_only: ClassVar[bool] = True
@@ -90,50 +86,57 @@ class SACLearner(QActorCriticLearner):
         self.policy.uniform.fill_(self.warming_up)
 
     def learn(self, sample: Sample) -> dict[str, Tensor]:
-        judged, own = self.judged(sample), self.group.name
-        metrics = self.step_critics(judged, self.target(judged, sample["next", own, "observation"]))
-        metrics |= self._step_actor(judged, sample[own, "observation"])
-        self.update_targets()
-        return metrics
-
-    @torch.no_grad()
-    def target(self, judged: CriticBatch, next_observation: Tensor) -> Tensor:
-        """What the critics should say of the actions taken, `[n, agent]`."""
-        value, _ = self._soft_value(
-            judged.next_seen, judged.next_codes, next_observation, judged.next_mask, self.target_critics, together=True
-        )
-        return td_target(judged.reward, value, judged.terminated, self.config.gamma)
-
-    def actor_loss(self, judged: CriticBatch, observation: Tensor) -> tuple[Tensor, Tensor]:
-        """Minus the soft value of each agent's policy beside the others' remembered actions, and its mean entropy."""
-        value, entropy = self._soft_value(
-            judged.seen, judged.codes, observation, judged.mask, self.policy.critics, together=False
-        )
-        return -mean_over(value, judged.acting), mean_over(entropy, judged.acting).detach()
-
-    def temperature_loss(self, entropy: Tensor) -> Tensor:
-        """Rises with the temperature's logarithm while the entropy, `[]` nats, is above the target."""
-        return self.policy.temperature.log * (entropy - self.target_entropy)
-
-    @torch.no_grad()
-    def next_action(self, observation: Tensor, mask: Tensor | None) -> Tensor:
-        distribution = self.policy.actor.distribution
-        return distribution.sample(distribution.mask(self.policy.actor(observation), mask)).action
-
-    def _step_actor(self, judged: CriticBatch, observation: Tensor) -> dict[str, Tensor]:
-        config = self.config
-        with held(self.critic_weights):
-            loss, entropy = self.actor_loss(judged, observation)
-            norm = self.optimizers["actor"].step(loss, {"actor": config.lr}, config.max_grad_norm)
+        config, own = self.config, self.group.name
+        batch = self.critic_batch(sample)
+        metrics = self.step_critics(batch, self.target(batch, sample["next", own, "observation"]))
+        with frozen_parameters(self.critic_weights):
+            loss, entropy = self.actor_loss(batch, sample[own, "observation"])
+            grad_norm = self.optimizers["actor"].step(loss, {"actor": config.lr}, config.max_grad_norm)
         if config.learn_temperature:
-            rate = {"temperature": config.lr_temperature or config.lr}
-            self.optimizers["temperature"].step(self.temperature_loss(entropy), rate, 0.0)
-        return {
+            learning_rate = {"temperature": config.lr_temperature or config.lr}
+            self.optimizers["temperature"].step(self.temperature_loss(entropy), learning_rate, 0.0)
+        self.update_targets()
+        return metrics | {
             "actor_loss": loss.detach(),
-            "grad_norm_actor": norm[0],
+            "grad_norm_actor": grad_norm[0],
             "entropy": entropy,
             "temperature": self.policy.temperature().detach(),
         }
+
+    @torch.no_grad()
+    def target(self, batch: CriticBatch, next_observation: Tensor) -> Tensor:
+        """The critics' target, `[n, agent]`:
+
+            y = r + gamma (1 - terminated) V(s'),  V(s') = E_a'[min_i Q_i'(s', a') - alpha log pi(a'|s')]
+
+        Source: Haarnoja et al. 2018, equations 2 and 3 (arXiv:1812.05905).
+        """
+        value, _ = self._soft_value(
+            batch.next_seen, batch.next_codes, next_observation, batch.next_mask, self.target_critics, together=True
+        )
+        return td_target(batch.reward, value, batch.terminated, self.config.gamma)
+
+    def actor_loss(self, batch: CriticBatch, observation: Tensor) -> tuple[Tensor, Tensor]:
+        """The actor's loss, and the policy's mean entropy without gradient:
+
+            L = E_a[alpha log pi(a|s) - min_i Q_i(s, a)]
+
+        Source: Haarnoja et al. 2018, equation 7 (arXiv:1812.05905).
+        """
+        value, entropy = self._soft_value(
+            batch.seen, batch.codes, observation, batch.mask, self.policy.critics, together=False
+        )
+        return -masked_mean(value, batch.acting), masked_mean(entropy, batch.acting).detach()
+
+    def temperature_loss(self, entropy: Tensor) -> Tensor:
+        """Lowers the temperature while the entropy, `[]` nats, is above the target, and raises it below:
+
+            L = log(alpha) (H - H_target)
+
+        Source: Haarnoja et al. 2018, equation 18 (arXiv:1812.05905), with log(alpha) in the place of alpha, as in their
+        code.
+        """
+        return self.policy.temperature.log * (entropy - self.target_entropy)
 
     def _soft_value(
         self,
@@ -145,28 +148,36 @@ class SACLearner(QActorCriticLearner):
         *,
         together: bool,
     ) -> tuple[Tensor, Tensor]:
-        """The policy's value, its entropy's included, and that entropy in nats, both `[n, agent]`.
+        """The policy's value including its entropy, and the entropy in nats, both `[n, agent]`.
 
         Args:
-            together: the other agents of the group act by the policy as well, rather than as in `codes`.
+            together: the other agents of the group act by the policy too, instead of as in `codes`.
         """
         policy, own = self.policy, self.group.name
         distribution = policy.actor.distribution
         parameters = distribution.mask(policy.actor(observation), mask)
-        weight = policy.temperature().detach()
+        alpha = policy.temperature().detach()
         if policy.continuous:
             drawn = distribution.sample(parameters)
             code = drawn.stored.tanh()
-            judge = (lambda c: c(seen, codes | {own: code})) if together else (lambda c: c.judge_own(seen, codes, code))
-            return torch.minimum(*(judge(critic) for critic in critics)) - weight * drawn.log_prob, -drawn.log_prob
+            if together:
+                values = [critic(seen, codes | {own: code}) for critic in critics]
+            else:
+                values = [critic.judge_own(seen, codes, code) for critic in critics]
+            return torch.minimum(*values) - alpha * drawn.log_prob, -drawn.log_prob
         log_probs = parameters.log_softmax(-1)
         probs = log_probs.exp()
-        with torch.no_grad():
+        with torch.no_grad():  # the critics' values are weights here: the gradient goes through the probabilities
             if together:
                 codes = codes | {own: policy.critic.code(own, distribution.sample(parameters).action)}
-            judged = torch.minimum(*(critic(seen, codes) for critic in critics))
+            values_of_choices = torch.minimum(*(critic(seen, codes) for critic in critics))
         entropy = -(probs * log_probs).sum(-1)
-        return (probs * judged).sum(-1) + weight * entropy, entropy
+        return (probs * values_of_choices).sum(-1) + alpha * entropy, entropy
+
+    @torch.no_grad()
+    def next_action(self, observation: Tensor, mask: Tensor | None) -> Tensor:
+        distribution = self.policy.actor.distribution
+        return distribution.sample(distribution.mask(self.policy.actor(observation), mask)).action
 
 
 def target_entropy(spec: ActionSpec, chosen: float | None) -> float:
@@ -175,6 +186,6 @@ def target_entropy(spec: ActionSpec, chosen: float | None) -> float:
     Source: -1 for each component in -1..1, Haarnoja et al. 2018, appendix D (arXiv:1812.05905).
     """
     if spec.kind == "continuous":
-        scale = sum(log((high - low) / 2) for low, high in zip(spec.low, spec.high))
-        return scale + (-float(spec.n_components) if chosen is None else chosen)
+        log_volume = sum(log((high - low) / 2) for low, high in zip(spec.low, spec.high))
+        return log_volume + (-float(spec.n_components) if chosen is None else chosen)
     return DISCRETE_ENTROPY_SHARE * log(spec.n[0]) if chosen is None else chosen

@@ -1,4 +1,4 @@
-"""Groups that do not learn: random, no-op, a function of the user's, and a policy that another run has trained."""
+"""Groups that do not learn: random, no-op, a user's function, and a policy that another run has trained."""
 
 from __future__ import annotations
 
@@ -10,25 +10,24 @@ from typing import Any, ClassVar
 from tensordict import TensorDictBase
 
 from marlnb.algorithms.learner import Learner
-from marlnb.config import AlgorithmConfig, ModelConfig, option
+from marlnb.config import AlgorithmConfig, LearnerContext, option
 from marlnb.errors import CheckpointError, ConfigError
 from marlnb.imports import found_at, is_import_path
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.scripted import FunctionPolicy, NoOpPolicy, RandomPolicy
-from marlnb.registry import ALGORITHMS
-from marlnb.specs import EnvSpec, GroupSpec
+from marlnb.config import ALGORITHMS
 
-ASKED = ("observation", "action_mask", "group", "generator")  # what a function of the user's is given
+FUNCTION_ARGUMENTS = ("observation", "action_mask", "group", "generator")
 
 
 @dataclass(frozen=True)
 class FixedPolicyConfig(AlgorithmConfig):
-    """Acts by a rule. Networks that the experiment names for the group are not built."""
+    """Acts by a rule. The networks that the experiment names for the group are not built."""
 
     learns: ClassVar[bool] = False
 
-    def check_fit(self, group: GroupSpec, env: EnvSpec, actor: ModelConfig, critic: ModelConfig) -> None:
-        """Anything fits: what does not learn needs no networks, and draws within any bounds that it is given."""
+    def check_fit(self, context: LearnerContext) -> None:
+        """Everything fits: a policy that does not learn needs no networks and no finite bounds."""
 
 
 @ALGORITHMS.register("random")
@@ -36,98 +35,64 @@ class FixedPolicyConfig(AlgorithmConfig):
 class RandomConfig(FixedPolicyConfig):
     """Uniform over the allowed choices, or over the box of a continuous action."""
 
-    def build(
-        self,
-        group: GroupSpec,
-        env: EnvSpec,
-        actor: ModelConfig,
-        critic: ModelConfig,
-        *,
-        n_envs: int,
-        rollout_steps: int,
-        device: str,
-    ) -> FixedPolicyLearner:
-        AlgorithmConfig.check_fit(self, group, env, actor, critic)
-        return FixedPolicyLearner(RandomPolicy(group).to(device))
+    def build(self, context: LearnerContext) -> FixedPolicyLearner:
+        AlgorithmConfig.check_fit(self, context)  # a uniform distribution does need finite bounds
+        return FixedPolicyLearner(RandomPolicy(context.group).to(context.device))
 
 
 @ALGORITHMS.register("no_op")
 @dataclass(frozen=True)
 class NoOpConfig(FixedPolicyConfig):
-    """The first allowed choice, which many environments mean as doing nothing; of a box, the number nearest 0."""
+    """The first allowed choice, which in many environments means doing nothing; of a box, the number nearest 0."""
 
-    def build(
-        self,
-        group: GroupSpec,
-        env: EnvSpec,
-        actor: ModelConfig,
-        critic: ModelConfig,
-        *,
-        n_envs: int,
-        rollout_steps: int,
-        device: str,
-    ) -> FixedPolicyLearner:
-        return FixedPolicyLearner(NoOpPolicy(group).to(device))
+    def build(self, context: LearnerContext) -> FixedPolicyLearner:
+        return FixedPolicyLearner(NoOpPolicy(context.group).to(context.device))
 
 
 @ALGORITHMS.register("scripted")
 @dataclass(frozen=True)
 class ScriptedConfig(FixedPolicyConfig):
-    """A function of the user's, `module:function`, of (observation, action_mask, group, generator) to actions."""
+    """A user's function, `module:function`, of (observation, action_mask, group, generator) to actions."""
 
-    function: str = option("", help="module:function, given all copies and agents at once; see docs/mixtures.md")
+    function: str = option(
+        "", help="module:function; it gets all environments and agents at once; see docs/mixtures.md"
+    )
 
-    def build(
-        self,
-        group: GroupSpec,
-        env: EnvSpec,
-        actor: ModelConfig,
-        critic: ModelConfig,
-        *,
-        n_envs: int,
-        rollout_steps: int,
-        device: str,
-    ) -> FixedPolicyLearner:
-        function = import_function(self.function, f"scripted for group {group.name!r} of {env.name}")
-        return FixedPolicyLearner(FunctionPolicy(group, function, self.function).to(device))
+    def build(self, context: LearnerContext) -> FixedPolicyLearner:
+        group = context.group
+        function = import_function(self.function, f"scripted for group {group.name!r} of {context.env.name}")
+        return FixedPolicyLearner(FunctionPolicy(group, function, self.function).to(context.device))
 
 
 @ALGORITHMS.register("frozen")
 @dataclass(frozen=True)
 class FrozenConfig(FixedPolicyConfig):
-    """The policy that another run has trained for a group of the same spaces; its weights go into this run as well."""
+    """The policy that another run has trained for a group of the same spaces; this run stores its weights too."""
 
     run: str = option("", help="the other run's folder")
     group: str | None = option(None, help="its group; none: the one of the same name")
     checkpoint: int | str = option("last", help="last, best or an iteration")
 
-    def build(
-        self,
-        group: GroupSpec,
-        env: EnvSpec,
-        actor: ModelConfig,
-        critic: ModelConfig,
-        *,
-        n_envs: int,
-        rollout_steps: int,
-        device: str,
-    ) -> FixedPolicyLearner:
-        """Raises ConfigError: a run's folder is read by `marlnb.training.learners.build_learners`, above this layer."""
+    def build(self, context: LearnerContext) -> FixedPolicyLearner:
+        """Raises ConfigError: `marlnb.training.learners` reads the other run's folder; it is above this layer."""
         raise ConfigError(
-            f"frozen for group {group.name!r} of {env.name}: build it with marlnb.training.learners.build_learners, "
-            f"which reads the run {self.run!r}"
+            f"frozen for group {context.group.name!r} of {context.env.name}: build it with "
+            f"marlnb.training.learners.build_learners, which reads the run {self.run!r}"
         )
 
 
 class FixedPolicyLearner(Learner):
-    """Holds a policy and leaves it as it is. Its state is the policy's, so that a resumed run plays against the same
-    opponent whatever has become of the run that trained it."""
+    """Holds a policy and does not change it.
+
+    Its state is the policy's, so a resumed run plays against the same opponent, whatever has happened to the run that
+    trained it.
+    """
 
     def __init__(self, policy: Policy) -> None:
         self.policy, self.group = policy, policy.group
 
     def update(self, rollout: TensorDictBase) -> dict[str, float]:
-        """Nothing is learnt, and there is nothing to report."""
+        """Learns nothing and reports nothing."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:
@@ -137,30 +102,30 @@ class FixedPolicyLearner(Learner):
         try:
             self.policy.load_state_dict(state["policy"])
         except RuntimeError as error:
-            raise CheckpointError(f"weights of another policy than {self.group.name!r} has: {error}") from error
+            raise CheckpointError(f"the weights do not fit the policy of {self.group.name!r}: {error}") from error
 
 
 def import_function(path: str, who: str) -> Callable[..., Any]:
-    """What `module:function` names.
+    """The function at `module:function`.
 
     Args:
-        who: for messages, as "scripted for group 'prey'".
+        who: for messages, for example "scripted for group 'prey'".
     Raises:
-        ConfigError: no such module or function, or it does not take what a policy is asked with.
+        ConfigError: no such module or function, or it does not take FUNCTION_ARGUMENTS.
     """
+    arguments = ", ".join(FUNCTION_ARGUMENTS)
     if not is_import_path(path):
         raise ConfigError(f"{who}: function must be module:function, as my_policies:chase; got {path!r}")
     try:
-        found = found_at(path)
+        function = found_at(path)
     except ConfigError as error:
         raise ConfigError(f"{who}: {error}") from error
-    if not callable(found):
-        raise ConfigError(f"{who}: {path} is {found!r}, not a function of {', '.join(ASKED)}")
-    function: Callable[..., Any] = found
+    if not callable(function):
+        raise ConfigError(f"{who}: {path} is {function!r}, not a function of {arguments}")
     try:
-        inspect.signature(function).bind(*ASKED)
+        inspect.signature(function).bind(*FUNCTION_ARGUMENTS)
     except TypeError as error:
-        raise ConfigError(f"{who}: {path} must take {', '.join(ASKED)}: {error}") from error
-    except ValueError:  # no signature that Python can tell
+        raise ConfigError(f"{who}: {path} must take {arguments}: {error}") from error
+    except ValueError:  # builtins have no signature
         pass
     return function

@@ -9,7 +9,8 @@ import torch
 
 from marlnb.algorithms.learner import Learner
 from marlnb.algorithms.scripted import FixedPolicyLearner, FrozenConfig
-from marlnb.config import Experiment
+from marlnb.config import LearnerContext
+from marlnb.experiment import Experiment
 from marlnb.errors import CheckpointError, ConfigError, unknown
 from marlnb.models.networks.by_agent import by_agent
 from marlnb.specs import EnvSpec, GroupSpec
@@ -32,7 +33,7 @@ def build_learners(experiment: Experiment, spec: EnvSpec, device: str | None = N
                 raise ConfigError(unknown(what, name, (*spec.group_names, *spec.agents)))
     learners = {group.name: build_learner(experiment, spec, group, device) for group in spec.groups}
     for learner in learners.values():
-        learner.meet(learners)
+        learner.bind_learners(learners)
     return learners
 
 
@@ -45,11 +46,11 @@ def build_learner(experiment: Experiment, spec: EnvSpec, group: GroupSpec, devic
         return FixedPolicyLearner(frozen_policy(algorithm, group, spec, device))
     actor = by_agent(group, experiment.actor_of(group.name), experiment.models)
     critic = by_agent(group, experiment.critic_of(group.name), experiment.critics)
-    lengths = {"n_envs": experiment.n_envs, "rollout_steps": experiment.rollout_steps}
+    context = LearnerContext(group, spec, actor, critic, experiment.n_envs, experiment.rollout_steps, device)
     with GLOBAL_GENERATORS, torch.random.fork_rng(_cuda_devices(device)):
         torch.manual_seed(derive_seed(experiment.seed, "learner", group.name))
         try:
-            return algorithm.build(group, spec, actor, critic, **lengths, device=device)
+            return algorithm.build(context)
         except ConfigError as error:
             if repr(group.name) in str(error):
                 raise

@@ -71,16 +71,16 @@ def random_rollout(
 
 def _act(rollout: TensorDict, name: str, policy: Policy, generator: torch.Generator) -> None:
     n_envs, steps = rollout.batch_size
-    recurrent, entering, outputs = policy.initial_recurrent(n_envs, "cpu"), [], []
+    recurrent, state_in, outputs = policy.initial_recurrent(n_envs, "cpu"), [], []
     for t in range(steps):
         if recurrent is not None:
             recurrent = torch.where(rollout["is_init"][:, t, :, None, None], 0.0, recurrent)
-            entering.append(recurrent)
+            state_in.append(recurrent)
         output = policy.act(rollout[name, "observation"][:, t], recurrent=recurrent, generator=generator)
         recurrent = output.recurrent
         outputs.append(output)
-    if entering:
-        rollout[name, "recurrent"] = torch.stack(entering, 1)
+    if state_in:
+        rollout[name, "recurrent"] = torch.stack(state_in, 1)
     rollout[name, "action"] = torch.stack([output.action for output in outputs], 1)
     rollout[name, "log_prob"] = torch.stack([output.log_prob for output in outputs], 1)
     for key in outputs[0].extras:

@@ -10,8 +10,10 @@ from tensordict.nn import TensorDictModule
 from torch import Tensor, nn
 from torchrl.objectives import LossModule, SoftUpdate, ValueEstimators
 
-from marlnb.algorithms.q_actor_critic import QActorCriticConfig, QActorCriticLearner, mean_over
+from marlnb.algorithms.losses import masked_mean
+from marlnb.algorithms.q_actor_critic import QActorCriticConfig, QActorCriticLearner
 from marlnb.algorithms.replay import Sample
+from marlnb.config import LearnerContext
 from marlnb.models.networks.mlp import MLPConfig
 from marlnb.models.policies.q_critic import QCritic
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
@@ -29,9 +31,9 @@ def solo_learner(config: QActorCriticConfig, action: ActionSpec, *, apart: bool 
     """apart: its targets are other networks than those they follow, so that mixing them up shows."""
     torch.manual_seed(0)
     env, model = solo_env(action), MLPConfig(hidden=(16, 16))
-    learner = config.build(env.groups[0], env, model, model, n_envs=1, rollout_steps=8, device="cpu")
+    learner = config.build(LearnerContext(env.groups[0], env, model, model, 1, 8))
     assert isinstance(learner, QActorCriticLearner)
-    learner.meet({"solo": learner})
+    learner.bind_learners({"solo": learner})
     if apart:
         with torch.no_grad():
             for weight in (*learner.targets.parameters(), *learner.policy.actor.parameters()):
@@ -103,9 +105,9 @@ def weights_of(*modules: nn.Module) -> TensorDict:
 
 
 def our_critic_loss(learner: QActorCriticLearner, sample: Sample) -> Tensor:
-    judged = learner.judged(sample)
-    target = learner.target(judged, sample["next", "solo", "observation"])
-    values = [critic(judged.seen, judged.codes) for critic in learner.policy.critics]
+    critic_batch = learner.critic_batch(sample)
+    target = learner.target(critic_batch, sample["next", "solo", "observation"])
+    values = [critic(critic_batch.seen, critic_batch.codes) for critic in learner.policy.critics]
     if learner.policy.critic.each_choice:
-        values = [(value * judged.codes["solo"]).sum(-1) for value in values]
-    return torch.stack([mean_over((value - target).square(), judged.acting) for value in values]).sum()
+        values = [(value * critic_batch.codes["solo"]).sum(-1) for value in values]
+    return torch.stack([masked_mean((value - target).square(), critic_batch.acting) for value in values]).sum()

@@ -14,10 +14,12 @@ from torch import Tensor, nn
 from torchrl.objectives import DDPGLoss, TD3Loss
 
 from marlnb.algorithms.ddpg import DDPGLearner, IDDPGConfig, MADDPGConfig, MATD3Config
+from marlnb.algorithms.losses import masked_mean
 from marlnb.algorithms.ppo import IPPOConfig
-from marlnb.algorithms.q_actor_critic import mean_over, td_target
+from marlnb.algorithms.q_actor_critic import td_target
 from marlnb.algorithms.replay import Sample
-from marlnb.config import Experiment
+from marlnb.config import LearnerContext
+from marlnb.experiment import Experiment
 from marlnb.errors import ConfigError
 from marlnb.models.networks.gru import GRUConfig
 from marlnb.models.networks.mlp import MLPConfig
@@ -58,7 +60,7 @@ def named(actor: nn.Module) -> TensorDictModule:
 
 def our_losses(learner: DDPGLearner, sample: Sample) -> tuple[Tensor, Tensor]:
     critics = our_critic_loss(learner, sample)
-    return critics, learner.actor_loss(learner.judged(sample), sample["solo", "observation"])
+    return critics, learner.actor_loss(learner.critic_batch(sample), sample["solo", "observation"])
 
 
 def test_ddpgs_losses_and_gradients_equal_torchrls() -> None:
@@ -166,20 +168,20 @@ def test_targets_by_hand() -> None:
     found = td_target(torch.tensor([1.0, 1.0]), torch.tensor([3.0, 3.0]), torch.tensor([False, True]), 0.5)
     assert found.tolist() == [2.5, 1.0]
     values, acting = torch.tensor([[1.0, 100.0], [3.0, 5.0]]), torch.tensor([[True, False], [True, True]])
-    assert float(mean_over(values, acting)) == 3.0
-    assert float(mean_over(values, torch.zeros_like(acting))) == 0.0
+    assert float(masked_mean(values, acting)) == 3.0
+    assert float(masked_mean(values, torch.zeros_like(acting))) == 0.0
 
 
 def two_groups(action: ActionSpec, make_env: Callable[..., EnvSpec], config: IDDPGConfig, other: object) -> tuple:
     torch.manual_seed(0)
     env, model = make_env(action), MLPConfig(hidden=(16,))
-    options = {"n_envs": 4, "rollout_steps": 20, "device": "cpu"}
+    lengths = {"n_envs": 4, "rollout_steps": 20}
     learners = {
-        "walker": config.build(env.group("walker"), env, model, model, **options),
-        "other": other.build(env.group("other"), env, model, model, **options),  # type: ignore[attr-defined]
+        "walker": config.build(LearnerContext(env.group("walker"), env, model, model, **lengths)),
+        "other": other.build(LearnerContext(env.group("other"), env, model, model, **lengths)),  # type: ignore[attr-defined]
     }
     for learner in learners.values():
-        learner.meet(learners)
+        learner.bind_learners(learners)
     return env, learners
 
 
@@ -195,7 +197,7 @@ def test_a_centralised_critic_is_asked_of_what_the_other_group_does_next(
     reports = {name: learner.update(rollout) for name, learner in learners.items()}
     assert reports["walker"]["updates"] == 3 and (learners["walker"].policy.actor.network.head.weight != before).any()
     sample = learners["walker"].replay.sample(32)
-    codes = learners["walker"].judged(sample).next_codes["other"]
+    codes = learners["walker"].critic_batch(sample).next_codes["other"]
     assert codes.shape == (32, 1, 2) and (codes.sum(-1) == 1).all()
     if other.name == "ippo":  # type: ignore[attr-defined]
         greedy = learners["other"].policy.actor(sample["next", "other", "observation"]).argmax(-1)
@@ -213,18 +215,18 @@ def test_the_actors_gradient_is_that_of_its_agents_one_by_one(
     learner = learners["walker"]
     learner.update(rollout)
     sample = learner.replay.sample(64)
-    judged, observation = learner.judged(sample), sample["walker", "observation"]
+    critic_batch, observation = learner.critic_batch(sample), sample["walker", "observation"]
     policy, weights = learner.policy, list(learner.policy.actor.parameters())
 
     torch.manual_seed(5)
-    found = learner.actor_loss(judged, observation)
+    found = learner.actor_loss(critic_batch, observation)
     torch.manual_seed(5)  # the same Gumbel noise
     named = policy.code(policy.actor(observation), config.temperature)
-    taken = judged.codes["walker"]
+    taken = critic_batch.codes["walker"]
     values = []
     for agent in range(named.shape[1]):
         codes = [named[:, k] if k == agent or whose == "all" else taken[:, k] for k in range(named.shape[1])]
-        joint = torch.cat((judged.seen, *codes, judged.codes["other"].flatten(1)), dim=-1)
+        joint = torch.cat((critic_batch.seen, *codes, critic_batch.codes["other"].flatten(1)), dim=-1)
         values.append(policy.critic.network(joint.unsqueeze(1))[0][:, 0, agent])
     expected = -torch.stack(values).mean()
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-6)
@@ -244,10 +246,10 @@ def test_who_is_dead_teaches_nothing(make_env: Callable[..., EnvSpec], make_roll
     losses = []
     for reward in (0.0, 1e6):
         sample["next", "walker", "reward"][dead] = reward
-        judged = learner.judged(sample)
-        target = learner.target(judged, sample["next", "walker", "observation"])
-        value = learner.policy.critic(judged.seen, judged.codes)
-        losses.append(float(mean_over((value.detach() - target).square(), judged.acting)))
+        critic_batch = learner.critic_batch(sample)
+        target = learner.target(critic_batch, sample["next", "walker", "observation"])
+        value = learner.policy.critic(critic_batch.seen, critic_batch.codes)
+        losses.append(float(masked_mean((value.detach() - target).square(), critic_batch.acting)))
     assert losses[0] == losses[1]
 
 
@@ -264,15 +266,17 @@ def test_the_noise_moves_along_a_straight_line_once_actions_are_no_longer_random
 
 def test_what_does_not_fit_is_named(make_env: Callable[..., EnvSpec]) -> None:
     env, model = make_env(CONTINUOUS), MLPConfig()
-    options = {"n_envs": 4, "rollout_steps": 20, "device": "cpu"}
+    lengths = {"n_envs": 4, "rollout_steps": 20}
     with pytest.raises(ConfigError, match=r"maddpg for group 'walker'.* learns feed-forward networks; got gru"):
-        MADDPGConfig().build(env.group("walker"), env, GRUConfig(), model, **options)
+        MADDPGConfig().build(LearnerContext(env.group("walker"), env, GRUConfig(), model, **lengths))
     learners = {
-        "walker": MADDPGConfig().build(env.group("walker"), env, model, model, **options),
-        "other": IPPOConfig(sequence_length=4).build(env.group("other"), env, GRUConfig(), model, **options),
+        "walker": MADDPGConfig().build(LearnerContext(env.group("walker"), env, model, model, **lengths)),
+        "other": IPPOConfig(sequence_length=4).build(
+            LearnerContext(env.group("other"), env, GRUConfig(), model, **lengths)
+        ),
     }
     with pytest.raises(ConfigError, match=r"its critic needs the next actions of other, .* recurrent"):
-        learners["walker"].meet(learners)
+        learners["walker"].bind_learners(learners)
 
 
 def _train(experiment: Experiment, path: Path, iterations: int) -> dict[str, Tensor]:

@@ -7,7 +7,7 @@ import torch
 from tensordict import TensorDict
 from torchrl.objectives.value.functional import generalized_advantage_estimate
 
-from marlnb.algorithms.gae import gae, value_rollout
+from marlnb.algorithms.gae import gae, rollout_values
 from marlnb.config import ModelConfig
 from marlnb.models.networks.gru import GRUConfig
 from marlnb.models.networks.mlp import MLPConfig
@@ -62,7 +62,7 @@ def test_values_of_a_rollout_equal_the_policys_moment_by_moment(
     policy = ActorCritic(env.group("walker"), env, model, model, centralised=centralised)
     policy.value_norm.update(torch.randn(100) * 5 - 3)
     rollout = make_rollout(env, {}, dead=dead)
-    got = value_rollout(policy, rollout)
+    got = rollout_values(policy, rollout)
 
     def value(moments: TensorDict, t: int, recurrent: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor | None]:
         observations = {name: moments[name, "observation"][:, t] for name in env.group_names}
@@ -81,7 +81,7 @@ def test_values_of_a_rollout_equal_the_policys_moment_by_moment(
     ended[:, -1] = True
     following = torch.stack([*values[1:], values[-1]], 1)
     torch.testing.assert_close(got.next_value, torch.where(ended, torch.stack(finals, 1), following))
-    assert (got.entering is None) == (model.name == "mlp")
+    assert (got.state_in is None) == (model.name == "mlp")
 
 
 def test_a_critics_state_goes_on_in_the_next_rollout(
@@ -91,9 +91,9 @@ def test_a_critics_state_goes_on_in_the_next_rollout(
     env, model = make_env(DISCRETE), GRUConfig(hidden=(8,), recurrent_size=4)
     policy = ActorCritic(env.group("walker"), env, model, model)
     whole = make_rollout(env, {})
-    expected = value_rollout(policy, whole)
-    first = value_rollout(policy, whole[:, :12])
-    second = value_rollout(policy, whole[:, 12:], first.leaving)
+    expected = rollout_values(policy, whole)
+    first = rollout_values(policy, whole[:, :12])
+    second = rollout_values(policy, whole[:, 12:], first.state_out)
     torch.testing.assert_close(torch.cat((first.value, second.value), 1), expected.value)
-    assert expected.entering is not None and second.entering is not None
-    torch.testing.assert_close(second.entering, expected.entering[:, 12:])
+    assert expected.state_in is not None and second.state_in is not None
+    torch.testing.assert_close(second.state_in, expected.state_in[:, 12:])

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from marlnb.algorithms.off_policy import OffPolicyConfig
-from marlnb.config import AlgorithmConfig, Experiment
+from marlnb.config import AlgorithmConfig
+from marlnb.experiment import Experiment
 from marlnb.envs.games.config import Answer, GameConfig
-from marlnb.registry import ALGORITHMS, ENVIRONMENTS
+from marlnb.config import ALGORITHMS, ENVIRONMENTS
 from marlnb.training.loop import Loop
 
 ON_POLICY = {

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from marlnb.config import Experiment
+from marlnb.experiment import Experiment
 from marlnb.errors import ConfigError
-from marlnb.registry import ALGORITHMS
+from marlnb.config import ALGORITHMS
 from marlnb.training.report import Report
 from marlnb.training.runs.run import Run
 from marlnb.training.train import train

@@ -13,7 +13,8 @@ from marlnb.algorithms.adam import PartAdam
 from marlnb.algorithms.off_policy import OffPolicyConfig, OffPolicyLearner
 from marlnb.algorithms.replay import Sample
 from marlnb.algorithms.value_decomposition import IQLConfig, QLearner
-from marlnb.config import Experiment
+from marlnb.config import LearnerContext
+from marlnb.experiment import Experiment
 from marlnb.errors import CheckpointError, ConfigError
 from marlnb.models.networks.gru import GRUConfig
 from marlnb.models.networks.mlp import MLPConfig
@@ -42,7 +43,7 @@ class Counting(OffPolicyLearner):
             config,
             policy,
             ENV,
-            chunk=1,
+            sequence_length=1,
             reads=("walker", "other"),
             optimizers={"q": optimizer},
             followed={"actor": policy.actor},
@@ -101,7 +102,7 @@ def test_targets_never_take_a_gradient_and_are_copies() -> None:
 
 def test_a_saved_state_goes_on() -> None:
     config = IQLConfig(learning_starts=0, updates=2, batch_size=16)
-    first, second = (config.build(GROUP, ENV, MODEL, MODEL, n_envs=4, rollout_steps=20, device="cpu") for _ in range(2))
+    first, second = (config.build(LearnerContext(GROUP, ENV, MODEL, MODEL, 4, 20)) for _ in range(2))
     assert isinstance(first, QLearner)
     first.update(rollout())
     second.load_state_dict(first.state_dict())
@@ -109,8 +110,8 @@ def test_a_saved_state_goes_on() -> None:
     assert (first.steps, first.frames) == (second.steps, second.frames) == (4, 160)
     for ours, theirs in zip(first.targets.parameters(), second.targets.parameters()):
         assert torch.equal(ours, theirs)
-    other = config.build(GROUP, ENV, MLPConfig(hidden=(5,)), MODEL, n_envs=4, rollout_steps=20, device="cpu")
-    with pytest.raises(CheckpointError, match="other networks than 'walker' has"):
+    other = config.build(LearnerContext(GROUP, ENV, MLPConfig(hidden=(5,)), MODEL, 4, 20))
+    with pytest.raises(CheckpointError, match="do not fit the networks of 'walker'"):
         other.load_state_dict(first.state_dict())
 
 
@@ -131,11 +132,11 @@ def test_without_the_memory_checkpoints_are_small_and_training_fills_it_anew(tmp
 
 def test_a_memory_or_minibatch_that_is_too_small_says_so() -> None:
     def build(model: MLPConfig, **options: int) -> None:
-        IQLConfig(**options).build(GROUP, ENV, model, model, n_envs=4, rollout_steps=20, device="cpu")  # type: ignore[arg-type]
+        IQLConfig(**options).build(LearnerContext(GROUP, ENV, model, model, 4, 20))  # type: ignore[arg-type]
 
-    with pytest.raises(ConfigError, match="buffer_frames=79 holds no rollout; at least 80"):
+    with pytest.raises(ConfigError, match="buffer_frames=79 is smaller than one rollout; at least 80"):
         build(MODEL, buffer_frames=79)
     with pytest.raises(ConfigError, match="at least 128"):
         build(GRUConfig(), buffer_frames=100, sequence_length=32)
-    with pytest.raises(ConfigError, match="batch_size=8 holds no sequence of 16 steps"):
+    with pytest.raises(ConfigError, match="batch_size=8 is smaller than one sequence of 16 steps"):
         build(GRUConfig(), batch_size=8)

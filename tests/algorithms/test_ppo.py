@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,12 +11,13 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor
 
-from marlnb.algorithms.ppo import IPPOConfig, MAPPOConfig, PPOLearner
-from marlnb.config import AlgorithmConfig, ModelConfig
+from marlnb.algorithms.on_policy import OnPolicyLearner
+from marlnb.algorithms.ppo import IPPOConfig, MAPPOConfig
+from marlnb.config import AlgorithmConfig, LearnerContext, ModelConfig
 from marlnb.errors import CheckpointError, ConfigError
 from marlnb.models.networks.gru import GRUConfig
 from marlnb.models.networks.mlp import MLPConfig
-from marlnb.registry import ALGORITHMS
+from marlnb.config import ALGORITHMS
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 
 DISCRETE = ActionSpec("discrete", n=(5,))
@@ -27,7 +29,7 @@ def build(
     config: AlgorithmConfig, env: EnvSpec, model: ModelConfig, group: str = "a", *, copies: int, steps: int
 ) -> Any:
     torch.manual_seed(0)
-    return config.build(env.group(group), env, model, model, n_envs=copies, rollout_steps=steps, device="cpu")
+    return config.build(LearnerContext(env.group(group), env, model, model, copies, steps))
 
 
 def probe_env(action: ActionSpec) -> EnvSpec:
@@ -42,7 +44,7 @@ def probe_env(action: ActionSpec) -> EnvSpec:
 
 
 def experience(
-    learner: PPOLearner,
+    learner: OnPolicyLearner,
     observe: Callable[[int], dict[str, Tensor]],
     reward: Callable[[int, dict[str, Tensor], Tensor], Tensor],
     *,
@@ -281,7 +283,7 @@ def test_the_learning_rate_falls_in_a_straight_line_with_frames() -> None:
     learner = build(config, probe_env(DISCRETE), SMALL["mlp"], copies=32, steps=8)
     for frames, share in ((0, 1.0), (25, 0.75), (100, 0.0), (500, 0.0)):
         learner.frames = frames
-        assert learner._lr() == {"actor": share, "critic": 2 * share}
+        assert learner._learning_rates() == {"actor": share, "critic": 2 * share}
 
 
 def test_minibatches_cover_every_frame_once_in_nearly_equal_parts() -> None:
@@ -292,9 +294,9 @@ def test_minibatches_cover_every_frame_once_in_nearly_equal_parts() -> None:
         (IPPOConfig(n_minibatches=3), 10, [3, 3, 4]),
     ):
         learner = build(config, probe_env(DISCRETE), SMALL["mlp"], copies=32, steps=100)
-        bounds = list(learner._minibatches(n_samples))
-        assert [stop - start for start, stop in bounds] == sizes
-        assert bounds[0][0] == 0 and bounds[-1][1] == n_samples
+        bounds = learner._minibatch_bounds(n_samples)
+        assert [stop - start for start, stop in itertools.pairwise(bounds)] == sizes
+        assert bounds[0] == 0 and bounds[-1] == n_samples
 
 
 def test_epochs_end_once_the_policy_has_moved_too_far(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,13 +13,14 @@ from torch import Tensor, nn
 from torchrl.modules import IndependentNormal, ProbabilisticActor
 from torchrl.objectives import ClipPPOLoss, MAPPOLoss
 
-from marlnb.algorithms.gae import value_rollout
-from marlnb.algorithms.ppo import IPPOConfig, MAPPOConfig, PPOLearner
-from marlnb.algorithms.ppo_loss import LossSettings, ppo_losses
+from marlnb.algorithms.gae import rollout_values
+from marlnb.algorithms.on_policy import Evaluation, OnPolicyLearner
+from marlnb.algorithms.ppo import IPPOConfig, MAPPOConfig
+from marlnb.config import LearnerContext
 from marlnb.models.networks.mlp import MLPConfig
 from marlnb.specs import ActionSpec, EnvSpec
 
-SETTINGS = LossSettings(clip=0.2, entropy_coef=0.01, value_coef=1.0, value_clip=None, value_loss="l2")
+CONFIG = IPPOConfig(clip=0.2, entropy_coef=0.01)
 DISCRETE = ActionSpec("discrete", n=(5,))
 CONTINUOUS = ActionSpec("continuous", low=(-1.0, -1.0), high=(1.0, 1.0))
 
@@ -43,13 +45,13 @@ class Value(nn.Module):
         return value
 
 
-def minibatch(learner: PPOLearner, rollout: TensorDict) -> dict[str, Tensor]:
-    samples, _ = learner._samples(rollout, value_rollout(learner.policy, rollout), None)
+def minibatch(learner: OnPolicyLearner, rollout: TensorDict) -> dict[str, Tensor]:
+    samples, _ = learner._samples(rollout, rollout_values(learner.policy, rollout), None)
     samples["log_prob"] = samples["log_prob"] + 0.3 * torch.randn_like(samples["log_prob"])  # so that ratios clip
     return samples
 
 
-def torchrl_loss(learner: PPOLearner, sample: dict[str, Tensor]) -> Tensor:
+def torchrl_loss(learner: OnPolicyLearner, sample: dict[str, Tensor]) -> Tensor:
     """torchrl's total; its l2 lacks our half, hence the critic's coefficient. Agents stay an axis."""
     policy, config = learner.policy, learner.config
     if learner.group.action.kind == "discrete":
@@ -102,12 +104,12 @@ def test_loss_and_gradients_equal_torchrls(
     torch.manual_seed(0)
     env = make_env(action)
     model = MLPConfig(hidden=(16, 16))
-    learner = config.build(env.group("walker"), env, model, model, n_envs=4, rollout_steps=20, device="cpu")
+    learner = config.build(LearnerContext(env.group("walker"), env, model, model, 4, 20))
     sample = minibatch(learner, make_rollout(env, {"walker": learner.policy}))
     parameters = [*learner.policy.actor.parameters(), *learner.policy.critic.parameters()]
     ours, metrics = learner.loss(sample)
     theirs = torchrl_loss(learner, sample)
-    assert metrics[-1] > 0.1  # some ratios were clipped
+    assert metrics["clip_fraction"] > 0.1  # some ratios were clipped
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
     for got, want in zip(torch.autograd.grad(ours, parameters), torch.autograd.grad(theirs, parameters)):
         torch.testing.assert_close(got, want, atol=1e-6, rtol=1e-4)
@@ -121,11 +123,12 @@ def test_the_clipped_surrogate_by_hand() -> None:
     }
     ratio = torch.tensor([1.5, 0.5, 1.5, 0.5])
     entropy = torch.full((4,), 2.0)
-    loss, metrics = ppo_losses(ratio.log(), entropy, torch.zeros(4), sample, SETTINGS)
+    loss, metrics = CONFIG.loss(Evaluation(ratio.log(), entropy, torch.zeros(4)), sample)
     policy_loss = -(1.2 + 0.5 - 1.5 - 0.8) / 4
     value_loss = 0.5 * 1 / 4
     kl = ((ratio - 1) - ratio.log()).mean()
-    expected = torch.tensor([policy_loss, value_loss, 2.0, float(kl), 1.0])
+    names = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
+    expected = dict(zip(names, torch.tensor([policy_loss, value_loss, 2.0, float(kl), 1.0])))
     torch.testing.assert_close(metrics, expected)
     torch.testing.assert_close(loss, torch.tensor(policy_loss + value_loss - 0.02))
 
@@ -133,10 +136,10 @@ def test_the_clipped_surrogate_by_hand() -> None:
 def test_rows_without_weight_are_as_if_absent() -> None:
     log_prob, entropy, value = torch.randn(3, 10, 2)
     sample = {key: torch.randn(10, 2) for key in ("log_prob", "advantage", "target")}
-    kept = torch.rand(10, 2) < 0.5
-    got = ppo_losses(log_prob, entropy, value, sample | {"weight": kept.float()}, SETTINGS)
-    only = {key: x[kept] for key, x in sample.items()}
-    expected = ppo_losses(log_prob[kept], entropy[kept], value[kept], only, SETTINGS)
+    acted = torch.rand(10, 2) < 0.5
+    got = CONFIG.loss(Evaluation(log_prob, entropy, value), sample | {"weight": acted.float()})
+    only = {key: x[acted] for key, x in sample.items()}
+    expected = CONFIG.loss(Evaluation(log_prob[acted], entropy[acted], value[acted]), only)
     for ours, theirs in zip(got, expected):
         torch.testing.assert_close(ours, theirs)
 
@@ -145,7 +148,8 @@ def test_value_clipping_takes_the_worse_of_two_and_huber_grows_linearly() -> Non
     sample = {"log_prob": torch.zeros(2), "advantage": torch.zeros(2), "target": torch.tensor([1.0, 30.0])}
     sample["value"] = torch.tensor([0.0, 0.0])
     value, zeros = torch.tensor([1.0, 0.0]), torch.zeros(2)
-    clipped = SETTINGS._replace(value_clip=0.2)
-    assert ppo_losses(zeros, zeros, value, sample, clipped)[1][1] == pytest.approx((0.5 * 0.8**2 + 0.5 * 900) / 2)
-    huber = SETTINGS._replace(value_loss="huber")
-    assert ppo_losses(zeros, zeros, value, sample, huber)[1][1] == pytest.approx((0 + 10 * (30 - 5)) / 2)
+    evaluation = Evaluation(zeros, zeros, value)
+    clipped = replace(CONFIG, value_clip=0.2).loss(evaluation, sample)[1]
+    assert clipped["value_loss"] == pytest.approx((0.5 * 0.8**2 + 0.5 * 900) / 2)
+    huber = replace(CONFIG, value_loss="huber").loss(evaluation, sample)[1]
+    assert huber["value_loss"] == pytest.approx((0 + 10 * (30 - 5)) / 2)

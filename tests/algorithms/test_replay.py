@@ -8,7 +8,7 @@ import pytest
 import torch
 from tensordict import TensorDict
 
-from marlnb.algorithms.replay import Key, Replay
+from marlnb.algorithms.replay import Key, ReplayBuffer
 from marlnb.errors import CheckpointError, ShapeError
 from marlnb.specs import ActionSpec, GroupSpec, ObservationSpec
 
@@ -88,8 +88,8 @@ class Stream:
         return numbers
 
 
-def memory(capacity: int, chunk: int = 1, seed: int = 0) -> Replay:
-    return Replay(capacity, group=OWN, reads=("a", "b"), sequence_length=chunk, seed=seed)
+def memory(capacity: int, chunk: int = 1, seed: int = 0) -> ReplayBuffer:
+    return ReplayBuffer(capacity, group=OWN, reads=("a", "b"), sequence_length=chunk, seed=seed)
 
 
 ALL = (*NEXT, *(following(key) for key in NEXT), *NOW, *ENDS)
@@ -173,7 +173,7 @@ def test_a_saved_state_does_not_change_with_the_memory() -> None:
 def test_next_observations_are_not_stored_twice() -> None:
     """A million frames of three agents with 18 features: 216 bytes of observation a frame, once."""
     group = GroupSpec("a", ("a_0", "a_1", "a_2"), ObservationSpec((18,)), ActionSpec("discrete", n=(5,)))
-    replay = Replay(1_000_000, group=group, reads=("a",), seed=0)
+    replay = ReplayBuffer(1_000_000, group=group, reads=("a",), seed=0)
     rollout = TensorDict({}, [8, 5])
     rollout["a", "observation"] = rollout["next", "a", "observation"] = torch.zeros(8, 5, 3, 18)
     rollout["a", "action"] = torch.zeros(8, 5, 3, dtype=torch.int64)
@@ -199,7 +199,7 @@ def test_what_does_not_fit_says_so() -> None:
     with pytest.raises(ShapeError, match="at most 10 steps"):
         replay.add(stream.rollout(11))
     replay.add(stream.rollout(10))
-    with pytest.raises(ShapeError, match="2 copies"):
+    with pytest.raises(ShapeError, match="2 environments"):
         replay.add(Stream(2).rollout(4))
     with pytest.raises(CheckpointError, match="33 rows"):
         memory(12).load_state_dict(replay.state_dict())

@@ -13,6 +13,7 @@ from torchrl.objectives import DiscreteSACLoss, SACLoss
 
 from marlnb.algorithms.replay import Sample
 from marlnb.algorithms.sac import ISACConfig, MASACConfig, SACLearner, target_entropy
+from marlnb.config import LearnerContext
 from marlnb.errors import ConfigError
 from marlnb.models.networks.mlp import MLPConfig
 from marlnb.models.policies.q_critic import QCritic
@@ -88,7 +89,7 @@ def test_continuous_losses_equal_torchrls() -> None:
     theirs = oracle(as_tensordict(sample))
     torch.manual_seed(5)
     critics = our_critic_loss(learner, sample)  # first, as there: both draw actions
-    loss, entropy = learner.actor_loss(learner.judged(sample), sample["solo", "observation"])
+    loss, entropy = learner.actor_loss(learner.critic_batch(sample), sample["solo", "observation"])
     torch.testing.assert_close(loss, theirs["loss_actor"], atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(critics, theirs["loss_qvalue"], atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(learner.temperature_loss(entropy), theirs["loss_alpha"], atol=1e-5, rtol=1e-5)
@@ -118,7 +119,7 @@ def test_discrete_losses_equal_torchrls() -> None:
     twins = weights_of(*(values(targets[name]) for name in ("critic", "critic_2")))
     follow(oracle, qvalue=twins)
     theirs = oracle(as_tensordict(sample))
-    loss, entropy = learner.actor_loss(learner.judged(sample), sample["solo", "observation"])
+    loss, entropy = learner.actor_loss(learner.critic_batch(sample), sample["solo", "observation"])
     torch.testing.assert_close(loss, theirs["loss_actor"], atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(our_critic_loss(learner, sample), theirs["loss_qvalue"], atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(learner.temperature_loss(entropy), theirs["loss_alpha"], atol=1e-5, rtol=1e-5)
@@ -128,10 +129,10 @@ def test_the_joint_critic_of_one_agent_alone_says_what_its_own_would() -> None:
     """With no other agent a choice's value depends on the observation alone, in MASAC as in ISAC."""
     learner = build(MASACConfig(), DISCRETE)
     sample = solo_sample(DISCRETE)
-    judged = learner.judged(sample)
-    other = judged.codes["solo"].roll(1, -1)
-    values = learner.policy.critic(judged.seen, judged.codes)
-    assert torch.equal(values, learner.policy.critic(judged.seen, {"solo": other}))
+    critic_batch = learner.critic_batch(sample)
+    other = critic_batch.codes["solo"].roll(1, -1)
+    values = learner.policy.critic(critic_batch.seen, critic_batch.codes)
+    assert torch.equal(values, learner.policy.critic(critic_batch.seen, {"solo": other}))
 
 
 def test_target_entropies_by_hand() -> None:
@@ -181,13 +182,13 @@ def test_a_forbidden_choice_has_no_part_in_the_value() -> None:
     mask = torch.ones(64, 1, 4, dtype=torch.bool)
     mask[..., 3] = False
     sample["solo", "action_mask"] = sample["next", "solo", "action_mask"] = mask
-    before = learner.target(learner.judged(sample), sample["next", "solo", "observation"])
+    before = learner.target(learner.critic_batch(sample), sample["next", "solo", "observation"])
     with torch.no_grad():
         for name in ("critic", "critic_2"):
             learner.targets[name].network.head.bias[3] += 100.0
-    after = learner.target(learner.judged(sample), sample["next", "solo", "observation"])
+    after = learner.target(learner.critic_batch(sample), sample["next", "solo", "observation"])
     torch.testing.assert_close(before, after)
-    loss, entropy = learner.actor_loss(learner.judged(sample), sample["solo", "observation"])
+    loss, entropy = learner.actor_loss(learner.critic_batch(sample), sample["solo", "observation"])
     assert torch.isfinite(loss) and float(entropy) < log(3) + 1e-5
 
 
@@ -195,4 +196,4 @@ def test_multi_discrete_actions_are_refused_by_name() -> None:
     action = ActionSpec("multi_discrete", n=(3, 2))
     env = solo_env(action)
     with pytest.raises(ConfigError, match=r"isac for group 'solo' .* multi_discrete actions; it takes discrete, cont"):
-        ISACConfig().build(env.groups[0], env, MLPConfig(), MLPConfig(), n_envs=1, rollout_steps=8, device="cpu")
+        ISACConfig().build(LearnerContext(env.groups[0], env, MLPConfig(), MLPConfig(), 1, 8))

@@ -10,7 +10,8 @@ from torch import Tensor
 
 import marlnb
 from marlnb.algorithms.scripted import FrozenConfig, import_function
-from marlnb.config import Experiment
+from marlnb.config import LearnerContext
+from marlnb.experiment import Experiment
 from marlnb.errors import ConfigError, RunError, ShapeError
 from marlnb.models.policies.scripted import FunctionPolicy, NoOpPolicy
 from marlnb.specs import ActionSpec, GroupSpec, ObservationSpec
@@ -157,4 +158,4 @@ def test_a_frozen_config_says_who_builds_it() -> None:
     spec = experiment.env.build(1).spec
     config, model = FrozenConfig(run="runs/x"), experiment.model
     with pytest.raises(ConfigError, match=r"build it with marlnb.training.learners.build_learners"):
-        config.build(spec.groups[0], spec, model, model, n_envs=1, rollout_steps=1, device="cpu")
+        config.build(LearnerContext(spec.groups[0], spec, model, model, 1, 1))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from marlnb.config import Experiment
+from marlnb.experiment import Experiment
 from marlnb.envs.vector import VectorEnv
 from marlnb.models.policies.policy import ActorOutput, Policy
 from marlnb.training.collect.episodes import play

@@ -7,10 +7,11 @@ import torch
 from tensordict import TensorDict
 from torchrl.objectives.value.functional import generalized_advantage_estimate
 
-from marlnb.algorithms.gae import gae, value_rollout
-from marlnb.algorithms.ppo import IPPOConfig, MAPPOConfig, PPOLearner
+from marlnb.algorithms.gae import gae, rollout_values
+from marlnb.algorithms.on_policy import OnPolicyLearner
+from marlnb.algorithms.ppo import IPPOConfig, MAPPOConfig
 from marlnb.algorithms.turns import own_turns, turn_ends
-from marlnb.config import ModelConfig
+from marlnb.config import LearnerContext, ModelConfig
 from marlnb.envs.contract import check_vector_env
 from marlnb.models.networks.gru import GRUConfig
 from marlnb.models.networks.mlp import MLPConfig
@@ -145,10 +146,10 @@ def test_the_game_of_echoes_keeps_the_contract() -> None:
 def test_echoes_are_learnt_and_valued_turn_by_turn(config: IPPOConfig, model: ModelConfig, apart: bool) -> None:
     """Perfect play is worth 1 + 0.8 at a first turn and 1 at a second, though it is paid for at another's move."""
     env = Echo(32, apart)
-    learners: dict[str, PPOLearner] = {}
+    learners: dict[str, OnPolicyLearner] = {}
     for group in env.spec.groups:
         torch.manual_seed(0)
-        learners[group.name] = config.build(group, env.spec, model, model, n_envs=32, rollout_steps=16, device="cpu")
+        learners[group.name] = config.build(LearnerContext(group, env.spec, model, model, 32, 16))
     policies = {name: learner.policy for name, learner in learners.items()}
     collector = Collector(env, policies, 16, generator=torch.Generator().manual_seed(0))
     collector.reset(0)
@@ -161,7 +162,7 @@ def test_echoes_are_learnt_and_valued_turn_by_turn(config: IPPOConfig, model: Mo
     assert paid / (32 * 16) > 0.9  # a move is worth 1
     for name, learner in learners.items():
         acting, second = rollout[name, "acting"], rollout[name, "observation"][..., 1] > 0
-        value = value_rollout(learner.policy, rollout, None, learner._critic_holds(acting)).value
+        value = rollout_values(learner.policy, rollout, None, learner._critic_acted(acting)).value
         for turns, worth in ((acting & ~second, 1.8), (acting & second, 1.0)):
             assert value[turns].mean().item() == pytest.approx(worth, abs=0.12)
 
@@ -178,7 +179,7 @@ def test_what_a_waiting_player_sees_changes_nothing(model: ModelConfig) -> None:
         learners = {}
         for each in env.spec.groups:
             torch.manual_seed(0)
-            learners[each.name] = config.build(each, env.spec, model, model, n_envs=8, rollout_steps=16, device="cpu")
+            learners[each.name] = config.build(LearnerContext(each, env.spec, model, model, 8, 16))
         policies = {name: learner.policy for name, learner in learners.items()}
         collector = Collector(env, policies, 16, generator=torch.Generator().manual_seed(0))
         collector.reset(0)

@@ -18,7 +18,8 @@ from torchrl.objectives.multiagent import QMixerLoss
 
 from marlnb.algorithms.replay import Sample
 from marlnb.algorithms.value_decomposition import IQLConfig, QLearner, QMIXConfig, VDNConfig
-from marlnb.config import Experiment, ModelConfig
+from marlnb.config import LearnerContext, ModelConfig
+from marlnb.experiment import Experiment
 from marlnb.envs.games.config import GameConfig
 from marlnb.errors import ConfigError
 from marlnb.models.networks.gru import GRUConfig
@@ -39,7 +40,7 @@ CONFIGS = {"iql": IQLConfig, "vdn": VDNConfig, "qmix": QMIXConfig}
 def build(config: IQLConfig, env: EnvSpec = ENV, model: ModelConfig = MLP) -> QLearner:
     """A learner whose networks are far from their start, targets included."""
     torch.manual_seed(0)
-    learner = config.build(env.groups[0], env, model, model, n_envs=4, rollout_steps=8, device="cpu")
+    learner = config.build(LearnerContext(env.groups[0], env, model, model, 4, 8))
     with torch.no_grad():
         for module in (learner.policy, learner.targets):
             for parameter in module.parameters():

@@ -70,7 +70,7 @@ class QActorCritic(ActorPolicy):
             *((name, critic.network, critic.shared_forward) for name, critic in named),
         ]
 
-    def meet(self, policies: Mapping[str, Policy]) -> None:
+    def bind_policies(self, policies: Mapping[str, Policy]) -> None:
         """Told of the policies by group, so that `value` knows how the others would act."""
         self._others = {name: policies[name] for name in self.critic.reads if name != self.group.name}
 

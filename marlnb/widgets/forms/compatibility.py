@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from marlnb.config import AlgorithmConfig, Experiment, ModelConfig
+from marlnb.config import AlgorithmConfig, LearnerContext, ModelConfig
+from marlnb.experiment import Experiment
 from marlnb.errors import MarlnbError
-from marlnb.registry import ALGORITHMS, MODELS
+from marlnb.config import ALGORITHMS, MODELS
 from marlnb.specs import EnvSpec, GroupSpec, InputSpec
 from marlnb.training.learners import build_learners
 
@@ -29,20 +30,20 @@ class Network:
     sites: list[tuple[str, int, int, str]]
 
 
-def refused_algorithms(spec: EnvSpec, group: GroupSpec, actor: ModelConfig, critic: ModelConfig) -> dict[str, str]:
+def incompatible_algorithms(spec: EnvSpec, group: GroupSpec, actor: ModelConfig, critic: ModelConfig) -> dict[str, str]:
     """By name, why an algorithm cannot learn on a group with these networks; those that can are left out."""
     found = {}
     for name, kind in ALGORITHMS.items():
         algorithm = default_of(kind)
         try:
             if algorithm is not None:
-                algorithm.check_fit(group, spec, actor, critic)
+                algorithm.check_fit(LearnerContext(group, spec, actor, critic))
         except MarlnbError as error:
             found[name] = str(error)
     return found
 
 
-def refused_models(group: GroupSpec, algorithm: AlgorithmConfig) -> dict[str, str]:
+def incompatible_models(group: GroupSpec, algorithm: AlgorithmConfig) -> dict[str, str]:
     """By name, why a kind of network cannot be a group's actor."""
     found = {}
     inputs = InputSpec((group.observation.shape,))
@@ -61,7 +62,7 @@ def refused_models(group: GroupSpec, algorithm: AlgorithmConfig) -> dict[str, st
     return found
 
 
-def networks_of(experiment: Experiment, spec: EnvSpec) -> list[Network]:
+def build_networks(experiment: Experiment, spec: EnvSpec) -> list[Network]:
     """Each group's networks. Raises as `build_learners`."""
     found = []
     for name, learner in build_learners(experiment, spec, "cpu").items():

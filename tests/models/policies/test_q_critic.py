@@ -140,7 +140,7 @@ def test_values_are_those_of_greedy_actions_and_every_site_fires(
     policy = policies["walker"]
     with pytest.raises(ConfigError, match="reads the actions of 'other'"):
         policy.value(observations)
-    policy.meet(policies)
+    policy.bind_policies(policies)
     with capture(policy) as activations:
         value, state = policy.value(observations)
     assert {name.split("/")[1] for name in activations} == {"actor", "critic", "critic_2"}

@@ -1,0 +1,40 @@
+"""Building blocks of losses: masked means and regression losses."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor
+from torch.nn import functional as F
+
+RegressionLoss = Literal["l2", "huber"]
+
+
+def masked_mean(values: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Mean of the values where the mask is set; 0 if it is set nowhere.
+
+        sum(mask * values) / max(1, sum(mask))
+
+    Dead or waiting agents stay in the tensors, with mask 0, so that shapes do not depend on who is alive.
+
+    Args:
+        values: any shape.
+        mask: of the same shape, bool or 0 and 1; None: all values count.
+    """
+    if mask is None:
+        return values.mean()
+    weight = mask.to(values.dtype)
+    return (values * weight).sum() / weight.sum().clamp_min(1)
+
+
+def regression_loss(
+    prediction: Tensor, target: Tensor, kind: RegressionLoss, *, delta: float = 1.0, l2_coef: float = 0.5
+) -> Tensor:
+    """Loss of each element, with e = prediction - target:
+
+    l2:     l2_coef * e^2
+    huber:  e^2 / 2 if |e| <= delta, else delta * (|e| - delta / 2)
+    """
+    if kind == "huber":
+        return F.huber_loss(prediction, target, reduction="none", delta=delta)
+    return l2_coef * (prediction - target).square()

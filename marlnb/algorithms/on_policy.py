@@ -1,0 +1,331 @@
+"""What on-policy algorithms share: their options, and the loop from a rollout to gradient steps.
+
+Read `OnPolicyLearner` from top to bottom: it values the rollout, estimates advantages, cuts the rollout into samples
+and takes gradient steps on minibatches. An algorithm states its loss (`OnPolicyConfig.loss`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from marlnb.algorithms.adam import PartAdam
+from marlnb.algorithms.gae import RolloutValues, advantages, critic_inputs, rollout_values
+from marlnb.algorithms.learner import Learner
+from marlnb.algorithms.turns import ends_of, with_turns
+from marlnb.config import AlgorithmConfig, LearnerContext, option
+from marlnb.errors import CheckpointError, ConfigError
+from marlnb.models.networks.layers import fast_training
+from marlnb.models.networks.network import Network
+from marlnb.models.policies.actor import StdOf, features
+from marlnb.models.policies.actor_critic import ActorCritic
+from marlnb.models.policies.distributions import Squash
+
+Minibatch = Mapping[str, Tensor]
+
+
+class Evaluation(NamedTuple):
+    """What the policy in training says about a minibatch.
+
+    Attributes:
+        log_prob: of the actions that were taken, `[..., agent]`, in nats.
+        entropy: of the action distribution, `[..., agent]`, in nats.
+        value: the critic's normalised value, `[..., agent]`.
+    """
+
+    log_prob: Tensor
+    entropy: Tensor
+    value: Tensor
+
+
+@dataclass(frozen=True)
+class OnPolicyConfig(AlgorithmConfig):
+    """Options of the algorithms that learn an actor and a critic from whole rollouts, and their loss."""
+
+    centralised: ClassVar[bool] = False
+
+    lr: float = option(3e-4, help="Adam's learning rate", gt=0)
+    lr_critic: float | None = option(None, help="the critic's learning rate; none: the actor's", gt=0)
+    lr_final: float | None = option(None, help="learning rate after anneal_frames; it changes linearly", ge=0)
+    anneal_frames: int = option(0, help="frames over which the learning rate moves to lr_final", unit="frames", ge=0)
+    adam_eps: float = option(1e-5, help="Adam's epsilon", gt=0)
+    gamma: float = option(0.99, help="discount per step", ge=0, le=1)
+    gae_lambda: float = option(0.95, help="weight of longer advantage estimates", ge=0, le=1)
+    epochs: int = option(10, help="passes over each rollout", ge=1)
+    minibatch_frames: int = option(400, help="size of a minibatch; a frame holds every agent", unit="frames", ge=1)
+    n_minibatches: int = option(0, help="minibatches per epoch; 0: as many as minibatch_frames gives", ge=0)
+    sequence_length: int = option(16, help="steps of backpropagation through recurrent networks", unit="steps", ge=1)
+    max_grad_norm: float = option(0.5, help="bound on the gradient norm of the actor and of the critic; 0: none", ge=0)
+    normalise_advantages: bool = option(True, help="to mean 0 and standard deviation 1 over the agents that acted")
+    normalise_values: bool = option(
+        True, help="the critic learns returns scaled by their running mean and standard deviation"
+    )
+    squash: Squash = option("tanh", help="how continuous actions are bounded", choices=("tanh", "clip"))
+    std_of: StdOf = option(
+        "parameter",
+        help="where a continuous action's standard deviation comes from: a parameter, or the network",
+        choices=("parameter", "network"),
+    )
+    initial_log_std: float = option(0.0, help="of continuous actions, bounds scaled to -1..1", unit="nats")
+
+    @property
+    def needs_old_values(self) -> bool:
+        """Whether the loss reads the values from before the update."""
+        return False
+
+    @abstractmethod
+    def loss(self, evaluation: Evaluation, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss of a minibatch, and metrics without gradient.
+
+        Args:
+            evaluation: of the policy in training.
+            minibatch: of the rollout, `[..., agent]`: log_prob, advantage and target (the normalised return); value
+                (normalised), if `needs_old_values`; weight (1 where the agent acted, else 0), absent if all acted.
+        """
+
+    def stops_after(self, metrics: Mapping[str, Tensor]) -> bool:
+        """Whether the update ends after an epoch with these mean metrics, before `epochs` are done."""
+        return False
+
+    def build(self, context: LearnerContext) -> OnPolicyLearner:
+        self.check_fit(context)
+        return OnPolicyLearner(self, self.build_policy(context), context)
+
+    def build_policy(self, context: LearnerContext) -> ActorCritic:
+        policy = ActorCritic(
+            context.group,
+            context.env,
+            context.actor,
+            context.critic,
+            centralised=self.centralised,
+            squash=self.squash,
+            std_of=self.std_of,
+            initial_log_std=self.initial_log_std,
+        )
+        return policy.to(context.device)
+
+    def check_fit(self, context: LearnerContext) -> None:
+        super().check_fit(context)
+        where = f"{self.name} for group {context.group.name!r}"
+        steps = context.rollout_steps
+        if context.recurrent and steps % self.sequence_length:
+            divisors = ", ".join(str(n) for n in range(1, steps + 1) if steps % n == 0)
+            raise ConfigError(
+                f"{where}: sequence_length={self.sequence_length} must divide rollout_steps={steps}; valid: {divisors}"
+            )
+        n_samples = context.n_envs * steps // (self.sequence_length if context.recurrent else 1)
+        if self.n_minibatches > n_samples:
+            raise ConfigError(f"{where}: {self.n_minibatches} minibatches of {n_samples} samples; at most {n_samples}")
+        if self.anneal_frames and self.lr_final is None:
+            raise ConfigError(f"{where}: anneal_frames={self.anneal_frames} needs lr_final; got none")
+
+
+class OnPolicyLearner(Learner):
+    """Learns one group's ActorCritic from whole rollouts.
+
+    Attributes:
+        frames: seen so far.
+        sequence_length: steps of a sample: 1 for feed-forward networks, else the stretch of backpropagation.
+        turn_based: whether agents wait for one another, so that an agent's experience consists of its own turns.
+    """
+
+    policy: ActorCritic
+
+    def __init__(self, config: OnPolicyConfig, policy: ActorCritic, context: LearnerContext) -> None:
+        self.config, self.policy, self.group = config, policy, policy.group
+        self.turn_based = not context.env.simultaneous
+        self.recurrent = policy.recurrent_shape is not None or policy.critic_recurrent_shape is not None
+        self.sequence_length = config.sequence_length if self.recurrent else 1
+        self.frames = 0
+        self._shuffler = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
+        self._critic_state: Tensor | None = None
+        self._optimizer = PartAdam({"actor": policy.actor, "critic": policy.critic}, config.adam_eps)
+
+    def update(self, rollout: TensorDictBase) -> dict[str, float]:
+        """Learns from a rollout `[env, time]`.
+
+        Returns:
+            the loss's metrics, grad_norm_actor and grad_norm_critic (means over the minibatches); explained_variance of
+            the returns; value_mean; epochs that were made. Only epochs, 0, if no agent of the group acted.
+        """
+        with fast_training(self.policy):
+            return self._learn(rollout)
+
+    def _learn(self, rollout: TensorDictBase) -> dict[str, float]:
+        config = self.config
+        acted = rollout[self.group.name, "acting"] if self.turn_based else None
+        values = rollout_values(self.policy, rollout, self._critic_state, self._critic_acted(acted))
+        self._critic_state = values.state_out
+        self.frames += rollout.batch_size.numel()
+        if self.turn_based:
+            ends = ends_of(rollout, self.group)
+            rollout = with_turns(rollout, self.group, ends)
+            values = values._replace(next_value=ends.gather(values.next_value))
+        if not bool(rollout[self.group.name, "acting"].any()):
+            return {"epochs": 0.0}
+        samples, report = self._samples(rollout, values, acted)
+        learning_rates = self._learning_rates()
+        epochs: list[dict[str, Tensor]] = []
+        for _ in range(config.epochs):
+            epochs.append(self._epoch(samples, learning_rates))
+            if config.stops_after(epochs[-1]):
+                break
+        means = torch.stack([torch.stack(tuple(metrics.values())) for metrics in epochs]).mean(0)
+        names = (*epochs[0], *report)
+        numbers = torch.cat((means, torch.stack(tuple(report.values())))).tolist()  # one transfer from the device
+        return {**dict(zip(names, numbers)), "epochs": float(len(epochs))}
+
+    @torch.no_grad()
+    def _samples(
+        self, rollout: TensorDictBase, values: RolloutValues, acted: Tensor | None
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The rollout as samples `[sample, ...]` (recurrent: `[sample, time, ...]`), and what to report about it.
+
+        Args:
+            acted: `[env, time, agent]`, who acted, in turn-based games. Unlike the rollout's "acting" it includes turns
+                whose end is not known yet: recurrent states change there as well.
+        """
+        config, name, policy = self.config, self.group.name, self.policy
+        acting = rollout[name, "acting"]
+        advantage = advantages(
+            rollout, name, values, gamma=config.gamma, gae_lambda=config.gae_lambda, turn_based=self.turn_based
+        )
+        returns = advantage + values.value
+        acted_returns, acted_advantage = returns[acting], advantage[acting]
+        unexplained, variance = acted_advantage.var(correction=0), acted_returns.var(correction=0)
+        report = {
+            "explained_variance": 1 - unexplained / variance.clamp_min(1e-8),
+            "value_mean": values.value[acting].mean(),
+        }
+        if config.normalise_values:
+            policy.value_norm.update(acted_returns)
+        if config.normalise_advantages and acted_advantage.numel() > 1:
+            advantage = (advantage - acted_advantage.mean()) / (acted_advantage.std() + 1e-8)
+        samples = self._inputs(rollout) | {
+            "log_prob": rollout[name, "log_prob"],
+            "advantage": advantage,
+            "target": policy.value_norm.normalise(returns),
+        }
+        if config.needs_old_values:
+            samples["value"] = policy.value_norm.normalise(values.value)
+        if not bool(acting.all()):
+            samples["weight"] = acting.float()
+        if acted is not None and self.recurrent:
+            samples["acting"] = acted
+        samples = self._to_sequences(samples, rollout, values.state_in)
+        if self.turn_based and "weight" in samples:
+            teaches = samples["weight"].flatten(1).any(1)  # a sample in which no agent acted has no gradient
+            samples = {key: value[teaches] for key, value in samples.items()}
+        return samples, report
+
+    def _inputs(self, rollout: TensorDictBase) -> dict[str, Tensor]:
+        """What the networks read, `[env, time, ...]`."""
+        name, policy = self.group.name, self.policy
+        inputs = {
+            "observation": features(rollout[name, "observation"], policy.actor.observation_axes),
+            "stored": rollout[name, policy.actor.distribution.stored_as],
+        }
+        if self.group.has_action_mask:
+            inputs["action_mask"] = rollout[name, "action_mask"]
+        if policy.critic.centralised:
+            inputs["joint"] = critic_inputs(policy, rollout)
+        return inputs
+
+    def _to_sequences(
+        self, samples: dict[str, Tensor], rollout: TensorDictBase, critic_state_in: Tensor | None
+    ) -> dict[str, Tensor]:
+        """`[env, time, ...]` to `[sample, ...]`; recurrent: `[sample, time, ...]` and the states before each sample.
+
+        The states are those of the rollout, computed with the weights of that time. Within a sample the networks in
+        training compute their own, and gradients flow through `sequence_length` steps.
+        """
+        if not self.recurrent:
+            return {key: value.flatten(0, 1) for key, value in samples.items()}
+        length = self.sequence_length
+        samples["is_init"] = rollout["is_init"].squeeze(-1)
+        sequences = {key: value.unflatten(1, (-1, length)).flatten(0, 1) for key, value in samples.items()}
+        if self.policy.recurrent_shape is not None:
+            sequences["actor_state"] = rollout[self.group.name, "recurrent"][:, ::length].flatten(0, 1)
+        if critic_state_in is not None:
+            sequences["critic_state"] = critic_state_in[:, ::length].flatten(0, 1)
+        return sequences
+
+    def _learning_rates(self) -> dict[str, float]:
+        config = self.config
+        rates = {"actor": config.lr, "critic": config.lr_critic or config.lr}
+        if config.lr_final is None or not config.anneal_frames:
+            return rates
+        remaining = max(0.0, 1 - self.frames / config.anneal_frames)
+        return {part: config.lr_final + remaining * (lr - config.lr_final) for part, lr in rates.items()}
+
+    def _epoch(self, samples: dict[str, Tensor], learning_rates: Mapping[str, float]) -> dict[str, Tensor]:
+        """One pass over the samples in a new order; returns the mean of each metric."""
+        n_samples = samples["log_prob"].shape[0]
+        order = torch.randperm(n_samples, generator=self._shuffler).to(samples["log_prob"].device)
+        shuffled = {key: value.index_select(0, order) for key, value in samples.items()}
+        names: tuple[str, ...] = ()
+        rows = []
+        for start, stop in itertools.pairwise(self._minibatch_bounds(n_samples)):
+            loss, metrics = self.loss({key: value[start:stop] for key, value in shuffled.items()})
+            grad_norms = self._optimizer.step(loss, learning_rates, self.config.max_grad_norm)
+            names = (*metrics, "grad_norm_actor", "grad_norm_critic")
+            rows.append(torch.cat((torch.stack(tuple(metrics.values())), grad_norms)))
+        return dict(zip(names, torch.stack(rows).mean(0)))
+
+    def _minibatch_bounds(self, n_samples: int) -> list[int]:
+        """Where minibatches start and end. Their sizes differ by at most one, so that none is a small noisy rest."""
+        n = self.config.n_minibatches or max(1, round(n_samples * self.sequence_length / self.config.minibatch_frames))
+        n = min(n, n_samples)
+        return [n_samples * k // n for k in range(n + 1)]
+
+    def loss(self, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss of a minibatch, and metrics without gradient."""
+        return self.config.loss(self.evaluate(minibatch), minibatch)
+
+    def evaluate(self, minibatch: Minibatch) -> Evaluation:
+        """Runs the actor and the critic on a minibatch."""
+        actor, critic = self.policy.actor, self.policy.critic
+        acted = minibatch.get("acting")
+        output = self._run(actor.network, minibatch["observation"], "actor_state", minibatch, acted)
+        parameters = actor.distribution.mask(actor.with_std(output), minibatch.get("action_mask"))
+        log_prob, entropy = actor.distribution.evaluate(parameters, minibatch["stored"])
+        inputs = critic.spread(minibatch["joint"] if critic.centralised else minibatch["observation"])
+        output = self._run(critic.network, inputs, "critic_state", minibatch, self._critic_acted(acted))
+        return Evaluation(log_prob, entropy, critic.by_agent(output))
+
+    def _run(self, network: Network, x: Tensor, state: str, minibatch: Minibatch, acted: Tensor | None) -> Tensor:
+        if not self.recurrent:
+            return network(x)[0]
+        return network.sequence(x, minibatch.get(state), minibatch["is_init"], acted)[0]
+
+    def _critic_acted(self, acted: Tensor | None) -> Tensor | None:
+        """At which steps the critic's state changes. A critic that runs once for all agents changes at every step."""
+        return None if self.policy.critic.shared_forward else acted
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "policy": {name: tensor.clone() for name, tensor in self.policy.state_dict().items()},
+            "optimizer": self._optimizer.state_dict(),
+            "shuffler": self._shuffler.get_state(),
+            "critic_recurrent": self._critic_state,
+            "frames": self.frames,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        try:
+            self.policy.load_state_dict(state["policy"])
+        except RuntimeError as error:
+            raise CheckpointError(f"the weights do not fit the networks of {self.group.name!r}: {error}") from error
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._shuffler.set_state(state["shuffler"].cpu())
+        critic_state = state["critic_recurrent"]
+        device = next(self.policy.parameters()).device
+        self._critic_state = None if critic_state is None else critic_state.to(device)
+        self.frames = int(state["frames"])
