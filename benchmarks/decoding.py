@@ -26,12 +26,12 @@ from sklearn.preprocessing import StandardScaler
 from marlnb.algorithms.ppo import MAPPOConfig
 from marlnb.analysis.decoding.decode import decode
 from marlnb.analysis.stats.linear_models import score_labels
-from marlnb.config import Experiment
+from marlnb.config import ENVIRONMENTS
+from marlnb.experiment import Experiment
 from marlnb.models.networks.mlp import MLPConfig
 from marlnb.recording.file.layout import FORMAT, VERSION, Field
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.file.writer import RecordingWriter
-from marlnb.registry import ENVIRONMENTS
 from marlnb.training.runs.spec_file import spec_to_json
 
 AGENTS, UNITS, LENGTH, AT_ONCE = 3, 256, 25, 400

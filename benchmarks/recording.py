@@ -43,20 +43,20 @@ from typing import Any
 import h5py
 import numpy as np
 import torch
+from marlnb.recording.capture.request import Request
 
 from benchmarks.turns import TakingTurns, children
 from marlnb.algorithms.ppo import MAPPOConfig
-from marlnb.config import Experiment
+from marlnb.config import ENVIRONMENTS
 from marlnb.envs.pettingzoo import PettingZooConfig
+from marlnb.experiment import Experiment
 from marlnb.models.networks.mlp import MLPConfig
 from marlnb.recording.capture.episode_recorder import EpisodeRecorder
 from marlnb.recording.capture.preparation import Prepared, prepare
-from marlnb.recording.capture.request import Request
 from marlnb.recording.capture.schema import Contents
 from marlnb.recording.capture.sources import T
 from marlnb.recording.file.layout import Field
 from marlnb.recording.file.writer import RecordingWriter
-from marlnb.registry import ENVIRONMENTS
 from marlnb.training.collect.episodes import play
 from marlnb.training.learners import build_learners
 from marlnb.training.runs.checkpoint import save_checkpoint

@@ -69,7 +69,7 @@ def drawn(space: Any, *rows: int, generator: np.random.Generator) -> np.ndarray:
 def marlnb(work: Work) -> Iterator[Callable[[], None]]:
     import torch
 
-    from marlnb.registry import ENVIRONMENTS
+    from marlnb.config import ENVIRONMENTS
 
     env = ENVIRONMENTS.get(f"pettingzoo/{work.name}")(kwargs=work.kwargs, workers=N_WORKERS).build(N_ENVS)  # type: ignore[call-arg]
     generator = torch.Generator().manual_seed(0)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.table import Row, report
-from marlnb.config import Experiment
+from marlnb.experiment import Experiment
 from marlnb.training.policies.evaluation import evaluate
 from marlnb.training.train import train
 

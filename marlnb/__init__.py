@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from marlnb.analysis.attribution.attribute import attribute as attribute
     from marlnb.analysis.attribution.temporal import attribute_over_time as attribute_over_time
     from marlnb.analysis.attribution.value_decomposition import decompose_value as decompose_value
-    from marlnb.analysis.communication.action_influence import influence_ahead as influence_ahead
+    from marlnb.analysis.communication.action_influence import action_influence as action_influence
     from marlnb.analysis.communication.communication import communication as communication
     from marlnb.analysis.communication.influence import influence as influence
     from marlnb.analysis.concepts.tcav import concept_activation as concept_activation
@@ -35,18 +35,23 @@ if TYPE_CHECKING:
     from marlnb.analysis.representations.similarity import similarity_matrix as similarity_matrix
     from marlnb.analysis.representations.tuning import tuning as tuning
     from marlnb.batch.batch import Batch as Batch
-    from marlnb.batch.benchmark.folder import Benchmark as Benchmark
-    from marlnb.batch.benchmark.verb import benchmark as benchmark
+    from marlnb.batch.benchmark.benchmark import Benchmark as Benchmark
+    from marlnb.batch.benchmark.run_benchmark import benchmark as benchmark
     from marlnb.batch.submit import submit as submit
+    from marlnb.config import ALGORITHMS as ALGORITHMS
+    from marlnb.config import ENVIRONMENTS as ENVIRONMENTS
+    from marlnb.config import MODELS as MODELS
     from marlnb.config import AlgorithmConfig as AlgorithmConfig
     from marlnb.config import EnvConfig as EnvConfig
-    from marlnb.config import Experiment as Experiment
     from marlnb.config import ModelConfig as ModelConfig
+    from marlnb.config import algorithm as algorithm
+    from marlnb.config import model as model
     from marlnb.config import option as option
     from marlnb.envs.contract import check_vector_env as check_vector_env
     from marlnb.envs.custom import environment as environment
     from marlnb.envs.torchrl.as_torchrl import as_torchrl as as_torchrl
     from marlnb.errors import MarlnbError as MarlnbError
+    from marlnb.experiment import Experiment as Experiment
     from marlnb.models.hooks.directions import Direction as Direction
     from marlnb.models.hooks.edits import Ablate as Ablate
     from marlnb.models.hooks.edits import Clamp as Clamp
@@ -68,11 +73,6 @@ if TYPE_CHECKING:
     from marlnb.recording.tools.merge import merge as merge
     from marlnb.recording.tools.repair import repair as repair
     from marlnb.recording.tools.reproduce import replay as replay
-    from marlnb.registry import ALGORITHMS as ALGORITHMS
-    from marlnb.registry import ENVIRONMENTS as ENVIRONMENTS
-    from marlnb.registry import MODELS as MODELS
-    from marlnb.registry import algorithm as algorithm
-    from marlnb.registry import model as model
     from marlnb.training.adapters.benchmarl import agents_from_benchmarl as agents_from_benchmarl
     from marlnb.training.adapters.modules import agents_from_module as agents_from_module
     from marlnb.training.adapters.sb3 import agents_from_sb3 as agents_from_sb3
@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from marlnb.training.background import start as start
     from marlnb.training.policies.agents import Agents as Agents
     from marlnb.training.policies.evaluation import evaluate as evaluate
-    from marlnb.training.runs.cache import keep as keep
+    from marlnb.training.runs.cache import cached as cached
     from marlnb.training.runs.run import Run as Run
     from marlnb.training.runs.saved_edits import list_edits as list_edits
     from marlnb.training.runs.saved_edits import load_edits as load_edits
@@ -93,23 +93,23 @@ if TYPE_CHECKING:
     from marlnb.widgets.runs.run_panel import attach as attach
 
 _HOME = {
-    "ALGORITHMS": "marlnb.registry",
+    "ALGORITHMS": "marlnb.config",
     "Ablate": "marlnb.models.hooks.edits",
     "Agents": "marlnb.training.policies.agents",
     "AlgorithmConfig": "marlnb.config",
     "Allocation": "marlnb.allocations",
     "Batch": "marlnb.batch.batch",
-    "Benchmark": "marlnb.batch.benchmark.folder",
+    "Benchmark": "marlnb.batch.benchmark.benchmark",
     "BlockChannel": "marlnb.models.hooks.edits_channel",
     "Clamp": "marlnb.models.hooks.edits",
     "CollectorRecorder": "marlnb.recording.collectors.collector",
     "Dictionary": "marlnb.analysis.dictionaries.dictionary",
     "Direction": "marlnb.models.hooks.directions",
-    "ENVIRONMENTS": "marlnb.registry",
+    "ENVIRONMENTS": "marlnb.config",
     "EnvConfig": "marlnb.config",
     "Erase": "marlnb.models.hooks.edits_directions",
-    "Experiment": "marlnb.config",
-    "MODELS": "marlnb.registry",
+    "Experiment": "marlnb.experiment",
+    "MODELS": "marlnb.config",
     "MarlnbError": "marlnb.errors",
     "ModelConfig": "marlnb.config",
     "Noise": "marlnb.models.hooks.edits",
@@ -127,14 +127,14 @@ _HOME = {
     "agents_from_module": "marlnb.training.adapters.modules",
     "agents_from_sb3": "marlnb.training.adapters.sb3",
     "agents_from_torchrl": "marlnb.training.adapters.torchrl",
-    "algorithm": "marlnb.registry",
+    "algorithm": "marlnb.config",
     "allocation": "marlnb.allocations",
     "as_torchrl": "marlnb.envs.torchrl.as_torchrl",
     "attach": "marlnb.widgets.runs.run_panel",
     "attribute": "marlnb.analysis.attribution.attribute",
     "attribute_over_time": "marlnb.analysis.attribution.temporal",
     "backfill": "marlnb.recording.tools.backfill",
-    "benchmark": "marlnb.batch.benchmark.verb",
+    "benchmark": "marlnb.batch.benchmark.run_benchmark",
     "check_vector_env": "marlnb.envs.contract",
     "communication": "marlnb.analysis.communication.communication",
     "concept_activation": "marlnb.analysis.concepts.tcav",
@@ -147,15 +147,15 @@ _HOME = {
     "event_average": "marlnb.analysis.representations.event_average",
     "extract": "marlnb.recording.tools.extract",
     "influence": "marlnb.analysis.communication.influence",
-    "influence_ahead": "marlnb.analysis.communication.action_influence",
+    "action_influence": "marlnb.analysis.communication.action_influence",
     "intervene": "marlnb.analysis.interventions.intervene",
-    "keep": "marlnb.training.runs.cache",
+    "cached": "marlnb.training.runs.cache",
     "list_edits": "marlnb.training.runs.saved_edits",
     "load_edits": "marlnb.training.runs.saved_edits",
     "mediation": "marlnb.analysis.interventions.mediation",
     "merge": "marlnb.recording.tools.merge",
     "microscope": "marlnb.widgets.microscope.microscope",
-    "model": "marlnb.registry",
+    "model": "marlnb.config",
     "option": "marlnb.config",
     "plan_recording": "marlnb.recording.capture.plan",
     "record": "marlnb.recording.capture.recorder",

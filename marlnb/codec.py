@@ -9,14 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar
 
 from marlnb.errors import ConfigError, MarlnbError, UnknownNameError, unknown
+from marlnb.registry import Registry
 from marlnb.values import INFINITY, hints, join_path, settle
-
-if TYPE_CHECKING:
-    from marlnb.config import Experiment
-    from marlnb.registry import Registry
 
 T = TypeVar("T")
 
@@ -51,25 +48,18 @@ def defaults_json(kind: type[Any]) -> dict[str, Any]:
     return {name: to_json(value) for name, value in found.items()}
 
 
-@overload
-def from_json(data: Mapping[str, Any], kind: type[T], path: str = "") -> T: ...
-@overload
-def from_json(data: Mapping[str, Any], kind: None = None, path: str = "") -> Experiment: ...
-def from_json(data: Mapping[str, Any], kind: type[Any] | None = None, path: str = "") -> Any:
+def from_json(data: Mapping[str, Any], kind: type[T], path: str = "") -> T:
     """The dataclass that `to_json` wrote.
 
     Args:
-        kind: the class to read, an Experiment if not given; for a registered family (EnvConfig, AlgorithmConfig,
-            ModelConfig) `data["name"]` chooses the class.
-        path: where `data` stands in a larger whole, for messages: "algorithm".
+        kind: the class to read; for a registered family (EnvConfig, AlgorithmConfig, ModelConfig), `data["name"]`
+            chooses the class.
+        path: the position of `data` in a larger document, for messages: "algorithm".
     Raises:
         ConfigError: an unknown key or name, a missing one, a wrong type, a value out of range, with its full path.
     """
-    if kind is None:
-        from marlnb.config import Experiment
-
-        kind = Experiment
-    return _read_dataclass(kind, data, path)
+    instance: T = _read_dataclass(kind, data, path)
+    return instance
 
 
 def _registry(kind: type) -> Registry[Any] | None:

@@ -1,7 +1,7 @@
-"""An Experiment from overrides, `env=mpe/simple_spread algorithm.lr=3e-4`: Hydra's grammar and composition.
+"""An experiment from overrides, `env=mpe/simple_spread algorithm.lr=3e-4`: Hydra's grammar and composition.
 
-The registered dataclasses are the schema. They go to Hydra as plain nodes, of which it selects, places and merges
-those that were asked for; `marlnb.codec` then checks every key and value, with the messages that all doors share.
+The registered dataclasses are the schema. Hydra receives them as plain nodes, and selects, places and merges those that
+the overrides name. `marlnb.codec` then checks every key and value, so all ways to make an experiment share its messages.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from hydra import compose as hydra_compose
 from hydra import initialize
@@ -21,12 +21,14 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from marlnb.codec import defaults_json, from_json
-from marlnb.config import EnvConfig, Experiment
+from marlnb.config import ALGORITHMS, ENVIRONMENTS, MODELS, EnvConfig
 from marlnb.errors import ConfigError, UnknownNameError, unknown
 from marlnb.imports import is_import_path
-from marlnb.override_parsing import GROUP_OF, GROUP_OF_EACH, Request, group_of, named_parts, read_overrides
-from marlnb.registry import ALGORITHMS, ENVIRONMENTS, MODELS, Registry
+from marlnb.override_parsing import GROUP_OF, GROUP_OF_EACH, OverrideRequest, group_of, named_parts, read_overrides
+from marlnb.registry import Registry
 from marlnb.variants import Variants, base_of
+
+T = TypeVar("T")
 
 REGISTRIES: dict[str, Registry[Any]] = {"env": ENVIRONMENTS, "algorithm": ALGORITHMS, "model": MODELS}
 _PRIMARY = "marlnb_experiment"
@@ -34,184 +36,190 @@ _Node = tuple[str | None, str, dict[str, Any], str | None]  # group, name, conte
 _lock = threading.RLock()  # Hydra's state is global to the process
 
 
-def compose(*overrides: str, config_dir: str | None = None) -> Experiment:
-    """An Experiment from overrides in Hydra's grammar.
+def compose(schema: type[T], *overrides: str, config_dir: str | None = None) -> T:
+    """An instance of `schema`, such as Experiment, from overrides in Hydra's grammar.
 
     Args:
+        schema: the dataclass that holds the parts (`env`, `algorithm`, `model`, ...) and the other options.
         overrides: `env=pettingzoo/multiwalker`, `algorithm=mappo`, `algorithm.lr=3e-4`, `model.hidden=[64,64]`,
             `algorithms.adversary=ippo`, `models.speaker=gru`, `experiment=<a file of the folder>`, `frames=1_000_000`.
-        config_dir: a folder of YAML variants; if none is given, that in MARLNB_CONFIG_DIR, or `./conf`.
+        config_dir: a folder of YAML variants; default: the folder in MARLNB_CONFIG_DIR, or `./conf`.
     Raises:
         ConfigError: an unknown or misspelt key or name, with the nearest valid ones; a value out of range; a sweep.
     """
-    with _files_named(overrides, config_dir):
-        return from_json(compose_json(*overrides, config_dir=config_dir))
+    with _errors_name_files(overrides, config_dir):
+        return from_json(_compose_json(overrides, defaults_json(schema), config_dir), schema)
 
 
 def compose_env(name: str, *overrides: str, config_dir: str | None = None) -> EnvConfig:
-    """One environment's options: a name, registered or a variant's, and overrides as `env.max_cycles=50`.
+    """One environment's options: the name of an environment or a variant, and overrides such as `env.max_cycles=50`.
 
     Raises:
         ConfigError: as `compose`.
     """
-    words = (f"env={name}", *overrides)
-    with _files_named(words, config_dir):
-        options = compose_json(*words, config_dir=config_dir)["env"]
+    overrides = (f"env={name}", *overrides)
+    with _errors_name_files(overrides, config_dir):
+        options = _compose_json(overrides, {}, config_dir)["env"]
         return from_json(options, ENVIRONMENTS.get(options["name"]), "env")
 
 
-def compose_json(*overrides: str, config_dir: str | None = None) -> dict[str, Any]:
-    """What `compose` reads: the composed options as plain JSON, names chosen and values merged, not yet checked."""
-    variants = Variants.find(config_dir)
-    request = read_overrides(overrides, variants)
-    with _lock, _private_hydra(_nodes(request, variants)):
-        try:
-            with initialize(config_path=None, job_name="marlnb", version_base="1.3"):
-                composed = hydra_compose(_PRIMARY, overrides=request.values)
-            plain = OmegaConf.to_container(composed, resolve=True)
-        except (HydraException, OmegaConfBaseException) as error:
-            at = str(getattr(error, "full_key", None) or "")
-            raise ConfigError(f"cannot compose {' '.join(overrides)!r}: {error}", at=at) from error
-    assert isinstance(plain, dict)
-    return _inherit({str(key): value for key, value in plain.items() if value is not None or key not in GROUP_OF})
-
-
-@contextmanager
-def _files_named(overrides: Sequence[str], config_dir: str | None) -> Iterator[None]:
-    """An error about an option that a file sets begins with the file and the line."""
-    try:
-        yield
-    except ConfigError as error:
-        place = _place(error.at, overrides, Variants.find(config_dir)) if error.at else None
-        if place is None:
-            raise
-        raise type(error)(f"{place}: {error}", at=error.at) from error
-
-
-def _place(option: str, overrides: Sequence[str], variants: Variants) -> str | None:
-    """Which line of which file sets an option: an experiment's file, or a variant's, of those that others are built on
-    the last. None where an override sets it, or no file does."""
-    request = read_overrides(overrides, variants)
-    overridden = [word.lstrip("+").partition("=")[0] for word in request.values]
-    if any(f"{option}.".startswith(f"{key}.") for key in overridden):
-        return None
-    asked = [("experiment", request.experiment, option)] if request.experiment else []
-    for part, name in request.choices.items():
-        if name is not None and option.startswith(f"{part}."):
-            below = option.removeprefix(f"{part}.")
-            asked += [(group_of(part), member, below) for member, _ in _chain(group_of(part), name, variants)]
-    for group, name, key in asked:
-        if (line := variants.line(group, name, key)) is not None:
-            return f"{variants.where(group, name)}, line {line}"
-    return None
-
-
-def _nodes(request: Request, variants: Variants) -> Iterator[_Node]:
-    """(group, name, node, package) of all that this composition needs; groups and names have no slash in them.
-
-    Hydra reads `/` in a name as a folder, whose files it places under another key than `env` and cannot find from
-    within another folder. So a name travels as `pettingzoo:multiwalker`, and its base as an absolute `@_here_`.
-    """
-    parts = {part: name for part, name in request.choices.items() if name is not None}
-    entered: set[tuple[str, str]] = set()
-    for part, name in parts.items():
-        for member, node in _chain(group_of(part), name, variants):
-            if (group_of(part), member) not in entered:
-                entered.add((group_of(part), member))
-                yield group_of(part), _flat(member), node, None
-    chosen = [{f"{group_of(part)}@{part}": _flat(name)} for part, name in parts.items()]
-    scalars = {key: value for key, value in defaults_json(Experiment).items() if key not in GROUP_OF}
-    yield None, _PRIMARY, {"defaults": ["_self_", *chosen, {"options": "file"}], **scalars}, None
-    yield "options", "file", request.options, "_global_"
-
-
-def _chain(group: str, name: str, variants: Variants) -> list[tuple[str, dict[str, Any]]]:
-    """A name with its node, and all that it is built on, down to the registered one."""
-    chain: dict[str, dict[str, Any]] = {}
-    pending: str | None = name
-    while pending is not None:
-        if pending in chain:
-            raise ConfigError(f"{variants.where(group, name)}: built in a circle, {' on '.join([*chain, pending])}")
-        chain[pending], pending = _node(group, pending, variants)
-    return list(chain.items())
-
-
-def _node(group: str, name: str, variants: Variants) -> tuple[dict[str, Any], str | None]:
-    """The node of one name, and the name that it is built on."""
-    registry, own = REGISTRIES[group], variants.names(group)
-    if is_import_path(name) or name in registry.names():
-        if name in own:
-            raise ConfigError(f"{variants.where(group, name)}: {name!r} is a registered {registry.kind} already")
-        return {"name": name, **defaults_json(registry.get(name))}, None
-    if name not in own:
-        place = f" (and in {variants.folder}/{group})" if variants.folder else ""
-        broken = "".join(f"\n{message}" for message in registry.broken().values())
-        unknown_name = unknown(registry.kind, name, [*registry.names(), *own]) + place + broken
-        raise UnknownNameError(registry.lacking(name) or unknown_name)
-    content = variants.read(group, name)
-    known = {*registry.names(), *own}
-    base = base_of(group, name, content, known, variants.where(group, name))
-    content.pop("defaults", None)
-    if base is None:
-        return content, None
-    return {"defaults": [f"/{group}/{_flat(base)}@_here_", "_self_"], **content}, base
-
-
-def _flat(name: str) -> str:
-    return name.replace("/", ":")
-
-
 def chosen_parts(overrides: Sequence[str], config_dir: str | None = None) -> dict[str, type[Any]]:
-    """The class behind each part that overrides name, by the part's path; a variant's is that of its base.
+    """The class behind each part that overrides name, by the part's path; for a variant, the class of its base.
 
     Raises:
         ConfigError: an override that cannot be read, or an unknown name.
     """
     variants = Variants.find(config_dir)
-    named = {part: value for part, value in named_parts(overrides, variants) if value is not None}
-    return {
-        part: REGISTRIES[group_of(part)].get(_registered(group_of(part), name, variants))
-        for part, name in named.items()
+    classes = {}
+    for part, name in named_parts(overrides, variants):
+        if name is not None:
+            registered, node = _chain(group_of(part), name, variants)[-1]
+            classes[part] = REGISTRIES[group_of(part)].get(str(node.get("name", registered)))
+    return classes
+
+
+def _compose_json(
+    overrides: Sequence[str], defaults: Mapping[str, Any], config_dir: str | None
+) -> dict[str, Any]:
+    """The composed options as plain JSON: names are chosen and values merged, but nothing is checked yet."""
+    variants = Variants.find(config_dir)
+    request = read_overrides(overrides, variants)
+    with _lock, _private_hydra(_nodes(request, variants, defaults)):
+        try:
+            with initialize(config_path=None, job_name="marlnb", version_base="1.3"):
+                composed = hydra_compose(_PRIMARY, overrides=request.values)
+            options = OmegaConf.to_container(composed, resolve=True)
+        except (HydraException, OmegaConfBaseException) as error:
+            at = str(getattr(error, "full_key", None) or "")
+            raise ConfigError(f"cannot compose {' '.join(overrides)!r}: {error}", at=at) from error
+    assert isinstance(options, dict)
+    return _inherit({str(key): value for key, value in options.items() if value is not None or key not in GROUP_OF})
+
+
+@contextmanager
+def _errors_name_files(overrides: Sequence[str], config_dir: str | None) -> Iterator[None]:
+    """If a file set the option that an error is about, the error starts with that file and line."""
+    try:
+        yield
+    except ConfigError as error:
+        position = _file_position(error.at, overrides, Variants.find(config_dir)) if error.at else None
+        if position is None:
+            raise
+        raise type(error)(f"{position}: {error}", at=error.at) from error
+
+
+def _file_position(option: str, overrides: Sequence[str], variants: Variants) -> str | None:
+    """The file and line that set an option: an experiment's file, or the most derived variant that sets it.
+
+    None if an override sets it, or if no file does.
+    """
+    request = read_overrides(overrides, variants)
+    overridden = [word.lstrip("+").partition("=")[0] for word in request.values]
+    if any(f"{option}.".startswith(f"{key}.") for key in overridden):
+        return None
+    candidates = [("experiment", request.experiment, option)] if request.experiment else []
+    for part, name in request.choices.items():
+        if name is not None and option.startswith(f"{part}."):
+            key = option.removeprefix(f"{part}.")
+            candidates += [(group_of(part), member, key) for member, _ in _chain(group_of(part), name, variants)]
+    for group, name, key in candidates:
+        if (line := variants.line(group, name, key)) is not None:
+            return f"{variants.where(group, name)}, line {line}"
+    return None
+
+
+def _nodes(request: OverrideRequest, variants: Variants, defaults: Mapping[str, Any]) -> Iterator[_Node]:
+    """(group, name, node, package) of everything this composition needs; groups and names contain no slash.
+
+    Hydra reads `/` in a name as a folder. It would place the files of a folder under another key than `env`, and could
+    not find them from within another folder. So a name travels as `pettingzoo:multiwalker`, and its base as an absolute
+    `@_here_`.
+    """
+    parts = {part: name for part, name in request.choices.items() if name is not None}
+    nodes = {
+        (group_of(part), member): node
+        for part, name in parts.items()
+        for member, node in _chain(group_of(part), name, variants)
     }
+    for (group, member), node in nodes.items():
+        yield group, _without_slash(member), node, None
+    chosen = [{f"{group_of(part)}@{part}": _without_slash(name)} for part, name in parts.items()]
+    scalars = {key: value for key, value in defaults.items() if key not in GROUP_OF}
+    yield None, _PRIMARY, {"defaults": ["_self_", *chosen, {"options": "file"}], **scalars}, None
+    yield "options", "file", request.options, "_global_"
 
 
-def _registered(group: str, name: str, variants: Variants) -> str:
-    """The registered name at the bottom of a variant."""
-    bottom, node = _chain(group, name, variants)[-1]
-    return str(node.get("name", bottom))
+def _chain(group: str, name: str, variants: Variants) -> list[tuple[str, dict[str, Any]]]:
+    """(name, node) of a variant, of its base, of that one's base, ..., ending with the registered one."""
+    chain: dict[str, dict[str, Any]] = {}
+    pending: str | None = name
+    while pending is not None:
+        if pending in chain:
+            raise ConfigError(f"{variants.where(group, name)}: circular bases, {' on '.join([*chain, pending])}")
+        chain[pending], pending = _node(group, pending, variants)
+    return list(chain.items())
+
+
+def _node(group: str, name: str, variants: Variants) -> tuple[dict[str, Any], str | None]:
+    """The node of one name, and the name of its base."""
+    registry, variant_names = REGISTRIES[group], variants.names(group)
+    if is_import_path(name) or name in registry.names():
+        if name in variant_names:
+            raise ConfigError(f"{variants.where(group, name)}: {name!r} is already a registered {registry.kind}")
+        return {"name": name, **defaults_json(registry.get(name))}, None
+    known = {*registry.names(), *variant_names}
+    if name not in variant_names:
+        folder = f" (and in {variants.folder}/{group})" if variants.folder else ""
+        broken = "".join(f"\n{message}" for message in registry.broken().values())
+        raise UnknownNameError(registry.lacking(name) or unknown(registry.kind, name, known) + folder + broken)
+    content = variants.read(group, name)
+    base = base_of(group, name, content, known, variants.where(group, name))
+    content.pop("defaults", None)
+    if base is None:
+        return content, None
+    return {"defaults": [f"/{group}/{_without_slash(base)}@_here_", "_self_"], **content}, base
+
+
+def _without_slash(name: str) -> str:
+    return name.replace("/", ":")
 
 
 def _inherit(options: dict[str, Any]) -> dict[str, Any]:
-    """Completes the parts of which only options were given: `critic.hidden` changes the model's, and so on."""
+    """Completes parts that have options but no name: `critic.hidden=[64]` changes one option of the model's."""
     if isinstance(options.get("critic"), dict) and "name" not in options["critic"]:
         options["critic"] = _merged(options["model"], options["critic"])
-    for several in GROUP_OF_EACH:
-        for name, given in sorted(options.get(several, {}).items(), key=lambda item: len(item[0])):
+    for parts in GROUP_OF_EACH:
+        # groups before their agents: an agent inherits from its group
+        for name, given in sorted(options.get(parts, {}).items(), key=lambda item: len(item[0])):
             if isinstance(given, dict) and "name" not in given:
-                options[several][name] = _merged(_base(options, several, name), given)
+                options[parts][name] = _merged(_inherited(options, parts, name), given)
     return options
 
 
-def _base(options: Mapping[str, Any], several: str, name: str) -> Any:
-    """What the options for a group, or for an agent `<group>_<index>`, add to: what it would have had without them."""
-    if several == "algorithms":
+def _inherited(options: Mapping[str, Any], parts: str, name: str) -> Any:
+    """The options that a group, or an agent `<group>_<index>`, has without options set for it alone."""
+    if parts == "algorithms":
         return options["algorithm"]
     stem, _, index = name.rpartition("_")
     group, models = stem if index.isdigit() else name, options.get("models", {})
-    own = None if group == name else options[several].get(group)
-    candidates = (own, several == "critics" and options.get("critic"), models.get(name), models.get(group))
-    return next((found for found in candidates if found and "name" in found), options["model"])
+    candidates = (
+        options[parts].get(group) if group != name else None,
+        options.get("critic") if parts == "critics" else None,
+        models.get(name),
+        models.get(group),
+    )
+    return next((candidate for candidate in candidates if candidate and "name" in candidate), options["model"])
 
 
-def _merged(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    merged = OmegaConf.to_container(OmegaConf.merge(dict(base), dict(given)))
+def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = OmegaConf.to_container(OmegaConf.merge(dict(base), dict(changes)))
     assert isinstance(merged, dict)
     return {str(key): value for key, value in merged.items()}
 
 
 @contextmanager
 def _private_hydra(nodes: Iterator[_Node]) -> Iterator[None]:
-    """Hydra with these nodes only; what the process's own Hydra application had is back afterwards."""
+    """Hydra with only these nodes; afterwards the state of the process's own Hydra application is restored."""
     store, running, base = ConfigStore.instance(), GlobalHydra.instance().hydra, VersionBase.instance().getbase()
     repo = store.repo
     store.repo = {key: value for key, value in repo.items() if key.startswith(("hydra", "_"))}

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from marlnb.errors import ConfigError, unknown
-from marlnb.registry import ALGORITHMS, ENVIRONMENTS, MODELS, Registry
+from marlnb.registry import Registry
 from marlnb.specs import ActionKind, EnvSpec, GroupSpec, InputSpec
 from marlnb.values import validate
 
@@ -22,6 +22,15 @@ if TYPE_CHECKING:
     from marlnb.algorithms.learner import Learner
     from marlnb.envs.vector import VectorEnv
     from marlnb.models.networks.network import Network
+
+
+ENVIRONMENTS: Registry[type[EnvConfig]] = Registry("environment", "marlnb.envs")
+ALGORITHMS: Registry[type[AlgorithmConfig]] = Registry("algorithm", "marlnb.algorithms")
+MODELS: Registry[type[ModelConfig]] = Registry("model", "marlnb.models")
+
+environment = ENVIRONMENTS.register
+algorithm = ALGORITHMS.register
+model = MODELS.register
 
 
 def option(
@@ -225,86 +234,3 @@ class AlgorithmConfig(ABC):
         Raises:
             ConfigError: the group, environment or model is not one that this algorithm can learn on.
         """
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """Everything that a training needs; the same experiment gives the same run.
-
-    The lengths of training are counted in frames: one frame is one step of one copy of the environment.
-    """
-
-    env: EnvConfig = option(help="what the agents live in")
-    algorithm: AlgorithmConfig = option(help="how every group learns, unless `algorithms` says otherwise for it")
-    model: ModelConfig = option(help="the actor's network, unless `models` says otherwise for a group")
-    critic: ModelConfig | None = option(None, help="the critic's network; none: the same kind as the actor's")
-    algorithms: Mapping[str, AlgorithmConfig] = option({}, help="algorithm by group of agents")
-    models: Mapping[str, ModelConfig] = option({}, help="actor's network by group of agents, or by agent")
-    critics: Mapping[str, ModelConfig] = option({}, help="critic's network by group of agents, or by agent")
-    groups: Mapping[str, tuple[str, ...]] = option(
-        {}, help="agents by group, each agent in one; none: as the environment groups them"
-    )
-    frames: int = option(1_000_000, help="length of the training", unit="frames", ge=1)
-    seed: int = option(0, help="of weights, environments and exploration", ge=0)
-    device: str = option("cpu", help="where networks, learning and native environments live: cpu, cuda, cuda:1")
-    n_envs: int = option(32, help="copies of the environment stepped at once", ge=1)
-    rollout_steps: int = option(64, help="steps of every copy between two updates", unit="steps", ge=1)
-    threads: int = option(
-        1, help="torch's threads; more pay off from some 256 units a layer; 0: all usable cores", ge=0
-    )
-    target_return: float | None = option(
-        None, help="stop once the mean return per agent, averaged over the groups, reaches this", unit="reward"
-    )
-    evaluate_every: int = option(
-        0, help="iterations between two evaluations; one more ends the training; 0: none", unit="iterations", ge=0
-    )
-    evaluation_episodes: int = option(100, help="episodes of one evaluation", unit="episodes", ge=1)
-    checkpoint_every: int = option(50, help="iterations between two checkpoints", unit="iterations", ge=1)
-    keep_checkpoints: int = option(3, help="checkpoints kept, newest first; 0: all", ge=0)
-    loggers: tuple[str, ...] = option((), choices=("tensorboard", "wandb"), help="beside the files")
-
-    def __post_init__(self) -> None:
-        validate(self)
-
-    @property
-    def iteration_frames(self) -> int:
-        return self.n_envs * self.rollout_steps
-
-    @property
-    def iterations(self) -> int:
-        """Of the whole training: the last one ends at `frames` or beyond."""
-        return -(-self.frames // self.iteration_frames)
-
-    def algorithm_of(self, group: str) -> AlgorithmConfig:
-        return self.algorithms.get(group, self.algorithm)
-
-    def actor_of(self, group: str) -> ModelConfig:
-        return self.models.get(group, self.model)
-
-    def critic_of(self, group: str) -> ModelConfig:
-        return self.critics.get(group, self.critic or self.actor_of(group))
-
-    @staticmethod
-    def compose(*overrides: str, config_dir: str | None = None) -> Experiment:
-        """An Experiment from overrides in Hydra's grammar, as `"env=mpe/simple_spread", "algorithm.lr=3e-4"`.
-
-        Args:
-            config_dir: a folder of YAML files that add variants, `<folder>/env/multiwalker/shared.yaml`.
-        Raises:
-            ConfigError: an unknown or misspelt key or name, with the nearest valid ones; a value out of range.
-        """
-        from marlnb.compose import compose
-
-        return compose(*overrides, config_dir=config_dir)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON that `from_json` turns into an equal Experiment."""
-        from marlnb.codec import to_json
-
-        return to_json(self)
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Experiment:
-        from marlnb.codec import from_json
-
-        return from_json(data)

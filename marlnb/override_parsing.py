@@ -10,8 +10,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, Sweep
 from hydra.errors import HydraException
 
+from marlnb.config import ENVIRONMENTS
 from marlnb.errors import ConfigError
-from marlnb.registry import ENVIRONMENTS
 from marlnb.variants import Variants, experiment_choices
 
 DEFAULTS = {"algorithm": "mappo", "model": "mlp"}
@@ -20,7 +20,7 @@ GROUP_OF_EACH = {"algorithms": "algorithm", "models": "model", "critics": "model
 
 
 @dataclass
-class Request:
+class OverrideRequest:
     """What was asked for: a name for each part, options from an experiment's file, and overrides of single values."""
 
     experiment: str | None = None
@@ -29,7 +29,7 @@ class Request:
     values: list[str] = field(default_factory=list)
 
 
-def read_overrides(overrides: Sequence[str], variants: Variants) -> Request:
+def read_overrides(overrides: Sequence[str], variants: Variants) -> OverrideRequest:
     """What these ask for.
 
     Raises:
@@ -39,7 +39,7 @@ def read_overrides(overrides: Sequence[str], variants: Variants) -> Request:
         if not isinstance(text, str):
             raise ConfigError(f"overrides are texts, as 'algorithm.lr=3e-4'; got {text!r}")
     parsed = [_parse(text) for text in overrides]
-    request = Request(choices=dict(DEFAULTS))
+    request = OverrideRequest(choices=dict(DEFAULTS))
     for override in parsed:
         if override.key_or_group == "experiment":
             _take_experiment(request, str(override.value()), variants)
@@ -60,7 +60,7 @@ def named_parts(overrides: Sequence[str], variants: Variants) -> Iterator[tuple[
     for text in overrides:
         override = _parse(text)
         if override.key_or_group == "experiment":
-            request = Request()
+            request = OverrideRequest()
             _take_experiment(request, str(override.value()), variants)
             yield from request.choices.items()
         elif is_part(override.key_or_group):
@@ -112,7 +112,7 @@ def _value_override(override: Override) -> str:
     return f"++{key}={override.input_line.partition('=')[2]}"
 
 
-def _take_experiment(request: Request, name: str, variants: Variants) -> None:
+def _take_experiment(request: OverrideRequest, name: str, variants: Variants) -> None:
     """Enters a file of whole experiments: names choose parts, all else are options."""
     content = variants.read("experiment", name)
     where = variants.where("experiment", name)
@@ -125,7 +125,7 @@ def _take_experiment(request: Request, name: str, variants: Variants) -> None:
     request.options = {key: value for key, value in content.items() if value not in ({}, None)}
 
 
-def _take_part(request: Request, part: str, value: Any) -> Any:
+def _take_part(request: OverrideRequest, part: str, value: Any) -> Any:
     if part in GROUP_OF_EACH and isinstance(value, Mapping):
         return {group: _take_part(request, f"{part}.{group}", item) for group, item in value.items()}
     if isinstance(value, Mapping):

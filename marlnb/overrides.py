@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from marlnb.codec import defaults_json, to_json
-from marlnb.config import Experiment
+from marlnb.experiment import Experiment
 from marlnb.override_parsing import DEFAULTS
 from marlnb.wording import write_override
 

@@ -12,14 +12,10 @@ import threading
 from collections.abc import Callable
 from dataclasses import is_dataclass
 from inspect import isabstract
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from marlnb.errors import ConfigError, UnknownNameError, unknown
 from marlnb.imports import found_at, hidden_by, is_import_path, told_hidden
-
-if TYPE_CHECKING:
-    from marlnb.batch.executor import Executor
-    from marlnb.config import AlgorithmConfig, EnvConfig, ModelConfig
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -162,12 +158,6 @@ def _path(member: object) -> str:
     return f"{getattr(member, '__module__', '?')}.{getattr(member, '__qualname__', member)}"
 
 
-ENVIRONMENTS: Registry[type[EnvConfig]] = Registry("environment", "marlnb.envs")
-ALGORITHMS: Registry[type[AlgorithmConfig]] = Registry("algorithm", "marlnb.algorithms")
-MODELS: Registry[type[ModelConfig]] = Registry("model", "marlnb.models.networks")
-EXECUTORS: Registry[type[Executor]] = Registry("executor", "marlnb.batch.executors")
+EXECUTORS: Registry[Any] = Registry("executor", "marlnb.batch.executors")
 
-environment = ENVIRONMENTS.register
-algorithm = ALGORITHMS.register
-model = MODELS.register
 executor = EXECUTORS.register

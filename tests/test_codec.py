@@ -17,8 +17,9 @@ import papermill
 import pytest
 
 from marlnb.codec import from_json, to_json
-from marlnb.config import Experiment, option
+from marlnb.config import option
 from marlnb.errors import ConfigError, UnknownNameError
+from marlnb.experiment import Experiment
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, LabelSpec, ObservationSpec
 from marlnb.values import validate
 

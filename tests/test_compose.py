@@ -12,8 +12,8 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 
 from marlnb.compose import chosen_parts, compose_env
-from marlnb.config import Experiment
 from marlnb.errors import ConfigError, UnknownNameError
+from marlnb.experiment import Experiment
 
 ENV = "env=pettingzoo/multiwalker"
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.config import Experiment
+from marlnb.config import ENVIRONMENTS
 from marlnb.errors import ConfigError
+from marlnb.experiment import Experiment
 from marlnb.imports import found_at, is_import_path
-from marlnb.registry import ENVIRONMENTS
 from marlnb.training.runs.run import Run
 
 MODULE = '''

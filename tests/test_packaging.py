@@ -19,8 +19,8 @@ import pytest
 
 from marlnb.cli import COMMANDS
 from marlnb.cli import main as command
-from marlnb.config import Experiment
-from marlnb.registry import ENVIRONMENTS
+from marlnb.config import ENVIRONMENTS
+from marlnb.experiment import Experiment
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "marlnb"

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.config import ModelConfig
+from marlnb.config import MODELS, ModelConfig
 from marlnb.errors import ConfigError, UnknownNameError, unknown
-from marlnb.registry import MODELS, Registry
+from marlnb.registry import Registry
 
 GOOD = """
 from dataclasses import dataclass
 from marlnb.config import ModelConfig, option
-from marlnb.registry import model
+from marlnb.config import model
 
 @model("theirs/linear")
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def run(packages: Path, code: str) -> str:
 def test_a_third_party_registers_through_an_entry_point_and_is_used_by_name(packages: Path) -> None:
     told = run(
         packages,
-        "from marlnb.config import Experiment;"
+        "from marlnb.experiment import Experiment;"
         "e = Experiment.compose('env=mpe/simple_spread', 'model=theirs/linear', 'model.width=7');"
         "assert Experiment.from_json(e.to_json()) == e; print(type(e.model).__module__, e.model.width)",
     )

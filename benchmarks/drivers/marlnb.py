@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.drivers.pace import Pace
 from benchmarks.drivers.settings import ALGORITHMS, OFF_POLICY, TASKS, VMAS, environment_options, on_policy
-from marlnb.config import Experiment
+from marlnb.experiment import Experiment
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
 

@@ -22,7 +22,7 @@ from benchmarks import peers
 from benchmarks.contest import PYTHONS, check_peers
 from benchmarks.drivers.marlnb import overrides
 from benchmarks.drivers.settings import on_policy
-from marlnb.config import Experiment
+from marlnb.experiment import Experiment
 from marlnb.training.train import train
 
 FRAMES = {"balance": 90_000, "multiwalker": 60_000}

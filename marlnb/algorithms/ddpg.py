@@ -22,10 +22,9 @@ from marlnb.algorithms.q_actor_critic import (
     td_target,
 )
 from marlnb.algorithms.replay import Sample
-from marlnb.config import LearnerContext, option
+from marlnb.config import ALGORITHMS, LearnerContext, option
 from marlnb.models.policies.actor import Actor
 from marlnb.models.policies.deterministic_policy import DeterministicPolicy
-from marlnb.config import ALGORITHMS
 from marlnb.specs import EnvSpec
 
 

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from marlnb.algorithms.losses import RegressionLoss, masked_mean, regression_loss
 from marlnb.algorithms.on_policy import Evaluation, Minibatch, OnPolicyConfig
-from marlnb.config import option
-from marlnb.config import ALGORITHMS
+from marlnb.config import ALGORITHMS, option
 
 HUBER_DELTA = 10.0
 

@@ -26,10 +26,9 @@ from marlnb.algorithms.q_actor_critic import (
     td_target,
 )
 from marlnb.algorithms.replay import Sample
-from marlnb.config import LearnerContext, option
+from marlnb.config import ALGORITHMS, LearnerContext, option
 from marlnb.models.policies.q_critic import QCritic
 from marlnb.models.policies.soft_policy import SoftPolicy
-from marlnb.config import ALGORITHMS
 from marlnb.specs import ActionKind, ActionSpec, EnvSpec
 
 DISCRETE_ENTROPY_SHARE = 0.3

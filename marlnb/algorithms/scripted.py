@@ -10,12 +10,11 @@ from typing import Any, ClassVar
 from tensordict import TensorDictBase
 
 from marlnb.algorithms.learner import Learner
-from marlnb.config import AlgorithmConfig, LearnerContext, option
+from marlnb.config import ALGORITHMS, AlgorithmConfig, LearnerContext, option
 from marlnb.errors import CheckpointError, ConfigError
 from marlnb.imports import found_at, is_import_path
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.scripted import FunctionPolicy, NoOpPolicy, RandomPolicy
-from marlnb.config import ALGORITHMS
 
 FUNCTION_ARGUMENTS = ("observation", "action_mask", "group", "generator")
 

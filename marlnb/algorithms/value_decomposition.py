@@ -17,12 +17,11 @@ from marlnb.algorithms.adam import PartAdam
 from marlnb.algorithms.losses import RegressionLoss, masked_mean, regression_loss
 from marlnb.algorithms.off_policy import OffPolicyConfig, OffPolicyLearner
 from marlnb.algorithms.replay import Sample, next_observations
-from marlnb.config import LearnerContext, option
+from marlnb.config import ALGORITHMS, LearnerContext, option
 from marlnb.errors import ConfigError
 from marlnb.models.networks.mixers import Mixer, MonotonicMixer, SumMixer
 from marlnb.models.policies.actor import Actor, features
 from marlnb.models.policies.q_policy import QPolicy
-from marlnb.config import ALGORITHMS
 from marlnb.specs import ActionKind, EnvSpec, GroupSpec
 
 MIN_REWARD_STD = 1e-6  # below, rewards count as constant

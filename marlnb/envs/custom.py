@@ -14,10 +14,9 @@ from collections.abc import Callable
 from dataclasses import is_dataclass, make_dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from marlnb.config import EnvConfig
+from marlnb.config import ENVIRONMENTS, EnvConfig
 from marlnb.envs.pettingzoo import PettingZooConfig
 from marlnb.errors import ConfigError
-from marlnb.registry import ENVIRONMENTS
 
 if TYPE_CHECKING:
     from marlnb.envs.vector import VectorEnv

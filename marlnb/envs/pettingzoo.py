@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from marlnb.codec import from_json, to_json
-from marlnb.config import EnvConfig, option
+from marlnb.config import ENVIRONMENTS, EnvConfig, option
 from marlnb.cores import usable_cores
 from marlnb.errors import ConfigError
 from marlnb.imports import found_at
-from marlnb.registry import ENVIRONMENTS
 
 if TYPE_CHECKING:
     from marlnb.envs.vector import VectorEnv

@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 
 from marlnb import user_code
-from marlnb.config import EnvConfig, Experiment
+from marlnb.config import EnvConfig
 from marlnb.envs.vector import GroupStep, Step, VectorEnv, allocate_step
 from marlnb.errors import ConfigError, EnvBuildError, EnvError, MarlnbError
+from marlnb.experiment import Experiment
 from marlnb.specs import EnvSpec, GroupSpec, LabelSpec, group_agents
 
 Groups = Mapping[str, tuple[str, ...]]

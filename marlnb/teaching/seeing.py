@@ -17,7 +17,7 @@ SEED = 4711
 
 def game(copies: int = COPIES) -> VectorEnv:
     """A game of the checks' own, whose goals the notebook has not seen."""
-    from marlnb.config import Experiment
+    from marlnb.experiment import Experiment
 
     return Experiment.compose(f"env={ENVIRONMENT}", "algorithm=ippo").env.build(copies)
 

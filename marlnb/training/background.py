@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-from marlnb.config import Experiment
+from marlnb.experiment import Experiment
 from marlnb.training.callbacks import TrainingCallback
 from marlnb.training.control import cancel_request, request
 from marlnb.training.report import Report

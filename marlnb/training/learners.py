@@ -10,8 +10,8 @@ import torch
 from marlnb.algorithms.learner import Learner
 from marlnb.algorithms.scripted import FixedPolicyLearner, FrozenConfig
 from marlnb.config import LearnerContext
-from marlnb.experiment import Experiment
 from marlnb.errors import CheckpointError, ConfigError, unknown
+from marlnb.experiment import Experiment
 from marlnb.models.networks.by_agent import by_agent
 from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.collect.seeds import GLOBAL_GENERATORS, derive_seed

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from marlnb.config import Experiment
 from marlnb.errors import ConfigError, unknown
+from marlnb.experiment import Experiment
 from marlnb.training.report import Report
 from marlnb.training.runs.run import Run, write_atomically
 

@@ -12,9 +12,9 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from marlnb.config import Experiment
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, EnvError, MarlnbError
+from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
 from marlnb.training.collect.episode_statistics import EpisodeStatistics, EpisodeTracker
 from marlnb.training.collect.rollout import Collector, Timing

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from marlnb.config import Experiment
+from marlnb.experiment import Experiment
 from marlnb.formatting import format_clock, format_count
 from marlnb.training.report import Report
 

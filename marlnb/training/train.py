@@ -16,8 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from marlnb.config import Experiment
 from marlnb.errors import AllocationEndsError, ConfigError, RunError, StoppedError
+from marlnb.experiment import Experiment
 from marlnb.training.callbacks import TrainingCallback
 from marlnb.training.control import clear_requests, handle_requests
 from marlnb.training.learners import check_device

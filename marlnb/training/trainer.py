@@ -16,10 +16,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from marlnb.config import Experiment
 from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, RunError
+from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
 from marlnb.training.callbacks import TrainingCallback
 from marlnb.training.collect.episode_statistics import ENOUGH_EPISODES

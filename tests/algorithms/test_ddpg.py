@@ -19,8 +19,8 @@ from marlnb.algorithms.ppo import IPPOConfig
 from marlnb.algorithms.q_actor_critic import td_target
 from marlnb.algorithms.replay import Sample
 from marlnb.config import LearnerContext
-from marlnb.experiment import Experiment
 from marlnb.errors import ConfigError
+from marlnb.experiment import Experiment
 from marlnb.models.networks.gru import GRUConfig
 from marlnb.models.networks.mlp import MLPConfig
 from marlnb.specs import ActionSpec, EnvSpec

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from marlnb.algorithms.off_policy import OffPolicyConfig
-from marlnb.config import AlgorithmConfig
-from marlnb.experiment import Experiment
+from marlnb.config import ALGORITHMS, ENVIRONMENTS, AlgorithmConfig
 from marlnb.envs.games.config import Answer, GameConfig
-from marlnb.config import ALGORITHMS, ENVIRONMENTS
+from marlnb.experiment import Experiment
 from marlnb.training.loop import Loop
 
 ON_POLICY = {

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from marlnb.experiment import Experiment
-from marlnb.errors import ConfigError
 from marlnb.config import ALGORITHMS
+from marlnb.errors import ConfigError
+from marlnb.experiment import Experiment
 from marlnb.training.report import Report
 from marlnb.training.runs.run import Run
 from marlnb.training.train import train

@@ -14,8 +14,8 @@ from marlnb.algorithms.off_policy import OffPolicyConfig, OffPolicyLearner
 from marlnb.algorithms.replay import Sample
 from marlnb.algorithms.value_decomposition import IQLConfig, QLearner
 from marlnb.config import LearnerContext
-from marlnb.experiment import Experiment
 from marlnb.errors import CheckpointError, ConfigError
+from marlnb.experiment import Experiment
 from marlnb.models.networks.gru import GRUConfig
 from marlnb.models.networks.mlp import MLPConfig
 from marlnb.models.policies.q_policy import QPolicy

@@ -13,11 +13,10 @@ from torch import Tensor
 
 from marlnb.algorithms.on_policy import OnPolicyLearner
 from marlnb.algorithms.ppo import IPPOConfig, MAPPOConfig
-from marlnb.config import AlgorithmConfig, LearnerContext, ModelConfig
+from marlnb.config import ALGORITHMS, AlgorithmConfig, LearnerContext, ModelConfig
 from marlnb.errors import CheckpointError, ConfigError
 from marlnb.models.networks.gru import GRUConfig
 from marlnb.models.networks.mlp import MLPConfig
-from marlnb.config import ALGORITHMS
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 
 DISCRETE = ActionSpec("discrete", n=(5,))

@@ -11,8 +11,8 @@ from torch import Tensor
 import marlnb
 from marlnb.algorithms.scripted import FrozenConfig, import_function
 from marlnb.config import LearnerContext
-from marlnb.experiment import Experiment
 from marlnb.errors import ConfigError, RunError, ShapeError
+from marlnb.experiment import Experiment
 from marlnb.models.policies.scripted import FunctionPolicy, NoOpPolicy
 from marlnb.specs import ActionSpec, GroupSpec, ObservationSpec
 from marlnb.training.runs.run import Run

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from marlnb.experiment import Experiment
 from marlnb.envs.vector import VectorEnv
+from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import ActorOutput, Policy
 from marlnb.training.collect.episodes import play
 from marlnb.training.collect.rollout import Collector

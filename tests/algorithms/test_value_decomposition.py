@@ -19,9 +19,9 @@ from torchrl.objectives.multiagent import QMixerLoss
 from marlnb.algorithms.replay import Sample
 from marlnb.algorithms.value_decomposition import IQLConfig, QLearner, QMIXConfig, VDNConfig
 from marlnb.config import LearnerContext, ModelConfig
-from marlnb.experiment import Experiment
 from marlnb.envs.games.config import GameConfig
 from marlnb.errors import ConfigError
+from marlnb.experiment import Experiment
 from marlnb.models.networks.gru import GRUConfig
 from marlnb.models.networks.mixers import MonotonicMixer
 from marlnb.models.networks.mlp import MLPConfig

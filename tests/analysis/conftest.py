@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from marlnb.config import Experiment
+from marlnb.experiment import Experiment
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
 from marlnb.training.collect.episodes import TimeStep

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from marlnb.cli import main
-from marlnb.config import Experiment
 from marlnb.errors import EnvBuildError
+from marlnb.experiment import Experiment
 from marlnb.training.train import train
 
 ENTRY = "env=pettingzoo/custom env.entry_point=tests.envs.sample_envs"

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from marlnb.batch.batch import Batch
-from marlnb.batch.executor import Known
+from marlnb.batch.executor import JobInfo
 from marlnb.batch.job.job import JOB_LOCK, CellError, JobStatus
 from marlnb.cli import main
 from marlnb.cli.batches.jobs import end_of_batch
-from marlnb.config import Experiment
+from marlnb.experiment import Experiment
 from marlnb.training.runs.lock import RunLock
 from marlnb.training.runs.run import Run
 from tests.batch import test_submit
@@ -62,7 +62,7 @@ def test_submitting_returns_with_the_path(noting: Told, capsys: pytest.CaptureFi
     assert code == 0 and out == f"{path}\n" and "4 new" in err and f"`marlnb watch {path}` waits" in err
     assert noting == [(["n=5,text=y", "n=5,text=z", "n=6,text=y", "n=6,text=z"], False)]
     Noting = test_submit.Noting
-    Noting.answers.update({name: Known("queued") for name in noting[0][0]})
+    Noting.answers.update({name: JobInfo("queued") for name in noting[0][0]})
     code, out, _ = marlnb(capsys, *words, "--json")
     assert code == 0 and json.loads(out) == {"batch": str(path), "begun": []} and len(noting) == 1
 
@@ -107,7 +107,7 @@ def batch(noting: Told, capsys: pytest.CaptureFixture[str]) -> Batch:
     made.job("n=0").write_status(JobStatus("complete", attempt=1, n_cells=3, cell=3, seconds=65.0))
     made.job("n=1").write_status(JobStatus("failed", "a cell failed", attempt=2, n_cells=4, cell=3, error=error))
     made.job("n=1").log.write_text("first\nlast words\n")
-    test_submit.Noting.answers["n=2"] = Known("queued", "Priority", "17_2")
+    test_submit.Noting.answers["n=2"] = JobInfo("queued", "Priority", "17_2")
     noting.clear()
     capsys.readouterr()
     return made
@@ -154,13 +154,13 @@ def test_jobs_are_watched_until_all_have_ended(
 ) -> None:
     looks = itertools.count()
 
-    def known(noting: test_submit.Noting, batch: Batch) -> dict[str, Known]:
+    def query(noting: test_submit.Noting, batch: Batch) -> dict[str, JobInfo]:
         if next(looks):  # between the first look and the second it has ended
-            noting.answers["n=2"] = Known("ended")
+            noting.answers["n=2"] = JobInfo("ended")
             batch.job("n=2").write_status(JobStatus("complete", attempt=1))
         return noting.answers
 
-    monkeypatch.setattr(test_submit.Noting, "known", known)
+    monkeypatch.setattr(test_submit.Noting, "query", known)
     code, out, err = marlnb(capsys, "jobs", "runs/a-batch", "--watch", *form)
     assert code == 1
     if form:
@@ -171,7 +171,7 @@ def test_jobs_are_watched_until_all_have_ended(
 
 
 def test_watching_ends_when_what_is_left_will_not_run(batch: Batch, capsys: pytest.CaptureFixture[str]) -> None:
-    test_submit.Noting.answers["n=2"] = Known("ended", "NODE_FAIL")
+    test_submit.Noting.answers["n=2"] = JobInfo("ended", "NODE_FAIL")
     code, out, _ = marlnb(capsys, "jobs", "runs/a-batch", "--watch")
     assert code == 1 and out.endswith("3 jobs: 1 complete, 1 waiting, 1 failed\n") and "NODE_FAIL" in out
 
@@ -210,6 +210,6 @@ def test_a_report_that_was_not_run_is_told(noting: Told, capsys: pytest.CaptureF
     for job, state in zip(batch.jobs(), ("complete", "failed")):
         job.write_status(JobStatus(state))  # type: ignore[arg-type]
     capsys.readouterr()
-    assert end_of_batch(batch, as_json=False, tell_failures=False) == 1
+    assert end_of_batch(batch, as_json=False, show_failures=False) == 1
     out, err = capsys.readouterr()
     assert out == f"{batch.path}: 1 complete, 1 failed\n" and "compare.ipynb was not run" in err

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from marlnb.cli import COMMANDS, main
-from marlnb.config import Experiment
+from marlnb.experiment import Experiment
 
 
 def run_isolated(*words: str) -> tuple[int, str, set[str]]:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 
+from marlnb.config import ENVIRONMENTS
 from marlnb.envs.contract import check_vector_env
 from marlnb.envs.custom import vector_env
 from marlnb.envs.pettingzoo import CustomConfig
 from marlnb.errors import ConfigError, EnvError
-from marlnb.registry import ENVIRONMENTS
 from tests.envs.sample_turns import Rates, Relay, Stuck, Undead
 
 RELAY = "tests.envs.sample_turns:Relay"

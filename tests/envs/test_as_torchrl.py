@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 import marlnb
+from marlnb.config import ENVIRONMENTS
 from marlnb.envs.contract import check_vector_env
 from marlnb.envs.custom import vector_env as pettingzoo_env
 from marlnb.envs.steps import differ, random_actions
 from marlnb.envs.torchrl import vector_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import EnvError
-from marlnb.registry import ENVIRONMENTS
 from tests.envs.sample_envs import Masked, Scripted
 
 with warnings.catch_warnings():

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import torch
 
+from marlnb.config import ENVIRONMENTS
 from marlnb.envs.contract import check_vector_env
 from marlnb.envs.pettingzoo import installed
 from marlnb.envs.steps import random_actions
-from marlnb.registry import ENVIRONMENTS
 
 GAMES = ("tictactoe", "connect_four", "texas_holdem", "leduc_holdem", "texas_holdem_no_limit")
 N_ENVS, SEED, N_STEPS = 3, 11, 60

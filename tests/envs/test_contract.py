@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from marlnb.config import ENVIRONMENTS
 from marlnb.envs.contract import check_vector_env
 from marlnb.envs.custom import vector_env
 from marlnb.envs.mpe.env import MPE
 from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
 from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import EnvError
-from marlnb.registry import ENVIRONMENTS
 from marlnb.specs import LabelSpec
 from tests.envs.sample_envs import Masked, Scripted
 

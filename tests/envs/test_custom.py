@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from marlnb.config import EnvConfig, Experiment, option
+from marlnb.config import ENVIRONMENTS, EnvConfig, option
 from marlnb.envs.contract import check_vector_env
 from marlnb.envs.custom import environment, vector_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import ConfigError
-from marlnb.registry import ENVIRONMENTS
+from marlnb.experiment import Experiment
 from tests.envs.sample_envs import Scripted
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 
+from marlnb.config import ENVIRONMENTS
 from marlnb.envs.contract import check_vector_env
 from marlnb.envs.games.config import GameConfig
 from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import EnvError
-from marlnb.registry import ENVIRONMENTS
 
 GAMES = [name for name in ENVIRONMENTS.names() if name.startswith(("matrix/", "probe/"))]
 OPTIONS: list[tuple[str, dict[str, Any]]] = [

@@ -10,12 +10,11 @@ import pytest
 import torch
 
 from marlnb.codec import from_json, to_json
-from marlnb.config import EnvConfig
+from marlnb.config import ENVIRONMENTS, EnvConfig
 from marlnb.envs.custom import vector_env
 from marlnb.envs.pettingzoo import CustomConfig, PettingZooConfig, installed
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import ConfigError, EnvError
-from marlnb.registry import ENVIRONMENTS
 from tests.envs import sample_envs
 
 SCRIPTED = "tests.envs.sample_envs:Scripted"

@@ -149,7 +149,7 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 import marlnb
 from marlnb.envs.custom import environment, vector_env
-from marlnb.registry import ENVIRONMENTS
+from marlnb.config import ENVIRONMENTS
 
 class Mine(ParallelEnv):
     metadata = {"name": "mine"}

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 import marlnb
-from marlnb.config import Experiment
+from marlnb.config import ENVIRONMENTS
 from marlnb.envs.contract import check_vector_env
 from marlnb.envs.mpe.simple_tag import SimpleTagConfig
 from marlnb.envs.regroup import Regrouped, build_env
 from marlnb.envs.steps import random_actions
 from marlnb.envs.vector import Step
 from marlnb.errors import ConfigError, EnvError
-from marlnb.registry import ENVIRONMENTS
+from marlnb.experiment import Experiment
 from marlnb.training.runs.run import Run
 from marlnb.training.train import resume, train
 from marlnb.training.trainer import Trainer

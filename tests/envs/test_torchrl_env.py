@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from marlnb.config import ENVIRONMENTS
 from marlnb.envs.contract import check_vector_env
 from marlnb.envs.steps import differ, random_actions
 from marlnb.envs.torchrl import vector_env
 from marlnb.envs.torchrl.config import CustomConfig
 from marlnb.errors import ConfigError, EnvError
-from marlnb.registry import ENVIRONMENTS
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

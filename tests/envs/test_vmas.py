@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from marlnb.config import ENVIRONMENTS
 from marlnb.envs.contract import check_vector_env
 from marlnb.envs.steps import random_actions
 from marlnb.envs.vector import VectorEnv
 from marlnb.envs.vmas.config import scenario_files
 from marlnb.errors import ConfigError, EnvError
-from marlnb.registry import ENVIRONMENTS
 
 
 def built(name: str, n_envs: int, **options: Any) -> VectorEnv:
@@ -203,7 +203,7 @@ def test_render() -> None:
 
 def test_listing_imports_neither_vmas_nor_torchrl() -> None:
     code = (
-        "import sys; from marlnb.registry import ENVIRONMENTS as e; assert 'vmas/navigation' in e.names(); "
+        "import sys; from marlnb.config import ENVIRONMENTS as e; assert 'vmas/navigation' in e.names(); "
         "print([m for m in ('vmas', 'torchrl') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

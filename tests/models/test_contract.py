@@ -12,7 +12,7 @@ from captum.attr import IntegratedGradients
 from torch import Tensor, nn
 
 from marlnb.codec import from_json, to_json
-from marlnb.config import ModelConfig
+from marlnb.config import MODELS, ModelConfig
 from marlnb.errors import ConfigError
 from marlnb.models.hooks.capture import capture
 from marlnb.models.hooks.edits import Ablate, edited
@@ -20,7 +20,6 @@ from marlnb.models.networks.gru import GRUConfig
 from marlnb.models.networks.mlp import MLPConfig
 from marlnb.models.networks.network import Network
 from marlnb.models.policies.actor_critic import ActorCritic
-from marlnb.registry import MODELS
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, InputSpec, ObservationSpec
 
 N_AGENTS = 3

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from marlnb.config import Experiment
+from marlnb.config import MODELS
+from marlnb.experiment import Experiment
 from marlnb.models.hooks.capture import capture
 from marlnb.models.hooks.edits import Ablate, edited
-from marlnb.registry import MODELS
 from marlnb.training.learners import build_learners
 from marlnb.training.train import train
 

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from marlnb.algorithms.ppo import IPPOConfig, MAPPOConfig
-from marlnb.config import AlgorithmConfig, EnvConfig, Experiment, ModelConfig, option
+from marlnb.config import ENVIRONMENTS, AlgorithmConfig, EnvConfig, ModelConfig, option
 from marlnb.envs.vector import Step, VectorEnv, allocate_step, episode_seeds
+from marlnb.experiment import Experiment
 from marlnb.models.networks.mlp import MLPConfig
-from marlnb.registry import ENVIRONMENTS
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, LabelSpec, ObservationSpec
 from marlnb.training.learners import build_learners
 from marlnb.training.runs.checkpoint import save_checkpoint

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.config import Experiment
 from marlnb.errors import RunError
+from marlnb.experiment import Experiment
 from marlnb.training.background import Training, start
 from marlnb.training.control import cancel_request, is_requested, request
 from marlnb.training.runs.run import Run

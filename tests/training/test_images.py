@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from marlnb.config import Experiment
+from marlnb.experiment import Experiment
 from marlnb.recording.capture.recorder import record
 from marlnb.training.train import train
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.config import Experiment
 from marlnb.errors import StoppedError
+from marlnb.experiment import Experiment
 from marlnb.training import trainer as trainer_module
 from marlnb.training.report import Report
 from marlnb.training.runs.run import Run

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from marlnb.config import Experiment
 from marlnb.errors import ConfigError, MarlnbError, RunError
+from marlnb.experiment import Experiment
 from marlnb.training.report import Report
 from marlnb.training.runs.run import Run
 from marlnb.training.train import resume, train

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from marlnb.config import Experiment
 from marlnb.errors import CheckpointError, ConfigError, EnvError, RunError
+from marlnb.experiment import Experiment
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.loop import DivergedError
 from marlnb.training.report import Report

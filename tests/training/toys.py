@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from marlnb.config import EnvConfig, Experiment, option
+from marlnb.config import ENVIRONMENTS, EnvConfig, option
 from marlnb.envs.vector import Step, VectorEnv, allocate_step, episode_seeds
-from marlnb.registry import ENVIRONMENTS
+from marlnb.experiment import Experiment
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 
 

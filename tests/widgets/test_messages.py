@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from comm import DummyComm
 
-from marlnb.config import Experiment
+from marlnb.experiment import Experiment
 from marlnb.training.runs.run import Run
-from marlnb.widgets.core.worker import settle
+from marlnb.widgets.core.background import settle
 from marlnb.widgets.forms.algorithm_panel import AlgorithmPanel
 from marlnb.widgets.recordings.recording_panel import RecordingPanel
 from marlnb.widgets.runs.checkpoints_panel import CheckpointsPanel

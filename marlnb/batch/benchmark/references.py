@@ -9,10 +9,10 @@ from typing import Any
 
 from marlnb.analysis.benchmarking.comparison import RANDOM
 from marlnb.analysis.benchmarking.marl_eval import RETURN
-from marlnb.batch.benchmark.plan import ABSOLUTE_FACTOR, PlannedRun
 from marlnb.batch.benchmark.results import means_of
+from marlnb.batch.benchmark.spec import ABSOLUTE_FACTOR, PlannedRun
 from marlnb.codec import to_json
-from marlnb.config import Experiment
+from marlnb.experiment import Experiment
 from marlnb.models.policies.scripted import RandomPolicy
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.evaluation import MOST_COPIES, score_policies

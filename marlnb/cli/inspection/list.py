@@ -83,8 +83,8 @@ def _policies(of: Sequence[str], config_dir: str | None) -> Iterable[Policy]:
         opened = Run.open(of[0])
         experiment, spec = opened.experiment, opened.spec
     else:
-        from marlnb.config import Experiment
         from marlnb.envs.regroup import build_env
+        from marlnb.experiment import Experiment
 
         experiment = Experiment.compose(*of, config_dir=config_dir)
         with build_env(experiment, 1) as env:

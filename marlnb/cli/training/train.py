@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.help:
         print_help(arguments, overrides)
         return 0
-    from marlnb.config import Experiment
+    from marlnb.experiment import Experiment
 
     experiment = Experiment.compose(*overrides, config_dir=arguments.config_dir)
     if arguments.dry_run:
@@ -68,7 +68,7 @@ def print_help(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
     """The usage, the experiment's options, and those of the parts that the overrides name."""
     import marlnb.cli as cli
     from marlnb.cli.options import part_texts
-    from marlnb.config import Experiment
+    from marlnb.experiment import Experiment
 
     print(cli.parser_of("train").format_help())
     for text in part_texts(Experiment, overrides, arguments.config_dir):

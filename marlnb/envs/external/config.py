@@ -10,9 +10,8 @@ from math import isfinite, prod
 from typing import TYPE_CHECKING, Any, Literal
 
 from marlnb.codec import from_json
-from marlnb.config import EnvConfig, option
+from marlnb.config import ENVIRONMENTS, EnvConfig, option
 from marlnb.errors import ConfigError
-from marlnb.registry import ENVIRONMENTS
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 from marlnb.values import validate
 

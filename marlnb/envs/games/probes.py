@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from marlnb.config import option
+from marlnb.config import ENVIRONMENTS, option
 from marlnb.envs.games.config import Answer, GameConfig, numbered
-from marlnb.registry import ENVIRONMENTS
 from marlnb.specs import ActionSpec
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from marlnb.config import ENVIRONMENTS
 from marlnb.envs.mpe.layout import Body, Feature, Layout
 from marlnb.envs.mpe.scenario import MPEConfig, Scenario
-from marlnb.registry import ENVIRONMENTS
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from marlnb.config import option
+from marlnb.config import ENVIRONMENTS, option
 from marlnb.envs.mpe.layout import Body, Feature, Layout
 from marlnb.envs.mpe.neighbours import PartialView, PartialViewConfig
 from marlnb.envs.mpe.scenario import Scenario, block
-from marlnb.registry import ENVIRONMENTS
 from marlnb.specs import LabelSpec
 
 if TYPE_CHECKING:

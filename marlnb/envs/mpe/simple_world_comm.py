@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from marlnb.config import option
+from marlnb.config import ENVIRONMENTS, option
 from marlnb.envs.mpe.layout import AXES, Body, Feature, Layout
 from marlnb.envs.mpe.pursuit import caught, chaser_names, out_of_bounds
 from marlnb.envs.mpe.scenario import MPEConfig, Scenario, block
-from marlnb.registry import ENVIRONMENTS
 from marlnb.specs import LabelSpec
 
 if TYPE_CHECKING:

@@ -12,11 +12,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from marlnb.config import EnvConfig, option
+from marlnb.config import ENVIRONMENTS, EnvConfig, option
 from marlnb.envs.constructor_errors import construct, parameters_of
 from marlnb.errors import ConfigError, EnvBuildError
 from marlnb.imports import found_at
-from marlnb.registry import ENVIRONMENTS
 
 if TYPE_CHECKING:
     from torchrl.envs import EnvBase

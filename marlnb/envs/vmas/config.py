@@ -8,8 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from marlnb.config import EnvConfig, option
-from marlnb.registry import ENVIRONMENTS
+from marlnb.config import ENVIRONMENTS, EnvConfig, option
 
 if TYPE_CHECKING:
     from marlnb.envs.vector import VectorEnv

@@ -10,14 +10,13 @@ from typing import ClassVar, cast
 
 from torch import Tensor, nn
 
-from marlnb.config import option
+from marlnb.config import MODELS, option
 from marlnb.errors import ConfigError
 from marlnb.models.hooks.sites import SiteKind
 from marlnb.models.networks.entities import EntityLayer, Pool, Pooling, each_entity, find_entities, join, set_names
 from marlnb.models.networks.layers import AgentLinear
 from marlnb.models.networks.mlp import HiddenConfig, check_sizes, hidden_layers, hidden_sites
 from marlnb.models.networks.network import Network
-from marlnb.registry import MODELS
 from marlnb.specs import InputSpec
 
 

@@ -10,14 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from marlnb.config import option
+from marlnb.config import MODELS, option
 from marlnb.errors import ConfigError, ShapeError
 from marlnb.models.hooks.sites import SiteKind
 from marlnb.models.networks.inputs import Columns
 from marlnb.models.networks.layers import HIDDEN_GAIN, ActivationName, AgentLinear, activation
 from marlnb.models.networks.mlp import HiddenConfig, check_sizes, hidden_layers, hidden_sites
 from marlnb.models.networks.network import Network
-from marlnb.registry import MODELS
 from marlnb.specs import InputSpec
 
 Layout = Literal["last", "first"]

@@ -15,13 +15,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from marlnb.config import option
+from marlnb.config import MODELS, option
 from marlnb.errors import ConfigError
 from marlnb.models.hooks.sites import SiteKind
 from marlnb.models.networks.layers import ActivationName, AgentLinear, activation
 from marlnb.models.networks.mlp import HiddenConfig, check_sizes, hidden_layers, hidden_sites
 from marlnb.models.networks.network import Network
-from marlnb.registry import MODELS
 from marlnb.specs import InputSpec
 
 Messages = Literal["gatv2", "graph"]

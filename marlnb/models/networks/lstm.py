@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from marlnb.config import MODELS
 from marlnb.models.hooks.sites import SiteKind
 from marlnb.models.networks.layers import AgentLinear
 from marlnb.models.networks.mlp import hidden_layers, hidden_sites
 from marlnb.models.networks.network import Network
 from marlnb.models.networks.recurrent import RecurrentConfig
-from marlnb.registry import MODELS
 
 
 class Memory(nn.Module):

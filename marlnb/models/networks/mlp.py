@@ -8,13 +8,12 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from marlnb.config import option
+from marlnb.config import MODELS, option
 from marlnb.errors import ConfigError
 from marlnb.models.hooks.sites import SiteKind
 from marlnb.models.networks.agent_id import NetworkConfig
 from marlnb.models.networks.layers import ActivationName, AgentLinear, HiddenLayer
 from marlnb.models.networks.network import Network
-from marlnb.registry import MODELS
 from marlnb.specs import InputSpec
 
 

@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from marlnb.config import ModelConfig, option
+from marlnb.config import MODELS, ModelConfig, option
 from marlnb.errors import ConfigError
 from marlnb.models.hooks.sites import SiteKind
 from marlnb.models.networks.agent_id import NetworkConfig
@@ -17,7 +17,6 @@ from marlnb.models.networks.gru import GRUConfig
 from marlnb.models.networks.mlp import MLPConfig
 from marlnb.models.networks.network import Network
 from marlnb.models.networks.packing import pad, stacked_shape, unpad
-from marlnb.registry import MODELS
 from marlnb.specs import InputSpec
 
 Run = Callable[[Network, Tensor, Tensor | None], tuple[Tensor, Tensor | None]]

@@ -1,31 +1,30 @@
-"""RecordWhileTraining: at every k-th iteration of a training the policies play some episodes, into one file.
+"""RecordWhileTraining: records episodes at every k-th iteration of a training, into one file.
 
-Each iteration's episodes are a segment of their own (`marlnb.recording.file.segments`), so that a training that was killed
-goes on with the same file: segments of iterations that are trained anew are dropped, and one that a kill prevented is
-made from the checkpoint.
+Each iteration's episodes are a segment (`marlnb.recording.file.segments`), so that a training that was killed and
+resumed continues the same file. Segments of iterations that are trained again are deleted; a segment that a kill
+prevented is recorded from the checkpoint.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from marlnb.config import EnvConfig, Experiment
+from marlnb.config import EnvConfig, option
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import RecordingError
+from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
+from marlnb.recording.capture.config import EpisodeOptions, RecordingConfig
 from marlnb.recording.capture.plan import make_plan, recording_path
 from marlnb.recording.capture.preparation import prepare
 from marlnb.recording.capture.provenance import root_attributes
 from marlnb.recording.capture.recorder import write_recording
-from marlnb.recording.capture.request import Request
-from marlnb.recording.capture.sources import LabelFn
-from marlnb.recording.file.layout import DTYPES
-from marlnb.recording.file.opening import Locking, open_recording_file
+from marlnb.recording.file.opening import open_recording_file
 from marlnb.recording.file.segments import join, segments_folder
 from marlnb.specs import GroupSpec
 from marlnb.training.runs.run import Origin, Which
@@ -33,55 +32,40 @@ from marlnb.training.runs.run import Origin, Which
 if TYPE_CHECKING:
     from marlnb.training.trainer import Trainer
 
-OPTIONS = "while_training"
+OPTIONS_ATTRIBUTE = "while_training"
 
 
 @dataclass(frozen=True)
-class RecordWhileTraining:
-    """A callback of a training: `train(experiment, callbacks=[RecordWhileTraining(every=10)])`.
+class RecordWhileTraining(EpisodeOptions):
+    """A training callback: `train(experiment, callbacks=[RecordWhileTraining(every_iterations=10)])`.
 
-    The recording `<run>/recordings/<name>.h5` has the same episodes, under the same seeds, of the policies before the
-    first iteration and after every k-th; `recording.episodes["checkpoint"]` tells the iteration, whether it has a
-    checkpoint on disk or not. What is learnt is the same with and without. It is complete when the training is.
+    The recording `<run>/recordings/<name>.h5` holds the same episodes, under the same seeds, before the first iteration
+    and after every k-th. `recording.episodes["checkpoint"]` is the iteration, whether or not it has a checkpoint on
+    disk. Training is bit for bit the same with and without it. The recording is complete when the training is. Other
+    options are those of `marlnb.record`.
 
-    Attributes:
-        every: iterations between two recordings; every_step: keeps each k-th step of an episode.
-        episodes, sites, agents, dtype, seed, explore, values, labels, n_envs: as in `record`.
     Raises:
-        RecordingError: an option out of range; while training: the file is of other options, or cannot be written.
+        ConfigError: an option is out of range.
+        RecordingError: while training: the existing file has other options, or it cannot be written.
     """
 
-    every: int = 10
-    episodes: int = 20
-    sites: str | Sequence[str] = "*/actor/*"
-    name: str = "training"
-    agents: str | Sequence[str] | None = None
-    every_step: int = 1
-    dtype: str = DTYPES[0]
-    seed: int = 2000
-    explore: bool = False
-    values: bool = True
-    labels: Mapping[str, LabelFn] = field(default_factory=dict)
-    n_envs: int | None = None
-    locking: Locking = None
-
-    def __post_init__(self) -> None:
-        if self.every < 1:
-            raise RecordingError(f"every must be 1 iteration or more; got {self.every}")
-        self._request("cpu")
+    name: str = option("training", help="name of the file")
+    episodes: int = option(20, help="episodes of each recorded iteration", ge=1)
+    every_iterations: int = option(10, help="iterations between two recordings", unit="iterations", ge=1)
+    locking: bool | str | None = option(None, help="HDF5's file locking, as h5py takes it")
 
     def begin(self, trainer: Trainer) -> None:
         path = recording_path(trainer.run, self.name)
         if path.exists() and not segments_folder(path).is_dir():
-            raise RecordingError(f"{path} is there already, and not of a training; give another name")
-        kept = []
+            raise RecordingError(f"{path} already exists and is not of a training; give another name")
+        valid = []
         for segment in sorted(segments_folder(path).glob("*.h5")):
-            if self._is_of_before(segment, trainer.iteration):
-                kept.append(segment)
+            if self._is_complete_until(segment, trainer.iteration):
+                valid.append(segment)
             else:
                 segment.unlink()
-        if kept:
-            self._join(kept, path, complete=False)
+        if valid:
+            self._join(valid, path, complete=False)
         else:
             path.unlink(missing_ok=True)
         self.after_iteration(trainer)
@@ -89,14 +73,18 @@ class RecordWhileTraining:
     def after_iteration(self, trainer: Trainer) -> None:
         path = recording_path(trainer.run, self.name)
         segment = segments_folder(path) / f"{trainer.iteration:09d}.h5"
-        if trainer.iteration % self.every or segment.exists():
+        if trainer.iteration % self.every_iterations or segment.exists():
             return
-        with prepare(Now(trainer), self._request(trainer.experiment.device)) as prepared:
+        options = {item.name: getattr(self, item.name) for item in fields(EpisodeOptions)}
+        config = RecordingConfig(**options, device=trainer.experiment.device)
+        with prepare(CurrentPolicies(trainer), config) as prepared:
             plan = make_plan(prepared, segment)
             plan.check()
-            first = trainer.iteration // self.every * self.episodes
-            attributes = {**root_attributes(prepared), OPTIONS: self._options()}
-            write_recording([nullcontext(prepared)], plan, attributes, first_episode=first, locking=self.locking)
+            first_episode = trainer.iteration // self.every_iterations * self.episodes
+            attributes = {**root_attributes(prepared), OPTIONS_ATTRIBUTE: self._options()}
+            write_recording(
+                [nullcontext(prepared)], plan, attributes, first_episode=first_episode, locking=self.locking
+            )
         self._join(sorted(segments_folder(path).glob("*.h5")), path, complete=False)
 
     def end(self, trainer: Trainer) -> None:
@@ -105,53 +93,35 @@ class RecordWhileTraining:
         if trainer.state == "complete" and segments:
             self._join(segments, path, complete=True)
 
-    def _request(self, device: str) -> Request:
-        return Request(
-            episodes=self.episodes,
-            sites=self.sites,
-            agents=self.agents,
-            every=self.every_step,
-            dtype=self.dtype,
-            seed=self.seed,
-            explore=self.explore,
-            values=self.values,
-            frames=False,
-            checkpoint="last",
-            n_envs=self.n_envs,
-            env=None,
-            device=device,
-            labels=self.labels,
-        )
-
     def _options(self) -> str:
-        names = ("every", "episodes", "sites", "agents", "every_step", "dtype", "seed", "explore", "values", "n_envs")
-        found = {name: getattr(self, name) for name in names} | {"labels": sorted(self.labels)}
-        return json.dumps({name: list(x) if isinstance(x, tuple) else x for name, x in found.items()}, sort_keys=True)
+        """What must be equal when a training is resumed, as JSON."""
+        names = [item.name for item in fields(self) if item.name not in ("name", "locking", "labels")]
+        return json.dumps({name: getattr(self, name) for name in names} | {"labels": sorted(self.labels)})
 
-    def _is_of_before(self, segment: Path, iteration: int) -> bool:
-        """Whether a segment is whole and of what is trained already.
+    def _is_complete_until(self, segment: Path, iteration: int) -> bool:
+        """Whether a segment is complete and of an iteration that is trained already.
 
         Raises:
-            RecordingError: it was made with other options.
+            RecordingError: it was recorded with other options.
         """
         if int(segment.stem) > iteration:
             return False
         with open_recording_file(segment, self.locking) as file:
-            complete, options = bool(file.attrs["complete"]), str(file.attrs[OPTIONS])
+            complete, options = bool(file.attrs["complete"]), str(file.attrs[OPTIONS_ATTRIBUTE])
         if complete and options != self._options():
             raise RecordingError(
-                f"{segment} was recorded with {options}, now {self._options()} is asked for; give another name"
+                f"{segment} was recorded with {options}, but {self._options()} is requested; give another name"
             )
         return complete
 
     def _join(self, segments: Sequence[Path], path: Path, *, complete: bool) -> None:
         with open_recording_file(segments[-1], self.locking) as last:
-            of_last: dict[str, Any] = {name: last.attrs[name] for name in ("iteration", "checkpoint")}
-        join(segments, path, complete=complete, attributes=of_last, locking=self.locking)
+            attributes: dict[str, Any] = {name: last.attrs[name] for name in ("iteration", "checkpoint")}
+        join(segments, path, complete=complete, attributes=attributes, locking=self.locking)
 
 
-class Now:
-    """The subject of a training that goes on: its policies as they are at this moment."""
+class CurrentPolicies:
+    """The policies of a running training as they are now, as a PolicySource."""
 
     def __init__(self, trainer: Trainer) -> None:
         self.trainer, self.path, self.spec = trainer, trainer.run.path, trainer.run.spec

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import h5py
 import numpy as np
 
-from marlnb.config import Experiment
 from marlnb.errors import RecordingError, SiteError, unknown
+from marlnb.experiment import Experiment
 from marlnb.recording.file.array import LabelledArray
 from marlnb.recording.file.episode_index import EpisodeIndex
 from marlnb.recording.file.exports import Exports

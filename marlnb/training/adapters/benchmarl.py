@@ -11,11 +11,10 @@ from typing import Any, cast
 
 import torch
 
-from marlnb.config import EnvConfig
+from marlnb.config import ENVIRONMENTS, EnvConfig
 from marlnb.errors import CheckpointError, ConfigError
 from marlnb.models.adapters.benchmarl import Experiment, experiment_of, policy_of
 from marlnb.models.adapters.safe_unpickle import read_records
-from marlnb.registry import ENVIRONMENTS
 from marlnb.training.adapters.environment import EnvLike, env_maker, spec_of
 from marlnb.training.adapters.torchrl import policy_numbers
 from marlnb.training.policies.agents import Agents

@@ -6,10 +6,9 @@ import copy
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from marlnb.config import EnvConfig
+from marlnb.config import ENVIRONMENTS, EnvConfig
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import ConfigError, UnknownNameError
-from marlnb.registry import ENVIRONMENTS
 from marlnb.specs import EnvSpec
 from marlnb.training.policies.agents import EnvMaker
 

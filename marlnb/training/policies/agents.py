@@ -7,9 +7,10 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from marlnb.config import EnvConfig, Experiment
+from marlnb.config import EnvConfig
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, ConfigError
+from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.policies.compatibility import check_group_fit

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 
-from marlnb.config import EnvConfig
+from marlnb.config import ENVIRONMENTS, EnvConfig, option
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import ConfigError, unknown
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.scripted import RandomPolicy
-from marlnb.registry import ENVIRONMENTS
 from marlnb.training.collect.episodes import EpisodeTable, RolloutCallback, play
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.compatibility import check_fit
 from marlnb.training.policies.policy_source import PolicySource, as_policy_source
 from marlnb.training.runs.run import EVALUATION, Which
+from marlnb.values import validate
 
 if TYPE_CHECKING:
     from marlnb.models.hooks.edits import Edit
@@ -83,12 +83,27 @@ class Evaluation:
         return {**{name: getattr(self, name) for name in (*names, "seconds", "score")}, "edits": edits}
 
 
+@dataclass(frozen=True)
+class EvaluationOptions:
+    """The options of `evaluate` that a form shows."""
+
+    episodes: int = option(100, help="episodes played", ge=1)
+    seed: int = option(1000, help="seed of the first episode; episode k runs under seed + k", ge=0)
+    explore: bool = option(False, help="sample actions instead of taking the most likely")
+
+    def __post_init__(self) -> None:
+        validate(self)
+
+
+DEFAULTS = EvaluationOptions()
+
+
 def evaluate(
     subject: PolicySource | str | os.PathLike[str],
     *,
-    episodes: int = 100,
-    seed: int = 1000,
-    explore: bool = False,
+    episodes: int = DEFAULTS.episodes,
+    seed: int = DEFAULTS.seed,
+    explore: bool = DEFAULTS.explore,
     env: EnvLike = None,
     policy: Literal["run", "random"] = "run",
     edits: Sequence[Edit] = (),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from marlnb.config import Experiment
 from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
+from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
 from marlnb.training.collect.episodes import EpisodeTable
 from marlnb.training.collect.seeds import derive_seed

@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from marlnb.config import EnvConfig, Experiment
+from marlnb.config import EnvConfig
 from marlnb.envs.vector import VectorEnv
+from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.runs.run import Origin, Run, Which

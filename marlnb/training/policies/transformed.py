@@ -7,9 +7,10 @@ import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from marlnb.config import EnvConfig, Experiment
+from marlnb.config import EnvConfig
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import ConfigError, unknown
+from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.policies.policy_source import PolicySource

@@ -10,10 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from marlnb.config import EnvConfig, Experiment
+from marlnb.config import EnvConfig
 from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, RunError, nearest
+from marlnb.experiment import Experiment
 from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.learners import build_learners, load_learners
 from marlnb.training.runs.checkpoint import Checkpoint, best_checkpoint, list_checkpoints

@@ -8,8 +8,7 @@ from typing import Any
 
 import ipywidgets as w
 
-from marlnb.config import AlgorithmConfig, ModelConfig
-from marlnb.registry import ALGORITHMS, MODELS
+from marlnb.config import ALGORITHMS, MODELS, AlgorithmConfig, ModelConfig
 from marlnb.widgets.core.controls import Checkbox
 from marlnb.widgets.forms.part_form import PartForm
 

@@ -8,15 +8,16 @@ from typing import Any
 
 import ipywidgets as w
 
-from marlnb.config import AlgorithmConfig, Experiment, ModelConfig
+from marlnb.config import AlgorithmConfig, ModelConfig
 from marlnb.errors import MarlnbError
+from marlnb.experiment import Experiment
 from marlnb.specs import EnvSpec
+from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.controls import Dropdown, Tab, button_for
 from marlnb.widgets.core.style import LABEL, note_html, problem_html, styled, table_html
-from marlnb.widgets.core.ui_lock import in_turn
-from marlnb.widgets.core.worker import Newest
+from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.forms.algorithm_choice import Choice
-from marlnb.widgets.forms.compatibility import Network, networks_of, refused_algorithms, refused_models
+from marlnb.widgets.forms.compatibility import Network, build_networks, incompatible_algorithms, incompatible_models
 
 ALL = "all groups"
 WIDTH = "7em"  # of a button
@@ -34,7 +35,7 @@ class AlgorithmPanel:
         self._experiment, self._spec = experiment, spec
         self.networks: list[Network] = []
         self._listeners: list[Callable[[], None]] = []
-        self._counting = Newest()
+        self._counting = LatestOnly()
         self._quiet = False
         every = Choice(experiment.algorithm, experiment.model, experiment.critic, on_change=self._changed)
         self.choices: dict[str, Choice] = {ALL: every}
@@ -82,7 +83,7 @@ class AlgorithmPanel:
         """Calls `listener` after each change."""
         self._listeners.append(listener)
 
-    @in_turn
+    @with_ui_lock
     def set(self, experiment: Experiment, spec: EnvSpec | None = None) -> None:
         """Shows the algorithms and networks of an experiment, whose environment has this spec, where that is known."""
         self._experiment, self._spec, self._quiet = experiment, spec, True
@@ -99,7 +100,7 @@ class AlgorithmPanel:
         self._lay_out()
         self._changed()
 
-    @in_turn
+    @with_ui_lock
     def look_at(self, experiment: Experiment, spec: EnvSpec | None) -> None:
         """Another environment: what does not fit it is taken away with the reason; groups that it lacks are dropped."""
         self._experiment, self._spec = experiment, spec
@@ -127,7 +128,7 @@ class AlgorithmPanel:
             return name in self._spec.group_names
         return name in self._experiment.algorithms or not name.rpartition("_")[2].isdigit()
 
-    @in_turn
+    @with_ui_lock
     def _give(self, name: str | None) -> None:
         if name is None:
             return
@@ -142,7 +143,7 @@ class AlgorithmPanel:
         self._tabs.selected_index = list(self.choices).index(name)
         self._changed()
 
-    @in_turn
+    @with_ui_lock
     def _take(self, name: str) -> None:
         if name != ALL:
             del self.choices[name]
@@ -177,7 +178,7 @@ class AlgorithmPanel:
             if spec is None:
                 self._status.value = note_html("the environment is not known yet")
             else:
-                self._counting.ask(lambda: networks_of(experiment, spec), self._show, self._fail)
+                self._counting.ask(lambda: build_networks(experiment, spec), self._show, self._fail)
         for listener in self._listeners:
             listener()
 
@@ -197,13 +198,13 @@ class AlgorithmPanel:
             if choice.algorithm is not None:
                 reasons: dict[str, str] = {}
                 for group in groups:
-                    reasons = {**refused_algorithms(self._spec, group, actor, critic), **reasons}
+                    reasons = {**incompatible_algorithms(self._spec, group, actor, critic), **reasons}
                 choice.algorithm.refuse(reasons)
             algorithm = self._algorithm_of(name)
             if algorithm is not None:
                 found: Mapping[str, str] = {}
                 for group in groups:
-                    found = {**refused_models(group, algorithm), **found}
+                    found = {**incompatible_models(group, algorithm), **found}
                 choice.model.refuse(found)
 
     def _algorithm_of(self, name: str) -> AlgorithmConfig | None:

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from marlnb.config import AlgorithmConfig, LearnerContext, ModelConfig
-from marlnb.experiment import Experiment
+from marlnb.config import ALGORITHMS, MODELS, AlgorithmConfig, LearnerContext, ModelConfig
 from marlnb.errors import MarlnbError
-from marlnb.config import ALGORITHMS, MODELS
+from marlnb.experiment import Experiment
 from marlnb.specs import EnvSpec, GroupSpec, InputSpec
 from marlnb.training.learners import build_learners
 

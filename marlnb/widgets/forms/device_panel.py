@@ -7,10 +7,10 @@ from typing import Any
 
 import ipywidgets as w
 
-from marlnb.config import Experiment
+from marlnb.experiment import Experiment
 from marlnb.widgets.core.controls import Dropdown, button_for
 from marlnb.widgets.core.style import LABEL, note_html, styled
-from marlnb.widgets.core.ui_lock import in_turn
+from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.forms.devices import advise, find_devices
 from marlnb.widgets.forms.form import ConfigForm
 
@@ -50,7 +50,7 @@ class DevicePanel:
     def on_change(self, listener: Callable[[], None]) -> None:
         self._listeners.append(listener)
 
-    @in_turn
+    @with_ui_lock
     def set(self, experiment: Experiment) -> None:
         """Shows the device and threads of an experiment, and what is advised for it."""
         self._experiment = experiment
@@ -60,7 +60,7 @@ class DevicePanel:
         self._threads.set(experiment)
         self.look_at(experiment)
 
-    @in_turn
+    @with_ui_lock
     def look_at(self, experiment: Experiment) -> None:
         """Advice for an experiment; what is chosen stays chosen."""
         self._experiment = experiment
@@ -68,14 +68,14 @@ class DevicePanel:
         shown = "all cores" if threads == 0 else f"{threads} thread{'s' * (threads != 1)}"
         self._advice.value = note_html(f"advised: {device}, {shown} ({why})")
 
-    @in_turn
+    @with_ui_lock
     def take_advice(self) -> None:
         device, threads, _ = advise(self._experiment, self._devices)
         self._choice.value = device
         self._threads.set({"threads": threads})
         self._tell()
 
-    @in_turn
+    @with_ui_lock
     def refresh(self) -> None:
         """Finds the devices and their free memory anew."""
         chosen = self.device

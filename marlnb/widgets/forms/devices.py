@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
-from marlnb.config import Experiment
 from marlnb.cores import usable_cores
+from marlnb.experiment import Experiment
 from marlnb.formatting import format_bytes
 
 WIDE = 256  # units of a layer from which a GPU, or several threads, pay off

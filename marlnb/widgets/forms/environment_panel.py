@@ -9,17 +9,17 @@ from typing import Any
 
 import ipywidgets as w
 
-from marlnb.config import EnvConfig, Experiment
+from marlnb.config import ENVIRONMENTS, EnvConfig
 from marlnb.envs.regroup import Groups
 from marlnb.errors import MarlnbError
+from marlnb.experiment import Experiment
 from marlnb.overrides import part_overrides
-from marlnb.registry import ENVIRONMENTS
 from marlnb.specs import EnvSpec
+from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.controls import Button
 from marlnb.widgets.core.style import note_html, problem_html, styled, table_html
-from marlnb.widgets.core.ui_lock import in_turn
-from marlnb.widgets.core.worker import Newest
-from marlnb.widgets.forms.env_preview import Look, describe_spec, look_at, random_rollout
+from marlnb.widgets.core.ui_lock import with_ui_lock
+from marlnb.widgets.forms.env_preview import EnvPreview, describe_spec, look_at, play_random_episode
 from marlnb.widgets.forms.form import ConfigForm
 from marlnb.widgets.forms.part_form import PartForm
 
@@ -38,7 +38,7 @@ class EnvironmentPanel:
     def __init__(self, env: EnvConfig | str = "mpe/simple_spread", *, n_envs: int = 32) -> None:
         self.spec: EnvSpec | None = None
         self._listeners: list[Callable[[], None]] = []
-        self._looking, self._playing = Newest(), Newest(wait_s=0.0)
+        self._looking, self._playing = LatestOnly(), LatestOnly(wait_s=0.0)
         self.part = PartForm(ENVIRONMENTS, env, searched=True, on_change=self._look)
         self.copies = ConfigForm(Experiment, only=COPIES, on_change=self._look)
         self.copies.set({"n_envs": n_envs})
@@ -68,14 +68,14 @@ class EnvironmentPanel:
         """Calls `listener` when another environment, or another one of its options, has been looked at."""
         self._listeners.append(listener)
 
-    @in_turn
+    @with_ui_lock
     def set(self, experiment: Experiment) -> None:
         """Shows the environment of an experiment."""
         self.part.set(experiment.env)
         self.copies.set(experiment)
         self._look()
 
-    @in_turn
+    @with_ui_lock
     def play(self) -> None:
         """Shows one episode of random actions as a moving picture."""
         try:
@@ -84,7 +84,7 @@ class EnvironmentPanel:
             self._returns.value = problem_html(str(error))
             return
         self._returns.value = note_html("playing")
-        self._playing.ask(lambda: random_rollout(config, groups), self._show_rollout, self._show_no_rollout)
+        self._playing.ask(lambda: play_random_episode(config, groups), self._show_rollout, self._show_no_rollout)
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         return self.widget._repr_mimebundle_(**options)  # type: ignore[no-any-return]
@@ -100,7 +100,7 @@ class EnvironmentPanel:
         self._status.value = note_html("building one copy")
         self._looking.ask(lambda: look_at(config, groups), self._show, self._fail)
 
-    def _show(self, look: Look) -> None:
+    def _show(self, look: EnvPreview) -> None:
         self.spec = look.spec
         limit = (
             f"episodes of at most {look.spec.max_steps} steps" if look.spec.max_steps else "episodes without a limit"

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import yaml
 
-from marlnb.config import Experiment
 from marlnb.errors import ConfigError
+from marlnb.experiment import Experiment
 from marlnb.training.runs.run import Run, is_run
 
 
-def experiment_from(source: str) -> Experiment:
+def load_experiment(source: str) -> Experiment:
     """The experiment of a run's folder, of a YAML or JSON file as `Experiment.to_json` has it, or of overrides.
 
     Raises:

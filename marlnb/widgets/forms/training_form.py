@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import ipywidgets as w
 
-from marlnb.config import Experiment
 from marlnb.errors import MarlnbError
-from marlnb.widgets.core.ui_lock import in_turn
+from marlnb.experiment import Experiment
+from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.forms.algorithm_panel import AlgorithmPanel
 from marlnb.widgets.forms.device_panel import DevicePanel
 from marlnb.widgets.forms.environment_panel import EnvironmentPanel
@@ -74,7 +74,7 @@ class TrainingForm:
             **self.keeping.values,
         )
 
-    @in_turn
+    @with_ui_lock
     def set(self, experiment: Experiment) -> None:
         """Shows an experiment."""
         self._quiet, self._kept = True, experiment

@@ -9,18 +9,18 @@ from typing import Any
 import ipywidgets as w
 from matplotlib.figure import Figure
 
-from marlnb.config import Experiment
 from marlnb.errors import ConfigError, MarlnbError
+from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
 from marlnb.overrides import as_code, as_command
 from marlnb.training.background import Training
 from marlnb.training.runs.run import Run, is_run
 from marlnb.training.train import JOB_VARIABLE, open_run, train
 from marlnb.widgets.core.controls import Tab, Text, button_for
-from marlnb.widgets.core.snapshot import Still, with_picture
+from marlnb.widgets.core.snapshot import Snapshot, with_snapshot
 from marlnb.widgets.core.style import LABEL, code_html, note_html, problem_html, styled
-from marlnb.widgets.core.ui_lock import in_turn
-from marlnb.widgets.forms.load_experiment import experiment_from
+from marlnb.widgets.core.ui_lock import with_ui_lock
+from marlnb.widgets.forms.load_experiment import load_experiment
 from marlnb.widgets.forms.training_form import TrainingForm
 from marlnb.widgets.runs.await_training import finished
 from marlnb.widgets.runs.run_panel import RunPanel
@@ -63,7 +63,7 @@ class TrainingPanel:
         if opened is not None:
             self._watch(opened)
 
-    @in_turn
+    @with_ui_lock
     def _make(self, shown: Experiment, run: str | None) -> None:
         self._folder = _field("run", "runs/<env>-<algorithm>-<seed>-<n>", run or "")
         self._minutes = _field("minutes at most", "none", width="26em", tooltip="of this session, then saved")
@@ -91,7 +91,7 @@ class TrainingPanel:
         start_line = w.HBox([self._folder, self._start_button])
         parts = [fill_line, self._filled, self.tabs, start_line, self._problem, self._place]
         self.widget = styled(*parts, name="marlnb-training")
-        self._still = Still(self.widget, self._told, self._figure)
+        self._still = Snapshot(self.widget, self._told, self._figure)
         for field in (self._folder, self._minutes):
             field.observe(lambda _: self._changed(), "value")
 
@@ -142,9 +142,9 @@ class TrainingPanel:
         Raises:
             ConfigError, RunError: there is no such experiment.
         """
-        self.set(experiment_from(source))
+        self.set(load_experiment(source))
 
-    @in_turn
+    @with_ui_lock
     def start(self) -> Training:
         """Trains what the form says in a thread, or goes on with the run's folder; the live panel appears below.
 
@@ -191,14 +191,14 @@ class TrainingPanel:
         assert self.watched is not None
         self.watched.catch_up()
         if not self._still.renew(now=True):
-            bundle = with_picture(self.widget, self._told(), self._figure)
+            bundle = with_snapshot(self.widget, self._told(), self._figure)
             display({kind: value for kind, value in bundle.items() if kind.startswith(("image/", "text/"))}, raw=True)
 
     def _ipython_display_(self, **options: Any) -> None:
         self._still.display()
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        return with_picture(self.widget, self._told(), self._figure)
+        return with_snapshot(self.widget, self._told(), self._figure)
 
     def _told(self) -> str:
         """The panel where widgets do not run."""
@@ -223,7 +223,7 @@ class TrainingPanel:
         else:
             self._filled.value = note_html(f"filled from {self._fill_from.value}")
 
-    @in_turn
+    @with_ui_lock
     def _watch(self, run: Run) -> RunPanel:
         if self.watched is not None:
             self.watched.close()

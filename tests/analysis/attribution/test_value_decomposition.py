@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from marlnb.analysis.attribution.value_decomposition import decompose_value
-from marlnb.config import Experiment
 from marlnb.errors import AnalysisError
+from marlnb.experiment import Experiment
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
 from marlnb.training.runs.run import Run

@@ -9,8 +9,8 @@ import pytest
 
 from marlnb import plots
 from marlnb.analysis.representations.event_average import event_average
-from marlnb.config import Experiment
 from marlnb.errors import AnalysisError
+from marlnb.experiment import Experiment
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
 from marlnb.training.train import train
@@ -54,7 +54,7 @@ def test_an_event_that_goes_on_is_one(recording: Recording) -> None:
     assert once.n_events.tolist() == [120] * 3 and once.overlapping == 0
     each = event_average(recording, site=SITE, event=lasting, onset="every", before=0, after=2, n_shuffles=20)
     assert each.n_events.tolist() == [300] * 3 and each.overlapping == 300
-    assert any("300 of 300 events have another within the window" in note for note in each.warnings)
+    assert any("300 of 300 events have another one in their window" in note for note in each.warnings)
     apart = event_average(
         recording, site=SITE, event=at(recording, 0, 2, 10), before=0, after=2, no_other_within=2, n_shuffles=20
     )
@@ -94,13 +94,13 @@ def test_events_are_values_of_a_label_or_what_the_agent_does(recording: Recordin
     )
     assert found.n_events.tolist() == [np.sum(taken == value)] and found.event == f"action = {names[value]}"
     assert found.channels == ("reward",)
-    with pytest.raises(AnalysisError, match="no yes or no: say which value"):
+    with pytest.raises(AnalysisError, match="is not true or false: set value="):
         event_average(recording, site=SITE, event="goal")
-    with pytest.raises(AnalysisError, match="has no value 'violet'"):
+    with pytest.raises(AnalysisError, match="'violet'"):
         event_average(recording, site=SITE, event="goal", value="violet")
     with pytest.raises(AnalysisError, match="never happens"):
         event_average(recording, site=SITE, event=np.zeros(len(recording), bool))
-    with pytest.raises(AnalysisError, match="one of them"):
+    with pytest.raises(AnalysisError, match="exactly one of"):
         event_average(recording, event=at(recording, 1))
 
 

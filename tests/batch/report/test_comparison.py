@@ -18,8 +18,8 @@ from marlnb.batch.profile import Profile
 from marlnb.batch.report.comparison import NOTEBOOK, compare_batch, labels
 from marlnb.batch.report.comparison_tables import bands, duration_table, estimates, job_table, linked, score_table
 from marlnb.batch.sweep.sweep import Sweep
-from marlnb.config import Experiment
 from marlnb.errors import BatchError
+from marlnb.experiment import Experiment
 from marlnb.training.runs.run import Run
 
 ROOT = Path(__file__).parents[3]

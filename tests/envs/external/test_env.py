@@ -26,10 +26,11 @@ from marlnb.client import (
     ServerGone,
     WireError,
 )
-from marlnb.config import EnvConfig, Experiment
+from marlnb.config import EnvConfig
 from marlnb.envs.external.config import ExternalConfig, ExternalGroup
 from marlnb.envs.external.env import ExternalEnv
 from marlnb.errors import ConfigError, EnvError
+from marlnb.experiment import Experiment
 
 GROUPS = {
     "a": ExternalGroup(agents=2, observation=(2,), actions=3, action_mask=True),

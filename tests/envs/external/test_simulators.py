@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.config import Experiment
+from marlnb.experiment import Experiment
 from marlnb.recording.capture.recorder import record
 from marlnb.training.policies.evaluation import evaluate
 from marlnb.training.report import Report

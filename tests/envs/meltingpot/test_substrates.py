@@ -13,11 +13,11 @@ import torch
 from torchrl.envs import check_env_specs
 
 import marlnb
+from marlnb.config import ENVIRONMENTS
 from marlnb.envs.contract import check_vector_env
 from marlnb.envs.steps import random_actions
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import EnvError
-from marlnb.registry import ENVIRONMENTS
 
 COOKING, ROCK_PAPER_SCISSORS = "collaborative_cooking__cramped", "running_with_scissors_in_the_matrix__repeated"
 

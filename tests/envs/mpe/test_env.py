@@ -8,6 +8,7 @@ import sys
 import pytest
 import torch
 
+from marlnb.config import ENVIRONMENTS
 from marlnb.envs.contract import check_vector_env
 from marlnb.envs.mpe.simple_reference import SimpleReferenceConfig
 from marlnb.envs.mpe.simple_speaker_listener import SimpleSpeakerListenerConfig
@@ -16,7 +17,6 @@ from marlnb.envs.mpe.simple_tag import SimpleTagConfig
 from marlnb.envs.mpe.simple_world_comm import SimpleWorldCommConfig
 from marlnb.envs.steps import random_actions
 from marlnb.errors import EnvError
-from marlnb.registry import ENVIRONMENTS
 
 NAMES = [name for name in ENVIRONMENTS.names() if name.startswith("mpe/")]
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from marlnb.config import ENVIRONMENTS
 from marlnb.envs.mpe.env import MPE
 from marlnb.envs.mpe.picture import to_mpe2
-from marlnb.registry import ENVIRONMENTS
 
 COPIES = 4
 VARIANTS: list[tuple[str, dict[str, Any]]] = [

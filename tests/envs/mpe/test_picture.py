@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from marlnb.registry import ENVIRONMENTS
+from marlnb.config import ENVIRONMENTS
 
 MOVES = [1, 4, 4, 2, 0, 3]
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from marlnb.config import ENVIRONMENTS
 from marlnb.envs.mpe.scenario import MPEConfig
 from marlnb.envs.mpe.scripted import REFERENCE_RETURNS, ScriptedPolicy, random_policy, references, returns
-from marlnb.registry import ENVIRONMENTS
 from marlnb.specs import EnvSpec
 
 LINES = [(name, policy) for name, line in REFERENCE_RETURNS.items() for policy in line]

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from marlnb.analysis.attribution.attribute import attribute
 from marlnb.analysis.decoding.decode import decode
-from marlnb.config import Experiment, ModelConfig
+from marlnb.config import ModelConfig
 from marlnb.errors import AnalysisError, ConfigError, ShapeError
+from marlnb.experiment import Experiment
 from marlnb.models.hooks.capture import capture
 from marlnb.models.hooks.edits import Ablate, edited
 from marlnb.models.networks.by_agent import ByAgent, by_agent

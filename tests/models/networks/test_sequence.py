@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from marlnb.config import Experiment
 from marlnb.errors import ConfigError
+from marlnb.experiment import Experiment
 from marlnb.models.networks.cnn import CNNConfig
 from marlnb.models.networks.gnn import GNNConfig
 from marlnb.models.networks.gru import GRUConfig

@@ -10,10 +10,10 @@ import torch
 
 import marlnb as mnb
 from marlnb.algorithms.value_decomposition import IQLConfig, QMIXConfig
-from marlnb.config import Experiment
+from marlnb.config import ENVIRONMENTS
+from marlnb.experiment import Experiment
 from marlnb.models.networks.mixers import SumMixer
 from marlnb.models.policies.q_policy import QPolicy
-from marlnb.registry import ENVIRONMENTS
 from marlnb.training.learners import build_learners
 from marlnb.training.runs.checkpoint import save_checkpoint
 from marlnb.training.runs.run import Run

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import marlnb as mnb
-from marlnb.config import Experiment
 from marlnb.errors import AnalysisError
+from marlnb.experiment import Experiment
 
 
 @pytest.mark.parametrize("name", ["matd3", "masac"])

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import marlnb as mnb
-from marlnb.config import Experiment
+from marlnb.experiment import Experiment
 from marlnb.models.hooks.capture import all_sites
 from marlnb.recording.capture.recompute import TOLERANCE, in_critic, recompute
 from marlnb.recording.capture.recorder import record

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from marlnb.config import EnvConfig, ModelConfig
+from marlnb.config import ENVIRONMENTS, EnvConfig, ModelConfig
 from marlnb.models.networks.gru import GRUConfig
 from marlnb.models.networks.mlp import MLPConfig
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
-from marlnb.registry import ENVIRONMENTS
 from marlnb.training.runs.run import Run
 from tests.recording.runs import LivesConfig, make_run
 

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from marlnb.config import Experiment
+from marlnb.config import ALGORITHMS, ENVIRONMENTS, MODELS
 from marlnb.errors import ConfigError, ShapeError, SiteError
+from marlnb.experiment import Experiment
 from marlnb.models.hooks.capture import capture
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.capture.recompute import TOLERANCE, in_critic, recompute
-from marlnb.registry import ALGORITHMS, ENVIRONMENTS, MODELS
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 from marlnb.training.learners import build_learners
 from tests.models.test_contract import make, observed

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from marlnb.config import ENVIRONMENTS
 from marlnb.errors import RecordingError, SiteError
 from marlnb.models.hooks.edits import Scale
 from marlnb.models.networks.gru import GRUConfig
@@ -18,7 +19,6 @@ from marlnb.models.networks.mlp import MLPConfig
 from marlnb.recording.capture.plan import plan_recording
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
-from marlnb.registry import ENVIRONMENTS
 from marlnb.training.collect.episodes import TimeStep
 from marlnb.training.runs.run import Run
 from tests.recording.runs import LivesConfig, length_of, make_run

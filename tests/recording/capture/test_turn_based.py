@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from marlnb.config import ENVIRONMENTS
 from marlnb.models.networks.gru import GRUConfig
 from marlnb.recording.capture.recorder import record
-from marlnb.registry import ENVIRONMENTS
 from tests.recording.runs import make_run
 
 

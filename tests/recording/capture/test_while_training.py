@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import marlnb as mnb
-from marlnb.config import Experiment
 from marlnb.errors import RecordingError
+from marlnb.experiment import Experiment
 from marlnb.recording.file.reader import Recording
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer

@@ -9,14 +9,13 @@ import h5py
 import pytest
 
 import marlnb as mnb
-from marlnb.config import EnvConfig, ModelConfig
+from marlnb.config import ENVIRONMENTS, EnvConfig, ModelConfig
 from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
 from marlnb.errors import RecordingError
 from marlnb.models.networks.gru import GRUConfig
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.reproduce import Replay
-from marlnb.registry import ENVIRONMENTS
 from tests.recording.runs import LivesConfig, make_run
 
 

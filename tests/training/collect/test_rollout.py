@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 from tensordict import TensorDict
 
-from marlnb.config import Experiment
+from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.scripted import RandomPolicy
 from marlnb.training.collect.rollout import Collector

@@ -11,8 +11,8 @@ import torch
 from gymnasium import spaces
 
 import marlnb
-from marlnb.config import Experiment
-from marlnb.registry import ENVIRONMENTS
+from marlnb.config import ENVIRONMENTS
+from marlnb.experiment import Experiment
 from marlnb.training.policies.evaluation import evaluate
 from marlnb.training.runs.run import Run
 from marlnb.training.train import train

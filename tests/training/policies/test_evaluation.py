@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from marlnb.config import Experiment
 from marlnb.errors import ConfigError, SiteError
+from marlnb.experiment import Experiment
 from marlnb.models.hooks.edits import Ablate
 from marlnb.training.policies.evaluation import evaluate
 from marlnb.training.runs.run import Run

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.config import Experiment
 from marlnb.errors import CheckpointError, RunError
+from marlnb.experiment import Experiment
 from marlnb.training.background import start
 from marlnb.training.policies.evaluation import evaluate
 from marlnb.training.runs.checkpoint_notes import CheckpointNotes

@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
-from marlnb.config import Experiment
+from marlnb.experiment import Experiment
+from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.poller import Poller
-from marlnb.widgets.core.ui_lock import TURN
-from marlnb.widgets.core.worker import Newest
-from marlnb.widgets.forms.env_preview import Look, look_at
+from marlnb.widgets.core.ui_lock import UI_LOCK
+from marlnb.widgets.forms.env_preview import EnvPreview, look_at
 from marlnb.widgets.runs.training_panel import TrainingPanel
 from tests.widgets.trained import until
 
@@ -27,8 +27,8 @@ def test_clicks_while_answers_arrive_from_many_threads(hasty: None, monkeypatch:
     looks = [look_at(config), look_at(Experiment.compose("env=mpe/simple_spread").env)]
     done = threading.Event()
 
-    def answer(look: Look) -> None:
-        newest = Newest(wait_s=0)
+    def answer(look: EnvPreview) -> None:
+        newest = LatestOnly(wait_s=0)
         while not done.is_set():
             newest.ask(lambda: look, panel.environment._show, lambda error: raised.append(error)).join()
 
@@ -39,7 +39,7 @@ def test_clicks_while_answers_arrive_from_many_threads(hasty: None, monkeypatch:
         for place in range(N_CLICKS):
             panel.algorithm._add.click()
             panel.algorithm.choices["all groups"].model._name.value = ("mlp", "gru")[place % 2]
-            with TURN:  # an answer that comes in between may leave one tab
+            with UI_LOCK:  # an answer that comes in between may leave one tab
                 panel.algorithm._tabs.selected_index = 0 if len(panel.algorithm._tabs.children) < 2 else 1
             panel.algorithm._remove.click()
             panel.length.fields["seed"].enter(str(place))
@@ -54,7 +54,7 @@ def test_clicks_while_answers_arrive_from_many_threads(hasty: None, monkeypatch:
 
 
 def test_work_is_done_out_of_turn_and_answered_in_turn() -> None:
-    newest, may_end = Newest(wait_s=0), threading.Event()
+    newest, may_end = LatestOnly(wait_s=0), threading.Event()
     working, answered = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -63,7 +63,7 @@ def test_work_is_done_out_of_turn_and_answered_in_turn() -> None:
 
     thread = newest.ask(work, lambda _: answered.set(), lambda error: None)
     assert working.wait(60)
-    with TURN:  # a click is not held up by what takes long, and is whole before the answer comes
+    with UI_LOCK:  # a click is not held up by what takes long, and is whole before the answer comes
         may_end.set()
         thread.join(0.2)
         assert not answered.is_set()
@@ -72,8 +72,8 @@ def test_work_is_done_out_of_turn_and_answered_in_turn() -> None:
 
 
 def test_an_answer_that_was_asked_for_anew_in_the_meantime_is_dropped() -> None:
-    newest, answers = Newest(wait_s=0), []
-    with TURN:
+    newest, answers = LatestOnly(wait_s=0), []
+    with UI_LOCK:
         threads = [newest.ask(lambda: 1, answers.append, lambda error: None)]
         threads[0].join(0.2)  # its work is done, and it waits for the turn
         threads.append(newest.ask(lambda: 2, answers.append, lambda error: None))
@@ -110,7 +110,7 @@ def test_who_has_the_turn_may_catch_up_and_nothing_is_shown_twice_or_in_another_
     poller = Poller(files.look, files.show, files.trouble)
     try:
         assert files.first_look.wait(60)
-        with TURN:
+        with UI_LOCK:
             threading.Timer(0.1, files.may_go_on.set).start()  # the poller's own look ends while this one waits for it
             poller.catch_up()
             assert files.shown == [1, 2]

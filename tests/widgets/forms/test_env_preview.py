@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from marlnb.config import Experiment
 from marlnb.envs.custom import environment
 from marlnb.errors import EnvError
-from marlnb.widgets.forms.env_preview import look_at, random_rollout
+from marlnb.experiment import Experiment
+from marlnb.widgets.forms.env_preview import look_at, play_random_episode
 from tests.envs.sample_envs import Scripted
 
 
@@ -26,7 +26,7 @@ def test_what_takes_no_render_mode_is_shown_without_a_picture() -> None:
 
 
 def test_a_rollout_without_pictures_has_returns() -> None:
-    moving, returns = random_rollout(Experiment.compose("env=test/undrawn", "env.workers=0").env, steps=2)
+    moving, returns = play_random_episode(Experiment.compose("env=test/undrawn", "env.workers=0").env, steps=2)
     assert moving == b"" and set(returns) == {"a_0", "a_1", "a_2"}
 
 

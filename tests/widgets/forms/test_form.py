@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from marlnb.algorithms.ppo import MAPPOConfig
-from marlnb.config import Experiment
+from marlnb.config import ALGORITHMS, ENVIRONMENTS, MODELS
 from marlnb.errors import ConfigError, MarlnbError
-from marlnb.registry import ALGORITHMS, ENVIRONMENTS, MODELS
+from marlnb.experiment import Experiment
 from marlnb.widgets.forms.field import parse
 from marlnb.widgets.forms.form import ConfigForm
 from marlnb.widgets.forms.part_form import PartForm

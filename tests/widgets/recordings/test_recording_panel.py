@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from marlnb.config import Experiment
+from marlnb.experiment import Experiment
 from marlnb.models.hooks.sites import match_sites
 from marlnb.recording.capture.plan import FILE_OVERHEAD_BYTES
 from marlnb.recording.capture.recorder import record

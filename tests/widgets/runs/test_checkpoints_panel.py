@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from marlnb.config import Experiment
 from marlnb.errors import CheckpointError
+from marlnb.experiment import Experiment
 from marlnb.recording.capture.recorder import record
 from marlnb.training.background import start
 from marlnb.training.policies.evaluation import evaluate

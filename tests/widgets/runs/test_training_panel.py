@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.config import Experiment
 from marlnb.errors import ConfigError, RunError
+from marlnb.experiment import Experiment
 from marlnb.overrides import as_command
 from marlnb.training.runs.run import Run
 from marlnb.training.train import train
