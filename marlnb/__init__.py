@@ -1,15 +1,27 @@
 """marlnb: train multi-agent reinforcement-learning agents in a notebook and look inside them.
 
-Names are loaded when they are first used: `import marlnb` alone imports neither torch nor anything heavy, so that
-worker processes and the command's help start at once.
+Names are imported when they are first used: `import marlnb` alone imports neither torch nor anything else that is slow,
+so worker processes and the command's help start at once.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from marlnb.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from marlnb import algorithms as algorithms
+    from marlnb import analysis as analysis
+    from marlnb import envs as envs
+    from marlnb import errors as errors
+    from marlnb import groundtruth as groundtruth
+    from marlnb import models as models
+    from marlnb import plots as plots
+    from marlnb import recording as recording
+    from marlnb import teaching as teaching
+    from marlnb import training as training
+    from marlnb import widgets as widgets
     from marlnb.allocations import Allocation as Allocation
     from marlnb.allocations import allocation as allocation
     from marlnb.analysis.attribution.attribute import attribute as attribute
@@ -89,129 +101,8 @@ if TYPE_CHECKING:
     from marlnb.training.train import resume as resume
     from marlnb.training.train import train as train
     from marlnb.training.trainer import Trainer as Trainer
+    from marlnb.version import __version__ as __version__
     from marlnb.widgets.microscope.microscope import microscope as microscope
     from marlnb.widgets.runs.run_panel import attach as attach
 
-_HOME = {
-    "ALGORITHMS": "marlnb.config",
-    "Ablate": "marlnb.models.hooks.edits",
-    "Agents": "marlnb.training.policies.agents",
-    "AlgorithmConfig": "marlnb.config",
-    "Allocation": "marlnb.allocations",
-    "Batch": "marlnb.batch.batch",
-    "Benchmark": "marlnb.batch.benchmark.benchmark",
-    "BlockChannel": "marlnb.models.hooks.edits_channel",
-    "Clamp": "marlnb.models.hooks.edits",
-    "CollectorRecorder": "marlnb.recording.collectors.collector",
-    "Dictionary": "marlnb.analysis.dictionaries.dictionary",
-    "Direction": "marlnb.models.hooks.directions",
-    "ENVIRONMENTS": "marlnb.config",
-    "EnvConfig": "marlnb.config",
-    "Erase": "marlnb.models.hooks.edits_directions",
-    "Experiment": "marlnb.experiment",
-    "MODELS": "marlnb.config",
-    "MarlnbError": "marlnb.errors",
-    "ModelConfig": "marlnb.config",
-    "Noise": "marlnb.models.hooks.edits",
-    "Patch": "marlnb.models.hooks.edits_patch",
-    "PermuteChannel": "marlnb.models.hooks.edits_channel",
-    "RecordWhileTraining": "marlnb.recording.capture.while_training",
-    "Recording": "marlnb.recording.file.reader",
-    "Run": "marlnb.training.runs.run",
-    "Scale": "marlnb.models.hooks.edits",
-    "Steer": "marlnb.models.hooks.edits_directions",
-    "Trainer": "marlnb.training.trainer",
-    "Training": "marlnb.training.background",
-    "View": "marlnb.analysis.data.views",
-    "agents_from_benchmarl": "marlnb.training.adapters.benchmarl",
-    "agents_from_module": "marlnb.training.adapters.modules",
-    "agents_from_sb3": "marlnb.training.adapters.sb3",
-    "agents_from_torchrl": "marlnb.training.adapters.torchrl",
-    "algorithm": "marlnb.config",
-    "allocation": "marlnb.allocations",
-    "as_torchrl": "marlnb.envs.torchrl.as_torchrl",
-    "attach": "marlnb.widgets.runs.run_panel",
-    "attribute": "marlnb.analysis.attribution.attribute",
-    "attribute_over_time": "marlnb.analysis.attribution.temporal",
-    "backfill": "marlnb.recording.tools.backfill",
-    "benchmark": "marlnb.batch.benchmark.run_benchmark",
-    "check_vector_env": "marlnb.envs.contract",
-    "communication": "marlnb.analysis.communication.communication",
-    "concept_activation": "marlnb.analysis.concepts.tcav",
-    "decode": "marlnb.analysis.decoding.decode",
-    "decompose_value": "marlnb.analysis.attribution.value_decomposition",
-    "development": "marlnb.analysis.representations.development",
-    "embed": "marlnb.analysis.representations.embedding",
-    "environment": "marlnb.envs.custom",
-    "evaluate": "marlnb.training.policies.evaluation",
-    "event_average": "marlnb.analysis.representations.event_average",
-    "extract": "marlnb.recording.tools.extract",
-    "influence": "marlnb.analysis.communication.influence",
-    "action_influence": "marlnb.analysis.communication.action_influence",
-    "intervene": "marlnb.analysis.interventions.intervene",
-    "cached": "marlnb.training.runs.cache",
-    "list_edits": "marlnb.training.runs.saved_edits",
-    "load_edits": "marlnb.training.runs.saved_edits",
-    "mediation": "marlnb.analysis.interventions.mediation",
-    "merge": "marlnb.recording.tools.merge",
-    "microscope": "marlnb.widgets.microscope.microscope",
-    "model": "marlnb.config",
-    "option": "marlnb.config",
-    "plan_recording": "marlnb.recording.capture.plan",
-    "record": "marlnb.recording.capture.recorder",
-    "record_collector": "marlnb.recording.collectors.collector",
-    "repair": "marlnb.recording.tools.repair",
-    "replay": "marlnb.recording.tools.reproduce",
-    "resume": "marlnb.training.train",
-    "roles": "marlnb.analysis.representations.roles",
-    "save_edits": "marlnb.training.runs.saved_edits",
-    "similarity": "marlnb.analysis.representations.similarity",
-    "similarity_matrix": "marlnb.analysis.representations.similarity",
-    "start": "marlnb.training.background",
-    "submit": "marlnb.batch.submit",
-    "trace": "marlnb.analysis.interventions.tracing",
-    "train": "marlnb.training.train",
-    "train_dictionary": "marlnb.analysis.dictionaries.train",
-    "tuning": "marlnb.analysis.representations.tuning",
-    "usage": "marlnb.analysis.interventions.usage",
-}
-_MODULES = (
-    "algorithms",
-    "analysis",
-    "envs",
-    "errors",
-    "groundtruth",
-    "models",
-    "plots",
-    "recording",
-    "teaching",
-    "training",
-    "widgets",
-)
-
-__all__ = ["__version__", *_HOME, *_MODULES]
-
-
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            return version("marlnb")
-        except PackageNotFoundError:  # a source tree on the path, not installed
-            return "0+unknown"
-    if name in _HOME:
-        value = getattr(importlib.import_module(_HOME[name]), name)
-        globals()[name] = value
-        return value
-    if name in _MODULES:
-        return importlib.import_module(f"marlnb.{name}")
-    from marlnb.errors import nearest
-
-    close = nearest(name, __all__)
-    hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
-    raise AttributeError(f"module 'marlnb' has no attribute {name!r}{hint}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__, __all__ = lazy_exports(__name__, __file__)

@@ -1,19 +1,40 @@
 from __future__ import annotations
 
+import ast
 import importlib
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import marlnb
+import marlnb.plots
+import marlnb.widgets
+
+PACKAGES = (marlnb, marlnb.plots, marlnb.widgets)
 
 
-@pytest.mark.parametrize("name", sorted(set(marlnb._HOME)))
-def test_every_name_is_where_the_table_says(name: str) -> None:
-    home = importlib.import_module(marlnb._HOME[name])
-    assert getattr(marlnb, name) is getattr(home, name)
-    assert name in dir(marlnb) and name in marlnb.__all__
+def imports_for_types(package: ModuleType) -> dict[str, str]:
+    """Module by name, from the imports under `if TYPE_CHECKING:` as Python's own parser reads them."""
+    assert package.__file__ is not None
+    (block,) = (node for node in ast.parse(Path(package.__file__).read_text()).body if isinstance(node, ast.If))
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    assert len(imports) == len(block.body)
+    return {alias.asname or alias.name: node.module or "" for node in imports for alias in node.names}
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
+def test_every_name_that_type_checkers_see_is_public_and_the_same_object(package: ModuleType) -> None:
+    modules = imports_for_types(package)
+    assert package.__all__ == sorted(modules)
+    for name, module in modules.items():
+        home = importlib.import_module(module)
+        assert getattr(package, name) is getattr(home, name)
+        assert name in dir(package)
 
 
 def test_an_unknown_name_says_the_nearest() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'Experimnt'; did you mean 'Experiment'"):
+    with pytest.raises(AttributeError, match="module 'marlnb' has no attribute 'Experimnt'; did you mean 'Experiment'"):
         marlnb.Experimnt  # noqa: B018
+    with pytest.raises(AttributeError, match="module 'marlnb.plots' has no attribute 'tuning_curve'; did you mean"):
+        marlnb.plots.tuning_curve  # noqa: B018

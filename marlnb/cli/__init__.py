@@ -66,9 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(_overview(), end="")
         return DONE if words else BAD_INPUT
     if words[0] in ("-V", "--version"):
-        import marlnb
+        from marlnb.version import __version__
 
-        print(f"marlnb {marlnb.__version__}")
+        print(f"marlnb {__version__}")
         return DONE
     if words[0] not in COMMANDS:
         close = nearest(words[0], COMMANDS)

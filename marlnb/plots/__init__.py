@@ -6,86 +6,54 @@ in every figure.
 
 from __future__ import annotations
 
-from marlnb.plots.activations import activation_map, filmstrip
-from marlnb.plots.attribution import (
-    attribution_bars,
-    attribution_by_agent,
-    attribution_over_lags,
-    attribution_over_time,
-    influence_map,
-)
-from marlnb.plots.benchmark import (
-    aggregate_intervals,
-    algorithm_colour,
-    improvement_map,
-    performance_profile,
-    sample_efficiency,
-)
-from marlnb.plots.canvas import agent_colour, panels
-from marlnb.plots.communication import code_book, information_bars
-from marlnb.plots.concepts import concept_bars, concept_effects
-from marlnb.plots.decoding import decoding_bars, decoding_map, decoding_over_offset, decoding_over_time
-from marlnb.plots.development import development_curves, development_map
-from marlnb.plots.dictionary import feature_density, feature_strip
-from marlnb.plots.embedding import embedding_map
-from marlnb.plots.events import event_response
-from marlnb.plots.influence import influence_matrix, value_shares_over_time
-from marlnb.plots.interventions import (
-    choices_before_after,
-    effect_sizes,
-    strength_response,
-    tracing_grid,
-    usage_effects,
-)
-from marlnb.plots.learning import learning_curve, return_distribution
-from marlnb.plots.roles import role_map, role_shares, team_map
-from marlnb.plots.similarity import similarity_map
-from marlnb.plots.sweeps import setting_scores
-from marlnb.plots.tuning import tuning_curves, tuning_map
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "activation_map",
-    "agent_colour",
-    "aggregate_intervals",
-    "algorithm_colour",
-    "attribution_bars",
-    "attribution_by_agent",
-    "attribution_over_lags",
-    "attribution_over_time",
-    "choices_before_after",
-    "code_book",
-    "concept_bars",
-    "concept_effects",
-    "decoding_bars",
-    "decoding_map",
-    "decoding_over_offset",
-    "decoding_over_time",
-    "development_curves",
-    "development_map",
-    "effect_sizes",
-    "embedding_map",
-    "event_response",
-    "feature_density",
-    "feature_strip",
-    "filmstrip",
-    "improvement_map",
-    "influence_map",
-    "influence_matrix",
-    "information_bars",
-    "learning_curve",
-    "panels",
-    "performance_profile",
-    "return_distribution",
-    "role_map",
-    "role_shares",
-    "sample_efficiency",
-    "setting_scores",
-    "similarity_map",
-    "strength_response",
-    "team_map",
-    "tracing_grid",
-    "tuning_curves",
-    "tuning_map",
-    "usage_effects",
-    "value_shares_over_time",
-]
+from marlnb.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from marlnb.plots.activations import activation_map as activation_map
+    from marlnb.plots.activations import filmstrip as filmstrip
+    from marlnb.plots.attribution import attribution_bars as attribution_bars
+    from marlnb.plots.attribution import attribution_by_agent as attribution_by_agent
+    from marlnb.plots.attribution import attribution_over_lags as attribution_over_lags
+    from marlnb.plots.attribution import attribution_over_time as attribution_over_time
+    from marlnb.plots.attribution import influence_map as influence_map
+    from marlnb.plots.benchmark import aggregate_intervals as aggregate_intervals
+    from marlnb.plots.benchmark import algorithm_colour as algorithm_colour
+    from marlnb.plots.benchmark import improvement_map as improvement_map
+    from marlnb.plots.benchmark import performance_profile as performance_profile
+    from marlnb.plots.benchmark import sample_efficiency as sample_efficiency
+    from marlnb.plots.canvas import agent_colour as agent_colour
+    from marlnb.plots.canvas import panels as panels
+    from marlnb.plots.communication import code_book as code_book
+    from marlnb.plots.communication import information_bars as information_bars
+    from marlnb.plots.concepts import concept_bars as concept_bars
+    from marlnb.plots.concepts import concept_effects as concept_effects
+    from marlnb.plots.decoding import decoding_bars as decoding_bars
+    from marlnb.plots.decoding import decoding_map as decoding_map
+    from marlnb.plots.decoding import decoding_over_offset as decoding_over_offset
+    from marlnb.plots.decoding import decoding_over_time as decoding_over_time
+    from marlnb.plots.development import development_curves as development_curves
+    from marlnb.plots.development import development_map as development_map
+    from marlnb.plots.dictionary import feature_density as feature_density
+    from marlnb.plots.dictionary import feature_strip as feature_strip
+    from marlnb.plots.embedding import embedding_map as embedding_map
+    from marlnb.plots.events import event_response as event_response
+    from marlnb.plots.influence import influence_matrix as influence_matrix
+    from marlnb.plots.influence import value_shares_over_time as value_shares_over_time
+    from marlnb.plots.interventions import choices_before_after as choices_before_after
+    from marlnb.plots.interventions import effect_sizes as effect_sizes
+    from marlnb.plots.interventions import strength_response as strength_response
+    from marlnb.plots.interventions import tracing_grid as tracing_grid
+    from marlnb.plots.interventions import usage_effects as usage_effects
+    from marlnb.plots.learning import learning_curve as learning_curve
+    from marlnb.plots.learning import return_distribution as return_distribution
+    from marlnb.plots.roles import role_map as role_map
+    from marlnb.plots.roles import role_shares as role_shares
+    from marlnb.plots.roles import team_map as team_map
+    from marlnb.plots.similarity import similarity_map as similarity_map
+    from marlnb.plots.sweeps import setting_scores as setting_scores
+    from marlnb.plots.tuning import tuning_curves as tuning_curves
+    from marlnb.plots.tuning import tuning_map as tuning_map
+
+__getattr__, __dir__, __all__ = lazy_exports(__name__, __file__)

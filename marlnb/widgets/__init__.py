@@ -1,12 +1,10 @@
-"""Training cells: forms made from the configuration's dataclasses, live panels, and what they draw with.
-
-Names are loaded when they are first used, as those of `marlnb` itself.
-"""
+"""Widgets for notebooks: forms made from the configuration's dataclasses, live panels, and the microscope."""
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from marlnb.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from marlnb.widgets.core.curves import LiveCurves as LiveCurves
@@ -20,25 +18,4 @@ if TYPE_CHECKING:
     from marlnb.widgets.runs.run_panel import attach as attach
     from marlnb.widgets.runs.training_panel import TrainingPanel as TrainingPanel
 
-_HOME = {
-    "AlgorithmPanel": "marlnb.widgets.forms.algorithm_panel",
-    "CheckpointsPanel": "marlnb.widgets.runs.checkpoints_panel",
-    "DevicePanel": "marlnb.widgets.forms.device_panel",
-    "EnvironmentPanel": "marlnb.widgets.forms.environment_panel",
-    "LiveCurves": "marlnb.widgets.core.curves",
-    "RecordingPanel": "marlnb.widgets.recordings.recording_panel",
-    "Microscope": "marlnb.widgets.microscope.microscope",
-    "RunPanel": "marlnb.widgets.runs.run_panel",
-    "TrainingPanel": "marlnb.widgets.runs.training_panel",
-    "attach": "marlnb.widgets.runs.run_panel",
-}
-
-__all__ = [*_HOME]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = getattr(importlib.import_module(_HOME[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'marlnb.widgets' has no attribute {name!r}; it has {', '.join(_HOME)}")
+__getattr__, __dir__, __all__ = lazy_exports(__name__, __file__)

@@ -1,4 +1,4 @@
-"""The rows of a recording that an analysis works on, read batch by batch as tensors with every agent in its place."""
+"""The rows of a recording that an analysis works on, read batch by batch as tensors of all the group's agents."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import marlnb
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import EnvSpec
 from marlnb.training.runs.run import Run
+from marlnb.version import __version__
 
 if TYPE_CHECKING:
     from marlnb.recording.file.array import LabelledArray
@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rows:
-    """Chosen rows, in the recording's order: the rows of an episode lie next to each other.
+    """Chosen rows in the recording's order, in which an episode's rows follow one another.
 
     Attributes:
-        index: `[row]`, where they lie in the file; episode, t: `[row]`.
+        index: `[row]`, positions in the file.
+        episode: `[row]`, the episode's number.
+        t: `[row]`, steps since the episode began.
     """
 
     index: np.ndarray
@@ -36,17 +38,23 @@ class Rows:
     def __len__(self) -> int:
         return len(self.index)
 
+    def at(self, positions: np.ndarray | slice) -> Rows:
+        """The rows at some positions, or those that a mask or slice selects."""
+        return Rows(self.index[positions], self.episode[positions], self.t[positions])
+
 
 @dataclass(frozen=True)
-class Moments:
-    """What policies saw and did at a batch of rows.
+class RowBatch:
+    """What policies observed and did at a batch of rows. Optional tensors are None where there is none.
 
     Attributes:
-        observations: of each group, `[row, agent, *shape]`.
-        action: of the group that is explained, `[row, agent(, component)]`; acting: `[row, agent]` bool.
-        recurrent: the actor's state that entered the step, `[row, agent, layer, unit]`; action_mask
-            `[row, agent, choice]`; state `[row, *state_shape]`; critic_recurrent: the critic's state that entered the
-            step, `[row, agent, layer, unit]`; None where there is none.
+        observations: by group, `[row, agent, *shape]`.
+        action: of the analysed group, `[row, agent(, component)]`.
+        acting: `[row, agent]` bool.
+        recurrent: the actor's state that entered the step, `[row, agent, layer, unit]`.
+        action_mask: `[row, agent, choice]`.
+        state: the environment's, `[row, *state_shape]`.
+        critic_recurrent: the critic's state that entered the step, `[row, agent, layer, unit]`.
     """
 
     observations: Mapping[str, Tensor]
@@ -57,29 +65,40 @@ class Moments:
     state: Tensor | None = None
     critic_recurrent: Tensor | None = None
 
+    def at(self, rows: slice | Tensor) -> RowBatch:
+        """Some of the rows."""
+        optional = (self.recurrent, self.action_mask, self.state, self.critic_recurrent)
+        observations = {name: observation[rows] for name, observation in self.observations.items()}
+        return RowBatch(
+            observations, self.action[rows], self.acting[rows], *(None if x is None else x[rows] for x in optional)
+        )
+
 
 class RowSource:
-    """One group's view of a recording: chosen rows, in batches, agents that were not recorded left empty.
+    """A recording as one group sees it: rows in batches, with zeros for agents that were not recorded.
 
-    Args:
-        given: policies by group, where no run folder holds them.
+    Attributes:
+        recording: the recording.
+        group: the group's name.
+        given_policies: policies by group, of agents that no run folder holds; None otherwise.
+        env: the recording's environment.
     Raises:
         AnalysisError: no agent of the group is recorded.
     """
 
-    def __init__(self, recording: Recording, group: str, given: Mapping[str, Policy] | None = None) -> None:
+    def __init__(self, recording: Recording, group: str, given_policies: Mapping[str, Policy] | None = None) -> None:
         if group not in recording.groups:
             raise AnalysisError(unknown("recorded group", group, recording.groups))
-        self.recording, self.group, self.given = recording, group, given
+        self.recording, self.group, self.given_policies = recording, group, given_policies
         self.env: EnvSpec = recording.spec
 
     def rows(
         self, episodes: Sequence[int] | None, checkpoint: int | None = None, steps: Sequence[int] | None = None
     ) -> Rows:
-        """All rows, or those of some episodes, by number, of one checkpoint, by its iteration, or of some steps.
+        """All rows, or those of some episodes, of one checkpoint's iteration, or at some steps.
 
         Raises:
-            AnalysisError: there are none.
+            AnalysisError: no row is left, or an episode or checkpoint does not exist.
         """
         table = self.recording.rows
         episode, t = table["episode"].to_numpy(), table["t"].to_numpy()
@@ -90,100 +109,99 @@ class RowSource:
                 raise AnalysisError(f"no episodes {missing[:5]} in this recording; it has {len(set(episode))} of them")
             index = index[np.isin(episode, np.asarray(episodes, dtype=np.int64))]
         if checkpoint is not None:
-            index = index[self._of_checkpoint(checkpoint, len(episode))[index]]
+            index = index[self._made_by_checkpoint(checkpoint, len(episode))[index]]
         if steps is not None and len(index):
-            there = t[index]
-            index = index[np.isin(there, np.asarray(steps, dtype=np.int64))]
+            available = t[index]
+            index = index[np.isin(available, np.asarray(steps, dtype=np.int64))]
             if not len(index):
-                asked = ", ".join(map(str, steps)) or "none"
-                raise AnalysisError(
-                    f"no row is at the steps asked for ({asked}); there are {there.min()} to {there.max()}"
-                )
+                requested = ", ".join(map(str, steps)) or "none"
+                raise AnalysisError(f"no rows at steps={requested}; valid: {available.min()} to {available.max()}")
         if not len(index):
-            raise AnalysisError(f"{self.recording.path} has no rows of whole episodes to analyse")
+            raise AnalysisError(f"{self.recording.path} has no rows of complete episodes")
         return Rows(index, episode[index], t[index])
 
     def policies(self, checkpoint: int | None = None) -> Mapping[str, Policy]:
-        """Those of the checkpoint that made the recording, or one of those, found by its place in the run folder.
+        """The policies of the checkpoint that made the recording, or of one of several, from the run folder.
 
         Raises:
-            AnalysisError: the run is not there, no longer has that checkpoint, or several made it and none was chosen.
+            AnalysisError: the run or its checkpoint does not exist, or several made the recording and none was chosen.
         """
         if checkpoint is None:
-            self.one_checkpoint()
-        path, (iteration, sha256) = self.recording.run_path, self._made_by(checkpoint)
-        elsewhere = self.recording.experiment is None
-        advice = "pass policies=agents.by_group" if elsewhere else "pass policies={group: policy}"
+            self.resolve_checkpoint()
+        path, (iteration, sha256) = self.recording.run_path, self._iteration_and_sha256(checkpoint)
+        external = self.recording.experiment is None
+        advice = "pass policies=agents.by_group" if external else "pass policies={group: policy}"
         if path is None:
-            whose = f" (agents from elsewhere: {self.recording.source})" if elsewhere else ""
-            raise AnalysisError(f"{self.recording.path} lies in no run folder: policies unknown{whose}; {advice}")
+            origin = f" (external agents: {self.recording.source})" if external else ""
+            raise AnalysisError(f"{self.recording.path} is in no run folder: policies unknown{origin}; {advice}")
         run = Run.open(path)
-        have = [checkpoint.iteration for checkpoint in run.checkpoints]
-        if iteration not in have:
-            raise AnalysisError(f"{path} no longer has the recording's checkpoint {iteration}, only {have}; {advice}")
+        available = [checkpoint.iteration for checkpoint in run.checkpoints]
+        if iteration not in available:
+            raise AnalysisError(
+                f"{path} no longer has the recording's checkpoint {iteration}, only {available}; {advice}"
+            )
         if run.checkpoint(iteration).sha256 != sha256:
             raise AnalysisError(f"checkpoint {iteration} of {path} is not the one that made this recording; {advice}")
         return run.policies(iteration)
 
-    def _made_by(self, checkpoint: int | None) -> tuple[int, str]:
-        """Iteration and sha256."""
+    def _iteration_and_sha256(self, checkpoint: int | None) -> tuple[int, str]:
         if checkpoint is None:
             return self.recording.checkpoint
         table = self.recording.checkpoints.set_index("iteration")["sha256"]
-        return checkpoint, str(table[[self.one_checkpoint(checkpoint)]].iloc[0])
+        return checkpoint, str(table[[self.resolve_checkpoint(checkpoint)]].iloc[0])
 
-    def one_checkpoint(self, checkpoint: int | None = None) -> int:
-        """The iteration whose rows are meant: the one asked for, or the only one.
+    def resolve_checkpoint(self, checkpoint: int | None = None) -> int:
+        """The iteration requested, or the only one.
 
         Raises:
-            AnalysisError: there are several and none was chosen, or no such.
+            AnalysisError: there are several and none was chosen, or there is no such iteration.
         """
-        have = sorted(set(self.recording.checkpoints["iteration"].tolist()))
-        if checkpoint is None and len(have) > 1:
+        available = sorted(set(self.recording.checkpoints["iteration"].tolist()))
+        if checkpoint is None and len(available) > 1:
             raise AnalysisError(
-                f"{self.recording.path.name} spans checkpoints {have}, of other networks each: choose one with "
+                f"{self.recording.path.name} spans checkpoints {available}, each with other networks: choose one with "
                 "checkpoint="
             )
-        if checkpoint is not None and checkpoint not in have:
-            raise AnalysisError(f"no rows of checkpoint {checkpoint} in {self.recording.path.name}; it has {have}")
-        return int(have[0] if checkpoint is None else checkpoint)
+        if checkpoint is not None and checkpoint not in available:
+            raise AnalysisError(f"no rows of checkpoint {checkpoint} in {self.recording.path.name}; valid: {available}")
+        return int(available[0] if checkpoint is None else checkpoint)
 
-    def _of_checkpoint(self, checkpoint: int, n_rows: int) -> np.ndarray:
-        """Which rows were played by it, `[row]` bool."""
-        self.one_checkpoint(checkpoint)
-        table, of = self.recording.checkpoints, np.zeros(n_rows, bool)
+    def _made_by_checkpoint(self, checkpoint: int, n_rows: int) -> np.ndarray:
+        """Which rows it played, `[row]` bool."""
+        self.resolve_checkpoint(checkpoint)
+        table, selected = self.recording.checkpoints, np.zeros(n_rows, bool)
         for start, stop in table.loc[table["iteration"] == checkpoint, ["row_start", "row_stop"]].to_numpy():
-            of[start:stop] = True
-        return of
+            selected[start:stop] = True
+        return selected
 
     @property
     def has_critic_state(self) -> bool:
         """Whether the state that enters the group's critic is recorded."""
-        return any(name.startswith(f"recurrent/{self.group}/critic") for name in self._names("recurrent"))
+        return "critic" in self._recorded_states()
 
     def recorded_agents(self, group: str | None = None) -> list[str]:
         return self.recording.group_agents(group or self.group)
 
     def observations(self, group: str, rows: Rows) -> np.ndarray:
         """`[row, agent, *shape]` in the recording's dtype, zero for agents that were not recorded."""
-        return self._by_agent("observation", group, rows.index)
+        return self._read_field("observation", group, rows.index)
 
     def acting(self, rows: Rows) -> np.ndarray:
         """`[row, agent]` bool: recorded and asked for an action."""
-        return self._by_agent("acting", self.group, rows.index)
+        return self._read_field("acting", self.group, rows.index)
 
     def field(self, name: str, rows: Rows) -> np.ndarray:
         """`[row, agent, ...]` of this group, zero for agents that were not recorded."""
-        return self._by_agent(name, self.group, rows.index)
+        return self._read_field(name, self.group, rows.index)
 
     def recurrent_state(self, rows: Rows) -> np.ndarray:
         """The actor's state that entered each step, `[row, agent, layer, unit]`."""
-        return self._spread(self.group, _read(self.recording.recurrent(self.group), rows.index))
+        return self._expand_to_group(self.group, _read(self.recording.recurrent(self.group), rows.index))
 
     def activations(self, site: str, rows: Rows) -> np.ndarray:
-        """`[row, agent, unit]` float32, zero for agents that the site is not of or that were not recorded."""
+        """`[row, agent, unit]` float32, zero for agents without this site and agents that were not recorded."""
         array = self.recording[site]
-        return self._spread(self.group, _read(array, rows.index), list(array.labels["agent"]))
+        return self._expand_to_group(self.group, _read(array, rows.index), list(array.labels["agent"]))
 
     def mean_observation(self, group: str, rows: Rows, batch_rows: int = 65536) -> Tensor:
         """Each agent's mean over the rows at which it was alive, `[agent, feature]`; zero for one that never was."""
@@ -192,20 +210,20 @@ class RowSource:
         count = np.zeros((spec.n_agents, 1))
         for start in range(0, len(rows), batch_rows):
             index = rows.index[start : start + batch_rows]
-            seen = self._by_agent("observation", group, index).reshape(len(index), spec.n_agents, -1)
-            alive = self._by_agent("alive", group, index)[..., None]
-            total += np.where(alive, seen, 0).sum(axis=0, dtype=np.float64)
+            observation = self._read_field("observation", group, index).reshape(len(index), spec.n_agents, -1)
+            alive = self._read_field("alive", group, index)[..., None]
+            total += np.where(alive, observation, 0).sum(axis=0, dtype=np.float64)
             count += alive.sum(axis=0)
         return torch.from_numpy(total / np.maximum(count, 1)).float()
 
     def batches(
         self, rows: Rows, batch_rows: int, *, needs_state: bool = False, every_group: bool | None = None
-    ) -> Iterator[Moments]:
+    ) -> Iterator[RowBatch]:
         """The rows as tensors, `batch_rows` at a time.
 
         Args:
-            needs_state: also the environment's state and the critic's, where there are any; every_group: also the
-                other groups' observations (None: when the state is needed, since critics read both).
+            needs_state: also read the environment's state and the critic's, where they exist.
+            every_group: also read the other groups' observations; None: if `needs_state`, since critics read both.
         Raises:
             AnalysisError: an agent whose observation is needed was not recorded.
         """
@@ -213,47 +231,43 @@ class RowSource:
         if all_groups:
             self._check_all_recorded()
         groups = self.env.group_names if all_groups else (self.group,)
-        fields = self.recording.fields(self.group)
-        held = [name.split("/")[2] for name in self._names("recurrent") if name.startswith(f"recurrent/{self.group}/")]
-        recurrent, critic = "actor" in held, needs_state and "critic" in held
-        state = needs_state and self.env.state_shape is not None
+        recorded_states = self._recorded_states()
+        actor_state = self.recording.recurrent(self.group) if "actor" in recorded_states else None
+        critic_state = None
+        if needs_state and "critic" in recorded_states:
+            critic_state = self.recording.recurrent(self.group, part="critic")
+        has_mask = "action_mask" in self.recording.fields(self.group)
+        has_env_state = needs_state and self.env.state_shape is not None
         for start in range(0, len(rows), batch_rows):
             index = rows.index[start : start + batch_rows]
-            own = self.recording.recurrent(self.group) if recurrent else None
-            critics = self.recording.recurrent(self.group, part="critic") if critic else None
-            yield Moments(
-                observations={name: _tensor(self._by_agent("observation", name, index)) for name in groups},
-                action=_tensor(self._by_agent("action", self.group, index)),
-                acting=_tensor(self._by_agent("acting", self.group, index)),
-                recurrent=None if own is None else _tensor(self._spread(self.group, _read(own, index))),
-                action_mask=_tensor(self._by_agent("action_mask", self.group, index))
-                if "action_mask" in fields
-                else None,
-                state=_tensor(_read(self.recording.state, index)) if state else None,
-                critic_recurrent=None if critics is None else _tensor(self._spread(self.group, _read(critics, index))),
+            yield RowBatch(
+                observations={name: _tensor(self._read_field("observation", name, index)) for name in groups},
+                action=_tensor(self._read_field("action", self.group, index)),
+                acting=_tensor(self._read_field("acting", self.group, index)),
+                recurrent=self._read_state(actor_state, index),
+                action_mask=_tensor(self._read_field("action_mask", self.group, index)) if has_mask else None,
+                state=_tensor(_read(self.recording.state, index)) if has_env_state else None,
+                critic_recurrent=self._read_state(critic_state, index),
             )
 
-    def label(self, label: str | np.ndarray, rows: Rows) -> tuple[np.ndarray, str, Sequence[str]]:
-        """A label `[row]` or `[row, agent of the group]`, its name and the names of its classes."""
-        if not isinstance(label, str):
-            given = np.asarray(label)
-            if len(given) != len(self.recording):
-                raise AnalysisError(
-                    f"a label has a value for each of the recording's {len(self.recording)} rows; got {len(given)}"
-                )
-            return given[rows.index], "label", ()
+    def label(self, label: str, rows: Rows) -> tuple[np.ndarray, str, Sequence[str]]:
+        """A recorded label `[row]` or `[row, agent of the group]`, its name and the names of its classes.
+
+        Raises:
+            AnalysisError: the label belongs to other agents.
+        """
         array = self.recording.label(label)
-        values, classes = _read(array, rows.index), self.recording.classes(label)
+        values, class_names = _read(array, rows.index), self.recording.classes(label)
         if values.ndim == 1:
-            return values, label, classes
-        bearers = list(array.labels["agent"])
-        if bearers == self.recorded_agents():
-            return self._spread(self.group, values), label, classes
-        if len(bearers) == 1:
-            return values[:, 0], label, classes
+            return values, label, class_names
+        owners = list(array.labels["agent"])
+        if owners == self.recorded_agents():
+            return self._expand_to_group(self.group, values), label, class_names
+        if len(owners) == 1:
+            return values[:, 0], label, class_names
         raise AnalysisError(
-            f"label {label!r} is of the agents {bearers}, not of {self.group!r}: "
-            f"say whose, as ({bearers[0]!r}, {label!r})"
+            f"label {label!r} belongs to the agents {owners}, not to {self.group!r}: choose one, as "
+            f"({owners[0]!r}, {label!r})"
         )
 
     def keeps_every_step(self, rows: Rows) -> bool:
@@ -270,32 +284,34 @@ class RowSource:
             "checkpoint": {"iteration": iteration, "sha256": sha256},
             "experiment": None if experiment is None else experiment.to_json(),
             "settings": self.recording.settings,
-            "version": marlnb.__version__,
+            "version": __version__,
         }
 
-    def _by_agent(self, field: str, group: str, index: np.ndarray) -> np.ndarray:
-        return self._spread(group, _read(self.recording.steps(group, field), index))
+    def _read_field(self, field: str, group: str, index: np.ndarray) -> np.ndarray:
+        return self._expand_to_group(group, _read(self.recording.steps(group, field), index))
 
-    def _spread(self, group: str, values: np.ndarray, recorded: list[str] | None = None) -> np.ndarray:
+    def _read_state(self, array: LabelledArray | None, index: np.ndarray) -> Tensor | None:
+        return None if array is None else _tensor(self._expand_to_group(self.group, _read(array, index)))
+
+    def _expand_to_group(self, group: str, values: np.ndarray, recorded: list[str] | None = None) -> np.ndarray:
         """`[row, recorded agent, ...]` -> `[row, agent of the group, ...]`."""
         agents = self.env.group(group).agents
         recorded = self.recorded_agents(group) if recorded is None else recorded
         if list(agents) == recorded:
             return values
-        spread = np.zeros((len(values), len(agents), *values.shape[2:]), values.dtype)
-        spread[:, [agents.index(agent) for agent in recorded]] = values
-        return spread
+        expanded = np.zeros((len(values), len(agents), *values.shape[2:]), values.dtype)
+        expanded[:, [agents.index(agent) for agent in recorded]] = values
+        return expanded
 
     def _check_all_recorded(self) -> None:
         missing = [agent for agent in self.env.agents if agent not in self.recording.agents]
         if missing:
             raise AnalysisError(f"a critic reads every agent's observation; not recorded: {missing}")
 
-    def _names(self, top: str) -> list[str]:
-        found: list[str] = []
-        if top in self.recording.file:
-            self.recording.file[top].visit(lambda name: found.append(f"{top}/{name}"))
-        return found
+    def _recorded_states(self) -> set[str]:
+        """The parts of the group's policy, actor or critic, whose recurrent state is recorded."""
+        path = f"recurrent/{self.group}"
+        return set(self.recording.file[path]) if path in self.recording.file else set()
 
 
 def _read(array: LabelledArray, index: np.ndarray) -> np.ndarray:

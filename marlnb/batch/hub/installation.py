@@ -14,7 +14,7 @@ from typing import Any
 from jupyter_core.paths import jupyter_data_dir
 
 from marlnb.batch.hub import labextensions
-from marlnb.batch.hub.kernel import HubKernel
+from marlnb.batch.hub.kernelspec import HubKernel
 from marlnb.errors import BatchError, unknown
 from marlnb.training.runs.files import read_json, write_atomically
 
@@ -128,7 +128,7 @@ class Installation:
     def _there(self, name: str) -> bool:
         return os.path.lexists(self.data / KERNELS / name)
 
-    def _add_labextension(self, found: labextensions.Found, kernel: str) -> None:
+    def _add_labextension(self, found: labextensions.Labextension, kernel: str) -> None:
         if found.fate not in ("install", "ours"):
             return
         entry = self.labextensions.get(found.name, {"kernels": []})
@@ -214,12 +214,12 @@ class Installation:
 
 
 def _describe(kernel: HubKernel, files: dict[str, bytes]) -> dict[str, Any]:
-    import marlnb
+    from marlnb.version import __version__
 
     return {
         "display_name": kernel.shown_name,
         "python": str(kernel.python),
-        "version": marlnb.__version__,
+        "version": __version__,
         "when": time.time(),
         "modules": list(kernel.modules),
         "variables": sorted(kernel.variables),  # not their values, which can be secrets

@@ -1,4 +1,4 @@
-"""What made a recording: the code, its version and where it came from, the seeds."""
+"""What made a recording: the version and hash of the code, the experiment, the settings and the seeds."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from marlnb.recording.capture.preparation import Prepared
 from marlnb.recording.file.layout import FORMAT, VERSION
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.runs.spec_file import spec_to_json
+from marlnb.version import __version__
 
 GIT_TIMEOUT_S = 5.0
+_PACKAGE = Path(__file__).parents[2]  # marlnb's own folder
 
 
 def root_attributes(prepared: Prepared) -> dict[str, Any]:
-    """Attributes of a recording's root: format, subject, settings, code and seeds."""
+    """Attributes of a recording's root: format, experiment, settings, code and seeds."""
     experiment = prepared.subject.experiment
-    request = prepared.request
+    config = prepared.config
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -31,20 +33,20 @@ def root_attributes(prepared: Prepared) -> dict[str, Any]:
         "settings": json.dumps(prepared.settings, sort_keys=True),
         "checkpoint": prepared.origin.sha256,
         "iteration": prepared.origin.iteration,
-        "code_version": marlnb.__version__,
+        "code_version": __version__,
         "code_sha256": code_sha256(),
         "code_commit": code_commit(),
-        "seed": request.seed,
-        "generator_seed": derive_seed(request.seed, "actions"),
-        "dtype": request.dtype,
-        "every": request.every,
+        "seed": config.seed,
+        "generator_seed": derive_seed(config.seed, "actions"),
+        "dtype": config.dtype,
+        "every": config.every,
     }
 
 
 @cache
 def code_sha256() -> str:
-    """A hash of marlnb's own source files as they are on disk: names and contents, in the order of their names."""
-    folder = Path(marlnb.__file__).parent
+    """A hash of the names and contents of marlnb's source files on disk, in the order of their names."""
+    folder = _PACKAGE
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
         digest.update(f"{path.relative_to(folder).as_posix()}\0".encode())
@@ -54,13 +56,13 @@ def code_sha256() -> str:
 
 @cache
 def code_commit() -> str:
-    """The commit that is checked out where marlnb runs from a checkout, else ""; `code_sha256` tells of changes."""
-    folder = Path(marlnb.__file__).parent.parent
+    """The commit of the git checkout that marlnb runs from, else "". Local changes only show in `code_sha256`."""
+    folder = _PACKAGE.parent
     if not (folder / ".git").exists():
         return ""
     command = ["git", "-C", str(folder), "rev-parse", "HEAD"]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=GIT_TIMEOUT_S, check=True)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=GIT_TIMEOUT_S, check=True)
     except (OSError, subprocess.SubprocessError):
         return ""
-    return found.stdout.strip()
+    return result.stdout.strip()

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import ipywidgets as w
 
-import marlnb
 from marlnb.formatting import format_bytes
 from marlnb.recording.capture.plan import recording_path
 from marlnb.training.runs.run import Run
@@ -67,14 +66,16 @@ class RecordingsList:
     @with_ui_lock
     def open(self) -> None:
         """Opens the chosen recording in the microscope, below."""
+        from marlnb.widgets.microscope.microscope import microscope  # slow to import
+
         path = recording_path(self.run, self.table.chosen)
         self._place.children = (w.HTML(note_html("opening")),)
 
-        def show(microscope: object) -> None:
-            self.microscope = microscope
-            self._place.children = (microscope.widget,)  # type: ignore[attr-defined]
+        def show(opened: object) -> None:
+            self.microscope = opened
+            self._place.children = (opened.widget,)  # type: ignore[attr-defined]
 
-        self._opening.ask(lambda: marlnb.microscope(open_shared(path)), show, self._failed)
+        self._opening.ask(lambda: microscope(open_shared(path)), show, self._failed)
 
     def _look(self) -> None:
         name = self.table.chosen
