@@ -36,12 +36,12 @@ def test_the_return_to_go_at_a_turn_counts_what_comes_while_one_waits(games: Rec
     expected = games.episodes["player_1"].loc[mine.episode].to_numpy()
     np.testing.assert_allclose(found, expected)
     assert set(expected) == {-1.0, 1.0} or set(expected) == {-1.0, 0.0, 1.0}
-    tuned = tuning(games, site=SITE, by="return_to_go", agent="player_1", n_shuffles=20, repetitions=20)
+    tuned = tuning(games, site=SITE, label="return_to_go", agent="player_1", n_shuffles=20, n_bootstrap=20)
     assert tuned.bins[0] == "-1" and tuned.bins[-1] == "1" and tuned.count.sum() == acting.sum()
 
 
 def test_what_the_other_does_lies_a_step_off(games: Recording) -> None:
-    with pytest.raises(AnalysisError, match=r"of 0 of this recording's; of agents that take turns .* offset="):
+    with pytest.raises(AnalysisError, match=r"in 0 episodes of this recording; if agents take turns.*offset="):
         decode(games, site=SITE, label=("player_2", "action"), agent="player_1", progress=False)
     here = ("player_2", "action")
     found = decode(games, site=SITE, label=here, agent="player_1", offset=1, n_shuffles=1, progress=False).of()

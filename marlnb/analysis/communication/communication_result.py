@@ -1,37 +1,48 @@
-"""What passes between a speaker and a listener: bits, the code book, and what a message does."""
+"""The result of a communication analysis: bits, the code book, and the causal influence of messages."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.data.missing_labels import told_of
-from marlnb.analysis.results import doubts, shown_as_html
+from marlnb.analysis.results import ALPHA, Result
 from marlnb.analysis.stats.bootstrap import Interval
-from marlnb.analysis.stats.mutual_information import Information
+from marlnb.analysis.stats.mutual_information import MutualInformation
 
-SIGNIFICANT = 0.05
+MIN_INFLUENCE_BITS = 0.01
 
 
-@dataclass(frozen=True)
-class Communication:
-    """How a speaker's message goes with its goal and with what the listener does.
+@dataclass(frozen=True, eq=False)
+class Communication(Result):
+    """How a speaker's message relates to its goal and to what the listener does.
 
     Attributes:
-        signalling: what the message tells about the goal: positive signalling where beyond chance.
-        listening: what the message tells about the listener's action `lag` steps later; correlation only, since both
-            may follow from what both see.
-        following: what the goal tells about that action.
-        consistency: what the message tells about the speaker's own other action (speaker consistency), None where it
-            has none.
-        influence: causal influence of communication in bits: what the message tells about the listener's action when it
-            is exchanged and all else that the listener sees stays; positive listening. None where it cannot be had.
-        influence_at: `[t]`, the same by time step; times: `[t]`.
-        context_independence: in 0 to 1, how far one message stands for one goal.
-        code: `[message, goal]`, rows counted; messages, goals: their names.
+        speaker: the speaker's name.
+        listener: the listener's name.
+        message: name of the message.
+        goal: name of the goal.
+        lag: steps from the message to the listener's action.
+        signalling: mutual information of message and goal; positive signalling if it is beyond chance.
+        listening: mutual information of the message and the listener's action `lag` steps later. A correlation only,
+            since both may follow from what both agents observe.
+        following: mutual information of the goal and that action.
+        consistency: mutual information of the message and the speaker's own other action (speaker consistency); None
+            if it has none.
+        influence: causal influence of communication in bits: what the message tells about the listener's action when
+            the message is exchanged and the rest of its observation stays; positive listening if it is above 0. None
+            if it is not available.
+        influence_at: `[time]`, the same by time step.
+        times: `[time]`.
+        context_independence: 0 to 1, whether each goal has one message of its own.
+        code: `[message, goal]`, counts of rows.
+        messages: `[message]`, names.
+        goals: `[goal]`, names.
+        n_rows: pairs of a message and an action.
+        n_episodes: their episodes.
+        notes: facts that are no reason for distrust, such as rows without a label.
+        warnings: reasons not to trust the result.
     """
 
     speaker: str
@@ -39,10 +50,10 @@ class Communication:
     message: str
     goal: str
     lag: int
-    signalling: Information
-    listening: Information
-    following: Information
-    consistency: Information | None
+    signalling: MutualInformation
+    listening: MutualInformation
+    following: MutualInformation
+    consistency: MutualInformation | None
     influence: Interval | None
     influence_at: np.ndarray
     times: np.ndarray
@@ -57,38 +68,36 @@ class Communication:
 
     @property
     def speaks(self) -> bool:
-        """Positive signalling: the message tells the goal, beyond chance."""
-        return self.signalling.p_value < SIGNIFICANT
+        """Positive signalling (Lowe et al. 2019): the message tells the goal, beyond chance."""
+        return self.signalling.p_value < ALPHA
 
     @property
     def listens(self) -> bool | None:
-        """Positive listening: exchanging the message changes what the listener does, by 0.01 bits or more; None where
-        that could not be tried."""
-        return None if self.influence is None else self.influence.low > 0.01
+        """Positive listening (Lowe et al. 2019): the message changes the listener's actions by 0.01 bits or more.
+
+        None if the causal influence is not available.
+        """
+        return None if self.influence is None else self.influence.low > MIN_INFLUENCE_BITS
 
     def table(self) -> pd.DataFrame:
-        """One line for each mutual information."""
-        named = {"signalling": self.signalling, "listening": self.listening, "following": self.following}
+        """One row for each mutual information."""
+        measures = {"signalling": self.signalling, "listening": self.listening, "following": self.following}
         if self.consistency is not None:
-            named["consistency"] = self.consistency
-        return pd.DataFrame([{"measure": name, **asdict(found)} for name, found in named.items()])
-
-    def to_json(self) -> dict[str, Any]:
-        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in asdict(self).items()}
+            measures["consistency"] = self.consistency
+        return pd.DataFrame([{"measure": name, **asdict(measure)} for name, measure in measures.items()])
 
     def __repr__(self) -> str:
-        flag = told_of(self.notes) + doubts(self.warnings)
-        s, influence = self.signalling, self.influence
+        signalling, influence = self.signalling, self.influence
         causal = (
-            "its influence could not be tried"
+            "causal influence not available"
             if influence is None
             else f"causal influence {influence.value:.2f} bits [{influence.low:.2f}, {influence.high:.2f}]"
         )
         return (
-            f"Communication({self.speaker} to {self.listener}: message tells {s.corrected:.2f} of "
-            f"{s.entropy_b:.2f} bits of {self.goal} (chance {s.chance:.2f}), {causal}{flag})"
+            f"Communication({self.speaker} to {self.listener}: message tells {signalling.corrected:.2f} of "
+            f"{signalling.entropy_b:.2f} bits of {self.goal} (chance {signalling.chance:.2f}), {causal}{self.remarks})"
         )
 
     def _repr_html_(self) -> str:
         code = pd.DataFrame(self.code.astype(int), index=list(self.messages), columns=list(self.goals))
-        return f"{shown_as_html(repr(self), self.warnings, self.table())}{code.to_html()}"
+        return f"{super()._repr_html_()}{code.to_html()}"

@@ -1,7 +1,8 @@
-"""What an agent would do had another said something else: the same rows, another episode's message in them.
+"""Counterfactual messages: what agents would do if another agent's message were that of another episode.
 
-Source: Jaques et al. 2019, equation 2 (arXiv:1810.08647): the divergence of what the agent does from the mean of what
-it would do under messages that might have been.
+Source: Jaques et al. 2019, Social Influence as Intrinsic Motivation for Multi-Agent Deep Reinforcement Learning,
+equation 2 (arXiv:1810.08647): `D(p(a | m, o) || sum_m' p(m') p(a | m', o))`, the divergence of an agent's action
+distribution from its mean over counterfactual messages m'.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from marlnb.analysis.data.rows import Moments, Rows, RowSource
+from marlnb.analysis.data.rows import RowBatch, Rows, RowSource
 from marlnb.errors import AnalysisError
 from marlnb.models.policies.distributions import Deterministic, Gaussian
 from marlnb.models.policies.policy import Policy
@@ -21,89 +22,100 @@ from marlnb.training.collect.threads import torch_threads
 Divergence = Literal["kl", "total_variation"]
 
 
-def donors(rows: Rows, n_draws: int, seed: int) -> np.ndarray:
-    """`[draw, row]`: places of rows at the same step of other episodes, drawn evenly.
+def counterfactual_rows(rows: Rows, n_counterfactuals: int, seed: int) -> np.ndarray:
+    """`[counterfactual, row]`, positions of rows at the same step of other episodes, drawn uniformly.
 
     Raises:
         AnalysisError: there is one episode only.
     """
-    generator, found = np.random.default_rng(seed), np.zeros((n_draws, len(rows)), np.int64)
     if len(np.unique(rows.episode)) < 2:
-        raise AnalysisError("messages are taken from other episodes; this recording has one episode only")
+        raise AnalysisError(
+            "counterfactual messages come from other episodes, but this recording has one episode only"
+        )
+    generator, positions = np.random.default_rng(seed), np.zeros((n_counterfactuals, len(rows)), np.int64)
     for t in np.unique(rows.t):
-        here = np.flatnonzero(rows.t == t)
-        if len(here) == 1:  # the longest episode's end: any step of another one
-            among = np.flatnonzero(rows.episode != rows.episode[here[0]])
-            found[:, here[0]] = generator.choice(among, n_draws)
+        at_t = np.flatnonzero(rows.t == t)
+        if len(at_t) == 1:  # the end of the longest episode: take any step of another one
+            others = np.flatnonzero(rows.episode != rows.episode[at_t[0]])
+            positions[:, at_t[0]] = generator.choice(others, n_counterfactuals)
             continue
-        shift = generator.integers(1, len(here), size=(n_draws, len(here)))
-        found[:, here] = here[(np.arange(len(here)) + shift) % len(here)]
-    return found
+        shift = generator.integers(1, len(at_t), size=(n_counterfactuals, len(at_t)))
+        positions[:, at_t] = at_t[(np.arange(len(at_t)) + shift) % len(at_t)]
+    return positions
 
 
 @torch.no_grad()
 @torch_threads(1)
-def divergence(policy: Policy, moments: Moments, seen: Tensor, others: Tensor, measure: Divergence) -> Tensor:
-    """`[row, agent]`: how far what agents do, seeing `seen`, is from what they would do seeing each of `others`.
+def divergence(
+    policy: Policy, batch: RowBatch, observation: Tensor, counterfactuals: Tensor, measure: Divergence
+) -> Tensor:
+    """Divergence of the agents' action distributions from their mean under the counterfactual observations.
 
     Args:
-        seen: `[row, agent, *shape]`; others: `[draw, row, agent, *shape]`.
+        observation: `[row, agent, *shape]`.
+        counterfactuals: `[counterfactual, row, agent, *shape]`.
+    Returns:
+        `[row, agent]`; for continuous actions the mean over counterfactuals of the KL divergence, since a mixture of
+        normals has no closed form.
     """
-    actual, _ = policy.logits(seen, recurrent=moments.recurrent)
-    found = [policy.logits(other, recurrent=moments.recurrent)[0] for other in others]
+    actual, _ = policy.logits(observation, recurrent=batch.recurrent)
+    changed = [policy.logits(other, recurrent=batch.recurrent)[0] for other in counterfactuals]
     distribution = policy.distribution
     if isinstance(distribution, Gaussian):
         if measure != "kl":
-            raise AnalysisError("the total variation of continuous actions has no closed form: measure='kl'")
-        return torch.stack([_gaussian_kl(actual, other, distribution.n_components) for other in found]).mean(0)
+            raise AnalysisError("the total variation of continuous actions has no closed form: use measure='kl'")
+        return torch.stack([_gaussian_kl(actual, other, distribution.n_components) for other in changed]).mean(0)
     if distribution is None or isinstance(distribution, Deterministic):
         raise AnalysisError(f"the policy of {policy.group.name!r} has no distribution of actions to compare")
-    parts = zip(_probabilities(policy, actual, moments), *(_probabilities(policy, x, moments) for x in found))
+    components = zip(_probabilities(policy, actual, batch), *(_probabilities(policy, x, batch) for x in changed))
     total = torch.zeros(actual.shape[:-1])
-    for before, *after in parts:
-        marginal = torch.stack(after).mean(0)
+    for p, *changed_p in components:
+        marginal = torch.stack(changed_p).mean(0)
         if measure == "total_variation":
-            total = total + 0.5 * (before - marginal).abs().sum(-1)
+            total = total + 0.5 * (p - marginal).abs().sum(-1)
         else:
-            # equal where the message changes nothing, so that what is 0 is exactly 0
-            ratio = torch.where(before > 0, before / marginal.clamp(min=1e-30), 1)
-            total = total + (before * ratio.log()).sum(-1)
+            # where the message changes nothing the ratio is exactly 1, so that the divergence is exactly 0
+            ratio = torch.where(p > 0, p / marginal.clamp(min=1e-30), 1)
+            total = total + (p * ratio.log()).sum(-1)
     return total
 
 
 def check_measure(policy: Policy, measure: Divergence) -> None:
-    """Raises AnalysisError for a measure that a policy's actions do not have."""
+    """Raises AnalysisError for a measure that is not defined for a policy's actions."""
     if policy.greedy and measure == "kl":
         raise AnalysisError(
-            f"the policy of {policy.group.name!r} takes the choice of the largest Q: measure='total_variation' tells "
+            f"the policy of {policy.group.name!r} takes the action of the largest Q: measure='total_variation' gives "
             "how often another message would change it"
         )
 
 
-def _probabilities(policy: Policy, parameters: Tensor, moments: Moments) -> list[Tensor]:
-    """Of each component, `[row, agent, choice]`; of Q values, 1 for the largest."""
+def _probabilities(policy: Policy, parameters: Tensor, batch: RowBatch) -> list[Tensor]:
+    """Of each action component, `[row, agent, choice]`; for Q values, 1 for the largest."""
     distribution = policy.distribution
     assert distribution is not None
-    masked = distribution.mask(parameters, moments.action_mask)
-    parts = masked.split(list(policy.group.action.n), dim=-1)
+    masked = distribution.mask(parameters, batch.action_mask)
+    components = masked.split(list(policy.group.action.n), dim=-1)
     if policy.greedy:
-        return [torch.nn.functional.one_hot(part.argmax(-1), part.shape[-1]).float() for part in parts]
-    return [part.softmax(-1) for part in parts]
+        return [torch.nn.functional.one_hot(q.argmax(-1), q.shape[-1]).float() for q in components]
+    return [logits.softmax(-1) for logits in components]
 
 
-def _gaussian_kl(one: Tensor, other: Tensor, n: int) -> Tensor:
-    """KL divergence of diagonal normals from (mean, log_std) `[..., 2 * component]`; squashing both changes nothing."""
-    (mean, log_std), (mean_2, log_std_2) = one.split(n, -1), other.split(n, -1)
-    variance = (2 * (log_std - log_std_2)).exp()
-    distance = ((mean - mean_2) * (-log_std_2).exp()).square()
-    return (log_std_2 - log_std + 0.5 * (variance + distance - 1)).sum(-1)
+def _gaussian_kl(p: Tensor, q: Tensor, n: int) -> Tensor:
+    """KL(p || q) of diagonal normals: `sum log(s_q / s_p) + (s_p² + (m_p - m_q)²) / (2 s_q²) - 1/2`.
+
+    Squashing both actions does not change it. Args: p, q: mean and log_std, `[..., 2 * component]`; n: components.
+    """
+    (mean_p, log_std_p), (mean_q, log_std_q) = p.split(n, -1), q.split(n, -1)
+    variance_ratio = (2 * (log_std_p - log_std_q)).exp()
+    distance = ((mean_p - mean_q) * (-log_std_q).exp()).square()
+    return (log_std_q - log_std_p + 0.5 * (variance_ratio + distance - 1)).sum(-1)
 
 
-def observed(source: RowSource, rows: Rows, batch_rows: int = 16384) -> Tensor:
-    """The group's observations of all rows, `[row, agent, *shape]`."""
-    steps = range(0, len(rows), batch_rows)
+def all_observations(source: RowSource, rows: Rows, batch_rows: int = 16384) -> Tensor:
+    """The group's observations at all rows, `[row, agent, *shape]`."""
     parts = [
-        source.observations(source.group, Rows(rows.index[s : s + batch_rows], rows.episode, rows.t)) for s in steps
+        source.observations(source.group, Rows(rows.index[start : start + batch_rows], rows.episode, rows.t))
+        for start in range(0, len(rows), batch_rows)
     ]
-    seen = torch.from_numpy(np.concatenate(parts))
-    return seen if seen.dtype == torch.uint8 else seen.float()
+    observations = torch.from_numpy(np.concatenate(parts))
+    return observations if observations.dtype == torch.uint8 else observations.float()

@@ -1,4 +1,4 @@
-"""Which features of an agent's observation tell of which other agent, by their names or as the user says."""
+"""Which features of an agent's observation carry information about which other agent: by name, or as the user says."""
 
 from __future__ import annotations
 
@@ -8,69 +8,73 @@ from marlnb.analysis.attribution.feature_groups import feature_names, matching
 from marlnb.errors import AnalysisError, unknown
 from marlnb.specs import EnvSpec, GroupSpec
 
-Told = Mapping[str, Mapping[str, str | Sequence[str]]]
+FeatureSources = Mapping[str, Mapping[str, str | Sequence[str]]]
+"""By observer and observed agent, globs over names of the observer's features."""
 
 
-def features_about(env: EnvSpec, observer: str, told: Told | None = None) -> dict[str, list[int]]:
-    """Other agent -> places of the features that tell of it, among those that an agent observes.
+def features_about(env: EnvSpec, observer: str, feature_sources: FeatureSources | None = None) -> dict[str, list[int]]:
+    """By other agent, the indices of the observer's features that carry information about it.
 
-    By names as MPE's: `other_<group>_<k>_...` is the k-th other agent of one's own group, `<agent>_...` the agent of
-    that name, and `message_...` the only other agent that can speak.
+    By default from names such as MPE's: `other_<group>_<k>_...` is the k-th other agent of the observer's group,
+    `<agent>_...` the agent of that name, and `message_...` the only other agent that can speak.
 
     Args:
-        told: by observer and by the agent told of, globs over feature names; in the place of what names tell.
+        feature_sources: replaces the names' meaning for the observers in it.
     Raises:
-        AnalysisError: a glob that matches nothing, or messages of whom cannot be known.
+        AnalysisError: a glob that matches nothing, or messages whose speaker is ambiguous.
     """
-    group = next(found for found in env.groups if observer in found.agents)
+    group = next(group for group in env.groups if observer in group.agents)
     names = feature_names(group)
-    if told is not None and observer in told:
-        return {agent: _matched(env, observer, names, agent, globs) for agent, globs in told[observer].items()}
-    same = [agent for agent in group.agents if agent != observer]
-    starts = {agent: f"other_{group.name}_{k}_" for k, agent in enumerate(same)}
-    found: dict[str, list[int]] = {}
+    if feature_sources is not None and observer in feature_sources:
+        return {
+            agent: _matching_features(env, observer, names, agent, globs)
+            for agent, globs in feature_sources[observer].items()
+        }
+    others = [agent for agent in group.agents if agent != observer]
+    by_number = {agent: f"other_{group.name}_{k}_" for k, agent in enumerate(others)}
+    indices: dict[str, list[int]] = {}
     for agent in env.agents:
-        if agent == observer:
-            continue
-        ways = (f"{agent}_", starts.get(agent, f"{agent}_"))
-        places = [k for k, name in enumerate(names) if name.startswith(ways)]
-        if places:
-            found[agent] = places
-    said = [k for k, name in enumerate(names) if name.startswith("message_")]
-    if said:
-        found.setdefault(_speaker(env, observer), []).extend(said)
-    return found
+        prefixes = (f"{agent}_", by_number.get(agent, f"{agent}_"))
+        about = [k for k, name in enumerate(names) if name.startswith(prefixes)]
+        if about and agent != observer:
+            indices[agent] = about
+    messages = [k for k, name in enumerate(names) if name.startswith("message_")]
+    if messages:
+        indices.setdefault(_only_speaker(env, observer), []).extend(messages)
+    return indices
 
 
-def messages_of(env: EnvSpec, observer: str, told: Told | None = None) -> dict[str, list[int]]:
-    """As `features_about`, only those that carry messages; all of them where the user says which."""
-    group = next(found for found in env.groups if observer in found.agents)
-    names, found = feature_names(group), features_about(env, observer, told)
-    if told is not None and observer in told:
-        return found
-    said = {agent: [k for k in places if "message_" in names[k]] for agent, places in found.items()}
-    return {agent: places for agent, places in said.items() if places}
+def messages_of(env: EnvSpec, observer: str, feature_sources: FeatureSources | None = None) -> dict[str, list[int]]:
+    """As `features_about`, only those that carry messages; all of an observer's `feature_sources`."""
+    indices = features_about(env, observer, feature_sources)
+    if feature_sources is not None and observer in feature_sources:
+        return indices
+    names = feature_names(next(group for group in env.groups if observer in group.agents))
+    messages = {agent: [k for k in about if "message_" in names[k]] for agent, about in indices.items()}
+    return {agent: about for agent, about in messages.items() if about}
 
 
-def _speaker(env: EnvSpec, observer: str) -> str:
+def _only_speaker(env: EnvSpec, observer: str) -> str:
     speakers = [agent for group in env.groups if speaks(group) for agent in group.agents if agent != observer]
     if len(speakers) != 1:
         raise AnalysisError(
-            f"whose messages does {observer!r} hear? It could be {speakers or 'nobody'}: say it, as "
-            f"told={{{observer!r}: {{'<agent>': ['message_*']}}}}"
+            f"the speaker of the messages that {observer!r} observes is ambiguous; candidates: {speakers or 'none'}. "
+            f"Pass feature_sources={{{observer!r}: {{'<agent>': ['message_*']}}}}"
         )
     return speakers[0]
 
 
 def speaks(group: GroupSpec) -> bool:
-    """Whether an action of the group's has a word in it."""
+    """Whether an action of the group says a word."""
     return any("say_" in name for name in group.action.names)
 
 
-def _matched(env: EnvSpec, observer: str, names: Sequence[str], agent: str, globs: str | Sequence[str]) -> list[int]:
+def _matching_features(
+    env: EnvSpec, observer: str, names: Sequence[str], agent: str, globs: str | Sequence[str]
+) -> list[int]:
     if agent not in env.agents:
-        raise AnalysisError(unknown("agent that is told of", agent, env.agents))
-    places = matching(names, globs)
-    if not places:
-        raise AnalysisError(f"{observer!r} of {agent!r}: {unknown('feature', str(globs), names)}")
-    return places
+        raise AnalysisError(unknown("agent in feature_sources", agent, env.agents))
+    indices = matching(names, globs)
+    if not indices:
+        raise AnalysisError(f"feature_sources of {observer!r} for {agent!r}: {unknown('feature', str(globs), names)}")
+    return indices

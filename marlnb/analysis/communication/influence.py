@@ -1,4 +1,4 @@
-"""influence: who influences whom, through what agents see of one another, what they say, or what their critics read."""
+"""Which agent influences which: through observations, through messages, or through what critics read."""
 
 from __future__ import annotations
 
@@ -15,10 +15,16 @@ from marlnb.analysis.attribution.methods import Method
 from marlnb.analysis.attribution.outputs import Target, To, resolve_output
 from marlnb.analysis.attribution.result import Attribution
 from marlnb.analysis.attribution.setup import check_recorded
-from marlnb.analysis.communication.counterfactuals import Divergence, check_measure, divergence, donors, observed
-from marlnb.analysis.communication.feature_sources import Told, features_about, messages_of
+from marlnb.analysis.communication.counterfactuals import (
+    Divergence,
+    all_observations,
+    check_measure,
+    counterfactual_rows,
+    divergence,
+)
+from marlnb.analysis.communication.feature_sources import FeatureSources, features_about, messages_of
 from marlnb.analysis.communication.influence_result import Influence, over_episodes
-from marlnb.analysis.data.rows import RowSource
+from marlnb.analysis.data.rows import Rows, RowSource
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import EnvSpec, GroupSpec
@@ -38,9 +44,9 @@ def influence(
     target: Target = None,
     method: Method = "integrated_gradients",
     baseline: Baseline | None = None,
-    told: Told | None = None,
+    feature_sources: FeatureSources | None = None,
     measure: Divergence = "kl",
-    n_draws: int = 8,
+    n_counterfactuals: int = 8,
     policies: Mapping[str, Policy] | None = None,
     episodes: Sequence[int] | None = None,
     checkpoint: int | None = None,
@@ -48,185 +54,208 @@ def influence(
     batch_size: int = 1024,
     seed: int = 0,
 ) -> Influence:
-    """How much each agent's output owes to each other agent, with intervals over episodes.
+    """How much of each agent's output comes from each other agent, with intervals over episodes.
 
     Args:
-        through: observation (the contribution, in size, of the features that tell of the other agent; where agents hear
-            one another, of all that the other observes), communication (how far the agent's actions are from those
-            under messages that might have been: the other's, taken from the same step of other episodes; where agents
-            hear one another, its observation), critic (the contribution of the other's observation to the value).
-        group: whose agents are influenced; None: of every recorded group with a policy that can be explained.
-        to, target, method, baseline, n_steps: as for `attribute`; `to` and `target` only for observation, and no value.
-        told: which features tell of whom, by observer and agent, `{"listener_0": {"speaker_0": ["message_*"]}}`; None:
-            what the names of MPE's features tell.
-        measure, n_draws: of communication: the divergence (kl in nats, total_variation from 0 to 1; for Q policies the
-            latter), and from how many other episodes messages are taken.
+        through: observation: mean absolute attribution to the features that carry information about the other agent,
+            or for networks that read several agents' observations, to the other's whole observation. communication:
+            divergence of the agent's actions from those under counterfactual messages (Jaques et al. 2019), taken
+            from the same step of other episodes; for networks that read several agents' observations the other's
+            observation is exchanged. critic: mean absolute attribution of the value to the other's observation.
+        group: the influenced agents; None: all recorded groups with a policy.
+        to: output that is explained, as in `attribute`; only for observation, and not value.
+        target: as in `attribute`; only for observation.
+        method: as in `attribute`.
+        baseline: as in `attribute`.
+        feature_sources: features that carry information about other agents, by observer and other agent, for example
+            `{"listener_0": {"speaker_0": ["message_*"]}}`; None: read from names such as MPE's.
+        measure: of communication: kl in nats, or total_variation from 0 to 1 (the only one for Q policies).
+        n_counterfactuals: of communication: messages from this many other episodes.
+        policies: by group; None: those of the run.
+        episodes: numbers of the episodes to use; None for all.
+        checkpoint: iteration whose rows are read; required if a recording spans several.
+        n_steps: as in `attribute`.
+        batch_size: rows at once.
     Raises:
-        AnalysisError: an unknown `through` or group; features of which it cannot be known of whom they tell; no agent
-            that could hear another; a group without a critic.
+        AnalysisError: an unknown `through` or group; features whose source is ambiguous; no agent that receives
+            messages; a group without a critic.
     """
     if through not in get_args(Through):
         raise AnalysisError(unknown("way of influence", through, get_args(Through)))
-    _check_output(through, to, target)
-    groups = _groups(recording, group)
+    if through != "observation" and (to != "action" or target is not None):
+        raise AnalysisError(f"to and target need through='observation'; got to={to!r}, target={target!r}")
+    if to == "value":
+        raise AnalysisError("use through='critic' for attributions of the value to observations")
+    if group is not None and group not in recording.groups:
+        raise AnalysisError(unknown("recorded group", group, recording.groups))
+    groups = list(recording.groups) if group is None else [group]
     source = RowSource(recording, groups[0])
-    known = policies if policies is not None else source.policies(checkpoint)
-    env, asked = source.env, {"policies": known, "episodes": episodes, "checkpoint": checkpoint}
-    agents = tuple(agent for name in groups for agent in env.group(name).agents)
-    by_row, notes = [], []
+    policies = policies if policies is not None else source.policies(checkpoint)
+    env = source.env
     if through == "communication" and not any(
-        messages_of(env, agent, told) or known[name].cross_agent for name in groups for agent in env.group(name).agents
+        messages_of(env, agent, feature_sources) or policies[name].cross_agent
+        for name in groups
+        for agent in env.group(name).agents
     ):
         raise AnalysisError(
-            f"no agent of {groups} hears a message, by the names of its features; told= would say which they are"
+            f"no agent of {groups} observes a feature named as a message: use feature_sources="
         )
+    options: dict[str, Any] = {
+        "method": method,
+        "baseline": baseline,
+        "n_steps": n_steps,
+        "batch_size": batch_size,
+        "seed": seed,
+        "policies": policies,
+        "episodes": episodes,
+        "checkpoint": checkpoint,
+        "progress": False,
+    }
+    by_row, messages = [], []
     for name in groups:
-        if name not in known:
-            raise AnalysisError(unknown("group with a policy", name, known))
-        spec = env.group(name)
+        if name not in policies:
+            raise AnalysisError(unknown("group with a policy", name, policies))
+        policy, spec = policies[name], env.group(name)
         if through == "communication":
-            check_measure(known[name], measure)
-            rows = RowSource(recording, name).rows(episodes, checkpoint)
-            by_row.append(_spoken(recording, known[name], env, rows, told, measure, n_draws, batch_size, seed))
-            notes += _not_finite(by_row[-1], RowSource(recording, name).acting(rows), spec, env)
-            continue
-        options: dict[str, Any] = {
-            "method": method,
-            "baseline": baseline,
-            "n_steps": n_steps,
-            "batch_size": batch_size,
-            "seed": seed,
-        }
-        options |= {"target": target} if through == "observation" else {}
-        explain = _observed if through == "observation" else _judged
-        sizes, found = explain(recording, spec, env, known[name], to, told, {**options, **asked})
+            check_measure(policy, measure)
+            group_source = RowSource(recording, name)
+            rows = group_source.rows(episodes, checkpoint)
+            sizes = _message_effects(
+                group_source, policy, rows, feature_sources, measure, n_counterfactuals, batch_size, seed
+            )
+            new_messages = _not_finite(sizes, group_source.acting(rows), spec, env)
+        elif through == "critic":
+            attribution = attribute(recording, group=name, to="value", **options)
+            sizes, new_messages = _by_source(attribution, env), list(attribution.warnings)
+        else:
+            sizes, new_messages = _observation_effects(
+                recording, policy, env, feature_sources, {"to": to, "target": target, **options}
+            )
         by_row.append(sizes)
-        notes += [f"{name}: {note}" for note in found]
+        messages += new_messages if through == "communication" else [f"{name}: {text}" for text in new_messages]
     rows = source.rows(episodes, checkpoint)
     values, low, high, n_episodes = over_episodes(np.concatenate(by_row, axis=1), rows.episode, seed)
-    words, units = _words(through, to, target, measure, env, groups)
+    description, units = _describe(through, to, target, measure, env, groups)
     return Influence(
-        values, low, high, agents, env.agents, through, words, units, n_episodes, tuple(notes), source.origin()
+        values=values,
+        low=low,
+        high=high,
+        agents=tuple(agent for name in groups for agent in env.group(name).agents),
+        sources=env.agents,
+        through=through,
+        measure=description,
+        units=units,
+        n_episodes=n_episodes,
+        messages=tuple(messages),
+        origin=source.origin(),
     )
 
 
-def _groups(recording: Recording, group: str | None) -> list[str]:
-    if group is None:
-        return list(recording.groups)
-    if group not in recording.groups:
-        raise AnalysisError(unknown("recorded group", group, recording.groups))
-    return [group]
-
-
-def _check_output(through: Through, to: To, target: Target) -> None:
-    if through != "observation" and (to != "action" or target is not None):
-        raise AnalysisError(f"to and target are of through='observation'; got to={to!r}, target={target!r}")
-    if to == "value":
-        raise AnalysisError("what a value owes to whose observation: through='critic'")
-
-
-def _words(
+def _describe(
     through: Through, to: To, target: Target, measure: Divergence, env: EnvSpec, groups: list[str]
 ) -> tuple[str, str]:
+    """What is measured in words, and its units."""
     if through == "communication":
         return "divergence of actions under other messages", "nats" if measure == "kl" else "total variation"
     if through == "critic":
         return "mean |contribution| to the value", "reward"
-    outputs = [(resolve_output(env.group(name).action, to, target), env.group(name).action) for name in groups]
-    units = " or ".join(dict.fromkeys(output.units for output, _ in outputs))
-    named = to if target is None else " or ".join(dict.fromkeys(output.describe(spec) for output, spec in outputs))
-    return f"mean |contribution| to the {named}", units
+    specs = [env.group(name).action for name in groups]
+    outputs = [resolve_output(spec, to, target) for spec in specs]
+    units = " or ".join(dict.fromkeys(output.units for output in outputs))
+    names = dict.fromkeys(output.describe(spec) for output, spec in zip(outputs, specs))
+    return f"mean |contribution| to the {to if target is None else ' or '.join(names)}", units
 
 
-def _observed(
-    recording: Recording, spec: GroupSpec, env: EnvSpec, policy: Policy, to: To, told: Told | None, asked: Any
+def _observation_effects(
+    recording: Recording,
+    policy: Policy,
+    env: EnvSpec,
+    feature_sources: FeatureSources | None,
+    options: Mapping[str, Any],
 ) -> tuple[np.ndarray, list[str]]:
-    """`[row, agent, source]`: the size of what each agent owes to what it sees of each other."""
+    """Absolute attribution `[row, agent, source]` of each agent's output to its features about each other agent."""
+    spec = policy.group
     if policy.cross_agent:
-        found = attribute(recording, group=spec.name, to=to, progress=False, sources="all", **asked)
-        return _by_owner(found, env), list(found.warnings)
-    names, rows, notes = feature_names(spec), [], []
+        attribution = attribute(recording, group=spec.name, sources="all", **options)
+        return _by_source(attribution, env), list(attribution.warnings)
+    names, sizes_of_agents, messages = feature_names(spec), [], dict[str, None]()
     for agent in spec.agents:
-        about = features_about(env, agent, told)
-        rest = sorted(set(range(len(names))) - {k for places in about.values() for k in places})
-        groups = {other: [names[k] for k in places] for other, places in about.items()}
-        if rest:
-            groups[agent] = [names[k] for k in rest]
-        found = attribute(recording, group=spec.name, agent=agent, to=to, progress=False, features=groups, **asked)
-        sizes = np.zeros((len(found.values), len(env.agents)))
-        for place, owner in enumerate(found.feature_names):
-            sizes[:, env.agents.index(owner)] = np.abs(found.values[:, 0, place])
-        sizes[~np.isfinite(found.score[:, 0])] = np.nan
-        rows.append(sizes)
-        notes += [note for note in found.warnings if note not in notes]
-    return np.stack(rows, axis=1), notes
+        about = features_about(env, agent, feature_sources)
+        features = {other: [names[k] for k in indices] for other, indices in about.items()}
+        about_no_one = sorted(set(range(len(names))) - {k for indices in about.values() for k in indices})
+        if about_no_one:
+            features[agent] = [names[k] for k in about_no_one]
+        attribution = attribute(recording, group=spec.name, agent=agent, features=features, **options)
+        sizes = np.zeros((len(attribution.values), len(env.agents)))
+        for k, other in enumerate(attribution.feature_names):
+            sizes[:, env.agents.index(other)] = np.abs(attribution.values[:, 0, k])
+        sizes[~np.isfinite(attribution.score[:, 0])] = np.nan
+        sizes_of_agents.append(sizes)
+        messages.update(dict.fromkeys(attribution.warnings))
+    return np.stack(sizes_of_agents, axis=1), list(messages)
 
 
-def _judged(
-    recording: Recording, spec: GroupSpec, env: EnvSpec, policy: Policy, to: To, told: Told | None, asked: Any
-) -> tuple[np.ndarray, list[str]]:
-    """`[row, agent, source]`: the size of what each agent's value owes to each agent's observation."""
-    found = attribute(recording, group=spec.name, to="value", progress=False, **asked)
-    return _by_owner(found, env), list(found.warnings)
-
-
-def _by_owner(found: Attribution, env: EnvSpec) -> np.ndarray:
-    sizes = np.zeros((*found.score.shape, len(env.agents)))
-    for owner, values in found.by_source().items():
-        sizes[..., env.agents.index(owner)] = np.abs(values.sum(-1))
-    sizes[~np.isfinite(found.score)] = np.nan
+def _by_source(attribution: Attribution, env: EnvSpec) -> np.ndarray:
+    """Absolute attribution `[row, agent, source]` to each agent's whole observation."""
+    sizes = np.zeros((*attribution.score.shape, len(env.agents)))
+    for agent, values in attribution.by_source().items():
+        sizes[..., env.agents.index(agent)] = np.abs(values.sum(-1))
+    sizes[~np.isfinite(attribution.score)] = np.nan
     return sizes
 
 
 def _not_finite(sizes: np.ndarray, acting: np.ndarray, spec: GroupSpec, env: EnvSpec) -> list[str]:
-    """What is to be said of sizes `[row, agent, source]` that are no numbers though the agent acted `[row, agent]`."""
-    own = np.array([[agent == source for source in env.agents] for agent in spec.agents])
-    bad = (~np.isfinite(sizes) & ~own).any(-1) & acting
+    """A message if sizes `[row, agent, source]` are not finite where the agent acted `[row, agent]`."""
+    diagonal = np.array([[agent == source for source in env.agents] for agent in spec.agents])
+    bad = (~np.isfinite(sizes) & ~diagonal).any(-1) & acting
     if not bad.any():
         return []
-    return [f"{spec.name}: not finite at {int(bad.sum())} of {int(acting.sum())} rows of an agent that acts; left out"]
+    return [f"{spec.name}: not finite at {int(bad.sum())} of {int(acting.sum())} rows of acting agents; left out"]
 
 
-def _spoken(
-    recording: Recording,
+def _message_effects(
+    source: RowSource,
     policy: Policy,
-    env: EnvSpec,
-    rows: Any,
-    told: Told | None,
+    rows: Rows,
+    feature_sources: FeatureSources | None,
     measure: Divergence,
-    n_draws: int,
+    n_counterfactuals: int,
     batch_size: int,
     seed: int,
 ) -> np.ndarray:
-    """`[row, agent, source]`: how far actions are from those under what each other might have said."""
-    spec, source = policy.group, RowSource(recording, policy.group.name)
+    """Divergence `[row, agent, source]` of actions from those under each other agent's counterfactual messages."""
+    spec, env = policy.group, source.env
     if policy.cross_agent:
         check_recorded(source, policy)
-    channels = {agent: messages_of(env, agent, told) for agent in spec.agents}
+    message_features = {agent: messages_of(env, agent, feature_sources) for agent in spec.agents}
     sizes = np.zeros((len(rows), spec.n_agents, len(env.agents)))
-    for k in range(spec.n_agents):
-        sizes[:, k, env.agents.index(spec.agents[k])] = np.nan  # nobody is told anything by itself
-    everything, drawn, start = observed(source, rows), donors(rows, n_draws, seed), 0
-    for moments in source.batches(rows, batch_size):
-        here = slice(start, start + len(moments.acting))
-        seen = everything[here]
-        others = everything[torch.from_numpy(drawn[:, here])]  # [draw, row, agent, *shape]
+    for k, agent in enumerate(spec.agents):
+        sizes[:, k, env.agents.index(agent)] = np.nan  # an agent sends itself no messages
+    observations = all_observations(source, rows)
+    counterfactual = torch.from_numpy(counterfactual_rows(rows, n_counterfactuals, seed))
+    start = 0
+    for batch in source.batches(rows, batch_size):
+        in_batch = slice(start, start + len(batch.acting))
+        observed = observations[in_batch]
+        others = observations[counterfactual[:, in_batch]]  # [counterfactual, row, agent, *shape]
         for speaker in env.agents:
-            heard = {k: places for k, a in enumerate(spec.agents) if (places := channels[a].get(speaker))}
-            hears_all = policy.cross_agent and speaker in spec.agents
-            if not heard and not hears_all:
+            receivers = {
+                k: features for k, agent in enumerate(spec.agents) if (features := message_features[agent].get(speaker))
+            }
+            read_by_all = policy.cross_agent and speaker in spec.agents
+            if not receivers and not read_by_all:
                 continue
-            changed = seen.expand(n_draws, *seen.shape).clone()
-            flat, donor = changed.flatten(3), others.flatten(3)
-            for k, places in heard.items():
-                flat[:, :, k, places] = donor[:, :, k, places]
-            if hears_all:
-                flat[:, :, spec.agents.index(speaker)] = donor[:, :, spec.agents.index(speaker)]
-            told_of = divergence(policy, moments, seen, flat.view(changed.shape), measure).numpy()
-            listeners = range(spec.n_agents) if hears_all else heard
-            for k in listeners:
+            changed = observed.expand(n_counterfactuals, *observed.shape).clone()
+            changed_features, other_features = changed.flatten(3), others.flatten(3)
+            for k, features in receivers.items():
+                changed_features[:, :, k, features] = other_features[:, :, k, features]
+            if read_by_all:
+                speaker_index = spec.agents.index(speaker)
+                changed_features[:, :, speaker_index] = other_features[:, :, speaker_index]
+            effect = divergence(policy, batch, observed, changed_features.view(changed.shape), measure).numpy()
+            for k in range(spec.n_agents) if read_by_all else receivers:
                 if spec.agents[k] != speaker:
-                    sizes[here, k, env.agents.index(speaker)] = told_of[:, k]
-        sizes[here][~moments.acting.numpy()] = np.nan
-        start = here.stop
+                    sizes[in_batch, k, env.agents.index(speaker)] = effect[:, k]
+        sizes[in_batch][~batch.acting.numpy()] = np.nan
+        start = in_batch.stop
     return sizes

@@ -1,4 +1,7 @@
-"""What an agent would have done, had it heard something else: every message in turn, put into what it observed."""
+"""Causal influence of communication: what a listener would do if it had received each other message.
+
+Every message in turn replaces the one that the listener observed; the rest of its observation stays.
+"""
 
 from __future__ import annotations
 
@@ -14,69 +17,89 @@ from marlnb.models.policies.policy import Policy
 from marlnb.training.collect.threads import torch_threads
 
 BATCH_ROWS = 8192
-MOST_MESSAGES = 64
+MAX_MESSAGES = 64
 
 
 @dataclass(frozen=True)
-class Heard:
-    """Where a listener hears.
+class ReceivedMessages:
+    """Where and when a listener observes messages.
 
     Attributes:
-        place: the listener's, among the agents of its group; features: `[message feature]`, indices into what it sees.
-        rows: those at which it has heard something.
+        source: the recording, as the listener's group sees it.
+        agent_index: the listener's index in its group.
+        features: `[message feature]`, indices into its observation.
+        rows: time steps at which it has received a message.
     """
 
     source: RowSource
-    place: int
+    agent_index: int
     features: np.ndarray
     rows: Rows
 
 
-def influence_of(heard: Heard, policy: Policy) -> tuple[np.ndarray | None, tuple[str, ...]]:
-    """Bits `[row]`: what the message tells about the action, everything else that the listener sees held fixed.
+def causal_influence(received: ReceivedMessages, policy: Policy) -> tuple[np.ndarray | None, tuple[str, ...]]:
+    """Causal influence of communication in bits, `[row]`.
 
-    The mean over messages m, as often as they are heard, of KL(p(action | o, m) || p(action | o)), with p(action | o)
-    their mixture. A recurrent listener keeps the memory that it had. None, and why, where that cannot be had.
+    `sum_m p(m) KL(p(a | o, m) || p(a | o))` with `p(a | o) = sum_m p(m) p(a | o, m)`: the mutual information of message
+    and action when the rest of the observation o is held fixed. p(m) is how often the message is received. A recurrent
+    listener keeps its recorded state.
 
-    Source: Lowe et al. 2019, section 3.3, causal influence of communication (arXiv:1903.05168).
+    Returns:
+        bits, or None and the reason why they are not available.
+    Source: Lowe et al. 2019, On the Pitfalls of Measuring Emergent Communication, section 3.3 (arXiv:1903.05168).
     """
-    if policy.distribution is not None and not isinstance(policy.distribution, Categorical):
-        return None, ("the causal influence was not tried: the policy gives no probabilities of discrete actions",)
     if policy.distribution is None:
-        return None, ("the causal influence was not tried: the policy acts greedily, without probabilities",)
-    seen = heard.source.observations(heard.source.group, heard.rows)[:, heard.place]
-    messages, frequency = np.unique(seen[:, heard.features], axis=0, return_counts=True)
-    if not 2 <= len(messages) <= MOST_MESSAGES:
-        return None, (f"the causal influence was not tried: {len(messages)} different messages are heard",)
+        return None, ("no causal influence: the policy acts greedily, without probabilities",)
+    if not isinstance(policy.distribution, Categorical):
+        return None, ("no causal influence: the policy gives no probabilities of discrete actions",)
+    group = received.source.group
+    observed = received.source.observations(group, received.rows)[:, received.agent_index]
+    messages, frequency = np.unique(observed[:, received.features], axis=0, return_counts=True)
+    if not 2 <= len(messages) <= MAX_MESSAGES:
+        return None, (
+            f"no causal influence: it needs 2 to {MAX_MESSAGES} different messages; {len(messages)} are received",
+        )
     weights = torch.from_numpy(frequency / frequency.sum())
     parts = []
-    for moments in heard.source.batches(heard.rows, BATCH_ROWS):
-        own = moments.observations[heard.source.group]
-        answers = [
-            _probabilities(policy, heard, own, torch.from_numpy(message), moments.recurrent, moments.action_mask)
+    for batch in received.source.batches(received.rows, BATCH_ROWS):
+        probabilities = [
+            _probabilities(
+                policy, received, batch.observations[group], torch.from_numpy(message), batch.recurrent,
+                batch.action_mask,
+            )
             for message in messages
-        ]
-        parts.append(_bits(torch.stack(answers), weights).numpy())
+        ]  # fmt: skip
+        parts.append(_bits(torch.stack(probabilities), weights).numpy())
     return np.concatenate(parts), ()
 
 
 @torch.no_grad()
 @torch_threads(1)
 def _probabilities(
-    policy: Policy, heard: Heard, own: Tensor, message: Tensor, recurrent: Tensor | None, mask: Tensor | None
+    policy: Policy,
+    received: ReceivedMessages,
+    observation: Tensor,
+    message: Tensor,
+    recurrent: Tensor | None,
+    mask: Tensor | None,
 ) -> Tensor:
-    """`[row, action]` of the listener, had it heard this message."""
-    changed = own.clone()
-    changed[:, heard.place, torch.from_numpy(heard.features)] = message.to(own.dtype)
-    logits, _ = policy.logits(changed, recurrent=recurrent)
-    chosen = logits[:, heard.place].double()
+    """The listener's action probabilities `[row, action]` if it had received this message."""
+    changed = observation.clone()
+    changed[:, received.agent_index, torch.from_numpy(received.features)] = message.to(observation.dtype)
+    all_logits, _ = policy.logits(changed, recurrent=recurrent)
+    logits = all_logits[:, received.agent_index].double()
     if mask is not None:
-        chosen = chosen.masked_fill(~mask[:, heard.place], -torch.inf)
-    return chosen.softmax(-1)
+        logits = logits.masked_fill(~mask[:, received.agent_index], -torch.inf)
+    return logits.softmax(-1)
 
 
-def _bits(answers: Tensor, weights: Tensor) -> Tensor:
-    """Mutual information `[row]` of message and action, from `[message, row, action]` and how often each is heard."""
-    mixture = torch.einsum("m,mra->ra", weights, answers)
-    ratio = torch.log2(answers.clamp_min(1e-300)) - torch.log2(mixture.clamp_min(1e-300))
-    return torch.einsum("m,mra->r", weights, answers * ratio).clamp_min(0)
+def _bits(probabilities: Tensor, weights: Tensor) -> Tensor:
+    """Mutual information of message and action `[row]`.
+
+    Args:
+        probabilities: `[message, row, action]`.
+        weights: `[message]`, how often each message is received.
+    """
+    mixture = torch.einsum("m,mra->ra", weights, probabilities)
+    ratio = torch.log2(probabilities.clamp_min(1e-300)) - torch.log2(mixture.clamp_min(1e-300))
+    return torch.einsum("m,mra->r", weights, probabilities * ratio).clamp_min(0)

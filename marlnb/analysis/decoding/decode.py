@@ -1,4 +1,4 @@
-"""Decoding: what a linear model reads from an agent's hidden units, beside everything that it must be compared with."""
+"""Decode a label from hidden units with a linear model, next to every control that it must be compared with."""
 
 from __future__ import annotations
 
@@ -9,14 +9,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from marlnb.analysis.data.duplicate_episodes import repeats
+from marlnb.analysis.data.duplicate_episodes import duplicate_episode_warnings
 from marlnb.analysis.data.labels import Classes, Label, Labels, resolve_label, rows_later
+from marlnb.analysis.data.policy_activations import policy_activations, untrained_policy
 from marlnb.analysis.data.rows import Rows, RowSource
-from marlnb.analysis.data.untrained import untrained_activations
-from marlnb.analysis.decoding.linear_decoder import Reading
-from marlnb.analysis.decoding.problem import At, Plan, Question, answer, check
-from marlnb.analysis.decoding.result import Decoding, DecodingScore, corrected_together
-from marlnb.analysis.decoding.streaming import answer_stream
+from marlnb.analysis.decoding.problem import (
+    At,
+    DecodingOutcome,
+    DecodingProblem,
+    DecodingSettings,
+    Diagnostics,
+    check_activations,
+    check_label,
+    solve,
+)
+from marlnb.analysis.decoding.result import Decoding, corrected_together
+from marlnb.analysis.decoding.streaming import solve_streaming
 from marlnb.analysis.stats.linear_models import Kind, episode_folds
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.policies.policy import Policy
@@ -25,7 +33,6 @@ if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
 
 MEMORY_BYTES = 4 * 2**30
-Answered = tuple[DecodingScore, Reading, np.ndarray]
 
 
 def decode(
@@ -40,183 +47,194 @@ def decode(
     kind: Kind | None = None,
     folds: int = 5,
     n_shuffles: int = 20,
-    episodes: list[int] | None = None,
+    episodes: Sequence[int] | None = None,
     seed: int = 0,
     memory_bytes: int = MEMORY_BYTES,
     policies: Mapping[str, Policy] | None = None,
     progress: bool = True,
 ) -> Decoding:
-    """How well a linear model reads a label from sites, in episodes that it was not fitted to.
+    """Scores how well a linear model reads a label from sites, in episodes that it was not fitted to.
 
-    Logistic regression for classes (balanced accuracy), ridge regression for quantities (R^2), on standardised units;
-    folds are whole episodes, always. Beside each score stand: the constant answer, the labels of other episodes, the
-    agent's raw observation, a network of the same architecture with random weights, and a memorisation control. All
-    p-values are corrected for the number of scores.
+    Classes are read with logistic regression and scored by balanced accuracy, quantities with ridge regression and
+    scored by R². Units are standardised. Folds are always whole episodes. Each score comes with its controls: the best
+    constant answer, labels of other episodes, the agent's raw observation, a network of the same architecture with
+    random weights, and a memorisation control (Hewitt and Liang 2019). All p-values are corrected for the number of
+    scores.
 
     Args:
-        site: as `listener/actor/hidden_1`; several, or globs as `*/actor/hidden_*`.
-        label: a label of the recording by name; action, reward or return_to_go (the agent's own); an array `[row]` or
-            `[row, agent]` of all its rows, or a function of the recording that returns one; or what another agent does
-            or sees: `("listener_0", "action")`, `("speaker_0", "observation", "goal_red")`, with any field that
-            `recording.steps` has, return_to_go, recurrent, or a label that it bears.
-        agent: one or several agents of the sites' groups; None: each of them.
-        at: all (one model for all steps), each (one model a time step: what is known when), or one time step.
-        offset: how many steps after the activations the label is taken: 5 asks what is known before it happens, -5
-            what is remembered; a list gives a curve. Steps whose label would lie outside the episode are left out.
-        checkpoint: the iteration whose rows are read; needed where a recording spans several.
-        kind: None: classes for whole numbers, booleans and words, a quantity otherwise.
-        n_shuffles: permutations of the labels over episodes; the smallest p-value is 1 / (1 + n_shuffles).
-        episodes: indices of those to use; None: all.
+        site: for example `listener/actor/hidden_1`; several, or globs such as `*/actor/hidden_*`.
+        label: a label of the recording by name; the agent's own action, reward or return_to_go; an array `[row]` or
+            `[row, agent]` of all its rows; a function of the recording that returns one; or what another agent does
+            or observes: `("listener_0", "action")`, `("speaker_0", "observation", "goal_red")`, with any field of
+            `recording.steps`, return_to_go, recurrent, or a label of that agent.
+        agent: one or several agents of the sites' groups; None for all.
+        at: all (one model for all time steps), each (one model per time step: what is known when), or one time step.
+        offset: steps from the activations to the label. 5 asks what is known before it happens, -5 what is
+            remembered. A list gives a curve. Steps whose label is outside the episode are left out.
+        checkpoint: iteration whose rows are read; required if a recording spans several.
+        kind: None: classes for whole numbers, booleans and words, otherwise a quantity.
+        folds: cross-validation folds, 2 or more.
+        n_shuffles: permutations of the labels over episodes; the smallest possible p-value is 1 / (1 + n_shuffles).
+        episodes: numbers of the episodes to use; None for all.
         seed: of folds, permutations, control labels and the untrained network.
-        memory_bytes: a site that would need more is streamed from the file in batches: ridge exactly, in one pass;
+        memory_bytes: a site that needs more memory is streamed from the file in batches: ridge exactly, in one pass;
             logistic regression by averaged stochastic gradients.
-        policies: by group, of agents from elsewhere: the untrained network is then theirs with its weights shuffled.
-        progress: show how far a streamed fit is.
+        policies: by group, for external agents; the untrained control is then their network with shuffled weights.
+        progress: whether a streamed fit prints its progress.
     Raises:
-        AnalysisError: unknown site, label or agent; too few episodes for the folds; a label that never varies; a site
-            that is constant; a recording of several checkpoints with none chosen. Of several sites or offsets those
-            that cannot be answered are left out, and the result's warnings say so.
+        AnalysisError: unknown site, label or agent; too few episodes for the folds; a label that never varies; a
+            constant site; a recording of several checkpoints with none chosen. With several sites, agents or offsets,
+            problems that fail are skipped and listed in the result's warnings.
     """
     if folds < 2 or n_shuffles < 1:
-        raise AnalysisError(f"decoding needs at least 2 folds and 1 shuffle; got {folds} and {n_shuffles}")
+        raise AnalysisError(f"folds must be 2 or more and n_shuffles 1 or more; got {folds} and {n_shuffles}")
     sites = _match_sites(recording, site)
     groups = list(dict.fromkeys(name.split("/")[0] for name in sites))
     sources = {group: RowSource(recording, group, policies) for group in groups}
-    iteration = sources[groups[0]].one_checkpoint(checkpoint)
+    iteration = sources[groups[0]].resolve_checkpoint(checkpoint)
     rows = sources[groups[0]].rows(episodes, iteration)
     labels = {group: resolve_label(source, rows, label) for group, source in sources.items()}
-    classes = Classes.of(list(labels.values()), kind)
+    classes = Classes.from_labels(list(labels.values()), kind)
     offsets = tuple(offset) if isinstance(offset, Sequence) else (offset,)
-    agents = _chosen_agents(recording, sources, sites, agent)
-    name = labels[groups[0]].name
-    plan = Plan(at, name, classes, folds, n_shuffles, seed, alone=len(sites) * len(agents) * len(offsets) == 1)
-    plan.notes.extend(repeats(recording, rows.episode))
-    plan.left_out.notes.extend([classes.note] if classes.note else [])
-    answered: list[Answered] = []
+    agents = _match_agents(recording, sources, sites, agent)
+    label_name = labels[groups[0]].name
+    settings = DecodingSettings(at, label_name, classes, folds, n_shuffles, seed)
+    diagnostics = Diagnostics(single_problem=len(sites) * len(agents) * len(offsets) == 1)
+    diagnostics.messages.extend(duplicate_episode_warnings(recording, rows.episode))
+    diagnostics.missing.notes.extend([classes.note] if classes.note else [])
+    outcomes: list[DecodingOutcome] = []
     with threadpool_limits(1):  # many small fits: more threads wait for each other, 7 times slower on 2 cores
-        for one in sites:
-            source = sources[one.split("/")[0]]
-            bearers = [a for a in recording[one].labels["agent"] if a in agents]
-            asked = _Asked(source, rows, one, labels[source.group], plan)
-            if asked.needed_bytes > memory_bytes:
-                answered += asked.stream(bearers, offsets, progress)
+        for name in sites:
+            source = sources[name.split("/")[0]]
+            site_agents = [bearer for bearer in recording[name].labels["agent"] if bearer in agents]
+            task = SiteDecoding(source, rows, name, labels[source.group], settings, diagnostics)
+            if task.needed_bytes > memory_bytes:
+                outcomes += task.run_streaming(site_agents, offsets, progress)
             else:
-                answered += asked.in_memory(bearers, offsets)
-    if not answered:
-        raise AnalysisError("nothing could be decoded: " + "; ".join(plan.doubts))
+                outcomes += task.run_in_memory(site_agents, offsets)
+    if not outcomes:
+        raise AnalysisError("nothing could be decoded: " + "; ".join(diagnostics.warnings))
     result = Decoding(
-        ", ".join(sites),
-        name,
-        classes.kind,
-        classes.names,
-        folds,
-        n_shuffles,
-        tuple(score for score, _, _ in answered),
-        plan.doubts,
-        tuple(reading for _, reading, _ in answered),
-        np.array([shuffled for _, _, shuffled in answered]),
-        iteration,
-        tuple(dict.fromkeys(plan.left_out.notes)),
+        site=", ".join(sites),
+        label=label_name,
+        kind=classes.kind,
+        classes=classes.names,
+        folds=folds,
+        n_shuffles=n_shuffles,
+        scores=tuple(outcome.score for outcome in outcomes),
+        warnings=diagnostics.warnings,
+        decoders=tuple(outcome.decoder for outcome in outcomes),
+        shuffles=np.array([outcome.shuffled for outcome in outcomes]),
+        checkpoint=iteration,
+        notes=diagnostics.notes,
     )
     return corrected_together([result])[0]
 
 
-class _Asked:
-    """One site, asked about its agents at each offset."""
+class SiteDecoding:
+    """Decoding of one site: a problem for each agent and offset."""
 
-    def __init__(self, source: RowSource, rows: Rows, site: str, labels: Labels, plan: Plan) -> None:
-        self.source, self.rows, self.site, self.labels, self.plan = source, rows, site, labels, plan
+    def __init__(
+        self,
+        source: RowSource,
+        rows: Rows,
+        site: str,
+        labels: Labels,
+        settings: DecodingSettings,
+        diagnostics: Diagnostics,
+    ) -> None:
+        self.source, self.rows, self.site, self.labels = source, rows, site, labels
+        self.settings, self.diagnostics = settings, diagnostics
         self.members = source.env.group(source.group).agents
         self.acting = source.acting(rows)
 
     @property
     def needed_bytes(self) -> int:
-        """What the in-memory fits take: activations and untrained ones of all agents, copies of one agent's."""
+        """Memory of the in-memory fits: trained and untrained activations of all agents, and copies of one agent's."""
         units = int(np.prod(self.source.recording[self.site].shape[1:]))
         features = self.source.env.group(self.source.group).observation.size * len(self.members)
         widest = max(units, features) // max(1, len(self.members))
         return len(self.rows) * (4 * (2 * units + features) + 8 * 4 * widest)
 
-    def in_memory(self, agents: Sequence[str], offsets: Sequence[int]) -> Iterator[Answered]:
-        source, plan = self.source, self.plan
+    def run_in_memory(self, agents: Sequence[str], offsets: Sequence[int]) -> Iterator[DecodingOutcome]:
+        source = self.source
         activations = source.activations(self.site, self.rows)
-        untrained, notes = untrained_activations(source, self.site, self.rows, plan.seed)
-        plan.notes.extend(notes)
+        policy, messages = untrained_policy(source, self.site, self.rows, self.settings.seed)
+        untrained = None if policy is None else policy_activations(source, policy, self.site, self.rows)
+        self.diagnostics.messages.extend(messages)
         observation = source.observations(source.group, self.rows)
+        for agent, offset, rows, y, fold in self._targets(agents, offsets):
+            k = self.members.index(agent)
+            problem = DecodingProblem(
+                self.site, agent, offset, activations[rows, k], y, observation[rows, k].reshape(len(y), -1),
+                None if untrained is None else untrained[rows, k], self.rows.episode[rows], self.rows.t[rows], fold,
+            )  # fmt: skip
+            try:
+                check_activations(problem)
+                yield from solve(problem, self.settings, self.diagnostics)
+            except AnalysisError as error:
+                self.diagnostics.skip(error, self.site, agent, offset)
+
+    def run_streaming(self, agents: Sequence[str], offsets: Sequence[int], progress: bool) -> Iterator[DecodingOutcome]:
+        for agent, offset, rows, y, fold in self._targets(agents, offsets):
+            try:
+                yield solve_streaming(
+                    self.source, self.rows, self.site, agent, offset, rows, y, fold, self.settings, self.diagnostics,
+                    progress=progress,
+                )  # fmt: skip
+            except AnalysisError as error:
+                self.diagnostics.skip(error, self.site, agent, offset)
+
+    def _targets(
+        self, agents: Sequence[str], offsets: Sequence[int]
+    ) -> Iterator[tuple[str, int, np.ndarray, np.ndarray, np.ndarray]]:
+        """Agent, offset, row indices, encoded labels and folds of each problem whose label can be decoded."""
+        settings = self.settings
         for agent in agents:
             k = self.members.index(agent)
             for offset in offsets:
-                found = self.prepared(agent, offset)
-                if found is None:
-                    continue
-                keep, y, fold = found
-                question = Question(
-                    self.site, agent, offset, activations[keep, k], y, observation[keep, k].reshape(len(y), -1),
-                    None if untrained is None else untrained[keep, k], self.rows.episode[keep], self.rows.t[keep], fold,
-                )  # fmt: skip
+                labels = self.labels.later(self.rows, offset)
+                encoded = settings.classes.encode(labels.values[:, k])
+                usable = self.acting[:, k] & labels.known[:, k]
+                inside_episode = rows_later(self.rows, offset) >= 0
+                name = f"{agent} at offset {offset}" if offset else agent
+                self.diagnostics.missing.add(
+                    name, labels.name, self.acting[:, k] & inside_episode, usable, labels.not_numbers[:, k]
+                )
+                rows = np.flatnonzero(usable)
+                y, episode = encoded[rows], self.rows.episode[rows]
                 try:
-                    check(question, plan)
-                    yield from answer(question, plan)
+                    check_label(agent, y, episode, settings, self.diagnostics)
+                    fold = episode_folds(y, episode, settings.classes.kind, settings.folds, settings.seed)
                 except AnalysisError as error:
-                    plan.leave_out(error, self.site, agent, offset)
-
-    def stream(self, agents: Sequence[str], offsets: Sequence[int], progress: bool) -> Iterator[Answered]:
-        for agent in agents:
-            for offset in offsets:
-                found = self.prepared(agent, offset)
-                if found is None:
+                    self.diagnostics.skip(error, self.site, agent, offset)
                     continue
-                try:
-                    yield answer_stream(
-                        self.source, self.rows, self.site, agent, offset, *found, self.plan, progress=progress
-                    )
-                except AnalysisError as error:
-                    self.plan.leave_out(error, self.site, agent, offset)
-
-    def prepared(self, agent: str, offset: int) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """Which rows an agent is asked about, with their encoded labels and folds; None where it cannot be."""
-        k, plan = self.members.index(agent), self.plan
-        labels = self.labels.later(self.rows, offset)
-        y = plan.classes.encode(labels.values[:, k])
-        keep = self.acting[:, k] & labels.known[:, k]
-        reached = rows_later(self.rows, offset) >= 0
-        who = f"{agent} at offset {offset}" if offset else agent
-        plan.left_out.add(who, labels.name, self.acting[:, k] & reached, keep, labels.missing[:, k])
-        try:
-            keep_rows = np.flatnonzero(keep)
-            y, episode = y[keep_rows], self.rows.episode[keep_rows]
-            plan.check_label(agent, y, episode, self.site)
-            return keep_rows, y, episode_folds(y, episode, plan.classes.kind, plan.folds, plan.seed)
-        except AnalysisError as error:
-            plan.leave_out(error, self.site, agent, offset)
-            return None
+                yield agent, offset, rows, y, fold
 
 
 def _match_sites(recording: Recording, site: str | Sequence[str]) -> list[str]:
-    """Recorded sites by name or glob, each once, in the recording's order."""
-    asked = [site] if isinstance(site, str) else list(site)
-    found = []
-    for pattern in asked:
-        matching = [name for name in recording.sites if fnmatchcase(name, pattern)]
-        if not matching:
+    """Recorded sites by name or glob, without duplicates, in the recording's order."""
+    matches = set()
+    for pattern in [site] if isinstance(site, str) else site:
+        names = [name for name in recording.sites if fnmatchcase(name, pattern)]
+        if not names:
             raise AnalysisError(unknown("recorded site", pattern, recording.sites))
-        found += matching
-    return [name for name in recording.sites if name in found]
+        matches.update(names)
+    return [name for name in recording.sites if name in matches]
 
 
-def _chosen_agents(
+def _match_agents(
     recording: Recording, sources: dict[str, RowSource], sites: Sequence[str], agent: str | Sequence[str] | None
 ) -> list[str]:
-    """The agents that some site is of, or those asked for."""
-    groups = [source.env.group(name) for name, source in sources.items()]
-    members = [member for group in groups for member in group.agents]
+    """The requested agents; None: all agents of any of the sites."""
+    members = [member for name, source in sources.items() for member in source.env.group(name).agents]
     bearers = {name for site in sites for name in recording[site].labels["agent"]}
     if agent is None:
         return [member for member in members if member in bearers]
-    asked = [agent] if isinstance(agent, str) else list(agent)
-    for one in asked:
-        if one not in members:
-            raise AnalysisError(unknown(f"agent of group {', '.join(sources)!r}", one, members))
-        if one not in bearers:
-            raise AnalysisError(unknown(f"agent at {', '.join(sites)!r}", one, bearers))
-    return asked
+    requested = [agent] if isinstance(agent, str) else list(agent)
+    for name in requested:
+        if name not in members:
+            raise AnalysisError(unknown(f"agent of group {', '.join(sources)!r}", name, members))
+        if name not in bearers:
+            raise AnalysisError(unknown(f"agent at {', '.join(sites)!r}", name, bearers))
+    return requested

@@ -1,23 +1,23 @@
-"""One question of a decoding: an agent's rows at one site, checked, scored beside its controls."""
+"""A decoding problem: one agent's rows at one site. Its checks, and its scores next to their controls."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from marlnb.analysis.data.labels import Classes
-from marlnb.analysis.data.missing_labels import LeftOut
-from marlnb.analysis.decoding.linear_decoder import Reading, fit_reading
+from marlnb.analysis.data.missing_labels import MissingLabels
+from marlnb.analysis.decoding.linear_decoder import LinearDecoder, fit_linear_decoder
 from marlnb.analysis.decoding.result import DecodingScore
 from marlnb.analysis.stats.linear_models import (
-    STANDS_STILL,
+    MAX_CONSTANT_VARIANCE,
     FoldScores,
     Kind,
     constant_score,
-    memorised_score,
+    control_task_score,
     permute_by_episode,
     score_folds,
     score_labels,
@@ -25,15 +25,20 @@ from marlnb.analysis.stats.linear_models import (
 from marlnb.errors import AnalysisError
 
 At = Literal["all", "each"] | int
+MIN_EPISODES = 50  # intervals over folds are rough below
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What all questions of one decoding share.
+class DecodingSettings:
+    """What all problems of one call of `decode` share.
 
     Attributes:
-        alone: there is one question only, so one that cannot be answered is an error; else it is left out and noted.
-        notes: why the result must not be trusted, gathered; left_out: the rows without a label.
+        at: which time steps: all in one model, each by itself, or one.
+        label: the label's name.
+        classes: how the label's values become classes or quantities.
+        folds: cross-validation folds, of whole episodes.
+        n_shuffles: permutations of the labels over episodes.
+        seed: of folds, permutations, control labels and the untrained network.
     """
 
     at: At
@@ -42,61 +47,61 @@ class Plan:
     folds: int
     n_shuffles: int
     seed: int
-    alone: bool
-    notes: list[str] = field(default_factory=list)
-    left_out: LeftOut = field(default_factory=LeftOut)
-
-    @property
-    def doubts(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys([*self.notes, *self.left_out.doubts]))
-
-    def leave_out(self, error: AnalysisError, site: str, agent: str, offset: int) -> None:
-        if self.alone:
-            raise error
-        later = f" at offset {offset}" if offset else ""
-        self.notes.append(f"left out, {site} of {agent}{later}: {error}")
-
-    def check_label(self, agent: str, y: np.ndarray, episode: np.ndarray, site: str) -> None:
-        """Refuses labels that cannot be decoded; notes what must not be trusted."""
-        n_episodes, kind, classes = len(np.unique(episode)), self.classes.kind, self.classes
-        if n_episodes < 2 * self.folds:
-            found = f"the label {self.label!r} is known at steps of {n_episodes} of this recording's"
-            turns = "" if n_episodes else "; of agents that take turns another acts an offset= of steps later"
-            raise AnalysisError(f"{agent}: {self.folds} folds need at least {2 * self.folds} episodes; {found}{turns}")
-        if np.ptp(y) == 0:
-            raise AnalysisError(
-                f"label {self.label!r} never varies over {agent}'s {len(y)} rows: there is nothing to decode"
-            )
-        if n_episodes < 50:
-            self.notes.append(f"{agent}: only {n_episodes} episodes; intervals are rough below 50")
-        if kind == "regression":
-            # in how many episodes it is ever anything but what it mostly is
-            away = np.abs(y - np.median(y)) > np.sqrt(STANDS_STILL * np.var(y))
-            bearing = len(np.unique(episode[away]))
-            if bearing < 2 * self.folds:
-                self.notes.append(
-                    f"{agent}: the label {self.label!r} stands still but in {bearing} episodes, for {self.folds} folds"
-                )
-        if kind == "classification":
-            if len(classes.names) > n_episodes / 2:
-                raise AnalysisError(
-                    f"label {self.label!r} has {len(classes.names)} classes in {n_episodes} episodes; "
-                    "kind='regression'?"
-                )
-            for value in np.unique(y):
-                bearing = len(np.unique(episode[y == value]))
-                if bearing < 2 * self.folds:
-                    name = classes.names[value]
-                    self.notes.append(f"{agent}: {name!r} is in {bearing} episodes only, for {self.folds} folds")
 
 
 @dataclass(frozen=True)
-class Question:
-    """One agent's rows at one site: what is decoded, from what, and the controls' inputs.
+class Diagnostics:
+    """Collects what a result must say about its own reliability while problems are solved.
 
     Attributes:
-        x, observation, untrained: `[row, unit]`, `[row, feature]`, `[row, unit]` or None.
-        y: `[row]`, class indices or quantities; fold: `[row]`, by episode.
+        single_problem: the call has one problem only, so an error in it is raised. Otherwise the problem is skipped.
+        messages: reasons to distrust the result, in the order in which they were found.
+        missing: rows without a label.
+    """
+
+    single_problem: bool
+    messages: list[str] = field(default_factory=list)
+    missing: MissingLabels = field(default_factory=MissingLabels)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys([*self.messages, *self.missing.warnings]))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.missing.notes))
+
+    def skip(self, error: AnalysisError, site: str, agent: str, offset: int) -> None:
+        """Records that a problem was skipped; raises its error where it is the only one."""
+        if self.single_problem:
+            raise error
+        at_offset = f" at offset {offset}" if offset else ""
+        self.messages.append(f"skipped {site} of {agent}{at_offset}: {error}")
+
+
+class DecodingOutcome(NamedTuple):
+    """One score, the decoder fitted to all rows, and the scores of shuffled labels `[shuffle]`."""
+
+    score: DecodingScore
+    decoder: LinearDecoder
+    shuffled: np.ndarray
+
+
+@dataclass(frozen=True)
+class DecodingProblem:
+    """One agent's rows at one site: what is decoded, from what, and the inputs of the controls.
+
+    Attributes:
+        site: the site's name.
+        agent: the agent's name.
+        offset: time steps from the activations to the label.
+        x: `[row, unit]`, activations.
+        y: `[row]`, class indices or quantities.
+        observation: `[row, feature]`, the agent's raw observation.
+        untrained: `[row, unit]`, activations of an untrained network; None where there is none.
+        episode: `[row]`.
+        t: `[row]`.
+        fold: `[row]`, the same for all rows of an episode.
     """
 
     site: str
@@ -110,65 +115,125 @@ class Question:
     t: np.ndarray
     fold: np.ndarray
 
-    def at(self, keep: np.ndarray) -> Question:
-        untrained = None if self.untrained is None else self.untrained[keep]
-        arrays = (self.observation[keep], untrained, self.episode[keep], self.t[keep], self.fold[keep])
-        return Question(self.site, self.agent, self.offset, self.x[keep], self.y[keep], *arrays)
+    def select(self, rows: np.ndarray) -> DecodingProblem:
+        """The same problem at some of its rows, `[row]` bool."""
+        untrained = None if self.untrained is None else self.untrained[rows]
+        arrays = (self.observation[rows], untrained, self.episode[rows], self.t[rows], self.fold[rows])
+        return DecodingProblem(self.site, self.agent, self.offset, self.x[rows], self.y[rows], *arrays)
 
 
-def check(question: Question, plan: Plan) -> None:
-    """Refuses activations from which nothing can be decoded, and controls that cannot be had."""
-    site, agent, x = question.site, question.agent, question.x
-    for name, values in ((site, x), ("observation", question.observation), ("untrained network", question.untrained)):
+def check_label(
+    agent: str, y: np.ndarray, episode: np.ndarray, settings: DecodingSettings, diagnostics: Diagnostics
+) -> None:
+    """Rejects labels that cannot be decoded, and warns of labels with too few episodes or too little variation.
+
+    Args:
+        agent: whose rows these are.
+        y: `[row]`, class indices or quantities.
+        episode: `[row]`.
+    Raises:
+        AnalysisError: too few episodes for the folds, a label that never varies, or too many classes.
+    """
+    label, folds, classes = settings.label, settings.folds, settings.classes
+    n_episodes = len(np.unique(episode))
+    if n_episodes < 2 * folds:
+        reason = f"the label {label!r} is known in {n_episodes} episodes of this recording"
+        hint = "" if n_episodes else "; if agents take turns, use offset= to reach a step at which the other agent acts"
+        raise AnalysisError(f"{agent}: {folds} folds need at least {2 * folds} episodes, but {reason}{hint}")
+    if np.ptp(y) == 0:
+        raise AnalysisError(f"label {label!r} never varies over {agent}'s {len(y)} rows: there is nothing to decode")
+    if n_episodes < MIN_EPISODES:
+        diagnostics.messages.append(f"{agent}: only {n_episodes} episodes; intervals are rough below {MIN_EPISODES}")
+    if classes.kind == "regression":
+        # a quantity that differs from its median in few episodes is constant in most folds
+        varies = np.abs(y - np.median(y)) > np.sqrt(MAX_CONSTANT_VARIANCE * np.var(y))
+        n_varying = len(np.unique(episode[varies]))
+        if n_varying < 2 * folds:
+            diagnostics.messages.append(
+                f"{agent}: the label {label!r} varies in only {n_varying} episodes, for {folds} folds"
+            )
+        return
+    if len(classes.names) > n_episodes / 2:
+        raise AnalysisError(
+            f"label {label!r} has {len(classes.names)} classes in {n_episodes} episodes; is it a quantity "
+            "(kind='regression')?"
+        )
+    for value in np.unique(y):
+        n_with_class = len(np.unique(episode[y == value]))
+        if n_with_class < 2 * folds:
+            diagnostics.messages.append(
+                f"{agent}: class {classes.names[value]!r} occurs in only {n_with_class} episodes, for {folds} folds"
+            )
+
+
+def check_activations(problem: DecodingProblem) -> None:
+    """Rejects activations from which nothing can be decoded.
+
+    Raises:
+        AnalysisError: values that are not finite, or units that never vary.
+    """
+    site, agent = problem.site, problem.agent
+    inputs = {site: problem.x, "observation": problem.observation, "untrained network": problem.untrained}
+    for name, values in inputs.items():
         if values is not None and not np.isfinite(values).all():
             raise AnalysisError(f"{name} of {agent} has values that are not finite")
-    if float(np.ptp(x, axis=0).max()) == 0:
-        raise AnalysisError(f"{site} of {agent} never varies: it holds nothing to decode from")
+    if float(np.ptp(problem.x, axis=0).max()) == 0:
+        raise AnalysisError(f"{site} of {agent} never varies: there is nothing to decode from")
 
 
-def answer(question: Question, plan: Plan) -> Iterator[tuple[DecodingScore, Reading, np.ndarray]]:
-    """The scores of one question, one or one a time step, each with its reading and its shuffled scores."""
-    at = plan.at
-    if at == "all":
-        yield _score(question, None, plan)
+def solve(problem: DecodingProblem, settings: DecodingSettings, diagnostics: Diagnostics) -> Iterator[DecodingOutcome]:
+    """The outcome of a problem: one, or with `at="each"` one for each time step.
+
+    Raises:
+        AnalysisError: the requested time step was not recorded, or none has enough episodes.
+    """
+    if settings.at == "all":
+        yield _score(problem, None, settings, diagnostics)
         return
-    times = np.unique(question.t)
-    if at != "each":
-        if at not in times:
-            raise AnalysisError(f"no recorded step has t={at}; they run from {times.min()} to {times.max()}")
-        times = np.array([at])
-    thin, answered = [], 0
+    times = np.unique(problem.t)
+    if settings.at != "each":
+        if settings.at not in times:
+            raise AnalysisError(f"no recorded step has t={settings.at}; t runs from {times.min()} to {times.max()}")
+        times = np.array([settings.at])
+    skipped = []
     for t in times:
-        here = question.at(question.t == t)
-        if len(np.unique(here.episode)) < 2 * plan.folds or len(np.unique(here.fold)) < 2 or np.ptp(here.y) == 0:
-            thin.append(int(t))
+        at_t = problem.select(problem.t == t)
+        too_few = len(np.unique(at_t.episode)) < 2 * settings.folds or len(np.unique(at_t.fold)) < 2
+        if too_few or np.ptp(at_t.y) == 0:
+            skipped.append(int(t))
         else:
-            answered += 1
-            yield _score(here, int(t), plan)
-    if not answered:
-        raise AnalysisError(f"{question.agent}: at no time step do enough episodes go on, with a label that varies")
-    if thin:
-        plan.notes.append(f"left out, with too few episodes or one label only: t = {', '.join(map(str, thin))}")
+            yield _score(at_t, int(t), settings, diagnostics)
+    if len(skipped) == len(times):
+        raise AnalysisError(
+            f"{problem.agent}: no time step has both a label that varies and {2 * settings.folds} episodes"
+        )
+    if skipped:
+        diagnostics.messages.append(
+            f"skipped time steps with too few episodes or a constant label: t = {', '.join(map(str, skipped))}"
+        )
 
 
-def _score(question: Question, t: int | None, plan: Plan) -> tuple[DecodingScore, Reading, np.ndarray]:
-    q, kind, rng = question, plan.classes.kind, np.random.default_rng(plan.seed)
-    shuffles = [permute_by_episode(q.y, q.episode, rng) for _ in range(plan.n_shuffles)]
-    main, *others = score_labels(q.x, np.stack([q.y, *shuffles], axis=1), q.fold, kind)
-    seen = score_folds(q.observation, q.y, q.fold, kind)
-    untrained = None if q.untrained is None else score_folds(q.untrained, q.y, q.fold, kind)
-    if not all(found.converged for found in (main, *others, seen, *([untrained] if untrained else []))):
-        plan.notes.append("a logistic regression did not converge")
-    control = memorised_score(q.x, q.y, q.episode, kind, rng)
-    shuffled = np.array([other.mean for other in others])
+def _score(
+    problem: DecodingProblem, t: int | None, settings: DecodingSettings, diagnostics: Diagnostics
+) -> DecodingOutcome:
+    p, kind, rng = problem, settings.classes.kind, np.random.default_rng(settings.seed)
+    permuted = [permute_by_episode(p.y, p.episode, rng) for _ in range(settings.n_shuffles)]
+    main, *of_permuted = score_labels(p.x, np.stack([p.y, *permuted], axis=1), p.fold, kind)
+    observation = score_folds(p.observation, p.y, p.fold, kind)
+    untrained = None if p.untrained is None else score_folds(p.untrained, p.y, p.fold, kind)
+    if not all(scores.converged for scores in (main, *of_permuted, observation, *([untrained] if untrained else []))):
+        diagnostics.messages.append("a logistic regression did not converge")
+    control = control_task_score(p.x, p.y, p.episode, kind, rng)
+    shuffled = np.array([scores.mean for scores in of_permuted])
     score = assemble_score(
-        q.site, q.agent, q.offset, t, q.y, q.episode, q.fold, kind, main, shuffled, seen.mean,
+        p.site, p.agent, p.offset, t, p.y, p.episode, p.fold, kind, main, shuffled, observation.mean,
         None if untrained is None else untrained.mean, control,
     )  # fmt: skip
-    reading = fit_reading(
-        q.x, q.y, kind, site=q.site, agent=q.agent, t=t, offset=q.offset, label=plan.label, classes=plan.classes.names
-    )
-    return score, reading, shuffled
+    decoder = fit_linear_decoder(
+        p.x, p.y, kind,
+        site=p.site, agent=p.agent, t=t, offset=p.offset, label=settings.label, classes=settings.classes.names,
+    )  # fmt: skip
+    return DecodingOutcome(score, decoder, shuffled)
 
 
 def assemble_score(
@@ -186,7 +251,11 @@ def assemble_score(
     untrained: float | None,
     control: float | None,
 ) -> DecodingScore:
-    low, high = np.clip(main.interval(), 0.0 if kind == "classification" else -np.inf, 1.0)  # no score lies beyond
+    """A score with its interval, its chance level and its permutation p-value.
+
+    `p = (1 + #{k: shuffled_k >= score}) / (1 + n_shuffles)` (Phipson and Smyth 2010, equation 2).
+    """
+    low, high = np.clip(main.interval(), 0.0 if kind == "classification" else -np.inf, 1.0)  # the scores' own range
     return DecodingScore(
         agent=agent,
         t=t,

@@ -139,7 +139,7 @@ def solve_streaming(
         site, agent, offset, t, y, episode, fold, kind, FoldScores(by_target[0]), shuffled,
         float(fits.scores["observation"].mean()),
         float(fits.scores["untrained"].mean()) if "untrained" in views else None,
-        float(fits.scores["site"][-2]) if targets.controlled else None,
+        float(fits.scores["site"][-2]) if targets.has_control else None,
     )  # fmt: skip
     decoder = assemble_decoder(
         *fits.decoder, site=site, agent=agent, t=t, offset=offset, label=settings.label, classes=settings.classes.names

@@ -1,4 +1,4 @@
-"""intervene: plays the same episodes with and without edits, and says what changed."""
+"""Play the same episodes with and without edits, and measure what changed."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 
-from marlnb.analysis.data.duplicate_episodes import episode_hashes, duplicate_warnings
+from marlnb.analysis.data.duplicate_episodes import duplicate_warnings, episode_hashes
 from marlnb.analysis.data.trajectories import Trajectories, evaluate_on, roll_out
-from marlnb.analysis.interventions.outcomes import Key, Outcomes, Pair, action_shares, outcomes
-from marlnb.analysis.interventions.result import Actions, Arm, Effect, Intervention
+from marlnb.analysis.interventions.outcomes import OutcomeKey, PairedOutcome, action_counts, paired_outcomes
+from marlnb.analysis.interventions.result import ActionShares, Arm, Effect, Intervention
+from marlnb.analysis.results import MIN_EPISODES_FOR_T_TESTS
 from marlnb.analysis.stats.corrections import holm
-from marlnb.analysis.stats.paired_test import PairedDifference, Intervals, paired_test
+from marlnb.analysis.stats.paired_test import Intervals, PairedDifference, paired_test
 from marlnb.config import EnvConfig
-from marlnb.envs.vector import VectorEnv
+from marlnb.envs.external.interface import publish
 from marlnb.errors import AnalysisError, ConfigError, unknown
+from marlnb.models.hooks.apply_edits import edit_targets
 from marlnb.models.hooks.edit import Edit
-from marlnb.models.hooks.edits import places_of
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import EnvSpec
 from marlnb.training.policies.compatibility import check_fit, check_group_fit
@@ -28,9 +29,9 @@ from marlnb.training.policies.policy_source import PolicySource, as_policy_sourc
 from marlnb.training.runs.run import EVALUATION, Which
 from marlnb.training.runs.saved_edits import load_edits, save_edits, write_beside
 
-MOST_COPIES = 256
-FEW_EPISODES = 30
-LARGE_ENOUGH = 0.5  # of the returns' standard deviation: an effect that one would not want to miss
+MAX_ENVS = 256
+RELEVANT_EFFECT = 0.5
+"""An effect on returns that should not be missed, in their standard deviations (Cohen 1988: a medium effect)."""
 PolicySourceLike = PolicySource | str | os.PathLike[str]
 
 
@@ -51,59 +52,66 @@ def intervene(
     save: str | None = None,
     note: str = "",
 ) -> Intervention:
-    """Plays episodes 0 to `episodes` - 1 twice, under `seed + k` each, without and with the edits, and compares them.
+    """Plays each episode twice, without and with the edits, and compares the two.
 
-    Both rollouts of an episode begin alike, and where actions are sampled they get the same noise at the same step.
+    Episode k has the seed `seed + k` in both rollouts: they start alike, and sampled actions get the same noise at the
+    same step. Each episode is its own control.
 
     Args:
-        edits: one, several, or the name under which some were saved with the subject.
-        explore: sample actions; otherwise take the most likely.
+        subject: a run, its folder, or other agents.
+        edits: one, several, or the name under which some were saved with the run.
+        episodes: how many to play.
+        explore: sample actions; False takes the most likely ones.
         partners: by group, another subject whose policy plays that group in the edited episodes, or (subject,
-            checkpoint); edits are made in the partners' policies then.
-        strengths: plays the edited episodes once for each, with the strength of every edit that has one (steer, scale, noise,
-            clamp) set to it.
-        n_envs: copies stepped at once; each plays one episode at a time, so that noise is matched.
-        intervals: t (of the paired t test), or bootstrap (over episodes, BCa, seeded by `seed`), for outcomes that are
-            skewed or seldom move; p values are the t test's either way.
-        save: a name: the edits are saved with the subject under it, and the result's summary beside; `note` with them.
+            checkpoint). Edits then act in the partners' policies.
+        strengths: plays the edited episodes once for each value, as the strength of every edit that has one (steer,
+            scale, noise, clamp).
+        n_envs: environments stepped at once. Each plays one episode at a time, so that the noise is matched.
+        intervals: t (of the paired t test), or bootstrap (over episodes, BCa, seeded by `seed`) for outcomes that are
+            skewed or rarely change. p-values are the t test's in both cases.
+        save: name under which the edits are saved with the run, with a summary of the result and `note`.
     Raises:
-        ConfigError: an option out of range, an edit without a strength where strengths are given, a partner that does not fit.
-        SiteError, ShapeError: an edit of what the policies do not have.
+        ConfigError: an option out of range, strengths without an edit that has one, or a partner that does not fit.
+        SiteError, ShapeError: an edit of a site or unit that the policies do not have.
     """
     subject = as_policy_source(subject)
-    chosen = load_edits(subject, edits) if isinstance(edits, str) else [edits] if isinstance(edits, Edit) else [*edits]
+    edits = load_edits(subject, edits) if isinstance(edits, str) else [edits] if isinstance(edits, Edit) else [*edits]
     if episodes < 1 or seed < 0 or (n_envs is not None and n_envs < 1):
-        raise ConfigError(f"episodes and n_envs are 1 or more, seed 0 or more; got {episodes}, {n_envs}, {seed}")
+        raise ConfigError(f"episodes and n_envs must be 1 or more, seed 0 or more; got {episodes}, {n_envs} and {seed}")
     if intervals not in get_args(Intervals):
         raise ConfigError(unknown("kind of intervals", intervals, get_args(Intervals)))
-    if not chosen and not partners:
-        raise ConfigError("an intervention takes edits, or partners; got neither")
-    arms_edits = _at_doses(chosen, strengths)
+    if not edits and not partners:
+        raise ConfigError("an intervention needs edits= or partners=; got neither")
+    edits_by_arm = _at_strengths(edits, strengths)
     origin = subject.origin(checkpoint)
     policies = subject.policies(origin.iteration, device=device)
-    with_partners, told = _with_partners(subject, policies, partners or {}, device)
-    copies = min(episodes, n_envs or min(subject.n_envs, MOST_COPIES))
-    with subject.build_env(copies, device=device, env=env) as built:
+    edited_policies, partner_names = _with_partners(subject, policies, partners or {}, device)
+    n_envs = min(episodes, n_envs or min(subject.n_envs, MAX_ENVS))
+    with subject.build_env(n_envs, device=device, env=env) as built:
         check_fit(subject.spec, built.spec)
-        built.announce(subject.path / EVALUATION)
-        gathered = _Gathered(built.spec, len(arms_edits))
-        for first in range(0, episodes, copies):
-            _play_batch(
-                built,
-                policies,
-                with_partners,
-                arms_edits,
-                gathered,
-                min(copies, episodes - first),
-                seed,
-                first,
-                explore,
-            )
-    touched = touched_agents(built.spec, with_partners, chosen) | {
-        agent for group in told for agent in built.spec.group(group).agents
+        publish(built, subject.path / EVALUATION)
+        outcomes = _Outcomes(built.spec, len(edits_by_arm))
+        for first in range(0, episodes, n_envs):
+            batch: dict[str, Any] = {
+                "seed": seed,
+                "first": first,
+                "explore": explore,
+                "episodes": min(n_envs, episodes - first),
+            }
+            baseline = roll_out(built, policies, (), **batch)
+            outcomes.hashes += episode_hashes(baseline)
+            baseline_outputs = evaluate_on(policies, baseline)
+            for index, arm_edits in enumerate(edits_by_arm):
+                edited = roll_out(built, edited_policies, arm_edits, **batch)
+                on_baseline = evaluate_on(edited_policies, baseline, arm_edits, values=False)
+                edited_outputs = evaluate_on(edited_policies, edited, arm_edits)
+                pairs = paired_outcomes(policies, baseline, edited, baseline_outputs, on_baseline, edited_outputs)
+                outcomes.add(index, pairs, baseline, edited)
+    touched = touched_agents(built.spec, edited_policies, edits) | {
+        agent for group in partner_names for agent in built.spec.group(group).agents
     }
     arms = tuple(
-        gathered.arm(index, strength, touched, intervals, seed)
+        outcomes.arm(index, strength, touched, intervals, seed)
         for index, strength in enumerate(strengths if strengths is not None else [None])
     )
     settings = {
@@ -112,125 +120,111 @@ def intervene(
         "seed": seed,
         "explore": explore,
         "intervals": intervals,
-        "n_envs": copies,
+        "n_envs": n_envs,
         "checkpoint": origin.iteration,
         "sha256": origin.sha256,
         "strengths": None if strengths is None else list(strengths),
     }
     result = Intervention(
-        edits=tuple(json.loads(json.dumps(edit.pinned().to_json())) for edit in chosen),
-        partners=told,
+        edits=tuple(json.loads(json.dumps(edit.pinned().to_json())) for edit in edits),
+        partners=partner_names,
         agents=built.spec.agents,
         arms=arms,
         settings=settings,
-        returns=gathered.returns(),
+        returns=outcomes.returns(),
         warnings=(
-            *duplicate_warnings(gathered.played, greedy=not explore),
-            *_warnings(arms, episodes, gathered.spreads()),
+            *duplicate_warnings(outcomes.hashes, greedy=not explore),
+            *_warnings(arms, episodes, outcomes.return_deviations()),
         ),
     )
     if save is not None:
-        save_edits(subject, save, chosen, note=note, replace=True)
+        save_edits(subject, save, edits, note=note, replace=True)
         write_beside(subject, save, "intervention", result.to_json())
     return result
 
 
-def _play_batch(
-    env: VectorEnv,
-    policies: Mapping[str, Policy],
-    edited_policies: Mapping[str, Policy],
-    arms: Sequence[Sequence[Edit]],
-    gathered: _Gathered,
-    episodes: int,
-    seed: int,
-    first: int,
-    explore: bool,
-) -> None:
-    plain = roll_out(env, policies, (), seed=seed, first=first, explore=explore, episodes=episodes)
-    gathered.played += episode_hashes(plain)
-    plain_said = evaluate_on(policies, plain)
-    for index, edits in enumerate(arms):
-        changed = roll_out(env, edited_policies, edits, seed=seed, first=first, explore=explore, episodes=episodes)
-        would, said = evaluate_on(edited_policies, plain, edits, values=False), evaluate_on(edited_policies, changed, edits)
-        gathered.add(index, outcomes(policies, plain, changed, plain_said, would, said), plain, changed)
-
-
-class _Gathered:
-    """Outcomes of all batches, by arm.
+class _Outcomes:
+    """Outcomes of all batches of episodes, by arm.
 
     Attributes:
-        played: by episode, which are the same without edits.
+        hashes: by episode, a digest of the unedited episode; equal digests are duplicate episodes.
     """
 
     def __init__(self, spec: EnvSpec, n_arms: int) -> None:
         self.spec = spec
-        self.played: list[bytes] = []
-        self._found: list[dict[Key, list[Pair]]] = [{} for _ in range(n_arms)]
+        self.hashes: list[bytes] = []
+        self._pairs: list[dict[OutcomeKey, list[PairedOutcome]]] = [{} for _ in range(n_arms)]
         self._actions: list[dict[str, list[np.ndarray]]] = [{} for _ in range(n_arms)]
 
-    def add(self, index: int, found: Outcomes, plain: Trajectories, changed: Trajectories) -> None:
-        for key, pair in found.items():
-            self._found[index].setdefault(key, []).append(pair)
+    def add(
+        self, index: int, pairs: Mapping[OutcomeKey, PairedOutcome], baseline: Trajectories, edited: Trajectories
+    ) -> None:
+        for key, pair in pairs.items():
+            self._pairs[index].setdefault(key, []).append(pair)
         for group in self.spec.group_names:
-            shares = [action_shares(track, group) for track in (plain, changed)]
-            if shares[0] is not None and shares[1] is not None:
-                self._actions[index].setdefault(group, []).append(np.stack([shares[0], shares[1]]))
+            before, after = action_counts(baseline, group), action_counts(edited, group)
+            if before is not None and after is not None:
+                self._actions[index].setdefault(group, []).append(np.stack([before, after]))
 
-    def pair(self, index: int, key: Key) -> Pair:
-        pairs = self._found[index][key]
-        return Pair(np.concatenate([p.before for p in pairs]), np.concatenate([p.after for p in pairs]))
+    def pair(self, index: int, key: OutcomeKey) -> PairedOutcome:
+        pairs = self._pairs[index][key]
+        return PairedOutcome(
+            np.concatenate([pair.before for pair in pairs]), np.concatenate([pair.after for pair in pairs])
+        )
 
     def arm(self, index: int, strength: float | None, touched: set[str], intervals: Intervals, seed: int) -> Arm:
-        keys = list(self._found[index])
+        keys = list(self._pairs[index])
         pairs = [self.pair(index, key) for key in keys]
         tests = [paired_test(pair.after - pair.before, intervals, seed=seed) for pair in pairs]
-        alone = {group.name for group in self.spec.groups if group.n_agents == 1}  # the same test as its agent's
-        tested = [k for k, key in enumerate(keys) if not _is_distance(key) and key.who not in alone]
-        corrected = dict(zip(tested, holm(np.array([tests[k].p_value for k in tested]))))
-        groups = {group.name: set(group.agents) for group in self.spec.groups}
-        for k, key in enumerate(keys):
-            if key.who in alone:
-                (agent,) = groups[key.who]
-                corrected[k] = corrected[keys.index(key._replace(who=agent))]
+        members = {group.name: set(group.agents) for group in self.spec.groups}
+        # a group of one agent has the same test as that agent, which must not count twice in Holm's correction
+        single = {group.name: group.agents[0] for group in self.spec.groups if group.n_agents == 1}
+        tested = [k for k, key in enumerate(keys) if not _is_distance(key) and key.who not in single]
+        p_holm = {keys[k]: p for k, p in zip(tested, holm(np.array([tests[k].p_value for k in tested])))}
+        for key in keys:
+            if key.who in single:
+                p_holm[key] = p_holm[key._replace(who=single[key.who])]
         effects = tuple(
-            _effect(key, pair, test, corrected.get(k), bool(groups.get(key.who, {key.who}) & touched))
-            for k, (key, pair, test) in enumerate(zip(keys, pairs, tests))
+            _effect(key, pair, test, p_holm.get(key), bool(members.get(key.who, {key.who}) & touched))
+            for key, pair, test in zip(keys, pairs, tests)
         )
-        return Arm(strength, effects, self._shares(index))
+        return Arm(strength, effects, self._action_shares(index))
 
     def returns(self) -> dict[str, tuple[tuple[float, ...], ...]]:
-        found = {}
+        """By agent, the returns of each episode without edits and in each arm."""
+        returns = {}
         for agent in self.spec.agents:
-            key = next(k for k in self._found[0] if k.outcome == "return" and k.who == agent)
-            arms = [self.pair(index, key) for index in range(len(self._found))]
-            found[agent] = tuple(tuple(values.tolist()) for values in (arms[0].before, *(arm.after for arm in arms)))
-        return found
+            key = next(k for k in self._pairs[0] if k.outcome == "return" and k.who == agent)
+            pairs = [self.pair(index, key) for index in range(len(self._pairs))]
+            returns[agent] = tuple(
+                tuple(values.tolist()) for values in (pairs[0].before, *(pair.after for pair in pairs))
+            )
+        return returns
 
-    def spreads(self) -> dict[str, float]:
+    def return_deviations(self) -> dict[str, float]:
         """By group and agent, the standard deviation of an episode's return without edits."""
-        keys = [key for key in self._found[0] if key.outcome == "return"]
+        keys = [key for key in self._pairs[0] if key.outcome == "return"]
         return {key.who: float(np.std(self.pair(0, key).before)) for key in keys}
 
-    def _shares(self, index: int) -> Actions:
-        found: Actions = {}
+    def _action_shares(self, index: int) -> ActionShares:
+        by_agent: ActionShares = {}
         for name, batches in self._actions[index].items():
             counts, group = np.sum(batches, axis=0), self.spec.group(name)
             names = group.action.names or tuple(str(k) for k in range(group.action.n[0]))
             shares = counts / np.maximum(counts.sum(-1, keepdims=True), 1)
             for k, agent in enumerate(group.agents):
-                found[agent] = (names, tuple(shares[0, k].tolist()), tuple(shares[1, k].tolist()))
-        return found
+                by_agent[agent] = (names, tuple(shares[0, k].tolist()), tuple(shares[1, k].tolist()))
+        return by_agent
 
 
-def _is_distance(key: Key) -> bool:
+def _is_distance(key: OutcomeKey) -> bool:
     return key.outcome.endswith(("_direct", "_total"))
 
 
-def _effect(key: Key, pair: Pair, test: PairedDifference, p_holm: float | None, edited: bool) -> Effect:
+def _effect(key: OutcomeKey, pair: PairedOutcome, test: PairedDifference, p_holm: float | None, edited: bool) -> Effect:
     distance = _is_distance(key)
     both = np.isfinite(pair.before) & np.isfinite(pair.after)
     before, after = (float(x[both].mean()) if both.any() else float("nan") for x in (pair.before, pair.after))
-    low = max(test.low, 0.0) if distance else test.low
     return Effect(
         **key._asdict(),
         edited=edited,
@@ -238,7 +232,7 @@ def _effect(key: Key, pair: Pair, test: PairedDifference, p_holm: float | None, 
         before=before,
         after=after,
         difference=test.mean,
-        low=low,
+        low=max(test.low, 0.0) if distance else test.low,
         high=test.high,
         p_value=None if distance else test.p_value,
         p_holm=None if p_holm is None else float(p_holm),
@@ -246,38 +240,45 @@ def _effect(key: Key, pair: Pair, test: PairedDifference, p_holm: float | None, 
     )
 
 
-def _warnings(arms: Sequence[Arm], episodes: int, spreads: Mapping[str, float]) -> Iterator[str]:
-    if episodes < FEW_EPISODES:
-        yield f"{episodes} episodes are few: intervals from fewer than {FEW_EPISODES} are rough"
-    effects = list(chain.from_iterable(arm.effects for arm in arms if arm.strength not in (0, 0.0)))
+def _warnings(arms: Sequence[Arm], episodes: int, deviations: Mapping[str, float]) -> Iterator[str]:
+    if episodes < MIN_EPISODES_FOR_T_TESTS:
+        yield f"only {episodes} episodes: intervals are rough below {MIN_EPISODES_FOR_T_TESTS}"
+    effects = list(chain.from_iterable(arm.effects for arm in arms if arm.strength != 0))
     if all(effect.difference == 0 for effect in effects):
-        yield "the edits changed nothing at all, bit for bit: do they reach anything that acts?"
+        yield "the edits changed nothing at all: check that the edited sites lead to actions"
         return
     returns = [effect for effect in effects if effect.outcome == "return"]
-    if any(effect.seen for effect in returns):
+    if any(effect.excludes_zero for effect in returns):
         return
-    blind = [e for e in returns if e.detectable is None or e.detectable > LARGE_ENOUGH * spreads[e.who]]
-    if blind:
-        worst = max(blind, key=lambda e: float("inf") if e.detectable is None else e.detectable)
-        size = "any" if worst.detectable is None else f"one beyond {worst.detectable:.3g}"
-        yield f"no effect on returns was seen, but {episodes} episodes could hardly have shown {size} ({worst.who})"
+    undetectable = [
+        effect
+        for effect in returns
+        if effect.detectable is None or effect.detectable > RELEVANT_EFFECT * deviations[effect.who]
+    ]
+    if undetectable:
+        worst = max(undetectable, key=lambda e: float("inf") if e.detectable is None else e.detectable)
+        size = "any effect" if worst.detectable is None else f"effects below {worst.detectable:.3g}"
+        yield f"no effect on returns, but {episodes} episodes are too few to detect {size} ({worst.who})"
 
 
 def touched_agents(spec: EnvSpec, policies: Mapping[str, Policy], edits: Sequence[Edit]) -> set[str]:
     """Names of the agents whose activations or observations the edits change."""
-    return {agent for edit in edits for place in places_of(policies, edit) for agent in place.all_agents}
+    return {agent for edit in edits for place in edit_targets(policies, edit) for agent in place.all_agents}
 
 
-def _at_doses(edits: Sequence[Edit], strengths: Sequence[float] | None) -> list[list[Edit]]:
+def _at_strengths(edits: Sequence[Edit], strengths: Sequence[float] | None) -> list[list[Edit]]:
     if strengths is None:
         return [list(edits)]
     if not len(strengths):
-        raise ConfigError("strengths are numbers, at least one; got none")
+        raise ConfigError("strengths must be at least one number; got none")
     if not any(edit.strength_field for edit in edits):
         raise ConfigError(
-            f"no strength can be set in {[edit.name for edit in edits]}; steer, scale, noise and clamp have one"
+            f"strengths= needs an edit with a strength (steer, scale, noise or clamp); got "
+            f"{[edit.name for edit in edits]}"
         )
-    return [[edit.at_strength(float(strength)) if edit.strength_field else edit for edit in edits] for strength in strengths]
+    return [
+        [edit.at_strength(float(strength)) if edit.strength_field else edit for edit in edits] for strength in strengths
+    ]
 
 
 def _with_partners(
@@ -286,17 +287,17 @@ def _with_partners(
     partners: Mapping[str, PolicySourceLike | tuple[PolicySourceLike, Which]],
     device: str,
 ) -> tuple[dict[str, Policy], dict[str, str]]:
-    """The policies of the edited episodes, and whose they are where they are others."""
-    chosen, told = dict(policies), {}
-    for group, given in partners.items():
-        if group not in chosen:
-            raise AnalysisError(unknown("group", group, chosen))
-        whose, which = given if isinstance(given, tuple) else (given, "last")
-        other = as_policy_source(whose)
+    """The policies of the edited episodes, and by group a description of each partner."""
+    combined, descriptions = dict(policies), {}
+    for group, partner in partners.items():
+        if group not in combined:
+            raise AnalysisError(unknown("group", group, combined))
+        source, which = partner if isinstance(partner, tuple) else (partner, "last")
+        other = as_policy_source(source)
         origin = other.origin(which)
         if group not in other.spec.group_names:
             raise AnalysisError(f"{other.path}: {unknown('group', group, other.spec.group_names)}")
         check_group_fit(other.spec.group(group), other.spec.name, subject.spec.group(group), subject.spec.name)
-        chosen[group] = other.policies(origin.iteration, device=device)[group]
-        told[group] = f"{other.path.name}, checkpoint {origin.iteration}"
-    return chosen, told
+        combined[group] = other.policies(origin.iteration, device=device)[group]
+        descriptions[group] = f"{other.path.name}, checkpoint {origin.iteration}"
+    return combined, descriptions

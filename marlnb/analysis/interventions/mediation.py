@@ -1,8 +1,9 @@
-"""mediation: which units a label sets and the agent's choices hang on, so that the one acts through the other.
+"""Find the units through which a label reaches an agent's actions.
 
-A probe's directions are differences of means. Where a label works as a gate (this landmark's place counts while that is
-the goal) the means hardly differ and random directions through the same units do as much, so `usage` sees nothing. Unit
-by unit the two halves of the way can still be shown: the label moves the unit, and the unit moves the choices.
+A decoder's directions are differences of means. Where a label works as a gate ("this landmark's position counts while
+it is the goal"), the means hardly differ and random directions through the same units do as much, so `usage` shows no
+effect. Unit by unit the two parts of the path can still be tested: the label moves the unit, and the unit moves the
+actions.
 """
 
 from __future__ import annotations
@@ -13,35 +14,45 @@ from math import sqrt
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.data.duplicate_episodes import episode_hashes, duplicate_warnings
-from marlnb.analysis.data.trajectories import roll_out
-from marlnb.analysis.interventions.intervene import FEW_EPISODES, MOST_COPIES, PolicySourceLike
-from marlnb.analysis.interventions.usage import NEGLIGIBLE, Trial
+from marlnb.analysis.interventions.intervene import MAX_ENVS, PolicySourceLike
+from marlnb.analysis.interventions.usage import (
+    NEGLIGIBLE,
+    ActionSensitivity,
+    acting_group,
+    baseline_warnings,
+    play_baseline,
+)
 from marlnb.analysis.representations.tuning_result import Tuning
-from marlnb.analysis.results import doubts, shown_as_html
+from marlnb.analysis.results import ALPHA, MIN_EPISODES_FOR_T_TESTS, Result
 from marlnb.analysis.stats.corrections import holm
 from marlnb.analysis.stats.paired_test import paired_test
-from marlnb.errors import AnalysisError
-from marlnb.models.hooks.edits_directions import Erase
+from marlnb.models.hooks.directions import Erase
 from marlnb.training.policies.compatibility import check_fit
 from marlnb.training.policies.policy_source import as_policy_source
 from marlnb.training.runs.run import Which
 
-LEVEL = 0.05
-
 
 @dataclass(frozen=True)
-class Mediation:
-    """The tuned units of one agent at a site, and how much its choices hang on each.
+class Mediation(Result):
+    """The tuned units of one agent at a site, and how much its actions depend on each.
 
     Attributes:
-        unit: `[tuned unit]`, the most strongly tuned first; p_tuned: as `Tuning` has it.
-        effect, low, high: `[tuned unit]`, how far the action distributions move at the same moments when the unit is
-            held at its mean, with a 95% t interval over episodes, in `units`.
-        p_effect: `[tuned unit]`, one-sided, that the effect is no more than `negligible`; Holm over the tuned units.
+        label: what the units are tuned to.
+        site: the units' site.
+        agent: the agent's name.
+        units: of the effects.
+        negligible: an effect that does not count.
+        unit: `[tuned unit]`, the most strongly tuned first.
+        p_tuned: `[tuned unit]`, p-values of the tuning, as in `Tuning`.
+        effect: `[tuned unit]`, how far the action distributions move on the same states when the unit is held at its
+            mean.
+        low: `[tuned unit]`, lower end of the effect's 95% t interval over episodes.
+        high: `[tuned unit]`, upper end of that interval.
+        p_effect: `[tuned unit]`, one-sided, that the effect is at most `negligible`; Holm over the tuned units.
+        warnings: reasons not to trust the result.
     """
 
-    by: str
+    label: str
     site: str
     agent: str
     units: str
@@ -56,28 +67,25 @@ class Mediation:
 
     @property
     def p_value(self) -> np.ndarray:
-        """`[tuned unit]`, that one half of the way or the other is missing: the larger of the two."""
+        """`[tuned unit]`, `max(p_tuned, p_effect)`: that a part of the path is missing (joint significance)."""
         return np.maximum(self.p_tuned, self.p_effect)
 
     @property
     def mediators(self) -> np.ndarray:
-        """Units through which the label reaches the choices."""
-        return self.unit[self.p_value <= LEVEL]
+        """Units through which the label reaches the actions."""
+        return self.unit[self.p_value <= ALPHA]
 
     def table(self) -> pd.DataFrame:
-        """One line a tuned unit."""
+        """One row for each tuned unit."""
         names = ("unit", "p_tuned", "effect", "low", "high", "p_effect", "p_value")
         return pd.DataFrame({name: getattr(self, name) for name in names})
 
     def __repr__(self) -> str:
-        flag = doubts(self.warnings)
-        told = ", ".join(map(str, self.mediators.tolist())) or "none"
+        mediators = ", ".join(map(str, self.mediators.tolist())) or "none"
         return (
-            f"Mediation({self.by} at {self.site}, {self.agent}: {len(self.unit)} units tuned, mediators {told}{flag})"
+            f"Mediation({self.label} at {self.site}, {self.agent}: {len(self.unit)} units tuned, "
+            f"mediators {mediators}{self.remarks})"
         )
-
-    def _repr_html_(self) -> str:
-        return shown_as_html(repr(self), self.warnings, self.table())
 
 
 def mediation(
@@ -91,53 +99,57 @@ def mediation(
     n_envs: int | None = None,
     explore: bool = False,
 ) -> Mediation:
-    """Which of the units that are tuned to a label the agent's choices hang on.
+    """Tests on which of the units that are tuned to a label the agent's actions depend.
 
-    The second half is an intervention, each tuned unit held at its mean by itself; the first is what `tuning` saw, so a
-    label that only goes along with what sets the unit is named as well. Nothing is said of units among which a label is
-    spread so that holding one of them changes little: `usage` is for those.
+    The second part of the path is an intervention: each tuned unit is held at its mean by itself. The first part is
+    what `tuning` observed, so a label that only correlates with what sets the unit is named as well. A label that is
+    spread over many units, so that holding one changes little, is not found: use `usage` for that.
 
+    Args:
+        subject: a run, its folder, or other agents.
+        tuned: the result of `tuning`.
+        episodes: how many to play.
+        negligible: an effect that does not count.
+        n_envs: environments stepped at once.
+        explore: sample actions; False takes the most likely ones.
     Raises:
-        AnalysisError: a critic's units, which choose nothing.
+        AnalysisError: units of a critic, which chooses no actions.
     Source: MacKinnon et al. 2002, A Comparison of Methods to Test Mediation, the test of joint significance.
     """
     subject = as_policy_source(subject)
-    group = next((g for g in subject.spec.groups if tuned.agent in g.agents), None)
-    if group is None or "/critic/" in tuned.site:
-        raise AnalysisError(
-            f"{tuned.site!r} of {tuned.agent!r} chooses no actions; the agents are {subject.spec.agents}"
-        )
-    origin = subject.origin(checkpoint)
-    policies = subject.policies(origin.iteration)
-    copies = min(episodes, n_envs or min(subject.n_envs, MOST_COPIES))
-    with subject.build_env(copies) as env:
+    group = acting_group(subject, tuned.agent, tuned.site)
+    policies = subject.policies(subject.origin(checkpoint).iteration)
+    n_envs = min(episodes, n_envs or min(subject.n_envs, MAX_ENVS))
+    with subject.build_env(n_envs) as env:
         check_fit(subject.spec, env.spec)
-        plain = [
-            roll_out(
-                env, policies, (), seed=seed, first=first, explore=explore, labels=False,
-                episodes=min(copies, episodes - first),
-            )
-            for first in range(0, episodes, copies)
-        ]  # fmt: skip
-    trial = Trial(policies, group.name, group.agents.index(tuned.agent), tuned.agent, plain)
-    found = [
-        paired_test(trial.effect([Erase(tuned.site, (direction,), agents=(tuned.agent,))]))
+        baseline = play_baseline(env, policies, episodes=episodes, n_envs=n_envs, seed=seed, explore=explore)
+    sensitivity = ActionSensitivity(policies, group.name, group.agents.index(tuned.agent), baseline)
+    tests = [
+        paired_test(sensitivity.effect([Erase(tuned.site, (direction,), agents=(tuned.agent,))]))
         for direction in tuned.directions()
     ]
-    p = np.array([_above(each.mean, each.high, each.n, negligible) for each in found])
-    same = duplicate_warnings([episode for track in plain for episode in episode_hashes(track)], greedy=not explore)
-    notes = list(dict.fromkeys((*tuned.warnings, *same)))
-    if episodes < FEW_EPISODES:
-        notes.append(f"{episodes} episodes are few: intervals from fewer than {FEW_EPISODES} are rough")
+    p = np.array([_p_above(test.mean, test.high, test.n, negligible) for test in tests])
+    warnings = list(dict.fromkeys((*tuned.warnings, *baseline_warnings(baseline, greedy=not explore))))
+    if episodes < MIN_EPISODES_FOR_T_TESTS:
+        warnings.append(f"only {episodes} episodes: intervals are rough below {MIN_EPISODES_FOR_T_TESTS}")
     return Mediation(
-        tuned.by, tuned.site, tuned.agent, trial.units, negligible, tuned.tuned, tuned.p_value[tuned.tuned],
-        np.array([each.mean for each in found]), np.array([max(each.low, 0.0) for each in found]),
-        np.array([each.high for each in found]), holm(p), tuple(notes),
-    )  # fmt: skip
+        label=tuned.label,
+        site=tuned.site,
+        agent=tuned.agent,
+        units=sensitivity.units,
+        negligible=negligible,
+        unit=tuned.tuned,
+        p_tuned=tuned.p_value[tuned.tuned],
+        effect=np.array([test.mean for test in tests]),
+        low=np.array([max(test.low, 0.0) for test in tests]),
+        high=np.array([test.high for test in tests]),
+        p_effect=holm(p),
+        warnings=tuple(warnings),
+    )
 
 
-def _above(mean: float, high: float, n: int, negligible: float) -> float:
-    """One-sided p-value that a mean with this 95% t interval is no more than negligible."""
+def _p_above(mean: float, high: float, n: int, negligible: float) -> float:
+    """One-sided p-value that a mean is at most `negligible`, from the upper end of its 95% t interval."""
     from scipy.special import stdtr, stdtrit  # scipy.stats takes seconds to import
 
     if n < 2 or not np.isfinite(high):

@@ -1,4 +1,9 @@
-"""Outcomes of episodes played with and without edits, episode by episode: what effects are made of."""
+"""Outcomes of the same episodes played without edits (baseline) and with them (edited), episode by episode.
+
+Effects on actions come in two kinds (Pearl 2001, Direct and Indirect Effects). A *direct* effect compares what the
+two policies output on the same states, those of the baseline episodes. A *total* effect compares the two episodes at
+equal steps, after the edited one has gone its own way through the environment and the other agents.
+"""
 
 from __future__ import annotations
 
@@ -10,143 +15,158 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from marlnb.analysis.data.trajectories import Answers, Trajectories
+from marlnb.analysis.data.trajectories import PolicyOutputs, Trajectories
 from marlnb.analysis.stats.divergence import kl_divergence, total_variation
 from marlnb.models.policies.policy import Policy
 
 
-class Key(NamedTuple):
+class OutcomeKey(NamedTuple):
+    """What was measured, of whom (agent, group, label name, or empty for the episode), and its units."""
+
     outcome: str
     who: str
     units: str
 
 
 @dataclass(frozen=True)
-class Pair:
-    """`[episode]` each, NaN where an episode has no such number."""
+class PairedOutcome:
+    """One outcome without and with edits; NaN for an episode that has no such value.
+
+    Attributes:
+        before: `[episode]`, without edits.
+        after: `[episode]`, with edits.
+    """
 
     before: np.ndarray
     after: np.ndarray
 
 
-Outcomes = dict[Key, Pair]
+Outcomes = dict[OutcomeKey, PairedOutcome]
 
 
-def outcomes(
+def paired_outcomes(
     policies: Mapping[str, Policy],
-    plain: Trajectories,
-    changed: Trajectories,
-    plain_said: Answers,
-    would: Answers,
-    changed_said: Answers,
+    baseline: Trajectories,
+    edited: Trajectories,
+    baseline_outputs: PolicyOutputs,
+    edited_on_baseline: PolicyOutputs,
+    edited_outputs: PolicyOutputs,
 ) -> Outcomes:
     """All outcomes of one batch of episodes.
 
     Args:
         policies: those without edits, for their distributions.
-        plain_said, would: what the policies say at the plain moments, without and with the edits; changed_said: with
-            the edits at the moments of the changed episodes.
+        baseline: the episodes without edits.
+        edited: the episodes with edits.
+        baseline_outputs: outputs of the unedited policies on the baseline episodes.
+        edited_on_baseline: outputs of the edited policies on the baseline episodes.
+        edited_outputs: outputs of the edited policies on the edited episodes.
     """
-    found = _returns(plain, changed)
-    found[Key("length", "", "steps")] = Pair(plain.table.length.astype(float), changed.table.length.astype(float))
+    outcomes = _returns(baseline, edited)
+    lengths = (track.table.length.astype(float) for track in (baseline, edited))
+    outcomes[OutcomeKey("length", "", "steps")] = PairedOutcome(*lengths)
     for name, policy in policies.items():
-        found |= _values(policy, plain, changed, plain_said, changed_said)
-        found |= _actions(policy, name, plain, changed, would)
-    return found | _labels(plain, changed)
+        before, after = baseline_outputs.values.get(name), edited_outputs.values.get(name)
+        if before is not None and after is not None:
+            before_means = mean_over_time(before, baseline.acting[name])
+            after_means = mean_over_time(after, edited.acting[name])
+            for index, agent in enumerate(policy.group.agents):
+                key = OutcomeKey("value", agent, "reward")
+                outcomes[key] = PairedOutcome(before_means[:, index], after_means[:, index])
+        outcomes |= _actions(policy, baseline, edited, edited_on_baseline.logits.get(name))
+    return outcomes | _labels(baseline, edited)
 
 
-def _returns(plain: Trajectories, changed: Trajectories) -> Outcomes:
-    found: Outcomes = {}
-    for group in plain.env.groups:
-        before, after = plain.table.returns[group.name], changed.table.returns[group.name]
-        found[Key("return", group.name, "reward")] = Pair(before.mean(1), after.mean(1))
+def _returns(baseline: Trajectories, edited: Trajectories) -> Outcomes:
+    outcomes: Outcomes = {}
+    for group in baseline.env.groups:
+        before, after = baseline.table.returns[group.name], edited.table.returns[group.name]
+        outcomes[OutcomeKey("return", group.name, "reward")] = PairedOutcome(before.mean(1), after.mean(1))
         for index, agent in enumerate(group.agents):
-            found[Key("return", agent, "reward")] = Pair(before[:, index], after[:, index])
-    return found
+            outcomes[OutcomeKey("return", agent, "reward")] = PairedOutcome(before[:, index], after[:, index])
+    return outcomes
 
 
-def _values(policy: Policy, plain: Trajectories, changed: Trajectories, before: Answers, after: Answers) -> Outcomes:
-    name, found = policy.group.name, {}
-    first, second = before.values.get(name), after.values.get(name)
-    if first is None or second is None:
-        return {}
-    means = [mean_over_time(value, track.acting[name]) for value, track in ((first, plain), (second, changed))]
-    for index, agent in enumerate(policy.group.agents):
-        found[Key("value", agent, "reward")] = Pair(means[0][:, index], means[1][:, index])
-    return found
+def _actions(
+    policy: Policy, baseline: Trajectories, edited: Trajectories, logits_on_baseline: Tensor | None
+) -> Outcomes:
+    """Distances between actions; `before` is 0 by definition.
 
-
-def _actions(policy: Policy, name: str, plain: Trajectories, changed: Trajectories, would: Answers) -> Outcomes:
-    """Distances between actions: 0 before, by definition."""
-    steps = min(len(plain.counts), len(changed.counts))
-    both = plain.acting[name][:steps] & changed.acting[name][:steps]
-    said = would.logits.get(name)
-    measures: dict[tuple[str, str], tuple[Tensor, Tensor]] = {}
-    moved, unit = action_distance(plain.action[name][:steps], changed.action[name][:steps], policy)
-    measures["changed_total", unit] = (moved, both)
-    if said is not None and policy.distribution is not None:
-        here, there = plain.logits[name], said
-        acting = plain.acting[name]
-        likely, likely_now = (policy.distribution.mode(logits).action for logits in (here, there))
-        measures["changed_direct", unit] = (action_distance(likely, likely_now, policy)[0], acting)
-        sides = {"direct": (here, there, acting), "total": (here[:steps], changed.logits[name][:steps], both)}
-        for side, (p, q, when) in sides.items():
-            for short, units, distance in (
+    Args:
+        logits_on_baseline: the edited policy's, on the baseline episodes.
+    """
+    name = policy.group.name
+    steps = min(len(baseline.in_episode), len(edited.in_episode))
+    both_act = baseline.acting[name][:steps] & edited.acting[name][:steps]
+    distance, unit = action_distance(baseline.action[name][:steps], edited.action[name][:steps], policy)
+    distances: dict[tuple[str, str], tuple[Tensor, Tensor]] = {("changed_total", unit): (distance, both_act)}
+    if logits_on_baseline is not None and policy.distribution is not None:
+        logits, acting = baseline.logits[name], baseline.acting[name]
+        mode, edited_mode = (policy.distribution.mode(values).action for values in (logits, logits_on_baseline))
+        distances["changed_direct", unit] = (action_distance(mode, edited_mode, policy)[0], acting)
+        compared = {
+            "direct": (logits, logits_on_baseline, acting),
+            "total": (logits[:steps], edited.logits[name][:steps], both_act),
+        }
+        for effect, (p, q, when) in compared.items():
+            for short, units, divergence in (
                 ("tv", "probability", total_variation(policy.distribution, p, q)),
                 ("kl", "nats", kl_divergence(policy.distribution, p, q)),
             ):
-                if distance is not None:
-                    measures[f"{short}_{side}", units] = (distance, when)
-    found = {}
-    for (outcome, units), (values, when) in measures.items():
+                if divergence is not None:
+                    distances[f"{short}_{effect}", units] = (divergence, when)
+    outcomes = {}
+    for (outcome, units), (values, when) in distances.items():
         means = mean_over_time(values, when)
         for index, agent in enumerate(policy.group.agents):
-            found[Key(outcome, agent, units)] = Pair(np.zeros(len(means)), means[:, index])
-    return found
+            outcomes[OutcomeKey(outcome, agent, units)] = PairedOutcome(np.zeros(len(means)), means[:, index])
+    return outcomes
 
 
 def action_distance(before: Tensor, after: Tensor, policy: Policy) -> tuple[Tensor, str]:
-    """How far actions differ, `[time, copy, agent]`: whether another was chosen; the mean distance of components."""
+    """How far actions differ, `[time, env, agent]`, and in which units.
+
+    For discrete actions 1 where another action was chosen, else 0; for continuous ones the components' mean distance.
+    """
     if policy.group.action.kind == "continuous":
         return (before - after).abs().mean(-1), "action"
     differs = before != after
     return (differs.any(-1) if differs.ndim == 4 else differs).float(), "share of steps"
 
 
-def _labels(plain: Trajectories, changed: Trajectories) -> Outcomes:
-    """Quantities and yes-or-no labels; which of several classes holds is no number that could be averaged."""
-    found: Outcomes = {}
-    for label in plain.env.labels:
-        if len(label.classes) > 2 or label.name not in plain.labels:
+def _labels(baseline: Trajectories, edited: Trajectories) -> Outcomes:
+    """Quantities and two-class labels; the index of one of several classes is no number that could be averaged."""
+    outcomes: Outcomes = {}
+    for label in baseline.env.labels:
+        if len(label.classes) > 2 or label.name not in baseline.labels:
             continue
-        sides = [(track.labels[label.name].float(), track.counts.cpu()) for track in (plain, changed)]
-        sides = [(values.reshape(*counts.shape, -1), counts) for values, counts in sides]
-        agents = plain.env.group(label.group).agents if label.group is not None else ("",)
-        for index in range(sides[0][0].shape[-1]):
-            which = f"{label.name}/{agents[index]}" if len(agents) > 1 else label.name
-            means, ends = [], []
-            for values, counts in sides:
-                means.append(mean_over_time(values[..., index], counts))
-                last = counts.sum(0) - 1
-                ends.append(values[..., index].gather(0, last[None])[0].double().numpy())
-            units = "share" if label.classes else "label's units"
-            found[Key("label", which, units)] = Pair(means[0], means[1])
-            found[Key("label_end", which, units)] = Pair(ends[0], ends[1])
-    return found
+        agents = baseline.env.group(label.group).agents if label.group is not None else ("",)
+        means, last = [], []  # of each rollout, [episode, column]
+        for track in (baseline, edited):
+            counts = track.in_episode.cpu()
+            values = track.labels[label.name].float().reshape(*counts.shape, -1)
+            means.append(mean_over_time(values, counts.unsqueeze(-1)))
+            last_step = (counts.sum(0) - 1)[None, :, None].expand(1, -1, values.shape[-1])
+            last.append(values.gather(0, last_step)[0].double().numpy())
+        units = "share" if label.classes else "label's units"
+        for column in range(means[0].shape[1]):
+            name = f"{label.name}/{agents[column]}" if len(agents) > 1 else label.name
+            outcomes[OutcomeKey("label", name, units)] = PairedOutcome(*(values[:, column] for values in means))
+            outcomes[OutcomeKey("label_end", name, units)] = PairedOutcome(*(values[:, column] for values in last))
+    return outcomes
 
 
 def mean_over_time(values: Tensor, when: Tensor) -> np.ndarray:
-    """Means over time, `[copy, ...]`, of `[time, copy, ...]` at the moments that count; NaN where there is none."""
-    counted = torch.where(when, values.double(), 0.0).sum(0)
-    number = when.sum(0)
-    return torch.where(number > 0, counted / number.clamp(min=1), torch.nan).cpu().numpy()
+    """Means over time, `[env, ...]`, of values `[time, env, ...]` at the steps `when` is True; NaN if there is none."""
+    total = torch.where(when, values.double(), 0.0).sum(0)
+    n = when.sum(0)
+    return torch.where(n > 0, total / n.clamp(min=1), torch.nan).cpu().numpy()
 
 
-def action_shares(track: Trajectories, group: str) -> np.ndarray | None:
-    """How often each agent took each choice, `[agent, choice]` counts, of discrete actions; None for others."""
+def action_counts(track: Trajectories, group: str) -> np.ndarray | None:
+    """How often each agent took each action, `[agent, action]`; None for actions that are not discrete."""
     spec = track.env.group(group).action
     if spec.kind != "discrete":
         return None
-    action, when = track.action[group], track.acting[group]
-    hot = torch.nn.functional.one_hot(action, spec.n[0]) * when.unsqueeze(-1)
-    return hot.sum((0, 1)).double().cpu().numpy()
+    one_hot = torch.nn.functional.one_hot(track.action[group], spec.n[0]) * track.acting[group].unsqueeze(-1)
+    return one_hot.sum((0, 1)).double().cpu().numpy()

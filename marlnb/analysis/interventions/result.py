@@ -1,4 +1,4 @@
-"""The answer to an intervention: what changed, for whom, by how much, and how far that can be trusted."""
+"""The result of an intervention: what changed, for whom, by how much, and how reliable that is."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from marlnb.analysis.results import doubts, shown_as_html
+from marlnb.analysis.results import Result
 from marlnb.errors import AnalysisError
 
-Actions = dict[str, tuple[tuple[str, ...], tuple[float, ...], tuple[float, ...]]]
+ActionShares = dict[str, tuple[tuple[str, ...], tuple[float, ...], tuple[float, ...]]]
+"""By agent with discrete actions: the actions' names, and the share of its steps of each without and with edits."""
 
 
 @dataclass(frozen=True)
@@ -18,18 +19,22 @@ class Effect:
     """One outcome with and without the edits, paired over episodes.
 
     Attributes:
-        outcome: return (undiscounted, of an episode), length (steps), value (the critic's, mean over the agent's
-            steps), label (mean over an episode's steps), label_end (at its last step), and of actions:
-            changed_direct, tv_direct, kl_direct (at the moments of the episodes without edits: what the agent would
-            have done there) and changed_total, tv_total, kl_total (along the two episodes, at equal steps).
+        outcome: return (undiscounted, per episode), length (steps), value (the critic's, mean over the agent's steps),
+            label (mean over an episode's steps), label_end (at its last step), and for actions: changed_direct,
+            tv_direct, kl_direct (policies compared on the states of the unedited episodes) and changed_total,
+            tv_total, kl_total (the two episodes compared at equal steps).
         who: the agent, the group, or the label's name; empty for the whole episode.
+        units: of `before`, `after` and `difference`.
         edited: whether an edit touches that agent, or its group has another partner's policy.
-        n: episodes. before, after: means without and with. Of an action's outcome `before` is 0: it is a distance.
-        difference, low, high: the mean paired difference and its 95% interval, of the t test or bootstrapped over
-            episodes (`settings["intervals"]`).
+        n: episodes.
+        before: mean without edits; 0 for the outcomes of actions, which are distances.
+        after: mean with edits.
+        difference: mean paired difference.
+        low: lower end of its 95% interval, from the t test or the bootstrap (`settings["intervals"]`).
+        high: upper end of its 95% interval.
         p_value: of the paired t test; None for a distance, which is never below zero.
-        p_holm: the same, corrected for all tests of this arm.
-        detectable: the smallest difference that as many episodes would have shown in 80 of 100 cases.
+        p_holm: the p-value corrected for all tests of this arm.
+        detectable: the smallest difference that this many episodes would detect with probability 0.8.
     """
 
     outcome: str
@@ -47,34 +52,38 @@ class Effect:
     detectable: float | None
 
     @property
-    def seen(self) -> bool:
-        """Whether the interval leaves out zero."""
+    def excludes_zero(self) -> bool:
+        """Whether zero is outside the interval."""
         return self.low > 0 or self.high < 0
 
 
 @dataclass(frozen=True)
 class Arm:
-    """The effects of the edits at one dose (None: as they were given).
+    """The effects of the edits at one strength.
 
     Attributes:
-        actions: of each agent with discrete actions: the choices, and the share of its steps at which it took each,
-            without and with the edits.
+        strength: None: as the edits were given.
+        effects: one for each outcome.
+        actions: how often each agent chose each action, see `ActionShares`.
     """
 
-    dose: float | None
+    strength: float | None
     effects: tuple[Effect, ...]
-    actions: Actions = field(default_factory=dict, repr=False)
+    actions: ActionShares = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
-class Intervention:
-    """What edits, or other partners, did.
+class Intervention(Result):
+    """The effects of edits, or of other partners.
 
     Attributes:
-        edits: as plain data; partners: by group, whose policy took over. agents: all of the environment's.
-        settings: what it was made with, enough to repeat it.
+        edits: as plain data.
+        partners: by group, whose policy played it in the edited episodes.
+        agents: all agents of the environment.
+        arms: one for each strength, or a single one.
+        settings: the options, enough to repeat the intervention.
         returns: by agent, each episode's return without edits, and with those of each arm.
-        warnings: why this must not be trusted; empty where nothing is known against it.
+        warnings: reasons not to trust the result.
     """
 
     edits: tuple[dict[str, Any], ...]
@@ -87,52 +96,50 @@ class Intervention:
 
     @property
     def effects(self) -> tuple[Effect, ...]:
-        """Those of the only arm.
+        """The effects of the only arm.
 
         Raises:
-            AnalysisError: there are several doses.
+            AnalysisError: there are several strengths.
         """
         if len(self.arms) != 1:
-            raise AnalysisError(f"which dose? there are {[arm.dose for arm in self.arms]}: table(), or of(..., dose=)")
+            strengths = [arm.strength for arm in self.arms]
+            raise AnalysisError(f"there are several strengths, {strengths}: use table(), or of(..., strength=)")
         return self.arms[0].effects
 
-    def of(self, outcome: str, who: str = "", *, dose: float | None = None) -> Effect:
+    def of(self, outcome: str, who: str = "", *, strength: float | None = None) -> Effect:
         """One effect.
 
         Raises:
-            AnalysisError: there is none; the message names those that there are.
+            AnalysisError: there is none or more than one; the message lists those available.
         """
-        arms = [arm for arm in self.arms if dose is None or arm.dose == dose]
-        found = [e for arm in arms for e in arm.effects if e.outcome == outcome and e.who == who]
-        if len(found) != 1:
-            have = ", ".join(sorted({f"({e.outcome}, {e.who!r})" for arm in self.arms for e in arm.effects}))
-            doses = [arm.dose for arm in self.arms]
+        arms = [arm for arm in self.arms if strength is None or arm.strength == strength]
+        matches = [e for arm in arms for e in arm.effects if e.outcome == outcome and e.who == who]
+        if len(matches) != 1:
+            available = ", ".join(sorted({f"({e.outcome}, {e.who!r})" for arm in self.arms for e in arm.effects}))
             raise AnalysisError(
-                f"{len(found)} effects of ({outcome!r}, {who!r}) at dose {dose}; there are: {have}; doses {doses}"
+                f"{len(matches)} effects match ({outcome!r}, {who!r}) at strength {strength}; available: {available}; "
+                f"strengths: {[arm.strength for arm in self.arms]}"
             )
-        return found[0]
+        return matches[0]
 
     def table(self) -> pd.DataFrame:
-        """One line an effect and dose."""
-        rows = [{"dose": arm.dose, **asdict(effect)} for arm in self.arms for effect in arm.effects]
-        table = pd.DataFrame(rows)
-        return table.drop(columns="dose") if len(self.arms) == 1 and self.arms[0].dose is None else table
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "warnings": list(self.warnings)}
+        """One row for each strength and effect."""
+        table = pd.DataFrame(
+            [{"strength": arm.strength, **asdict(effect)} for arm in self.arms for effect in arm.effects]
+        )
+        return table.drop(columns="strength") if len(self.arms) == 1 and self.arms[0].strength is None else table
 
     def __repr__(self) -> str:
-        made = [edit["edit"] + " " + edit["site"] for edit in self.edits]
-        made += [f"{group} from {whose}" for group, whose in self.partners.items()]
-        arm = max(self.arms, key=lambda arm: abs(arm.dose or 0.0))
-        told = "; ".join(
+        changes = [f"{edit['edit']} {edit['site']}" for edit in self.edits]
+        changes += [f"{group} from {partner}" for group, partner in self.partners.items()]
+        arm = max(self.arms, key=lambda arm: abs(arm.strength or 0.0))
+        returns = "; ".join(
             f"{e.who} {e.difference:+.3g} [{e.low:.3g}, {e.high:.3g}]"
             for e in arm.effects
             if e.outcome == "return" and e.who in self.agents
         )
-        at = "" if arm.dose is None else f" at dose {arm.dose:g}"
-        flag = doubts(self.warnings)
-        return f"Intervention({', '.join(made)}{at}: return {told}; {self.settings.get('episodes')} episodes{flag})"
-
-    def _repr_html_(self) -> str:
-        return shown_as_html(repr(self), self.warnings, self.table())
+        strength = "" if arm.strength is None else f" at strength {arm.strength:g}"
+        return (
+            f"Intervention({', '.join(changes)}{strength}: return {returns}; {self.settings.get('episodes')} episodes"
+            f"{self.remarks})"
+        )

@@ -1,4 +1,4 @@
-"""The answer to a causal tracing: where and when what was corrupted can be put right again."""
+"""The result of causal tracing: where and when restoring an activation repairs a corrupted episode."""
 
 from __future__ import annotations
 
@@ -8,21 +8,29 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.results import doubts, shown_as_html
+from marlnb.analysis.results import Result
 from marlnb.errors import AnalysisError, unknown
 
 
-@dataclass(frozen=True)
-class Tracing:
-    """Shares of a corruption's effect that come back when one site of one agent is restored for some steps.
+@dataclass(frozen=True, eq=False)
+class Tracing(Result):
+    """Shares of a corruption's effect that are recovered when one site of one agent is restored for some steps.
 
     Attributes:
-        corruption: the edits that corrupted, as plain data.
-        outcome: what is recovered, as "return of listener"; units: of `clean` and `corrupted`, means over episodes.
-        sites, agents: of each line of the grid. times: the first step restored, of each column; span: steps restored.
-        recovered: `[line, time]`, (restored - corrupted) / (clean - corrupted): 0 nothing, 1 all of it.
-        low, high: `[line, time]`, 95% bootstrap interval over episodes (paired).
-        warnings: why this must not be trusted; empty where nothing is known against it.
+        corruption: the edits that corrupt, as plain data.
+        outcome: what is recovered, for example "return of listener".
+        units: of `clean` and `corrupted`.
+        clean: mean outcome of the clean episodes.
+        corrupted: mean outcome of the corrupted episodes.
+        sites: `[line]`, the site of each line of the grid.
+        agents: `[line]`, the agent of each line.
+        times: `[time]`, the first restored step of each column.
+        span: restored steps.
+        recovered: `[line, time]`, `(restored - corrupted) / (clean - corrupted)`: 0 is nothing, 1 is everything.
+        low: `[line, time]`, lower end of its 95% bootstrap interval over episodes (paired).
+        high: `[line, time]`, upper end of that interval.
+        settings: the options, enough to repeat the tracing.
+        warnings: reasons not to trust the result.
     """
 
     corruption: tuple[dict[str, Any], ...]
@@ -41,21 +49,20 @@ class Tracing:
     warnings: tuple[str, ...] = ()
 
     def of(self, site: str, agent: str | None = None) -> np.ndarray:
-        """`[time]`, of one line.
+        """Recovered shares of one line, `[time]`.
 
         Raises:
-            AnalysisError: there is none, or more than one.
+            AnalysisError: no line matches, or more than one.
         """
-        found = [
-            k for k, line in enumerate(zip(self.sites, self.agents)) if line[0] == site and agent in (None, line[1])
-        ]
-        if len(found) != 1:
-            lines = [f"{each} of {who}" for each, who in zip(self.sites, self.agents)]
-            raise AnalysisError(f"{len(found)} lines; {unknown('site', f'{site} of {agent}', lines)}")
-        return np.asarray(self.recovered[found[0]])
+        lines = list(zip(self.sites, self.agents))
+        matches = [k for k, line in enumerate(lines) if line[0] == site and agent in (None, line[1])]
+        if len(matches) != 1:
+            available = [f"{site} of {agent}" for site, agent in lines]
+            raise AnalysisError(f"{len(matches)} lines match; {unknown('site', f'{site} of {agent}', available)}")
+        return np.asarray(self.recovered[matches[0]])
 
     def table(self) -> pd.DataFrame:
-        """One line a cell of the grid."""
+        """One row for each cell of the grid."""
         rows = [
             {
                 "site": site,
@@ -70,17 +77,12 @@ class Tracing:
         ]
         return pd.DataFrame(rows)
 
-    def to_json(self) -> dict[str, Any]:
-        arrays = {name: getattr(self, name).tolist() for name in ("recovered", "low", "high")}
-        return {**self.__dict__, **arrays}
+    def _html_table(self) -> None:
+        return None
 
     def __repr__(self) -> str:
         k, j = np.unravel_index(np.argmax(np.nan_to_num(self.recovered, nan=-np.inf)), self.recovered.shape)
-        flag = doubts(self.warnings)
         return (
             f"Tracing({self.outcome}: clean {self.clean:.3g}, corrupted {self.corrupted:.3g}; most recovered: "
-            f"{self.recovered[k, j]:.0%} at {self.sites[k]} of {self.agents[k]}, t={self.times[j]}{flag})"
+            f"{self.recovered[k, j]:.0%} at {self.sites[k]} of {self.agents[k]}, t={self.times[j]}{self.remarks})"
         )
-
-    def _repr_html_(self) -> str:
-        return shown_as_html(repr(self), self.warnings)

@@ -1,4 +1,8 @@
-"""usage: takes away what a probe found, and adds to it, and sees whether the agent chooses otherwise."""
+"""Test whether an agent uses a decoded direction: erase it, steer along it, and measure the change in its actions.
+
+A decoder shows that a concept can be read from activations, not that the agent reads it. Amnesic probing removes the
+direction and compares the behaviour (Elazar et al. 2021, arXiv:2006.00995); the random directions are its control.
+"""
 
 from __future__ import annotations
 
@@ -10,36 +14,38 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from marlnb.analysis.data.duplicate_episodes import episode_hashes, duplicate_warnings
+from marlnb.analysis.data.duplicate_episodes import duplicate_warnings, episode_hashes
 from marlnb.analysis.data.trajectories import Trajectories, evaluate_on, roll_out
-from marlnb.analysis.interventions.intervene import FEW_EPISODES, MOST_COPIES, PolicySourceLike
+from marlnb.analysis.interventions.intervene import MAX_ENVS, PolicySourceLike
 from marlnb.analysis.interventions.outcomes import mean_over_time
 from marlnb.analysis.interventions.usage_result import Usage, UsageTest, Verdict
+from marlnb.analysis.results import ALPHA, MIN_EPISODES_FOR_T_TESTS
 from marlnb.analysis.stats.corrections import holm
 from marlnb.analysis.stats.divergence import kl_divergence, total_variation
 from marlnb.analysis.stats.paired_test import paired_test
-from marlnb.analysis.stats.random_directions import CLOSE, matched_directions, random_directions
+from marlnb.analysis.stats.random_directions import MAX_VARIANCE_MISMATCH, matched_directions, random_directions
 from marlnb.config import EnvConfig
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import AnalysisError, ConfigError
 from marlnb.models.hooks.directions import Direction
 from marlnb.models.hooks.edit import Edit
-from marlnb.models.hooks.edits_directions import Erase, Steer
+from marlnb.models.hooks.directions import Erase, Steer
 from marlnb.models.policies.distributions import ActionDistribution
 from marlnb.models.policies.policy import Policy
+from marlnb.specs import GroupSpec
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.compatibility import check_fit
-from marlnb.training.policies.policy_source import as_policy_source
+from marlnb.training.policies.policy_source import PolicySource, as_policy_source
 from marlnb.training.runs.run import Which
 
-FEW_RANDOM = 39
+MIN_RANDOM_DIRECTIONS = 39
+"""Fewer cannot give a p-value of 0.025, which Holm's correction over the two edits needs."""
 NEGLIGIBLE = 0.02
-LEVEL = 0.05
 Distance = Callable[[ActionDistribution, Tensor, Tensor], Tensor]
 
 
-class Found(Protocol):
-    """A decoding: what directions a label takes up, and how well it was read."""
+class DirectionSource(Protocol):
+    """A decoding: the directions of a label, and how well it was read."""
 
     def directions(self, agent: str | None = None) -> tuple[Direction, ...]: ...
     def of(self, agent: str | None = None) -> Any: ...
@@ -47,132 +53,178 @@ class Found(Protocol):
 
 def usage(
     subject: PolicySourceLike,
-    found: Direction | Sequence[Direction] | Found,
+    directions: Direction | Sequence[Direction] | DirectionSource,
     *,
     agent: str | None = None,
     episodes: int = 100,
     seed: int = 1000,
     strength: float = 2.0,
-    n_random: int = FEW_RANDOM,
+    n_random_directions: int = MIN_RANDOM_DIRECTIONS,
     negligible: float = NEGLIGIBLE,
     checkpoint: Which = "last",
     env: EnvConfig | None = None,
     n_envs: int | None = None,
     explore: bool = False,
 ) -> Usage:
-    """Whether an agent uses what lies along a direction, by erasing it and by steering along it.
+    """Tests whether an agent uses what a direction stands for, by erasing it and by steering along it.
 
-    The effect is how far the agent's action distributions move at the same moments: those of episodes played without
-    edits (total variation; for continuous actions KL, in nats). Each is compared with that of random directions,
-    orthogonal to what was found, of the same length; and of those along which as much varies.
+    The effect is how far the agent's action distributions move on the same states, those of episodes played without
+    edits: total variation, `TV(p, q) = 1/2 sum_a |p(a) - q(a)|`, or for continuous actions KL in nats. It is compared
+    with the effects of random directions of the same length, orthogonal to the tested ones, and of random directions
+    along which the activations vary as much.
 
     Args:
-        found: a Direction, several that are one concept's, or a decoding, of which all directions are taken.
-        agent: whose, where a decoding has several; None: the directions' own.
-        strength: of the steering, in standard deviations along the direction, each way.
-        n_random: random directions; the smallest p-value is 1 / (1 + n_random).
-        negligible: an effect that one would not call use.
+        subject: a run, its folder, or other agents.
+        directions: one Direction, several of one concept, or a decoding, of which all directions are taken.
+        agent: whose, if a decoding has several; None: the directions' own agent.
+        episodes: how many to play.
+        strength: of the steering, in standard deviations along the direction, forwards and backwards.
+        n_random_directions: the smallest possible p-value is 1 / (1 + n_random_directions).
+        negligible: an effect that does not count as use.
+        n_envs: environments stepped at once.
+        explore: sample actions; False takes the most likely ones.
     Raises:
-        AnalysisError: the directions are of several sites or agents, or of a critic, which chooses nothing.
+        AnalysisError: directions of several sites or agents, or of a critic, which chooses no actions.
     """
-    directions, decodable = _directions(found, agent)
-    site, who = directions[0].site, directions[0].agent
-    if n_random < 1 or episodes < 2:
-        raise ConfigError(f"n_random is 1 or more, episodes 2 or more; got {n_random}, {episodes}")
+    directions, decodable = _resolve_directions(directions, agent)
+    site, agent = directions[0].site, directions[0].agent
+    if n_random_directions < 1 or episodes < 2:
+        raise ConfigError(
+            f"n_random_directions must be 1 or more and episodes 2 or more; got {n_random_directions} and {episodes}"
+        )
     subject = as_policy_source(subject)
-    group = next((g for g in subject.spec.groups if who in g.agents), None)
-    if group is None or "/critic/" in site:
-        raise AnalysisError(f"{site!r} of {who!r} chooses no actions; the agents are {subject.spec.agents}")
+    group = acting_group(subject, agent, site)
     origin = subject.origin(checkpoint)
     policies = subject.policies(origin.iteration)
-    copies = min(episodes, n_envs or min(subject.n_envs, MOST_COPIES))
-    with subject.build_env(copies, env=env) as built:
+    n_envs = min(episodes, n_envs or min(subject.n_envs, MAX_ENVS))
+    with subject.build_env(n_envs, env=env) as built:
         check_fit(subject.spec, built.spec)
-        batches = [(first, min(copies, episodes - first)) for first in range(0, episodes, copies)]
-        plain = [
-            roll_out(
-                built, policies, (), seed=seed, first=first, explore=explore, sites=[site], labels=False, episodes=n
-            )
-            for first, n in batches
-        ]
-        trial = Trial(policies, group.name, group.agents.index(who), who, plain)
-        activations = trial.activations(site)
-        rng = np.random.default_rng(derive_seed(seed, "usage"))
-        target = np.array([each.vector for each in directions])
-        matched, mismatch = matched_directions(target, np.cov(activations.T), max(n_random // 2, 1), rng)
-        even = random_directions(target, n_random, rng)
-        if mismatch > CLOSE:
-            matched = matched[:0]
-        controls = [[_like(directions, vectors, activations) for vectors in sets] for sets in (even, matched)]
-        tests = tuple(
-            _test(kind, trial, directions, controls, strength, built, seed, explore) for kind in ("erase", "steer")
+        baseline = play_baseline(
+            built, policies, episodes=episodes, n_envs=n_envs, seed=seed, explore=explore, sites=[site]
         )
-    same = duplicate_warnings([episode for track in plain for episode in episode_hashes(track)], greedy=not explore)
-    warnings = (*same, *_warnings(tests, episodes, n_random, activations, directions))
+        sensitivity = ActionSensitivity(policies, group.name, group.agents.index(agent), baseline)
+        activations = sensitivity.activations(site)
+        rng = np.random.default_rng(derive_seed(seed, "usage"))
+        vectors = np.array([direction.vector for direction in directions])
+        matched, mismatch = matched_directions(vectors, np.cov(activations.T), max(n_random_directions // 2, 1), rng)
+        random = random_directions(vectors, n_random_directions, rng)
+        if mismatch > MAX_VARIANCE_MISMATCH:
+            matched = matched[:0]
+        controls = [[_with_vectors(directions, vectors, activations) for vectors in sets] for sets in (random, matched)]
+        tests = tuple(
+            _test(kind, sensitivity, directions, controls, strength, built, seed, explore)
+            for kind in ("erase", "steer")
+        )
     return Usage(
         concept=_concept(directions),
         site=site,
-        agent=who,
+        agent=agent,
         n_directions=len(directions),
-        n_random=n_random,
+        n_random_directions=n_random_directions,
         episodes=episodes,
         strength=strength,
-        units=trial.units,
+        units=sensitivity.units,
         negligible=negligible,
         decodable=decodable,
         verdict=_verdict(tests, decodable, negligible),
         tests=tests,
-        settings={"seed": seed, "checkpoint": origin.iteration, "sha256": origin.sha256, "n_envs": copies},
-        warnings=warnings,
+        settings={"seed": seed, "checkpoint": origin.iteration, "sha256": origin.sha256, "n_envs": n_envs},
+        warnings=(
+            *baseline_warnings(baseline, greedy=not explore),
+            *_warnings(tests, episodes, n_random_directions, activations, directions),
+        ),
     )
 
 
-class Trial:
-    """Episodes without edits, and how far one agent's choices at them move under edits."""
+def acting_group(subject: PolicySource, agent: str, site: str) -> GroupSpec:
+    """The group of an agent whose actions depend on a site.
+
+    Raises:
+        AnalysisError: no such agent, or a site of the critic.
+    """
+    group = next((group for group in subject.spec.groups if agent in group.agents), None)
+    if group is None or "/critic/" in site:
+        raise AnalysisError(f"{site!r} of {agent!r} chooses no actions; the agents are {subject.spec.agents}")
+    return group
+
+
+def play_baseline(
+    env: VectorEnv,
+    policies: Mapping[str, Policy],
+    *,
+    episodes: int,
+    n_envs: int,
+    seed: int,
+    explore: bool,
+    sites: Sequence[str] = (),
+) -> list[Trajectories]:
+    """Episodes 0 to `episodes` - 1 without edits, `n_envs` at a time."""
+    return [
+        roll_out(
+            env, policies, (), seed=seed, first=first, explore=explore, sites=sites, labels=False,
+            episodes=min(n_envs, episodes - first),
+        )
+        for first in range(0, episodes, n_envs)
+    ]  # fmt: skip
+
+
+def baseline_warnings(baseline: Sequence[Trajectories], *, greedy: bool) -> tuple[str, ...]:
+    """A warning if many of the episodes are duplicates."""
+    return duplicate_warnings([hash for track in baseline for hash in episode_hashes(track)], greedy=greedy)
+
+
+class ActionSensitivity:
+    """How far one agent's action distributions move under edits, on the states of episodes without edits.
+
+    Attributes:
+        units: of the effects: total variation, KL (nats), or action for actions without a density.
+    """
 
     def __init__(
-        self, policies: Mapping[str, Policy], group: str, index: int, agent: str, plain: Sequence[Trajectories]
+        self, policies: Mapping[str, Policy], group: str, agent_index: int, baseline: Sequence[Trajectories]
     ) -> None:
-        self.policies, self.group, self.index, self.agent, self.plain = policies, group, index, agent, plain
+        self.policies, self.group, self.agent_index, self.baseline = policies, group, agent_index, baseline
         distribution = policies[group].distribution
         if distribution is None:
-            raise AnalysisError(f"{type(policies[group]).__name__} tells no action distribution to compare")
+            raise AnalysisError(f"{type(policies[group]).__name__} has no action distribution to compare")
         self.distribution = distribution
-        some = plain[0].logits[group][:1]
-        if total_variation(distribution, some, some) is not None:
+        logits = baseline[0].logits[group][:1]
+        if total_variation(distribution, logits, logits) is not None:
             self.units, self._distance = "total variation", cast(Distance, total_variation)
-        elif kl_divergence(distribution, some, some) is not None:
+        elif kl_divergence(distribution, logits, logits) is not None:
             self.units, self._distance = "KL (nats)", cast(Distance, kl_divergence)
         else:
-            self.units, self._distance = "action", _apart
+            self.units, self._distance = "action", _mode_distance
 
     def activations(self, site: str) -> np.ndarray:
         """`[step, unit]` float64, of the steps at which the agent acts."""
-        policy = self.policies[self.group]
-        place = next(s for s in policy.sites() if s.name == site)
-        column = 0 if place.agents is not None else self.index
+        of_agents = next(s for s in self.policies[self.group].sites() if s.name == site).agents
+        column = 0 if of_agents is not None else self.agent_index
         rows = [
-            track.activations[site][:, :, column][track.acting[self.group][:, :, self.index]] for track in self.plain
+            track.activations[site][:, :, column][track.acting[self.group][:, :, self.agent_index]]
+            for track in self.baseline
         ]
         return torch.cat(rows).double().cpu().numpy()
 
     def effect(self, edits: Sequence[Edit]) -> np.ndarray:
-        """`[episode]`."""
-        found = []
-        for track in self.plain:
-            said = evaluate_on(self.policies, track, edits, values=False, groups=[self.group]).logits[self.group]
-            assert said is not None
-            moved = self._distance(self.distribution, track.logits[self.group], said)
-            found.append(mean_over_time(moved, track.acting[self.group])[:, self.index])
-        return np.concatenate(found)
+        """Mean distance between the action distributions without and with the edits, `[episode]`."""
+        effects = []
+        for track in self.baseline:
+            outputs = evaluate_on(self.policies, track, edits, values=False, groups=[self.group])
+            edited_logits = outputs.logits[self.group]
+            assert edited_logits is not None
+            distance = self._distance(self.distribution, track.logits[self.group], edited_logits)
+            effects.append(mean_over_time(distance, track.acting[self.group])[:, self.agent_index])
+        return np.concatenate(effects)
 
     def returns(self, tracks: Sequence[Trajectories]) -> np.ndarray:
-        return np.concatenate([track.table.returns[self.group][:, self.index] for track in tracks])
+        """The agent's returns, `[episode]`."""
+        return np.concatenate([track.table.returns[self.group][:, self.agent_index] for track in tracks])
 
 
 def _test(
     kind: str,
-    trial: Trial,
+    sensitivity: ActionSensitivity,
     directions: Sequence[Direction],
     controls: Sequence[Sequence[Sequence[Direction]]],
     strength: float,
@@ -180,31 +232,31 @@ def _test(
     seed: int,
     explore: bool,
 ) -> UsageTest:
-    def effect(along: Sequence[Direction]) -> np.ndarray:
-        ways = [trial.effect(edits) for edits in _edits(kind, along, strength)]
-        return np.asarray(np.mean(ways, axis=0))
+    def effect_of(tested: Sequence[Direction]) -> np.ndarray:
+        effects = [sensitivity.effect(edits) for edits in _edits(kind, tested, strength)]
+        return np.asarray(np.mean(effects, axis=0))
 
-    own = paired_test(effect(directions))
-    random, matched = (np.array([np.nanmean(effect(control)) for control in sets]) for sets in controls)
-    changed = []
-    for track in trial.plain:
-        edits, n = _edits(kind, directions, strength)[0], len(track.table)
-        changed.append(
-            roll_out(
-                env, trial.policies, edits, seed=seed, first=track.first, explore=explore, labels=False, episodes=n
-            )
+    effect = paired_test(effect_of(directions))
+    random, matched = (np.array([np.nanmean(effect_of(control)) for control in sets]) for sets in controls)
+    forwards = _edits(kind, directions, strength)[0]
+    edited = [
+        roll_out(
+            env, sensitivity.policies, forwards, seed=seed, first=track.first, explore=explore, labels=False,
+            episodes=len(track.table),
         )
-    returns = paired_test(trial.returns(changed) - trial.returns(trial.plain))
+        for track in sensitivity.baseline
+    ]  # fmt: skip
+    returns = paired_test(sensitivity.returns(edited) - sensitivity.returns(sensitivity.baseline))
     return UsageTest(
         edit="erase" if kind == "erase" else "steer",
-        effect=own.mean,
-        low=max(own.low, 0.0),
-        high=own.high,
+        effect=effect.mean,
+        low=max(effect.low, 0.0),
+        high=effect.high,
         random_mean=float(random.mean()),
         random_high=float(np.quantile(random, 0.95)),
-        p_value=_share_at_least(random, own.mean),
+        p_value=_share_at_least(random, effect.mean),
         matched_mean=float(matched.mean()) if len(matched) else None,
-        p_matched=_share_at_least(matched, own.mean) if len(matched) else None,
+        p_matched=_share_at_least(matched, effect.mean) if len(matched) else None,
         return_change=returns.mean,
         return_low=returns.low,
         return_high=returns.high,
@@ -212,8 +264,8 @@ def _test(
     )
 
 
-def _apart(distribution: ActionDistribution, before: Tensor, after: Tensor) -> Tensor:
-    """Of actions without a density: the mean distance of their components."""
+def _mode_distance(distribution: ActionDistribution, before: Tensor, after: Tensor) -> Tensor:
+    """For actions without a density: the mean distance of their components."""
     return (distribution.mode(before).action - distribution.mode(after).action).abs().mean(-1)
 
 
@@ -221,53 +273,54 @@ def _share_at_least(random: np.ndarray, effect: float) -> float:
     return float((1 + (random >= effect).sum()) / (1 + len(random)))
 
 
-def _edits(kind: str, along: Sequence[Direction], strength: float) -> list[list[Edit]]:
-    """The edits to be tried, each by itself; the first goes forwards along the first direction."""
-    agents = (along[0].agent,)
+def _edits(kind: str, directions: Sequence[Direction], strength: float) -> list[list[Edit]]:
+    """The edits to be tried, each by itself; the first one steers forwards along the first direction."""
+    site, agents = directions[0].site, (directions[0].agent,)
     if kind == "erase":
-        return [[Erase(along[0].site, tuple(along), agents=agents)]]
-    return [[Steer(each.site, each, sign * strength, agents=agents)] for each in along for sign in (1, -1)]
+        return [[Erase(site, tuple(directions), agents=agents)]]
+    return [[Steer(site, direction, sign * strength, agents=agents)] for direction in directions for sign in (1, -1)]
 
 
-def _like(directions: Sequence[Direction], vectors: np.ndarray, activations: np.ndarray) -> list[Direction]:
-    """Random directions in the place of those that were found: steered as far, erased to their own mean."""
+def _with_vectors(directions: Sequence[Direction], vectors: np.ndarray, activations: np.ndarray) -> list[Direction]:
+    """The directions with other vectors: steered as far as they are, erased to the mean along the new vector."""
     means = activations.mean(axis=0)
     return [
-        replace(each, vector=tuple(vector), mean=float(vector @ means), concept="random")
-        for each, vector in zip(directions, vectors)
+        replace(direction, vector=tuple(vector), mean=float(vector @ means), concept="random")
+        for direction, vector in zip(directions, vectors)
     ]
 
 
 def _concept(directions: Sequence[Direction]) -> str:
-    """What they are of: of a label's classes, "goal = red" and others, the label."""
-    names = {each.concept if len(directions) == 1 else each.concept.split(" = ")[0] for each in directions}
+    """The directions' concept; for several classes of a label ("goal = red", ...) the label's name."""
+    names = {
+        direction.concept if len(directions) == 1 else direction.concept.split(" = ")[0] for direction in directions
+    }
     return ", ".join(sorted(names)) or "a direction"
 
 
-def _directions(
-    found: Direction | Sequence[Direction] | Found, agent: str | None
+def _resolve_directions(
+    source: Direction | Sequence[Direction] | DirectionSource, agent: str | None
 ) -> tuple[tuple[Direction, ...], bool | None]:
+    """The directions, and whether the decoding that they come from read the label better than chance."""
     decodable: bool | None = None
-    if isinstance(found, Direction):
-        directions: tuple[Direction, ...] = (found,)
-    elif isinstance(found, Sequence):
-        directions = tuple(found)
+    if isinstance(source, Direction):
+        directions: tuple[Direction, ...] = (source,)
+    elif isinstance(source, Sequence):
+        directions = tuple(source)
     else:
-        score = found.of(agent)
-        directions, decodable = found.directions(agent), bool(score.p_value <= LEVEL and score.low > score.chance)
-    if not directions or len({(each.site, each.agent) for each in directions}) != 1:
-        raise AnalysisError(
-            f"directions of one agent at one site are asked about together; got "
-            f"{sorted({(each.site, each.agent) for each in directions})}"
-        )
+        score = source.of(agent)
+        directions, decodable = source.directions(agent), bool(score.p_value <= ALPHA and score.low > score.chance)
+    sites = {(direction.site, direction.agent) for direction in directions}
+    if len(sites) != 1:
+        raise AnalysisError(f"directions must be of one agent at one site; got {sorted(sites)}")
     if agent is not None and directions[0].agent != agent:
-        directions = tuple(replace(each, agent=agent) for each in directions)
+        directions = tuple(replace(direction, agent=agent) for direction in directions)
     return directions, decodable
 
 
 def _verdict(tests: Sequence[UsageTest], decodable: bool | None, negligible: float) -> Verdict:
     corrected = holm(np.array([test.p_value for test in tests]))
-    if any(p <= LEVEL and test.low > negligible for p, test in zip(corrected, tests)):
+    if any(p <= ALPHA and test.low > negligible for p, test in zip(corrected, tests)):
         return "used"
     small = all(test.high <= negligible for test in tests)
     return "decodable but not used" if small and decodable else "not shown to be used"
@@ -276,16 +329,17 @@ def _verdict(tests: Sequence[UsageTest], decodable: bool | None, negligible: flo
 def _warnings(
     tests: Sequence[UsageTest],
     episodes: int,
-    n_random: int,
+    n_random_directions: int,
     activations: np.ndarray,
     directions: Sequence[Direction],
 ) -> Iterator[str]:
-    if episodes < FEW_EPISODES:
-        yield f"{episodes} episodes are few: intervals from fewer than {FEW_EPISODES} are rough"
-    if n_random < FEW_RANDOM:
-        yield f"{n_random} random directions cannot give a p-value below {1 / (1 + n_random):.2g}"
-    spread = min(float((activations @ np.array(each.vector)).std()) for each in directions)
-    if spread < 1e-6:
+    if episodes < MIN_EPISODES_FOR_T_TESTS:
+        yield f"only {episodes} episodes: intervals are rough below {MIN_EPISODES_FOR_T_TESTS}"
+    if n_random_directions < MIN_RANDOM_DIRECTIONS:
+        smallest = 1 / (1 + n_random_directions)
+        yield f"{n_random_directions} random directions cannot give a p-value below {smallest:.2g}"
+    deviation = min(float((activations @ np.array(direction.vector)).std()) for direction in directions)
+    if deviation < 1e-6:
         yield "the activations do not vary along the direction in these episodes"
     if all(test.effect == 0 for test in tests):
-        yield "no edit changed any action distribution: does the site lead to the agent's actions?"
+        yield "no edit changed any action distribution: check that the site leads to the agent's actions"

@@ -1,4 +1,4 @@
-"""The answer to whether an agent uses what a probe found."""
+"""The result of testing whether an agent uses a decoded direction."""
 
 from __future__ import annotations
 
@@ -7,27 +7,34 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from marlnb.analysis.results import doubts, shown_as_html
-from marlnb.errors import AnalysisError
+from marlnb.analysis.results import Result
+from marlnb.errors import AnalysisError, unknown
 
 Verdict = Literal["used", "decodable but not used", "not shown to be used"]
 
 
 @dataclass(frozen=True)
 class UsageTest:
-    """What one edit along the direction does to the agent's choices, beside random directions.
+    """What one edit along the direction does to the agent's action distributions, next to random directions.
 
     Attributes:
-        edit: erase, or steer (each way, averaged).
-        effect, low, high: how far the action distributions move at the same moments, mean over steps and then episodes,
-            with its 95% t interval. In `Usage.units`.
-        random_mean, random_high: of random directions as long: the mean effect, and that which 95 of 100 stay below.
-            p_value: (1 + random directions with at least the effect) / (1 + random directions).
-        matched_mean, p_matched: the same of random directions with as much of the activations' variance along them.
-            Where most of what varies is used, these move the choices too: a large p_matched says that the direction is
-            no more to the agent than others that vary as much, not that it is nothing. None where there are none such.
-        return_change, return_low, return_high: what the edit does to the agent's return, paired over episodes (for
-            steering: forwards).
+        edit: erase, or steer (forwards and backwards, averaged).
+        effect: how far the action distributions move on the same states, averaged over steps and then episodes, in
+            `Usage.units`.
+        low: lower end of its 95% t interval.
+        high: upper end of its 95% t interval.
+        random_mean: mean effect of random directions of the same length.
+        random_high: 95% quantile of their effects.
+        p_value: (1 + random directions with at least the effect) / (1 + random directions).
+        matched_mean: mean effect of random directions with as much of the activations' variance along them; None if
+            there are no such directions.
+        p_matched: p-value against these. Where most of what varies is used, they change actions too. A large value
+            means that the direction matters no more to the agent than others that vary as much, not that it does not
+            matter.
+        return_change: mean paired change of the agent's return (for steering: forwards).
+        return_low: lower end of its 95% t interval.
+        return_high: upper end of its 95% t interval.
+        random: effects of the random directions.
     """
 
     edit: Literal["erase", "steer"]
@@ -46,25 +53,37 @@ class UsageTest:
 
 
 @dataclass(frozen=True)
-class Usage:
-    """Whether an agent uses what lies along a direction.
+class Usage(Result):
+    """Whether an agent uses a direction of its activations.
 
     Attributes:
-        dose: of the steering, in standard deviations. decodable: whether the decoding that it came from read the label
-            better than chance; None where a bare direction was asked about.
-        verdict: used: an edit moves the choices more than random directions do (Holm over the two edits), and by more
-            than `negligible` at the lower end of its interval. decodable but not used: it is read from there, and
-            neither edit moves them by more than `negligible` at the upper end. Else not shown to be used: no effect
-            beyond the controls, which is no proof that there is none.
+        concept: what the direction stands for.
+        site: the direction's site.
+        agent: the agent's name.
+        n_directions: how many directions were edited together.
+        n_random_directions: random directions behind each p-value.
+        episodes: how many were played.
+        strength: of the steering, in standard deviations.
+        units: of the effects.
+        negligible: an effect that does not count as use.
+        decodable: whether the decoding that the direction came from read the label better than chance; None for a
+            direction without a decoding.
+        verdict: used: an edit moves the actions more than random directions do (Holm over the two edits), and the lower
+            end of its interval is above `negligible`. decodable but not used: the label is decodable, and the upper
+            ends of both intervals are at most `negligible`. not shown to be used: otherwise; this is no proof that the
+            direction is not used.
+        tests: one for each edit.
+        settings: the options, enough to repeat the test.
+        warnings: reasons not to trust the result.
     """
 
     concept: str
     site: str
     agent: str
     n_directions: int
-    n_random: int
+    n_random_directions: int
     episodes: int
-    dose: float
+    strength: float
     units: str
     negligible: float
     decodable: bool | None
@@ -74,30 +93,25 @@ class Usage:
     warnings: tuple[str, ...] = ()
 
     def of(self, edit: str) -> UsageTest:
-        """erase or steer.
+        """The test of an edit, erase or steer.
 
         Raises:
-            AnalysisError: another.
+            AnalysisError: any other edit.
         """
         for test in self.tests:
             if test.edit == edit:
                 return test
-        raise AnalysisError(f"no test {edit!r}; there are {[test.edit for test in self.tests]}")
+        raise AnalysisError(unknown("edit", edit, [test.edit for test in self.tests]))
 
     def table(self) -> pd.DataFrame:
-        """One line an edit."""
+        """One row for each edit."""
         return pd.DataFrame([asdict(test) for test in self.tests]).drop(columns="random")
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
     def __repr__(self) -> str:
-        told = "; ".join(
-            f"{t.edit} {t.effect:.3f} [{t.low:.3f}, {t.high:.3f}], at random {t.random_mean:.3f}, p={t.p_value:.3g}"
+        effects = "; ".join(
+            f"{t.edit} {t.effect:.3f} [{t.low:.3f}, {t.high:.3f}], random {t.random_mean:.3f}, p={t.p_value:.3g}"
             for t in self.tests
         )
-        flag = doubts(self.warnings)
-        return f"Usage({self.concept} at {self.site}, {self.agent}: {self.verdict}; {self.units}: {told}{flag})"
-
-    def _repr_html_(self) -> str:
-        return shown_as_html(repr(self), self.warnings, self.table())
+        return (
+            f"Usage({self.concept} at {self.site}, {self.agent}: {self.verdict}; {self.units}: {effects}{self.remarks})"
+        )

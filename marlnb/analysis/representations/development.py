@@ -1,11 +1,12 @@
-"""Development: what, when and where. A score of each site at each checkpoint of a training.
+"""Development: the score of each site at each checkpoint of a training. What appears, when and where.
 
-Source of the figure: McGrath et al. 2021, Acquisition of Chess Knowledge in AlphaZero, section 4 (arXiv:2111.09259).
+Source: McGrath et al. 2021, Acquisition of Chess Knowledge in AlphaZero, section 4 (arXiv:2111.09259).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -16,6 +17,7 @@ from marlnb.analysis.decoding.decode import decode
 from marlnb.analysis.representations.development_result import Development
 from marlnb.analysis.representations.similarity import similarity
 from marlnb.analysis.representations.tuning import tuning
+from marlnb.analysis.results import ALPHA
 from marlnb.errors import AnalysisError, unknown
 from marlnb.training.runs.run import Run
 
@@ -23,13 +25,21 @@ if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
 
 Measure = Literal["decode", "tuning", "similarity"]
-Score = tuple[float, float, float, float]
-"""value, low, high, control."""
-MEASURES = {
+CONTROL_NAMES = {
     "decode": "observation alone",
     "tuning": "labels of other episodes",
     "similarity": "episodes paired at random",
 }
+
+
+@dataclass(frozen=True)
+class _Score:
+    value: float
+    low: float
+    high: float
+    control: float
+    warnings: tuple[str, ...]
+    metric: str = ""
 
 
 def development(
@@ -46,73 +56,71 @@ def development(
 
     Args:
         recordings: one that spans checkpoints (`record(run, checkpoint=[...])`), or one of each.
-        label: what is decoded, or units are tuned to; none for similarity.
+        label: what is decoded, or what units are tuned to; None for similarity.
         measure: decode: how well a linear model reads the label; tuning: share of the units that are tuned to it;
-            similarity: linear CKA to the last checkpoint's units, whose recorded observations are shown to the earlier
-            ones (needs the run folder).
-        sites: None: all that are recorded. agents: None: all that a site is of.
+            similarity: linear CKA to the last checkpoint's units, whose recorded observations are given to the earlier
+            policies (needs the run folder).
+        sites: None for all recorded sites.
+        agents: None for all agents of a site.
+        n_shuffles: shuffles of each score.
     Raises:
-        AnalysisError: fewer than two checkpoints, or one twice; a label for similarity, or none for the others.
+        AnalysisError: fewer than two checkpoints, or a checkpoint twice; a label for similarity, or none for the other
+            measures.
     """
-    if measure not in MEASURES:
-        raise AnalysisError(unknown("measure of development", measure, MEASURES))
+    if measure not in CONTROL_NAMES:
+        raise AnalysisError(unknown("measure of development", measure, CONTROL_NAMES))
     if (label is None) != (measure == "similarity"):
         raise AnalysisError(f"measure={measure!r} takes {'no label' if measure == 'similarity' else 'a label'}")
-    at = _checkpoints(recordings)
-    last = at[-1][0]
-    wanted = list(last.sites if sites is None else sites)
-    places = [(site, agent) for site in wanted for agent in site_agents(last, site, agents)]
-    notes: list[str] = []
-    metrics: set[str] = set()
-    scores = np.full((4, len(places), len(at)), np.nan)
-    for i, (site, agent) in enumerate(places):
-        for j, (recording, iteration) in enumerate(at):
-            if measure == "similarity":
-                found = _to_last(at[-1], site, agent, iteration, n_shuffles, seed, notes)
-            elif measure == "tuning":
-                found = _tuned(recording, site, agent, label, iteration, n_shuffles, seed, notes)
-            else:
-                found = _decoded(recording, site, agent, label, iteration, n_shuffles, seed, notes, metrics)
-            scores[:, i, j] = found
+    checkpoints = _checkpoints(recordings)
+    last = checkpoints[-1][0]
+    site_names = list(last.sites if sites is None else sites)
+    lines = [(site, agent) for site in site_names for agent in site_agents(last, site, agents)]
+
+    def score(site: str, agent: str, recording: Recording, iteration: int) -> _Score:
+        if label is None:
+            return _similarity_to_last(checkpoints[-1], site, agent, iteration, n_shuffles, seed)
+        if measure == "tuning":
+            return _share_tuned(recording, site, agent, label, iteration, n_shuffles, seed)
+        return _decoded(recording, site, agent, label, iteration, n_shuffles, seed)
+
+    scores = [[score(site, agent, *checkpoint) for checkpoint in checkpoints] for site, agent in lines]
+    all_scores = [score for row in scores for score in row]
+    values, low, high, control = (
+        np.array([[getattr(score, name) for score in row] for row in scores])
+        for name in ("value", "low", "high", "control")
+    )
     return Development(
-        what=_what(measure, label, metrics),
-        places=tuple(site if len(last[site].labels["agent"]) == 1 else f"{agent} {site}" for site, agent in places),
-        iterations=np.array([iteration for _, iteration in at]),
-        values=scores[0],
-        low=scores[1],
-        high=scores[2],
-        control=scores[3],
-        control_name=MEASURES[measure],
-        returns=_returns(at),
-        warnings=tuple(dict.fromkeys(notes)),
+        what=_describe(measure, label, {score.metric for score in all_scores}),
+        sites=tuple(site if len(last[site].labels["agent"]) == 1 else f"{agent} {site}" for site, agent in lines),
+        iterations=np.array([iteration for _, iteration in checkpoints]),
+        values=values,
+        low=low,
+        high=high,
+        control=control,
+        control_name=CONTROL_NAMES[measure],
+        returns=_returns(checkpoints),
+        warnings=tuple(dict.fromkeys(warning for score in all_scores for warning in score.warnings)),
     )
 
 
 def _checkpoints(recordings: Recording | Sequence[Recording]) -> list[tuple[Recording, int]]:
-    """Each checkpoint with the recording that holds it, ascending."""
+    """Each checkpoint's recording and iteration, ascending."""
     from marlnb.recording.file.reader import Recording
 
-    given = [recordings] if isinstance(recordings, Recording) else list(recordings)
-    found = [(one, int(iteration)) for one in given for iteration in one.checkpoints["iteration"].unique()]
-    iterations = [iteration for _, iteration in found]
+    listed = [recordings] if isinstance(recordings, Recording) else list(recordings)
+    checkpoints = [
+        (recording, int(iteration)) for recording in listed for iteration in recording.checkpoints["iteration"].unique()
+    ]
+    iterations = [iteration for _, iteration in checkpoints]
     if len(set(iterations)) < 2 or len(set(iterations)) < len(iterations):
-        raise AnalysisError(f"a development is over 2 checkpoints or more, each once; got {sorted(iterations)}")
-    return sorted(found, key=lambda pair: pair[1])
+        raise AnalysisError(f"a development needs 2 or more checkpoints, each once; got {sorted(iterations)}")
+    return sorted(checkpoints, key=lambda pair: pair[1])
 
 
 def _decoded(
-    recording: Recording,
-    site: str,
-    agent: str,
-    label: Label | None,
-    iteration: int,
-    n_shuffles: int,
-    seed: int,
-    notes: list[str],
-    metrics: set[str],
-) -> Score:
-    assert label is not None
-    found = decode(
+    recording: Recording, site: str, agent: str, label: Label, iteration: int, n_shuffles: int, seed: int
+) -> _Score:
+    result = decode(
         recording,
         site=site,
         label=label,
@@ -122,88 +130,72 @@ def _decoded(
         seed=seed,
         progress=False,
     )
-    notes += [f"checkpoint {iteration}: {note}" for note in found.warnings]
-    metrics.add(found.metric)
-    one = found.scores[0]
-    return one.score, one.low, one.high, one.observation
+    score = result.scores[0]
+    warnings = tuple(f"checkpoint {iteration}: {warning}" for warning in result.warnings)
+    return _Score(score.score, score.low, score.high, score.observation, warnings, result.metric)
 
 
-def _tuned(
-    recording: Recording,
-    site: str,
-    agent: str,
-    label: Label | None,
-    iteration: int,
-    n_shuffles: int,
-    seed: int,
-    notes: list[str],
-) -> Score:
-    assert label is not None
-    found = tuning(
+def _share_tuned(
+    recording: Recording, site: str, agent: str, label: Label, iteration: int, n_shuffles: int, seed: int
+) -> _Score:
+    result = tuning(
         recording,
         site=site,
-        by=label,
+        label=label,
         agent=agent,
         checkpoint=iteration,
         n_shuffles=max(n_shuffles, 20),
-        repetitions=20,
+        n_bootstrap=20,
         seed=seed,
     )
-    notes += [f"checkpoint {iteration}: {note}" for note in found.warnings]
-    share = len(found.tuned) / found.n_units
-    return share, share, share, 0.05
+    share = len(result.tuned) / result.n_units
+    warnings = tuple(f"checkpoint {iteration}: {warning}" for warning in result.warnings)
+    return _Score(share, share, share, ALPHA, warnings)
 
 
-def _to_last(
-    last: tuple[Recording, int],
-    site: str,
-    agent: str,
-    iteration: int,
-    n_shuffles: int,
-    seed: int,
-    notes: list[str],
-) -> Score:
-    """The last checkpoint's moments, seen by both; rows of the last checkpoint only."""
-    recording, newest = last
+def _similarity_to_last(
+    last: tuple[Recording, int], site: str, agent: str, iteration: int, n_shuffles: int, seed: int
+) -> _Score:
+    """Both checkpoints' policies on the last checkpoint's recorded observations."""
+    recording, last_iteration = last
     run = recording.run_path
     if run is None:
-        raise AnalysisError(f"{recording.path} lies in no run folder, so its earlier checkpoints are not known")
-    have = [checkpoint.iteration for checkpoint in Run.open(run).checkpoints]
-    if iteration not in have:
+        raise AnalysisError(f"{recording.path} is in no run folder, so its earlier checkpoints are unknown")
+    available = [checkpoint.iteration for checkpoint in Run.open(run).checkpoints]
+    if iteration not in available:
         raise AnalysisError(
-            f"to compare checkpoint {iteration} with the last its policies are shown the last one's moments, and {run} "
-            f"keeps only checkpoints {have}: train with keep_checkpoints=0, or take measure='decode' or 'tuning'"
+            f"measure='similarity' needs the policies of checkpoint {iteration}, but {run} keeps only checkpoints "
+            f"{available}: train with keep_checkpoints=0, or use measure='decode' or 'tuning'"
         )
     index = recording.checkpoints.set_index("iteration")
     rows = recording.rows["episode"].to_numpy()
-    bounds = index.loc[[newest], ["row_start", "row_stop"]].to_numpy()
+    bounds = index.loc[[last_iteration], ["row_start", "row_stop"]].to_numpy()
     episodes = tuple(int(n) for start, stop in bounds for n in np.unique(rows[start:stop]))
-    here = View(recording, site, agent, checkpoint=newest, episodes=episodes)
-    there = View(recording, site, agent, subject=run, checkpoint=iteration, episodes=episodes)
-    found = similarity(there, here, n_shuffles=max(1, n_shuffles // 4), repetitions=100, seed=seed)
-    notes += list(found.warnings)
-    return found.score, found.low, found.high, found.shuffled
+    now = View(recording, site, agent, checkpoint=last_iteration, episodes=episodes)
+    earlier = View(recording, site, agent, policy_source=run, checkpoint=iteration, episodes=episodes)
+    result = similarity(earlier, now, n_shuffles=max(1, n_shuffles // 4), n_bootstrap=100, seed=seed)
+    return _Score(result.score, result.low, result.high, result.shuffled, result.warnings)
 
 
-def _what(measure: Measure, label: Label | None, metrics: set[str]) -> str:
+def _describe(measure: Measure, label: Label | None, metrics: set[str]) -> str:
     if measure == "similarity":
         return "linear CKA to the last checkpoint"
     name = label if isinstance(label, str) else " ".join(map(str, label)) if isinstance(label, tuple) else "label"
-    return (
-        f"share of units tuned to {name}" if measure == "tuning" else f"{name} decoded ({' or '.join(sorted(metrics))})"
-    )
+    if measure == "tuning":
+        return f"share of units tuned to {name}"
+    return f"{name} decoded ({' or '.join(sorted(metrics))})"
 
 
-def _returns(at: Sequence[tuple[Recording, int]]) -> dict[str, np.ndarray]:
+def _returns(checkpoints: Sequence[tuple[Recording, int]]) -> dict[str, np.ndarray]:
     """Mean return of each group's agents, by checkpoint."""
-    found: dict[str, list[float]] = {group: [] for group in at[-1][0].groups}
-    for recording, iteration in at:
+    returns: dict[str, list[float]] = {group: [] for group in checkpoints[-1][0].groups}
+    for recording, iteration in checkpoints:
         table = recording.checkpoints
         starts = recording.episodes["start"].to_numpy()
-        inside = np.zeros(len(starts), bool)
+        played = np.zeros(len(starts), bool)
         for first, stop in table.loc[table["iteration"] == iteration, ["row_start", "row_stop"]].to_numpy():
-            inside |= (starts >= first) & (starts < stop)
-        for group, values in found.items():
-            own = recording.episodes.loc[inside, recording.group_agents(group)].to_numpy()
-            values.append(float(np.nanmean(own)) if np.isfinite(own).any() else float("nan"))
-    return {group: np.array(values) for group, values in found.items()}
+            played |= (starts >= first) & (starts < stop)
+        for group, means in returns.items():
+            values = recording.episodes.loc[played, recording.group_agents(group)].to_numpy()
+            means.append(float(np.nanmean(values)) if np.isfinite(values).any() else float("nan"))
+    return {group: np.array(means) for group, means in returns.items()}

@@ -1,31 +1,34 @@
-"""What became readable, alike or tuned, when in training, and where in the network."""
+"""The result of a development analysis: what became decodable, tuned or similar, when in training, and where."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.results import doubts, shown_as_html
+from marlnb.analysis.results import Result
 
 
-@dataclass(frozen=True)
-class Development:
-    """A score of each place at each checkpoint.
+@dataclass(frozen=True, eq=False)
+class Development(Result):
+    """A score of each site at each checkpoint.
 
     Attributes:
-        what: as `goal decoded (balanced accuracy)`; places: names of sites (and agents, where there are several).
+        what: the score, for example `goal decoded (balanced accuracy)`.
+        sites: `[site]`, the sites' names, with the agent's name where a site has several agents.
         iterations: `[checkpoint]`, ascending.
-        values, low, high, control: `[place, checkpoint]`; control: what the observation alone gives (decoding), or
-            chance (tuning, similarity).
-        control_name: in words.
-        returns: by group, `[checkpoint]`, mean return of the recorded episodes; NaN where none ended.
+        values: `[site, checkpoint]`, scores.
+        low: `[site, checkpoint]`, lower ends of their 95% intervals.
+        high: `[site, checkpoint]`, upper ends of these intervals.
+        control: `[site, checkpoint]`, the score of the observation alone (decoding), or chance (tuning, similarity).
+        control_name: the control, in words.
+        returns: by group, `[checkpoint]`, mean return of the recorded episodes; NaN if none ended.
+        warnings: reasons not to trust the result.
     """
 
     what: str
-    places: tuple[str, ...]
+    sites: tuple[str, ...]
     iterations: np.ndarray
     values: np.ndarray
     low: np.ndarray
@@ -36,29 +39,23 @@ class Development:
     warnings: tuple[str, ...] = ()
 
     def table(self) -> pd.DataFrame:
-        """One line a place and checkpoint."""
+        """One row for each site and checkpoint."""
         arrays = {"value": self.values, "low": self.low, "high": self.high, self.control_name: self.control}
         return pd.DataFrame(
             [
-                {"place": place, "iteration": int(c), **{name: array[i, j] for name, array in arrays.items()}}
-                for i, place in enumerate(self.places)
+                {"site": site, "iteration": int(c), **{name: array[i, j] for name, array in arrays.items()}}
+                for i, site in enumerate(self.sites)
                 for j, c in enumerate(self.iterations)
             ]
         )
 
-    def to_json(self) -> dict[str, Any]:
-        found = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in asdict(self).items()}
-        return {**found, "returns": {name: values.tolist() for name, values in self.returns.items()}}
+    def _html_table(self) -> pd.DataFrame:
+        return pd.DataFrame(self.values, index=list(self.sites), columns=[int(c) for c in self.iterations])
 
     def __repr__(self) -> str:
-        flag = doubts(self.warnings)
         first, last = self.values[:, 0], self.values[:, -1]
-        where = int(np.nanargmax(last))
+        best = int(np.nanargmax(last))
         return (
-            f"Development({self.what}: {len(self.places)} places, checkpoints {self.iterations[0]} to "
-            f"{self.iterations[-1]}; {self.places[where]} {first[where]:.2f} to {last[where]:.2f}{flag})"
+            f"Development({self.what}: {len(self.sites)} sites, checkpoints {self.iterations[0]} to "
+            f"{self.iterations[-1]}; {self.sites[best]} {first[best]:.2f} to {last[best]:.2f}{self.remarks})"
         )
-
-    def _repr_html_(self) -> str:
-        square = pd.DataFrame(self.values, index=list(self.places), columns=[int(c) for c in self.iterations])
-        return shown_as_html(repr(self), self.warnings, square, index=True)

@@ -1,11 +1,11 @@
-"""Maps: units of many moments in two dimensions, with a label to colour them by."""
+"""Embed the units of many time steps in two dimensions (PCA or UMAP), coloured by a label."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -14,30 +14,44 @@ from sklearn.manifold import trustworthiness
 from marlnb.analysis.data.labels import Label
 from marlnb.analysis.data.row_values import RowValues, row_values
 from marlnb.analysis.data.views import Units, View, site_agents
-from marlnb.analysis.results import doubts, shown_as_html
+from marlnb.analysis.results import Result
 from marlnb.errors import AnalysisError, unknown
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
 
-MapMethod = Literal["pca", "umap"]
+EmbeddingMethod = Literal["pca", "umap"]
 BATCH_ROWS = 8192
-CHECKED_POINTS = 1000
-LEAST_TRUST = 0.85
-FEW_POINTS = 100
+N_CHECKED_POINTS = 1000
+MIN_TRUSTWORTHINESS = 0.85
+MIN_POINTS = 100
 
 
-@dataclass(frozen=True)
-class Embedding:
-    """Points of a map, one a moment and agent.
+@dataclass(frozen=True, eq=False)
+class Embedding(Result):
+    """Points in few dimensions, one for each time step and agent.
 
     Attributes:
-        points: `[point, dimension]`; episode, t: `[point]`; who: `[point]`, place among `agents`.
-        color: `[point]`, the label; NaN where it is not known; color_name, color_names: its name, its values' names.
-        explained: `[dimension]`, share of all variance along each principal component; empty for UMAP.
-        trust: in 0 to 1, how far neighbours on the map are neighbours among the units (sklearn's trustworthiness).
-        n_rows: moments that the map was made from; the points are a sample of them, or all.
+        method: pca or umap.
+        site: the units' site.
+        agents: agents with points.
+        all_agents: all agents of the environment.
+        points: `[point, dimension]`.
+        episode: `[point]`.
+        t: `[point]`.
+        agent_index: `[point]`, index into `agents`.
+        color: `[point]`, the label; NaN where it is unknown.
+        color_name: the label's name; empty where the points are coloured by agent.
+        color_names: names of the label's values.
+        color_is_class: whether the label has classes and is no quantity.
+        explained: `[dimension]`, share of the variance along each principal component; empty for UMAP.
+        trust: trustworthiness in 0 to 1: whether neighbours in the embedding are neighbours among the units
+            (Venna and Kaski 2001, as in scikit-learn).
+        n_rows: time steps that the embedding was made from; the points are a sample of them, or all.
+        warnings: reasons not to trust the result.
     """
+
+    MAX_HTML_ROWS: ClassVar[int | None] = 8
 
     method: str
     site: str
@@ -46,7 +60,7 @@ class Embedding:
     points: np.ndarray
     episode: np.ndarray
     t: np.ndarray
-    who: np.ndarray
+    agent_index: np.ndarray
     color: np.ndarray
     color_name: str
     color_names: tuple[str, ...]
@@ -57,102 +71,101 @@ class Embedding:
     warnings: tuple[str, ...] = ()
 
     def table(self) -> pd.DataFrame:
-        """One line a point."""
-        columns = {f"x{k + 1}": column for k, column in enumerate(self.points.T)}
-        agents = np.array(self.agents)[self.who]
-        name = self.color_name or "color"
-        return pd.DataFrame({**columns, "agent": agents, "episode": self.episode, "t": self.t, name: self.color})
-
-    def to_json(self) -> dict[str, Any]:
-        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in asdict(self).items()}
+        """One row for each point."""
+        coordinates = {f"x{k + 1}": column for k, column in enumerate(self.points.T)}
+        agents = np.array(self.agents)[self.agent_index]
+        color = {self.color_name or "color": self.color}
+        return pd.DataFrame({**coordinates, "agent": agents, "episode": self.episode, "t": self.t, **color})
 
     def __repr__(self) -> str:
-        flag = doubts(self.warnings)
-        held = f", {self.explained.sum():.0%} of the variance" if len(self.explained) else ""
+        explained = f", {self.explained.sum():.0%} of the variance" if len(self.explained) else ""
         return (
-            f"Embedding({self.site}, {self.method}: {len(self.points):,} of {self.n_rows:,} moments{held}, "
-            f"trustworthiness {self.trust:.2f}{flag})"
+            f"Embedding({self.site}, {self.method}: {len(self.points):,} of {self.n_rows:,} time steps{explained}, "
+            f"trustworthiness {self.trust:.2f}{self.remarks})"
         )
-
-    def _repr_html_(self) -> str:
-        return shown_as_html(repr(self), self.warnings, self.table(), rows=8)
 
 
 def embed(
     recording: Recording,
     *,
     site: str,
-    method: MapMethod = "pca",
+    method: EmbeddingMethod = "pca",
     color: Label | None = None,
     agents: Sequence[str] | None = None,
     checkpoint: int | None = None,
     dimensions: int = 2,
-    most_points: int = 4000,
-    neighbours: int = 15,
+    max_points: int = 4000,
+    n_neighbors: int = 15,
     min_distance: float = 0.1,
     seed: int = 0,
 ) -> Embedding:
-    """A map of a site's units: principal components of all moments, or UMAP of a sample of them.
+    """An embedding of a site's units: principal components of all time steps, or UMAP of a sample of them.
 
-    The agents that share a site are put on one map, so that they can be compared. PCA reads any number of rows in
-    batches and is exact. UMAP (the extra `umap`) keeps neighbourhoods only: distances between its clusters, and their
-    sizes, say nothing.
+    All agents of a site are embedded together, so that they can be compared. PCA is exact and reads any number of rows
+    in batches. UMAP (McInnes et al. 2018, arXiv:1802.03426; the extra `umap`) preserves neighbourhoods only: distances
+    between its clusters and their sizes carry no meaning.
 
     Args:
-        color: as `decode` takes a label, or a feature the agent observes, `t` or `action`; None: who it is.
-        most_points: of the map, drawn at random; UMAP is fitted to these, PCA to all rows.
-        neighbours, min_distance: UMAP's n_neighbors and min_dist. seed: of the sample and of UMAP.
+        color: a label as in `decode`, a feature that the agent observes, `t` or `action`; None: the agent.
+        agents: names; None for all agents of the site.
+        checkpoint: iteration whose rows are read; required if a recording spans several.
+        dimensions: of the embedding.
+        max_points: drawn at random; UMAP is fitted to these, PCA to all rows.
+        n_neighbors: UMAP's, and of the trustworthiness.
+        min_distance: UMAP's min_dist.
+        seed: of the sample and of UMAP.
     Raises:
         AnalysisError: an unknown method; units that never vary; fewer rows than neighbours; UMAP is not installed.
     """
-    if method not in ("pca", "umap"):
-        raise AnalysisError(unknown("method of embedding", method, ("pca", "umap")))
-    if dimensions < 1 or most_points < 10:
-        raise AnalysisError(f"a map has 1 dimension and 10 points or more; got {dimensions} and {most_points}")
+    if method not in get_args(EmbeddingMethod):
+        raise AnalysisError(unknown("method of embedding", method, get_args(EmbeddingMethod)))
+    if dimensions < 1 or max_points < 10:
+        raise AnalysisError(
+            f"dimensions must be 1 or more and max_points 10 or more; got {dimensions} and {max_points}"
+        )
     views = [
         View(recording, site, agent, checkpoint=checkpoint).open() for agent in site_agents(recording, site, agents)
     ]
     n_rows = sum(map(len, views))
     rng = np.random.default_rng(seed)
-    chosen = np.sort(rng.permutation(n_rows)[:most_points])
-    who, place = _where(views, chosen)
-    x = np.concatenate([view.at(place[who == k]) for k, view in enumerate(views)]).astype(np.float64)
-    mean, directions, explained = _principal(views, n_rows, dimensions)
+    sample = np.sort(rng.permutation(n_rows)[:max_points])
+    ends = np.cumsum([len(view) for view in views])
+    agent_index = np.searchsorted(ends, sample, side="right")
+    row = sample - (ends - [len(view) for view in views])[agent_index]  # among its agent's rows
+    rows = [row[agent_index == k] for k in range(len(views))]
+    x = np.concatenate([view.at(view_rows) for view, view_rows in zip(views, rows)]).astype(np.float64)
+    mean, components, explained = _principal_components(views, n_rows, dimensions)
     if method == "pca":
-        points = (x - mean) @ directions
+        points = (x - mean) @ components
     else:
-        points, explained = _umap(x, dimensions, neighbours, min_distance, seed), np.empty(0)
-    values = [None if color is None else row_values(view, color) for view in views]
-    trust = _trust(x, points, neighbours, rng)
+        points, explained = _umap(x, dimensions, n_neighbors, min_distance, seed), np.empty(0)
+    labels = None if color is None else [row_values(view, color) for view in views]
+    checked = rng.permutation(len(x))[:N_CHECKED_POINTS]
+    trust = float(trustworthiness(x[checked], points[checked], n_neighbors=min(n_neighbors, (len(checked) - 1) // 2)))
     return Embedding(
         method=method,
         site=site,
         agents=tuple(view.agent for view in views),
         all_agents=views[0].agents,
         points=points,
-        episode=np.concatenate([view.episode[place[who == k]] for k, view in enumerate(views)]),
-        t=np.concatenate([view.t[place[who == k]] for k, view in enumerate(views)]),
-        who=who,
-        color=_colours(values, who, place),
-        color_name="" if values[0] is None else values[0].name,
-        color_names=_names(values),
-        color_is_class=values[0] is None or values[0].is_class,
+        episode=np.concatenate([view.episode[view_rows] for view, view_rows in zip(views, rows)]),
+        t=np.concatenate([view.t[view_rows] for view, view_rows in zip(views, rows)]),
+        agent_index=agent_index,
+        color=agent_index.astype(float) if labels is None else _colors(labels, rows),
+        color_name="" if labels is None else labels[0].name,
+        color_names=() if labels is None else labels[0].names,
+        color_is_class=labels is None or labels[0].is_class,
         explained=explained,
         trust=trust,
         n_rows=n_rows,
-        warnings=_doubts(method, len(points), trust),
+        warnings=tuple(_warnings(method, len(points), trust)),
     )
 
 
-def _where(views: Sequence[Units], chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Whose row each of the chosen ones is, and its place among those."""
-    ends = np.cumsum([len(view) for view in views])
-    who = np.searchsorted(ends, chosen, side="right")
-    return who, chosen - (ends - [len(view) for view in views])[who]
-
-
-def _principal(views: Sequence[Units], n_rows: int, dimensions: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean `[unit]`, components `[unit, dimension]` and their share of the variance, over all rows in two readings."""
+def _principal_components(
+    views: Sequence[Units], n_rows: int, dimensions: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean `[unit]`, components `[unit, dimension]` and their share of the variance, in two passes over all rows."""
     n_units = views[0].n_units
     mean, products = np.zeros(n_units), np.zeros((n_units, n_units))
     for x in _batches(views):
@@ -163,10 +176,11 @@ def _principal(views: Sequence[Units], n_rows: int, dimensions: int) -> tuple[np
         products += (x - mean).T @ (x - mean)
     variances, vectors = np.linalg.eigh(products)
     if variances[-1] <= 1e-12 * n_rows:
-        raise AnalysisError(f"{views[0].name} never varies: there is nothing to map")
-    found = vectors[:, ::-1][:, :dimensions]
-    sign = np.sign(found[np.abs(found).argmax(axis=0), np.arange(found.shape[1])])
-    return mean, found * sign, np.maximum(variances[::-1][:dimensions], 0) / variances.clip(min=0).sum()
+        raise AnalysisError(f"{views[0].name} never varies: there is nothing to embed")
+    components = vectors[:, ::-1][:, :dimensions]
+    # an eigenvector's sign is arbitrary: make its largest entry positive, so that figures are reproducible
+    sign = np.sign(components[np.abs(components).argmax(axis=0), np.arange(components.shape[1])])
+    return mean, components * sign, np.maximum(variances[::-1][:dimensions], 0) / variances.clip(min=0).sum()
 
 
 def _batches(views: Sequence[Units]) -> Iterator[np.ndarray]:
@@ -175,48 +189,34 @@ def _batches(views: Sequence[Units]) -> Iterator[np.ndarray]:
             yield view.at(np.arange(start, min(start + BATCH_ROWS, len(view)))).astype(np.float64)
 
 
-def _umap(x: np.ndarray, dimensions: int, neighbours: int, min_distance: float, seed: int) -> np.ndarray:
-    if len(x) <= neighbours:
-        raise AnalysisError(f"UMAP with {neighbours} neighbours needs more than {len(x)} points")
+def _umap(x: np.ndarray, dimensions: int, n_neighbors: int, min_distance: float, seed: int) -> np.ndarray:
+    if len(x) <= n_neighbors:
+        raise AnalysisError(f"UMAP with n_neighbors={n_neighbors} needs more than {n_neighbors} points; got {len(x)}")
     try:
-        with warnings.catch_warnings():  # umap says that tensorflow is missing, which nothing here needs
+        with warnings.catch_warnings():  # umap warns that tensorflow is missing, which is not needed here
             warnings.simplefilter("ignore", ImportWarning)
             import umap
     except ImportError:
-        raise AnalysisError("UMAP is not installed: pip install 'marlnb[umap]', or method='pca'") from None
-    # a seed allows one thread only; saying so oneself spares umap's warning
-    fitted = umap.UMAP(
-        n_components=dimensions, n_neighbors=neighbours, min_dist=min_distance, random_state=seed, n_jobs=1
+        raise AnalysisError("UMAP is not installed: pip install 'marlnb[umap]', or use method='pca'") from None
+    # a seed allows one thread only; n_jobs=1 avoids umap's warning about that
+    model = umap.UMAP(
+        n_components=dimensions, n_neighbors=n_neighbors, min_dist=min_distance, random_state=seed, n_jobs=1
     )
-    return np.asarray(fitted.fit_transform(x.astype(np.float32)), dtype=np.float64)
+    return np.asarray(model.fit_transform(x.astype(np.float32)), dtype=np.float64)
 
 
-def _trust(x: np.ndarray, points: np.ndarray, neighbours: int, rng: np.random.Generator) -> float:
-    kept = rng.permutation(len(x))[:CHECKED_POINTS]
-    n = min(neighbours, (len(kept) - 1) // 2)
-    return float(trustworthiness(x[kept], points[kept], n_neighbors=n))
+def _colors(labels: Sequence[RowValues], rows: Sequence[np.ndarray]) -> np.ndarray:
+    """Label values of the sampled rows, `[point]`; NaN where they are unknown."""
+    return np.concatenate(
+        [
+            np.where(label.known[view_rows], label.values[view_rows].astype(np.float64), np.nan)
+            for label, view_rows in zip(labels, rows)
+        ]
+    )
 
 
-def _colours(values: Sequence[RowValues | None], who: np.ndarray, place: np.ndarray) -> np.ndarray:
-    parts = []
-    for k, told in enumerate(values):
-        at = place[who == k]
-        if told is None:
-            parts.append(np.full(len(at), float(k)))
-        else:
-            parts.append(np.where(told.known[at], told.values[at].astype(np.float64), np.nan))
-    return np.concatenate(parts)
-
-
-def _names(values: Sequence[RowValues | None]) -> tuple[str, ...]:
-    told = values[0]
-    return () if told is None else told.names
-
-
-def _doubts(method: str, n: int, trust: float) -> tuple[str, ...]:
-    notes = []
-    if n < FEW_POINTS:
-        notes.append(f"only {n} points")
-    if method == "umap" and trust < LEAST_TRUST:
-        notes.append(f"neighbours on the map are often none among the units (trustworthiness {trust:.2f})")
-    return tuple(notes)
+def _warnings(method: str, n_points: int, trust: float) -> Iterator[str]:
+    if n_points < MIN_POINTS:
+        yield f"only {n_points} points"
+    if method == "umap" and trust < MIN_TRUSTWORTHINESS:
+        yield f"neighbours in the embedding are often not neighbours among the units (trustworthiness {trust:.2f})"

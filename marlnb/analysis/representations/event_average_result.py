@@ -1,29 +1,42 @@
-"""What units or fields do around events, beside what they do around moments that are none."""
+"""The result of an event average: units or fields around events, next to times that are no events."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.data.missing_labels import told_of
-from marlnb.analysis.results import doubts, shown_as_html
+from marlnb.analysis.results import Result
 
 
-@dataclass(frozen=True)
-class EventAverage:
-    """Averages at each lag from an event, over the events whose episode goes so far.
+@dataclass(frozen=True, eq=False)
+class EventAverage(Result):
+    """Averages at each lag from an event, over the events whose episode includes that lag.
 
     Attributes:
-        lags: `[lag]` in `lag_unit`, steps or turns of the agent, 0 at the event.
-        mean, low, high: `[lag, channel]`, with 95% intervals (episodes drawn anew); NaN where no event has that lag.
-        control, control_low, control_high: the same around other episodes' event times, shuffled: the middle 95%.
-        n_events: `[lag]`, how many events are averaged there; overlapping: how many have another within the window.
-        channels: names of the units or features.
-        warnings: why this must not be trusted; notes: what else must be known, as rows that had no label.
+        what: the site or field that is averaged.
+        agent: the agent's name.
+        agents: all agents of the environment.
+        event: the event, in words.
+        lags: `[lag]`, in `lag_unit`; 0 at the event.
+        channels: `[channel]`, names of the units or features.
+        mean: `[lag, channel]`; NaN where no event has that lag.
+        low: `[lag, channel]`, lower end of its 95% bootstrap interval over episodes.
+        high: `[lag, channel]`, upper end of that interval.
+        control: `[lag, channel]`, mean around the event times of other episodes.
+        control_low: `[lag, channel]`, 2.5% quantile of these means over shuffles.
+        control_high: `[lag, channel]`, 97.5% quantile.
+        n_events: `[lag]`, averaged events.
+        n_episodes: episodes with an event.
+        overlapping: events with another one within their window.
+        warnings: reasons not to trust the result.
+        notes: facts that are no reason for distrust, such as rows without a label.
+        lag_unit: steps, or turns of the agent.
     """
+
+    MAX_HTML_ROWS: ClassVar[int | None] = 12
 
     what: str
     agent: str
@@ -46,9 +59,9 @@ class EventAverage:
 
     @property
     def response(self) -> np.ndarray:
-        """`[channel]`: the largest distance from the control's mean, in the control's half widths (1: its edge)."""
-        half = np.maximum((self.control_high - self.control_low) / 2, 1e-12)
-        return np.asarray(np.nanmax(np.abs(self.mean - self.control) / half, axis=0))
+        """`[channel]`, `max over lags of |mean - control| / half width of the control`: 1 is the control's edge."""
+        half_width = np.maximum((self.control_high - self.control_low) / 2, 1e-12)
+        return np.asarray(np.nanmax(np.abs(self.mean - self.control) / half_width, axis=0))
 
     @property
     def order(self) -> np.ndarray:
@@ -56,32 +69,21 @@ class EventAverage:
         return np.argsort(-self.response, kind="stable")
 
     def table(self) -> pd.DataFrame:
-        """One line a lag and channel."""
+        """One row for each lag and channel."""
         n_lags, n_channels = self.mean.shape
+        arrays = ("mean", "low", "high", "control", "control_low", "control_high")
         return pd.DataFrame(
             {
                 "lag": np.repeat(self.lags, n_channels),
                 "channel": np.tile(np.array(self.channels), n_lags),
-                "mean": self.mean.ravel(),
-                "low": self.low.ravel(),
-                "high": self.high.ravel(),
-                "control": self.control.ravel(),
-                "control_low": self.control_low.ravel(),
-                "control_high": self.control_high.ravel(),
+                **{name: getattr(self, name).ravel() for name in arrays},
                 "n_events": np.repeat(self.n_events, n_channels),
             }
         )
 
-    def to_json(self) -> dict[str, Any]:
-        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in asdict(self).items()}
-
     def __repr__(self) -> str:
-        flag = told_of(self.notes) + doubts(self.warnings)
-        at = int(self.n_events[self.lags == 0][0])
+        n_events = int(self.n_events[self.lags == 0][0])
         return (
-            f"EventAverage({self.agent} {self.what} around {self.event}: {at} events of {self.n_episodes} episodes, "
-            f"{self.overlapping} with another in the window{flag})"
+            f"EventAverage({self.agent} {self.what} around {self.event}: {n_events} events of {self.n_episodes} "
+            f"episodes, {self.overlapping} with another in the window{self.remarks})"
         )
-
-    def _repr_html_(self) -> str:
-        return shown_as_html(repr(self), self.warnings, self.table(), rows=12)

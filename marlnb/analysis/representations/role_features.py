@@ -1,4 +1,4 @@
-"""By what agents are told apart: what their units, or their behaviour, were over stretches of episodes."""
+"""Features by which agents are clustered: their units, or their behaviour, averaged over windows of episodes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,19 @@ from marlnb.errors import AnalysisError, unknown
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
 
+MIN_WINDOWS = 4
+
 
 @dataclass(frozen=True)
-class Stretches:
-    """A point for each agent and stretch of an episode, where all the agents have acted.
+class WindowFeatures:
+    """A point for each agent and window of an episode in which all agents acted.
 
     Attributes:
-        values: `[stretch, agent, feature]`; episode, t: `[stretch]`, where it begins.
+        values: `[window, agent, feature]`.
+        episode: `[window]`.
+        t: `[window]`, its first step.
+        agents: names.
+        features: names.
     """
 
     values: np.ndarray
@@ -31,75 +37,77 @@ class Stretches:
     features: tuple[str, ...]
 
 
-def unit_stretches(
+def unit_features(
     recording: Recording, site: str, agents: Sequence[str] | None, window: int | None, checkpoint: int | None
-) -> Stretches:
+) -> WindowFeatures:
     """Mean activations at a site."""
-    named = site_agents(recording, site, agents)
-    parts = []
-    for agent in named:
-        units = View(recording, site, agent, checkpoint=checkpoint).open()
-        parts.append((units.all(), units.episode, units.t))
-    n = parts[0][0].shape[1]
-    return _stretches(parts, tuple(named), tuple(f"unit {k}" for k in range(n)), window)
+    names = site_agents(recording, site, agents)
+    views = [View(recording, site, agent, checkpoint=checkpoint).open() for agent in names]
+    rows = [(units.all(), units.episode, units.t) for units in views]
+    return _average_windows(rows, tuple(names), tuple(f"unit {k}" for k in range(views[0].n_units)), window)
 
 
-def behaviour_stretches(
+def behaviour_features(
     recording: Recording, agents: Sequence[str] | None, window: int | None, checkpoint: int | None
-) -> Stretches:
-    """How often each action is taken, how often it changes, and the reward of a step.
+) -> WindowFeatures:
+    """Frequency of each action, frequency of changes of action, and mean reward per step.
 
     Raises:
-        AnalysisError: agents with other actions, or actions that are not discrete.
+        AnalysisError: agents with different actions, or actions that are not discrete.
     """
-    named = list(agents) if agents is not None else list(recording.agents)
-    parts, actions = [], None
-    for agent in named:
+    names = list(agents) if agents is not None else list(recording.agents)
+    rows, action_spec = [], None
+    for agent in names:
         if agent not in recording.agents:
             raise AnalysisError(unknown("recorded agent", agent, recording.agents))
         group = next(group for group in recording.spec.groups if agent in group.agents)
-        if group.action.kind != "discrete" or group.action != (actions or group.action):
-            raise AnalysisError("behaviour is compared between agents with the same discrete actions; name a site")
-        actions, place = group.action, group.agents.index(agent)
+        if group.action.kind != "discrete" or group.action != (action_spec or group.action):
+            raise AnalysisError(
+                "behaviour needs agents with the same discrete actions; for other agents use site="
+            )
+        action_spec, agent_index = group.action, group.agents.index(agent)
         source = RowSource(recording, group.name)
-        rows = source.rows(None, source.one_checkpoint(checkpoint))
-        kept = source.acting(rows)[:, place]
-        action = source.field("action", rows)[kept, place]
-        episode, t = rows.episode[kept], rows.t[kept]
+        group_rows = source.rows(None, source.resolve_checkpoint(checkpoint))
+        acting = source.acting(group_rows)[:, agent_index]
+        action = source.field("action", group_rows)[acting, agent_index]
+        reward = source.field("reward", group_rows)[acting, agent_index]
+        episode, t = group_rows.episode[acting], group_rows.t[acting]
         changed = np.append(False, (action[1:] != action[:-1]) & (episode[1:] == episode[:-1]))
-        taken = np.eye(actions.n[0])[action]
-        parts.append((np.column_stack([taken, changed, source.field("reward", rows)[kept, place]]), episode, t))
-    assert actions is not None
-    names = actions.names or tuple(map(str, range(actions.n[0])))
-    return _stretches(parts, tuple(named), (*names, "changes of action", "reward"), window)
+        rows.append((np.column_stack([np.eye(action_spec.n[0])[action], changed, reward]), episode, t))
+    assert action_spec is not None
+    action_names = action_spec.names or tuple(map(str, range(action_spec.n[0])))
+    return _average_windows(rows, tuple(names), (*action_names, "changes of action", "reward"), window)
 
 
-def _stretches(
-    parts: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]],
+def _average_windows(
+    rows: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]],
     agents: tuple[str, ...],
     features: tuple[str, ...],
     window: int | None,
-) -> Stretches:
-    """Means over stretches of `window` steps (None: whole episodes) of rows `[row, feature]` by agent."""
+) -> WindowFeatures:
+    """Means over windows of `window` steps; None: whole episodes.
+
+    Args:
+        rows: for each agent, features `[row, feature]`, episode `[row]` and t `[row]`.
+    """
     if len(agents) < 2:
-        raise AnalysisError(f"roles are told between 2 agents or more; got {list(agents)}")
-    span = max(int(t.max()) for _, _, t in parts) + 1
-    length = span if window is None else window
+        raise AnalysisError(f"roles need 2 or more agents; got {list(agents)}")
+    max_length = max(int(t.max()) for _, _, t in rows) + 1
+    length = max_length if window is None else window
     if length < 1:
-        raise AnalysisError(f"a window has 1 step or more; got {window}")
-    per_episode = -(-span // length)
-    keys = [episode.astype(np.int64) * per_episode + t // length for _, episode, t in parts]
-    shared = keys[0]
-    for key in keys[1:]:
-        shared = np.intersect1d(shared, key)
-    shared = np.unique(shared)
-    if len(shared) < 4:
-        raise AnalysisError(f"the agents act together in {len(shared)} stretches only")
+        raise AnalysisError(f"window must be 1 step or more; got {window}")
+    per_episode = -(-max_length // length)
+    window_of_row = [episode.astype(np.int64) * per_episode + t // length for _, episode, t in rows]
+    shared = np.unique(window_of_row[0])
+    for windows in window_of_row[1:]:
+        shared = np.intersect1d(shared, windows)
+    if len(shared) < MIN_WINDOWS:
+        raise AnalysisError(f"roles need {MIN_WINDOWS} windows in which all agents act; there are {len(shared)}")
     values = np.empty((len(shared), len(agents), len(features)))
-    for place, ((x, _, _), key) in enumerate(zip(parts, keys)):
-        inside = np.isin(key, shared)
-        where = np.searchsorted(shared, key[inside])
+    for k, ((x, _, _), windows) in enumerate(zip(rows, window_of_row)):
+        in_shared = np.isin(windows, shared)
+        index = np.searchsorted(shared, windows[in_shared])
         sums = np.zeros((len(shared), len(features)))
-        np.add.at(sums, where, x[inside])
-        values[:, place] = sums / np.bincount(where, minlength=len(shared))[:, None]
-    return Stretches(values, shared // per_episode, shared % per_episode * length, agents, features)
+        np.add.at(sums, index, x[in_shared])
+        values[:, k] = sums / np.bincount(index, minlength=len(shared))[:, None]
+    return WindowFeatures(values, shared // per_episode, shared % per_episode * length, agents, features)

@@ -1,7 +1,7 @@
-"""Roles: do agents differ for good (teams), and do they divide roles among them from moment to moment?
+"""Roles: do agents differ permanently (teams), and do they divide roles among them that change over time?
 
-Agents that share one policy are interchangeable: whatever roles they have lie in the moments, not in who they are. So
-two questions are asked, each against its own chance.
+Agents that share one policy are interchangeable: they may hold different roles at a time, but not permanently. The two
+questions are therefore tested separately, each against its own null hypothesis.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from scipy.spatial.distance import pdist, squareform
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score, silhouette_score
 
-from marlnb.analysis.data.duplicate_episodes import repeats
-from marlnb.analysis.representations.role_features import Stretches, behaviour_stretches, unit_stretches
+from marlnb.analysis.data.duplicate_episodes import duplicate_episode_warnings
+from marlnb.analysis.representations.role_features import behaviour_features, unit_features
 from marlnb.analysis.representations.roles_result import Clustering, Roles
+from marlnb.analysis.results import MIN_EPISODES_FOR_INTERVALS
 from marlnb.analysis.stats.bootstrap import p_value_above
 from marlnb.errors import AnalysisError
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
 
-MOST_POINTS = 1000
-"""A silhouette takes the square of it in distances."""
-SPLITS = 10
-NEIGHBOUR = 5
-COMPONENTS = 10
-FEW_EPISODES = 20
+MAX_POINTS = 1000
+"""A silhouette needs the distances of all pairs of points."""
+N_SPLITS = 10
+GAP_NEIGHBOR = 5
+MAX_COMPONENTS = 10
 
 
 def roles(
@@ -38,110 +38,112 @@ def roles(
     site: str | None = None,
     agents: Sequence[str] | None = None,
     window: int | None = None,
-    most_roles: int = 5,
+    max_roles: int = 5,
     checkpoint: int | None = None,
     n_shuffles: int = 60,
     seed: int = 0,
 ) -> Roles:
-    """Clusters agents, and what they are from moment to moment, on their units or on their behaviour.
+    """Clusters agents, and what they do at single times, by their units or by their behaviour.
 
-    Of agents: their means over all episodes, joined by average linkage, into as many teams as give the best silhouette
-    of the single stretches. Chance: agents' identities shuffled within every stretch. Of moments: k-means of all
-    stretches of all agents, on the principal components. Chance: one Gaussian cloud with the same variances (Liu et al.
-    2008, SigClust); and a gap between them, since a ring is no cloud and has no groups. Both must also come out alike
-    in two halves of the episodes (adjusted Rand index above 0.5).
+    Teams: the agents' means over all episodes, joined by average linkage into as many clusters as give the best
+    silhouette of the single windows. Null hypothesis: the agents' identities are shuffled within each window.
+
+    Roles: k-means of all windows of all agents, on principal components. Null hypothesis: one Gaussian cloud with the
+    same variances (Liu et al. 2008, SigClust). A gap between the clusters is required too, since a ring is no Gaussian
+    cloud and has no clusters. Both clusterings must also agree between two halves of the episodes (adjusted Rand index
+    above 0.5).
 
     Args:
         site: whose units are averaged; None: behaviour (frequencies of actions, changes of action, reward), which also
             compares agents of different groups.
-        window: steps of a stretch; None: whole episodes.
-        most_roles: at most so many roles of moments.
+        agents: names; None for all.
+        window: steps of a window; None: whole episodes.
+        max_roles: largest number of roles.
+        checkpoint: iteration whose rows are read; required if a recording spans several.
+        n_shuffles: samples of each null hypothesis.
     Raises:
-        AnalysisError: fewer than two agents; agents with different actions without a site; nothing that varies.
+        AnalysisError: fewer than two agents; agents with different actions and no site; features that never vary.
     """
-    if n_shuffles < 20 or most_roles < 2:
-        raise AnalysisError(f"roles need 20 shuffles and 2 roles; got {n_shuffles} and {most_roles}")
+    if n_shuffles < 20 or max_roles < 2:
+        raise AnalysisError(f"n_shuffles must be 20 or more and max_roles 2 or more; got {n_shuffles} and {max_roles}")
     if site is None:
-        found = behaviour_stretches(recording, agents, window, checkpoint)
+        features = behaviour_features(recording, agents, window, checkpoint)
     else:
-        found = unit_stretches(recording, site, agents, window, checkpoint)
+        features = unit_features(recording, site, agents, window, checkpoint)
     rng = np.random.default_rng(seed)
-    x = _standardised(found.values)
-    n_stretches, n_agents, n_features = x.shape
-    team, of_agents = _agent_clusters(x, found.episode, n_shuffles, rng)
-    reduced = _components(x.reshape(-1, n_features))
-    role, of_states = _state_clusters(reduced, np.repeat(found.episode, n_agents), most_roles, n_shuffles, rng)
-    held = role.reshape(n_stretches, n_agents)
-    division, chance, p = _division(held, n_shuffles, rng)
-    n_roles = int(role.max()) + 1
+    x = _standardised(features.values)
+    n_windows, n_agents, n_features = x.shape
+    points = x.reshape(-1, n_features)
+    team, agents_clustering = _agent_clusters(x, features.episode, n_shuffles, rng)
+    components = _principal_components(points)
+    point_episode = np.repeat(features.episode, n_agents)
+    role, states_clustering = _state_clusters(components, point_episode, max_roles, n_shuffles, rng)
+    role_at = role.reshape(n_windows, n_agents)
+    division, division_chance, division_p = _division(role_at, n_shuffles, rng)
+    n_roles, n_episodes = int(role.max()) + 1, len(np.unique(features.episode))
+    few_episodes = () if n_episodes >= MIN_EPISODES_FOR_INTERVALS else (f"only {n_episodes} episodes",)
     return Roles(
         of="behaviour" if site is None else site,
-        agents=found.agents,
+        agents=features.agents,
         all_agents=recording.spec.agents,
-        features=found.features,
-        distances=_distances(x),
+        features=features.features,
+        distances=np.asarray(squareform(pdist(x.mean(axis=0))) / np.sqrt(n_features)),
         team=team,
-        agents_clustering=of_agents,
-        stretch=np.repeat(np.arange(n_stretches), n_agents),
-        who=np.tile(np.arange(n_agents), n_stretches),
-        episode=np.repeat(found.episode, n_agents),
-        t=np.repeat(found.t, n_agents),
+        agents_clustering=agents_clustering,
+        window=np.repeat(np.arange(n_windows), n_agents),
+        agent_index=np.tile(np.arange(n_agents), n_windows),
+        episode=point_episode,
+        t=np.repeat(features.t, n_agents),
         role=role,
-        points=np.pad(reduced, ((0, 0), (0, 1)))[:, :2],
-        states_clustering=of_states,
-        profile=np.stack([x.reshape(-1, n_features)[role == k].mean(axis=0) for k in range(n_roles)]),
-        taken=np.stack([np.bincount(column, minlength=n_roles) / n_stretches for column in held.T]),
+        points=np.pad(components, ((0, 0), (0, 1)))[:, :2],
+        states_clustering=states_clustering,
+        profile=np.stack([points[role == k].mean(axis=0) for k in range(n_roles)]),
+        taken=np.stack([np.bincount(column, minlength=n_roles) / n_windows for column in role_at.T]),
         division=division,
-        division_chance=chance,
-        division_p=p,
-        n_episodes=len(np.unique(found.episode)),
-        warnings=(*_doubts(found), *repeats(recording, found.episode)),
+        division_chance=division_chance,
+        division_p=division_p,
+        n_episodes=n_episodes,
+        warnings=(*few_episodes, *duplicate_episode_warnings(recording, features.episode)),
     )
 
 
 def _standardised(values: np.ndarray) -> np.ndarray:
-    """Each feature with mean 0 and variance 1 over all points; features that never vary are 0."""
-    flat = values.reshape(-1, values.shape[2])
-    spread = flat.std(axis=0)
-    if not np.isfinite(flat).all():
-        raise AnalysisError("values that are not finite")
-    if spread.max() <= 1e-9:
-        raise AnalysisError("nothing varies between the agents or their stretches")
-    return np.asarray((values - flat.mean(axis=0)) / np.where(spread > 1e-9, spread, np.inf))
-
-
-def _distances(x: np.ndarray) -> np.ndarray:
-    """`[agent, agent]`: root mean square over features of what the agents' means differ by."""
-    return np.asarray(squareform(pdist(x.mean(axis=0))) / np.sqrt(x.shape[2]))
+    """Each feature with mean 0 and variance 1 over all points; features that never vary become 0."""
+    points = values.reshape(-1, values.shape[2])
+    deviation = points.std(axis=0)
+    if not np.isfinite(points).all():
+        raise AnalysisError("the features have values that are not finite")
+    if deviation.max() <= 1e-9:
+        raise AnalysisError("no feature varies between agents or windows: there is nothing to cluster")
+    return np.asarray((values - points.mean(axis=0)) / np.where(deviation > 1e-9, deviation, np.inf))
 
 
 def _agent_clusters(
     x: np.ndarray, episode: np.ndarray, n_shuffles: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, Clustering]:
-    """`[agent]` clusters, beside those of agents whose identities are shuffled within every stretch."""
-    kept = rng.permutation(len(x))[: max(2, MOST_POINTS // x.shape[1])]
-    points = x[kept]
-    team, silhouette = _best_teams(points)
-    null = np.array([_best_teams(_renamed(points, rng))[1] for _ in range(n_shuffles)])
+    """Team `[agent]` from `[window, agent, feature]`, against identities shuffled within each window."""
+    sample = x[rng.permutation(len(x))[: max(2, MAX_POINTS // x.shape[1])]]
+    team, silhouette = _best_teams(sample)
+    null = np.array([_best_teams(_shuffle_identities(sample, rng))[1] for _ in range(n_shuffles)])
     n = int(team.max()) + 1
-    agreement = []
-    for first, second in _halves(episode, rng):
-        agreement.append(adjusted_rand_score(_joined(x[first], n), _joined(x[second], n)))
+    agreement = [
+        adjusted_rand_score(_teams(x[first], n), _teams(x[second], n)) for first, second in _halves(episode, rng)
+    ]
     p = p_value_above(silhouette, null)
     return team, Clustering(n, silhouette, float(null.mean()), p, float(np.mean(agreement)))
 
 
-def _renamed(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _shuffle_identities(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     order = np.argsort(rng.random(x.shape[:2]), axis=1)
     return np.take_along_axis(x, order[:, :, None], axis=1)
 
 
 def _best_teams(x: np.ndarray) -> tuple[np.ndarray, float]:
-    """Teams `[agent]` by average linkage, with the silhouette of the single stretches `[stretch, agent, feature]`."""
+    """The teams `[agent]` with the best silhouette of the single windows `[window, agent, feature]`."""
     distances = squareform(pdist(x.reshape(-1, x.shape[2])))
     best: tuple[np.ndarray, float] | None = None
     for n in range(2, x.shape[1] + 1):
-        team = _joined(x, n)
+        team = _teams(x, n)
         if len(np.unique(team)) < 2:
             continue
         score = float(silhouette_score(distances, np.tile(team, len(x)), metric="precomputed"))
@@ -150,91 +152,99 @@ def _best_teams(x: np.ndarray) -> tuple[np.ndarray, float]:
     return (np.zeros(x.shape[1], int), -1.0) if best is None else best
 
 
-def _joined(x: np.ndarray, n: int) -> np.ndarray:
-    """`[agent]` in `[0, n)`, numbered in the agents' order."""
-    found = fcluster(linkage(x.mean(axis=0), "average"), n, "maxclust")
-    _, first, number = np.unique(found, return_index=True, return_inverse=True)
-    return np.asarray(np.argsort(np.argsort(first))[number])
+def _teams(x: np.ndarray, n: int) -> np.ndarray:
+    """At most n teams `[agent]` by average linkage, numbered in the agents' order."""
+    cluster = fcluster(linkage(x.mean(axis=0), "average"), n, "maxclust")
+    _, first, index = np.unique(cluster, return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(first))[index])
 
 
-def _components(flat: np.ndarray) -> np.ndarray:
-    """`[point, component]`, principal components that matter most."""
-    u, values, _ = np.linalg.svd(flat - flat.mean(axis=0), full_matrices=False)
-    kept = values > 1e-6 * values[0]
-    return np.asarray((u * values)[:, kept][:, :COMPONENTS])
+def _principal_components(points: np.ndarray) -> np.ndarray:
+    """`[point, component]`, at most 10 components, without those of negligible variance."""
+    u, values, _ = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)
+    relevant = values > 1e-6 * values[0]
+    return np.asarray((u * values)[:, relevant][:, :MAX_COMPONENTS])
 
 
 def _state_clusters(
-    points: np.ndarray, episode: np.ndarray, most: int, n_shuffles: int, rng: np.random.Generator
+    points: np.ndarray, episode: np.ndarray, max_roles: int, n_shuffles: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, Clustering]:
-    kept = rng.permutation(len(points))[:MOST_POINTS]
-    fitted, silhouette = _best_means(points[kept], most, rng)
-    role = fitted.predict(points)
-    spread = points[kept].std(axis=0)
-    null = [
-        _best_means(rng.standard_normal((len(kept), len(spread))) * spread, most, rng)[1] for _ in range(n_shuffles)
-    ]
+    """Role `[point]` of points `[point, component]`, against one Gaussian cloud with the same variances."""
+    sample = points[rng.permutation(len(points))[:MAX_POINTS]]
+    clusters, silhouette = _best_k_means(sample, max_roles, rng)
+    role = clusters.predict(points)
+    deviation = sample.std(axis=0)
+    null = np.array(
+        [
+            _best_k_means(rng.standard_normal((len(sample), len(deviation))) * deviation, max_roles, rng)[1]
+            for _ in range(n_shuffles)
+        ]
+    )
     agreement = []
     for first, second in _halves(episode, rng):
-        one, other = (_means(points[half], fitted.n_clusters, rng) for half in (first, second))
-        agreement.append(adjusted_rand_score(one.predict(points[kept]), other.predict(points[kept])))
-    order = np.argsort(np.argsort(-np.bincount(role, minlength=fitted.n_clusters)))  # the most frequent role is 0
-    p = p_value_above(silhouette, np.array(null))
-    chance, stability = float(np.mean(null)), float(np.mean(agreement))
-    gap = gap_between(points[kept], fitted.labels_)
-    return order[role], Clustering(fitted.n_clusters, silhouette, chance, p, stability, gap)
+        a, b = (_k_means(points[half], clusters.n_clusters, rng) for half in (first, second))
+        agreement.append(adjusted_rand_score(a.predict(sample), b.predict(sample)))
+    order = np.argsort(np.argsort(-np.bincount(role, minlength=clusters.n_clusters)))  # role 0 is the most frequent
+    clustering = Clustering(
+        clusters.n_clusters,
+        silhouette,
+        float(null.mean()),
+        p_value_above(silhouette, null),
+        float(np.mean(agreement)),
+        gap_between(sample, clusters.labels_),
+    )
+    return order[role], clustering
 
 
 def gap_between(points: np.ndarray, role: np.ndarray) -> float:
-    """The 5% quantile over points of (distance to the fifth neighbour in another group) / (to that in one's own)."""
+    """5% quantile over points of (distance to the fifth neighbour in another cluster) / (the same in their own)."""
     distances = squareform(pdist(points))
-    same = role[:, None] == role[None]
-    k = min(NEIGHBOUR, len(points) - 1)
-    own = np.sort(np.where(same, distances, np.inf), axis=1)[:, k]
-    other = np.sort(np.where(same, np.inf, distances), axis=1)[:, k - 1]
-    known = (
-        np.isfinite(own) & np.isfinite(other) & (own > 1e-9 * distances.max())
-    )  # points that lie upon each other have no gap
-    return float(np.quantile(other[known] / own[known], 0.05)) if known.any() else 0.0
+    same_role = role[:, None] == role[None]
+    k = min(GAP_NEIGHBOR, len(points) - 1)
+    within = np.sort(np.where(same_role, distances, np.inf), axis=1)[:, k]  # the point itself is at index 0
+    between = np.sort(np.where(same_role, np.inf, distances), axis=1)[:, k - 1]
+    distinct = within > 1e-9 * distances.max()  # identical points have no gap
+    valid = np.isfinite(within) & np.isfinite(between) & distinct
+    return float(np.quantile(between[valid] / within[valid], 0.05)) if valid.any() else 0.0
 
 
-def _best_means(points: np.ndarray, most: int, rng: np.random.Generator) -> tuple[KMeans, float]:
+def _best_k_means(points: np.ndarray, max_roles: int, rng: np.random.Generator) -> tuple[KMeans, float]:
     distances = squareform(pdist(points))
-    found = []
-    for n in range(2, min(most, len(points) - 1) + 1):
-        fitted = _means(points, n, rng)
-        if len(np.unique(fitted.labels_)) > 1:
-            found.append((fitted, float(silhouette_score(distances, fitted.labels_, metric="precomputed"))))
-    return max(found, key=lambda pair: pair[1])
+    candidates = []
+    for n in range(2, min(max_roles, len(points) - 1) + 1):
+        clusters = _k_means(points, n, rng)
+        if len(np.unique(clusters.labels_)) > 1:
+            silhouette = float(silhouette_score(distances, clusters.labels_, metric="precomputed"))
+            candidates.append((clusters, silhouette))
+    return max(candidates, key=lambda candidate: candidate[1])
 
 
-def _means(points: np.ndarray, n: int, rng: np.random.Generator) -> KMeans:
-    """Of n groups, or of as many as there are different points."""
-    distinct = len(np.unique(points.round(6), axis=0))
-    return KMeans(min(n, distinct), n_init=2, max_iter=100, random_state=int(rng.integers(2**31))).fit(points)
+def _k_means(points: np.ndarray, n: int, rng: np.random.Generator) -> KMeans:
+    """n clusters, or as many as there are different points."""
+    n_distinct = len(np.unique(points.round(6), axis=0))
+    seed = int(rng.integers(2**31))
+    return KMeans(min(n, n_distinct), n_init=2, max_iter=100, random_state=seed).fit(points)
 
 
 def _halves(episode: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Which points `[point]` bool are in either half of the episodes, several times."""
+    """Points `[point]` bool of each of two random halves of the episodes, N_SPLITS times."""
     numbers = np.unique(episode)
-    for _ in range(SPLITS):
+    for _ in range(N_SPLITS):
         first = np.isin(episode, rng.permutation(numbers)[: len(numbers) // 2])
         yield first, ~first
 
 
-def _division(held: np.ndarray, n_shuffles: int, rng: np.random.Generator) -> tuple[float, float, float]:
-    """Different roles at once `[stretch, agent]` on average; the same if each agent's were of another stretch."""
+def _division(role: np.ndarray, n_shuffles: int, rng: np.random.Generator) -> tuple[float, float, float]:
+    """Mean number of different roles held at once, its chance level and a two-sided p-value.
 
-    def distinct(roles: np.ndarray) -> float:
+    Args:
+        role: `[window, agent]`. The null hypothesis permutes each agent's windows independently.
+    """
+
+    def n_different(roles: np.ndarray) -> float:
         ordered = np.sort(roles, axis=1)
         return float(1 + (np.diff(ordered, axis=1) != 0).sum(axis=1).mean())
 
-    found = distinct(held)
-    null = np.array([distinct(rng.permuted(held, axis=0)) for _ in range(max(n_shuffles, 100))])
-    return found, float(null.mean()), p_value_above(abs(found - null.mean()), np.abs(null - null.mean()))
-
-
-def _doubts(found: Stretches) -> Iterator[str]:
-    n = len(np.unique(found.episode))
-    if n < FEW_EPISODES:
-        yield f"only {n} episodes"
+    observed = n_different(role)
+    null = np.array([n_different(rng.permuted(role, axis=0)) for _ in range(max(n_shuffles, 100))])
+    return observed, float(null.mean()), p_value_above(abs(observed - null.mean()), np.abs(null - null.mean()))

@@ -1,30 +1,32 @@
-"""Roles found or not found: of agents for good, and of moments, each beside what chance gives."""
+"""The result of a role analysis: teams of agents and roles at single times, each next to chance."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.results import doubts, shown_as_html
+from marlnb.analysis.results import ALPHA, Result
 
-SIGNIFICANT = 0.05
-STABLE = 0.5
-APART = 1.25
+MIN_STABILITY = 0.5
+MIN_GAP = 1.25
 
 
 @dataclass(frozen=True)
 class Clustering:
-    """How clearly points fall into groups.
+    """How clearly points fall into clusters.
 
     Attributes:
-        n: how many groups; silhouette: in -1 to 1, of the points in them; chance: its mean under the null.
-        p_value: of chance; stability: mean adjusted Rand index between the groups found in halves of the episodes.
-        gap: how much further the points at a group's edge (its outermost 5%) have it to their fifth neighbour in
-            another group than to that in their own: about 1 where groups are cut out of a continuum, a ring say, which
-            is no cloud either; None for agents, whose single stretches may overlap.
+        n: number of clusters.
+        silhouette: mean silhouette of the points, -1 to 1 (Rousseeuw 1987).
+        chance: its mean under the null hypothesis.
+        p_value: of the silhouette under the null hypothesis.
+        stability: mean adjusted Rand index between the clusters found in two halves of the episodes (Hubert and Arabie
+            1985).
+        gap: for the outermost 5% of points, the distance to the fifth neighbour in another cluster divided by that in
+            their own. About 1 where a continuum is cut into clusters, for example a ring, which differs from the null
+            distribution but has no clusters. None for agents, whose windows may overlap.
     """
 
     n: int
@@ -36,30 +38,41 @@ class Clustering:
 
     @property
     def found(self) -> bool:
-        """Beyond chance, alike in both halves of the episodes, and apart from each other."""
-        return self.structured and (self.gap is None or self.gap > APART)
+        """Whether there are clusters: beyond chance, alike in both halves of the episodes, and separated."""
+        return self.structured and (self.gap is None or self.gap > MIN_GAP)
 
     @property
     def structured(self) -> bool:
-        """Beyond chance and alike in both halves, though perhaps a continuum without groups."""
-        return self.p_value < SIGNIFICANT and self.stability > STABLE
+        """Whether the points are structured beyond chance and alike in both halves; this may be a continuum."""
+        return self.p_value < ALPHA and self.stability > MIN_STABILITY
 
 
-@dataclass(frozen=True)
-class Roles:
-    """Whether agents differ for good (teams), and whether they divide roles from moment to moment.
+@dataclass(frozen=True, eq=False)
+class Roles(Result):
+    """Whether agents differ permanently (teams), and whether they divide roles that change over time.
 
     Attributes:
-        of: what they are told apart by: a site, or behaviour; features: its names.
+        of: what is clustered: a site's units, or behaviour.
+        agents: the clustered agents.
+        all_agents: all agents of the environment.
+        features: names of the clustered features.
         distances: `[agent, agent]`, between the agents' means, in standard deviations of a feature.
-        team: `[agent]`, clusters of agents; agents_clustering: how clear they are, against shuffled identities.
-        stretch: `[point]`, which stretch of which episode; who: `[point]`, place among agents; role: `[point]`, its
-            cluster; episode, t: `[point]`, where it begins; points: `[point, 2]`, first principal components.
-        states_clustering: how clear the roles are, against one cloud of the same spread.
+        team: `[agent]`, cluster of each agent.
+        agents_clustering: how clear the teams are, against shuffled identities.
+        window: `[point]`, the episode window of each point.
+        agent_index: `[point]`, index into `agents`.
+        episode: `[point]`.
+        t: `[point]`, first step of the window.
+        role: `[point]`, cluster of each point.
+        points: `[point, 2]`, first two principal components.
+        states_clustering: how clear the roles are, against one Gaussian cloud.
         profile: `[role, feature]`, means in standard deviations.
-        taken: `[agent, role]`, shares of each agent's stretches.
-        division: mean number of different roles that the agents hold at once; division_chance: if each held its roles
-            independently of the others; division_p: of chance, in either direction.
+        taken: `[agent, role]`, share of each agent's windows.
+        division: mean number of different roles that the agents hold at the same time.
+        division_chance: the same if each agent held its roles independently of the others.
+        division_p: two-sided p-value of the difference.
+        n_episodes: episodes with windows.
+        warnings: reasons not to trust the result.
     """
 
     of: str
@@ -69,8 +82,8 @@ class Roles:
     distances: np.ndarray
     team: np.ndarray
     agents_clustering: Clustering
-    stretch: np.ndarray
-    who: np.ndarray
+    window: np.ndarray
+    agent_index: np.ndarray
     episode: np.ndarray
     t: np.ndarray
     role: np.ndarray
@@ -94,42 +107,34 @@ class Roles:
 
     @property
     def divided(self) -> bool:
-        """Whether agents hold different roles at once more often than by chance."""
-        return self.division_p < SIGNIFICANT and self.division > self.division_chance
+        """Whether agents hold different roles at the same time more often than by chance."""
+        return self.division_p < ALPHA and self.division > self.division_chance
 
     @property
     def teams(self) -> list[list[str]]:
         return [[a for a, team in zip(self.agents, self.team) if team == k] for k in range(int(self.team.max()) + 1)]
 
     def table(self) -> pd.DataFrame:
-        """One line a clustering."""
-        lines = {
-            "agents": (self.agents_clustering, self.teams_found),
-            "states": (self.states_clustering, self.roles_found),
-        }
-        return pd.DataFrame([{"of": name, **asdict(c), "found": found} for name, (c, found) in lines.items()])
+        """One row for each clustering."""
+        clusterings = {"agents": self.agents_clustering, "states": self.states_clustering}
+        return pd.DataFrame([{"of": name, **asdict(c), "found": c.found} for name, c in clusterings.items()])
 
     def verdict(self) -> str:
-        """In words."""
-        a, s = self.agents_clustering, self.states_clustering
+        """The result in words."""
+        agents, states = self.agents_clustering, self.states_clustering
         teams = " | ".join(", ".join(team) for team in self.teams)
-        one = f"agents differ for good: {teams}" if self.teams_found else "no roles of agents found"
-        two = f"{s.n} roles of moments" if self.roles_found else "no roles of moments found"
-        if s.structured and not s.found:
-            two += f": a continuum, not groups (gap {s.gap:.2f})"
-        held = "divided among agents" if self.divided else "not divided beyond chance"
-        return (
-            f"{one} (silhouette {a.silhouette:.2f}, chance {a.chance:.2f}, stability {a.stability:.2f}); "
-            f"{two} (silhouette {s.silhouette:.2f}, chance {s.chance:.2f}, stability {s.stability:.2f})"
-            + (f", {held}" if self.roles_found else "")
+        of_agents = f"agents differ permanently: {teams}" if self.teams_found else "no permanent roles of agents found"
+        of_states = f"{states.n} roles over time" if self.roles_found else "no roles over time found"
+        if states.structured and not states.found:
+            of_states += f": a continuum without clusters (gap {states.gap:.2f})"
+        division = "divided among agents" if self.divided else "not divided beyond chance"
+        silhouettes = [
+            f"(silhouette {c.silhouette:.2f}, chance {c.chance:.2f}, stability {c.stability:.2f})"
+            for c in (agents, states)
+        ]
+        return f"{of_agents} {silhouettes[0]}; {of_states} {silhouettes[1]}" + (
+            f", {division}" if self.roles_found else ""
         )
 
-    def to_json(self) -> dict[str, Any]:
-        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in asdict(self).items()}
-
     def __repr__(self) -> str:
-        flag = doubts(self.warnings)
-        return f"Roles({self.of}: {self.verdict()}{flag})"
-
-    def _repr_html_(self) -> str:
-        return shown_as_html(repr(self), self.warnings, self.table())
+        return f"Roles({self.of}: {self.verdict()}{self.remarks})"

@@ -1,155 +1,173 @@
-"""Similarity: how alike the units of two sites, agents, seeds or checkpoints are, at the same moments."""
+"""Similarity of the units of two sites, agents, seeds or checkpoints at the same time steps (CKA, CCA, Procrustes)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-from marlnb.analysis.data.duplicate_episodes import repeats
+from marlnb.analysis.data.duplicate_episodes import duplicate_episode_warnings
 from marlnb.analysis.data.views import Units, View, as_view, site_agents
 from marlnb.analysis.representations.similarity_result import Similarity, SimilarityMatrix
-from marlnb.analysis.stats.bootstrap import episode_places, half_sample_interval, half_samples, p_value_above
+from marlnb.analysis.results import MIN_EPISODES_FOR_INTERVALS
+from marlnb.analysis.stats.bootstrap import episode_index, half_sample_interval, half_samples, p_value_above
 from marlnb.analysis.stats.linear_models import permute_by_episode
-from marlnb.analysis.stats.similarity_measures import Method, Sums, block_sums, measure
+from marlnb.analysis.stats.similarity_measures import (
+    SimilarityMethod,
+    SimilaritySums,
+    block_sums,
+    similarity_function,
+)
 from marlnb.errors import AnalysisError, unknown
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
 
-    Viewed = View | tuple[Recording, str] | tuple[Recording, str, str]
+    ViewLike = View | tuple[Recording, str] | tuple[Recording, str, str]
 
 BATCH_ROWS = 8192
-BLOCKS = 64
-"""Sums are kept for at most so many blocks of episodes."""
-ROWS_A_UNIT = 10
-FEW_EPISODES = 20
-CCA_FAMILY = ("cca", "svcca", "pwcca")
+MAX_BLOCKS = 64
+"""Sums are held for at most this many blocks of episodes."""
+MIN_ROWS_PER_UNIT = 10
+MIN_EPISODES = 4
+CCA_METHODS = ("cca", "svcca", "pwcca")
 
 
 def similarity(
-    a: Viewed, b: Viewed, *, method: Method = "cka", n_shuffles: int = 20, repetitions: int = 200, seed: int = 0
+    a: ViewLike,
+    b: ViewLike,
+    *,
+    method: SimilarityMethod = "cka",
+    n_shuffles: int = 20,
+    n_bootstrap: int = 200,
+    seed: int = 0,
 ) -> Similarity:
-    """How alike the units of two views are, with an interval over episodes and what shuffled episodes give.
+    """How similar the units of two views are, with an interval over episodes and the score of shuffled episodes.
 
-    Both must be of the same moments: sites or agents of one recording, or one recording's observations shown to
-    another run's policies (`mnb.View(recording, site, agent, subject=other_run, checkpoint=...)`), which compares
-    seeds and checkpoints. Rows are read in batches: a recording may be larger than memory.
+    Both views must be of the same time steps: sites or agents of one recording, or one recording's observations given
+    to another run's policies (`mnb.View(recording, site, agent, policy_source=other_run, checkpoint=...)`), which
+    compares seeds and checkpoints. Rows are read in batches, so a recording may be larger than memory.
+
+    Linear CKA of centred activations X `[row, p]` and Y `[row, q]` is `|Y'X|²_F / (|X'X|_F |Y'Y|_F)` (Kornblith et al.
+    2019, arXiv:1905.00414); `marlnb.analysis.stats.similarity_measures` has the other measures.
 
     Args:
-        a, b: `mnb.View`, or (recording, site), or (recording, site, agent).
+        a: `mnb.View`, or (recording, site), or (recording, site, agent).
+        b: the same.
         method: cka, unbiased_cka (does not rise with few rows), cca (mean canonical correlation), svcca, pwcca
             (weighted by a's units, so not symmetric) or procrustes.
         n_shuffles: pairings of each episode of a with another one of b; each reads the rows once more.
-        repetitions: halves of the episodes that the interval is of.
+        n_bootstrap: random halves of the episodes, for the interval.
     Raises:
-        AnalysisError: views of different moments; an unknown method; a site that never varies; fewer than 4 episodes.
+        AnalysisError: views of different time steps; an unknown method; a site that never varies; fewer than 4
+            episodes.
     """
-    if method not in get_args(Method):
-        raise AnalysisError(unknown("method of similarity", method, get_args(Method)))
-    if n_shuffles < 1 or repetitions < 20:
-        raise AnalysisError(f"similarity needs 1 shuffle and 20 repetitions; got {n_shuffles} and {repetitions}")
-    left, right = as_view(a).open(), as_view(b).open()
-    return _compare(left, right, method, n_shuffles, repetitions, seed)
+    if method not in get_args(SimilarityMethod):
+        raise AnalysisError(unknown("method of similarity", method, get_args(SimilarityMethod)))
+    if n_shuffles < 1 or n_bootstrap < 20:
+        raise AnalysisError(
+            f"n_shuffles must be 1 or more and n_bootstrap 20 or more; got {n_shuffles} and {n_bootstrap}"
+        )
+    return _compare(as_view(a).open(), as_view(b).open(), method, n_shuffles, n_bootstrap, seed)
 
 
 def similarity_matrix(
-    views: Recording | Sequence[Viewed],
-    against: Recording | Sequence[Viewed] | None = None,
+    views: Recording | Sequence[ViewLike],
+    against: Recording | Sequence[ViewLike] | None = None,
     *,
     sites: str | Sequence[str] | None = None,
     agents: Sequence[str] | None = None,
-    method: Method = "cka",
+    method: SimilarityMethod = "cka",
     n_shuffles: int = 5,
-    repetitions: int = 100,
+    n_bootstrap: int = 100,
     seed: int = 0,
 ) -> SimilarityMatrix:
-    """Every view against every other.
+    """The similarity of each view to each other one.
 
     Args:
-        views: views, or a recording, of which every agent's view of every one of `sites` is taken.
+        views: views; or a recording, of which each agent at each of `sites` is a view.
         against: the columns; None: the same as the rows.
-        sites: names or globs; None: all. agents: those to take; None: all that a site is of. For recordings only.
+        sites: of a recording, names or globs; None for all.
+        agents: of a recording; None for all agents of a site.
+        method: as in `similarity`.
+        n_shuffles: as in `similarity`.
+        n_bootstrap: as in `similarity`.
     Raises:
-        As `similarity`.
+        AnalysisError: as in `similarity`.
     """
     rows = [as_view(view).open() for view in _views(views, sites, agents)]
     columns = rows if against is None else [as_view(view).open() for view in _views(against, sites, agents)]
-    found: dict[tuple[int, int], Similarity] = {}
+    cells: dict[tuple[int, int], Similarity] = {}
     for i, left in enumerate(rows):
         for j, right in enumerate(columns):
             if against is None and j < i and method != "pwcca":
-                found[i, j] = found[j, i]
+                cells[i, j] = cells[j, i]
             else:
-                found[i, j] = _compare(left, right, method, n_shuffles, repetitions, seed)
+                cells[i, j] = _compare(left, right, method, n_shuffles, n_bootstrap, seed)
 
-    def filled(name: str) -> np.ndarray:
-        return np.array([[getattr(found[i, j], name) for j in range(len(columns))] for i in range(len(rows))])
+    def matrix(name: str) -> np.ndarray:
+        return np.array([[getattr(cells[i, j], name) for j in range(len(columns))] for i in range(len(rows))])
 
-    notes = [note for one in found.values() for note in one.warnings]
     return SimilarityMatrix(
         method=method,
         rows=tuple(view.name for view in rows),
         columns=tuple(view.name for view in columns),
-        values=filled("score"),
-        low=filled("low"),
-        high=filled("high"),
-        shuffled=filled("shuffled"),
-        p_value=filled("p_value"),
-        warnings=tuple(dict.fromkeys(notes)),
+        values=matrix("score"),
+        low=matrix("low"),
+        high=matrix("high"),
+        shuffled=matrix("shuffled"),
+        p_value=matrix("p_value"),
+        warnings=tuple(dict.fromkeys(warning for cell in cells.values() for warning in cell.warnings)),
     )
 
 
 def _views(
-    given: Recording | Sequence[Viewed], sites: str | Sequence[str] | None, agents: Sequence[str] | None
-) -> list[Viewed]:
+    views: Recording | Sequence[ViewLike], sites: str | Sequence[str] | None, agents: Sequence[str] | None
+) -> list[ViewLike]:
     from marlnb.recording.file.reader import Recording
 
-    if not isinstance(given, Recording):
+    if not isinstance(views, Recording):
         if sites is not None or agents is not None:
-            raise AnalysisError("sites and agents choose views of a recording; these views name their own")
-        return list(given)
-    wanted = given.sites if sites is None else _matching(given, sites)
-    return [View(given, site, agent) for site in wanted for agent in site_agents(given, site, agents)]
-
-
-def _matching(recording: Recording, sites: str | Sequence[str]) -> list[str]:
-    from fnmatch import fnmatchcase
-
-    patterns = [sites] if isinstance(sites, str) else list(sites)
+            raise AnalysisError("sites= and agents= choose views of a recording; these views have their own")
+        return list(views)
+    patterns = ["*"] if sites is None else [sites] if isinstance(sites, str) else list(sites)
     for pattern in patterns:
-        if not any(fnmatchcase(site, pattern) for site in recording.sites):
-            raise AnalysisError(unknown("recorded site", pattern, recording.sites))
-    return [site for site in recording.sites if any(fnmatchcase(site, pattern) for pattern in patterns)]
+        if sites is not None and not any(fnmatchcase(site, pattern) for site in views.sites):
+            raise AnalysisError(unknown("recorded site", pattern, views.sites))
+    matches = [site for site in views.sites if any(fnmatchcase(site, pattern) for pattern in patterns)]
+    return [View(views, site, agent) for site in matches for agent in site_agents(views, site, agents)]
 
 
-def _compare(left: Units, right: Units, method: Method, n_shuffles: int, repetitions: int, seed: int) -> Similarity:
-    at_left, at_right = _same_moments(left, right)
+def _compare(
+    left: Units, right: Units, method: SimilarityMethod, n_shuffles: int, n_bootstrap: int, seed: int
+) -> Similarity:
+    at_left, at_right = _shared_steps(left, right)
     episode = left.episode[at_left]
-    numbers, places = episode_places(episode)
-    if len(numbers) < 4:
-        raise AnalysisError(f"{len(numbers)} episodes; an interval over halves of them needs 4")
+    numbers, index = episode_index(episode)
+    if len(numbers) < MIN_EPISODES:
+        raise AnalysisError(f"intervals over halves of the episodes need {MIN_EPISODES} episodes; got {len(numbers)}")
     rng = np.random.default_rng(seed)
-    block = (rng.permutation(len(numbers)) % BLOCKS)[places]
-    n_blocks = min(BLOCKS, len(numbers))
-    score_of = measure(method)
+    block = (rng.permutation(len(numbers)) % MAX_BLOCKS)[index]
+    n_blocks = min(MAX_BLOCKS, len(numbers))
+    score_of = similarity_function(method)
 
-    def summed(paired: np.ndarray, blocks: np.ndarray, n: int) -> Sums:
+    def sums_of(paired: np.ndarray, blocks: np.ndarray, n: int) -> SimilaritySums:
         return block_sums(_pairs(left, right, at_left, paired, blocks), left.n_units, right.n_units, n)
 
-    def shuffled() -> float:
+    def shuffled_score() -> float:
         paired = permute_by_episode(at_right, episode, rng)
-        return score_of(summed(paired, np.zeros_like(block), 1).drawn(np.ones(1)))
+        return score_of(sums_of(paired, np.zeros_like(block), 1).weighted(np.ones(1)))
 
-    sums = summed(at_right, block, n_blocks)
-    whole = sums.drawn(np.ones(n_blocks))
-    _check_varies(left, whole.xx, whole.x, len(episode))
-    _check_varies(right, whole.yy, whole.y, len(episode))
-    score = score_of(whole)
-    halves = np.array([score_of(sums.drawn(kept)) for kept in half_samples(n_blocks, repetitions, rng)])
+    sums = sums_of(at_right, block, n_blocks)
+    total = sums.weighted(np.ones(n_blocks))
+    _check_varies(left, total.xx, total.x, len(episode))
+    _check_varies(right, total.yy, total.y, len(episode))
+    score = score_of(total)
+    halves = np.array([score_of(sums.weighted(blocks)) for blocks in half_samples(n_blocks, n_bootstrap, rng)])
     low, high = half_sample_interval(score, halves, n_blocks)
-    null = np.array([shuffled() for _ in range(n_shuffles)])
+    null = np.array([shuffled_score() for _ in range(n_shuffles)])
     return Similarity(
         method=method,
         a=left.name,
@@ -165,8 +183,8 @@ def _compare(left: Units, right: Units, method: Method, n_shuffles: int, repetit
         a_units=left.n_units,
         b_units=right.n_units,
         warnings=(
-            *_doubts(method, len(episode), len(numbers), left.n_units + right.n_units),
-            *repeats(left.source.recording, episode),
+            *_warnings(method, len(episode), len(numbers), left.n_units + right.n_units),
+            *duplicate_episode_warnings(left.source.recording, episode),
         ),
     )
 
@@ -175,26 +193,27 @@ def _pairs(
     left: Units, right: Units, at_left: np.ndarray, at_right: np.ndarray, block: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     for start in range(0, len(at_left), BATCH_ROWS):
-        part = slice(start, start + BATCH_ROWS)
-        yield left.at(at_left[part]), right.at(at_right[part]), block[part]
+        batch = slice(start, start + BATCH_ROWS)
+        yield left.at(at_left[batch]), right.at(at_right[batch]), block[batch]
 
 
-def _same_moments(left: Units, right: Units) -> tuple[np.ndarray, np.ndarray]:
-    """Places in both of the moments that both have."""
-    one, other = left.source.recording, right.source.recording
-    if one.path.absolute() != other.path.absolute():
+def _shared_steps(left: Units, right: Units) -> tuple[np.ndarray, np.ndarray]:
+    """Positions in both of the time steps that both have."""
+    a, b = left.source.recording, right.source.recording
+    if a.path.absolute() != b.path.absolute():
         raise AnalysisError(
-            f"{one.path} and {other.path} are of different moments, whose units cannot be compared row by row; show "
-            "one recording to the other's policies: View(recording, site, agent, subject=run, checkpoint=...)"
+            f"{a.path} and {b.path} hold different time steps, so their units cannot be compared row by row; give one "
+            "recording's observations to the other's policies: View(recording, site, agent, policy_source=run, "
+            "checkpoint=...)"
         )
     shared, at_left, at_right = np.intersect1d(left.index, right.index, assume_unique=True, return_indices=True)
     if not len(shared):
-        raise AnalysisError(f"{left.name} and {right.name} share no moment")
+        raise AnalysisError(f"{left.name} and {right.name} have no time step in common")
     return at_left, at_right
 
 
 def _check_varies(units: Units, products: np.ndarray, total: np.ndarray, n: int) -> None:
-    with np.errstate(invalid="ignore"):  # inf less inf is told of below
+    with np.errstate(invalid="ignore"):  # inf - inf becomes NaN, which is reported below
         variance = np.diag(products) / n - (total / n) ** 2
     if not np.isfinite(variance).all():
         raise AnalysisError(f"{units.name} has values that are not finite")
@@ -202,11 +221,11 @@ def _check_varies(units: Units, products: np.ndarray, total: np.ndarray, n: int)
         raise AnalysisError(f"{units.name} never varies: there is nothing to compare")
 
 
-def _doubts(method: str, n_rows: int, n_episodes: int, n_units: int) -> Iterator[str]:
-    if n_episodes < FEW_EPISODES:
-        yield f"only {n_episodes} episodes; intervals are rough below {FEW_EPISODES}"
-    if method in CCA_FAMILY and n_rows < ROWS_A_UNIT * n_units:
+def _warnings(method: str, n_rows: int, n_episodes: int, n_units: int) -> Iterator[str]:
+    if n_episodes < MIN_EPISODES_FOR_INTERVALS:
+        yield f"only {n_episodes} episodes; intervals are rough below {MIN_EPISODES_FOR_INTERVALS}"
+    if method in CCA_METHODS and n_rows < MIN_ROWS_PER_UNIT * n_units:
         yield (
-            f"{n_rows} rows for {n_units} units: canonical correlations rise with units alone; take "
-            f"{ROWS_A_UNIT * n_units} rows, or method='unbiased_cka'"
+            f"{n_rows} rows for {n_units} units: canonical correlations rise with the number of units; use "
+            f"{MIN_ROWS_PER_UNIT * n_units} rows, or method='unbiased_cka'"
         )

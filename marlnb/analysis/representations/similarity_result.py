@@ -1,27 +1,35 @@
-"""How alike units are: a number, or a matrix of them, beside what chance gives and how far they can be trusted."""
+"""The result of a similarity analysis: one number or a matrix, next to chance."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.results import doubts, shown_as_html
+from marlnb.analysis.results import Result
 from marlnb.errors import AnalysisError, unknown
 
 
 @dataclass(frozen=True)
-class Similarity:
-    """How alike two views' units are at the same moments.
+class Similarity(Result):
+    """How similar the units of two views are at the same time steps.
 
     Attributes:
-        a, b: names of the views; a_units, b_units: how many units they have.
-        low, high: 95% interval over episodes.
-        shuffled: mean when each episode of a is paired with another one of b; shuffled_high: the largest of them.
-        p_value: (1 + shuffles at least as alike) / (1 + shuffles).
-        warnings: why this must not be trusted; empty where nothing is known against it.
+        method: the similarity measure.
+        a: name of the first view.
+        b: name of the second view.
+        score: the similarity.
+        low: lower end of its 95% interval over episodes.
+        high: upper end of that interval.
+        shuffled: mean score when each episode of a is paired with another episode of b.
+        shuffled_high: the largest of these scores.
+        p_value: (1 + shuffles with at least the score) / (1 + shuffles).
+        n_rows: shared time steps.
+        n_episodes: their episodes.
+        a_units: units of the first view.
+        b_units: units of the second view.
+        warnings: reasons not to trust the result.
     """
 
     method: str
@@ -40,30 +48,30 @@ class Similarity:
     warnings: tuple[str, ...] = ()
 
     def table(self) -> pd.DataFrame:
-        """One line."""
+        """A single row."""
         return pd.DataFrame([{name: value for name, value in asdict(self).items() if name != "warnings"}])
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
     def __repr__(self) -> str:
-        flag = doubts(self.warnings)
         return (
             f"Similarity({self.a} ~ {self.b}: {self.method} {self.score:.2f} [{self.low:.2f}, {self.high:.2f}], "
-            f"episodes shuffled {self.shuffled:.2f}{flag})"
+            f"episodes shuffled {self.shuffled:.2f}{self.remarks})"
         )
 
-    def _repr_html_(self) -> str:
-        return shown_as_html(repr(self), self.warnings, self.table())
 
-
-@dataclass(frozen=True)
-class SimilarityMatrix:
-    """How alike every view of one list is to every one of another.
+@dataclass(frozen=True, eq=False)
+class SimilarityMatrix(Result):
+    """How similar each view of one list is to each view of another.
 
     Attributes:
-        rows, columns: names of the views.
-        values, low, high, shuffled, p_value: `[row, column]`, as in `Similarity`.
+        method: the similarity measure.
+        rows: names of the row views.
+        columns: names of the column views.
+        values: `[row, column]`, scores.
+        low: `[row, column]`, lower ends of their 95% intervals over episodes.
+        high: `[row, column]`, upper ends of these intervals.
+        shuffled: `[row, column]`, mean scores with episodes paired at random.
+        p_value: `[row, column]`.
+        warnings: reasons not to trust the result.
     """
 
     method: str
@@ -80,7 +88,7 @@ class SimilarityMatrix:
         """The similarity of two views by name.
 
         Raises:
-            AnalysisError: no such view.
+            AnalysisError: unknown view.
         """
         for name, names in ((a, self.rows), (b, self.columns)):
             if name not in names:
@@ -88,24 +96,25 @@ class SimilarityMatrix:
         return float(self.values[self.rows.index(a), self.columns.index(b)])
 
     def table(self) -> pd.DataFrame:
-        """One line a pair."""
-        arrays = {"score": self.values, "low": self.low, "high": self.high, "shuffled": self.shuffled}
+        """One row for each pair."""
+        arrays = {
+            "score": self.values, "low": self.low, "high": self.high, "shuffled": self.shuffled,
+            "p_value": self.p_value,
+        }  # fmt: skip
         return pd.DataFrame(
             [
-                {"a": a, "b": b, **{name: array[i, j] for name, array in arrays.items()}, "p_value": self.p_value[i, j]}
+                {"a": a, "b": b, **{name: array[i, j] for name, array in arrays.items()}}
                 for i, a in enumerate(self.rows)
                 for j, b in enumerate(self.columns)
             ]
         )
 
-    def to_json(self) -> dict[str, Any]:
-        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in asdict(self).items()}
+    def _html_table(self) -> pd.DataFrame:
+        return pd.DataFrame(self.values, index=list(self.rows), columns=list(self.columns))
 
     def __repr__(self) -> str:
-        flag = doubts(self.warnings)
         low, high = float(self.values.min()), float(self.values.max())
-        return f"SimilarityMatrix({self.method}, {len(self.rows)} × {len(self.columns)}, {low:.2f} to {high:.2f}{flag})"
-
-    def _repr_html_(self) -> str:
-        square = pd.DataFrame(self.values, index=list(self.rows), columns=list(self.columns))
-        return shown_as_html(repr(self), self.warnings, square, index=True)
+        return (
+            f"SimilarityMatrix({self.method}, {len(self.rows)} × {len(self.columns)}, {low:.2f} to {high:.2f}"
+            f"{self.remarks})"
+        )

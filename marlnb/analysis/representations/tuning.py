@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.stats import rankdata
 
-from marlnb.analysis.data.duplicate_episodes import repeats
+from marlnb.analysis.data.duplicate_episodes import duplicate_episode_warnings
 from marlnb.analysis.data.labels import Label
 from marlnb.analysis.data.row_values import RowValues, row_values
 from marlnb.analysis.data.views import View
 from marlnb.analysis.representations.tuning_result import Tuning
-from marlnb.analysis.stats.bootstrap import bootstrap_weights, episode_places, episode_sums, percentile_interval
+from marlnb.analysis.results import MIN_EPISODES_FOR_INTERVALS
+from marlnb.analysis.stats.bootstrap import bootstrap_weights, episode_index, episode_sums, percentile_interval
 from marlnb.analysis.stats.corrections import max_statistic
 from marlnb.analysis.stats.linear_models import permute_by_episode
 from marlnb.errors import AnalysisError
@@ -22,20 +23,21 @@ from marlnb.errors import AnalysisError
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
 
-MOST_CLASSES = 32
-FEW_EPISODES = 20
-EPISODES_A_BIN = 5
+MAX_CLASSES = 32
+MIN_EPISODES_PER_BIN = 5
 
 
 @dataclass(frozen=True)
 class Bins:
-    """Which bin each row lies in.
+    """Which bin each row is in.
 
     Attributes:
-        place: `[row]` in `[0, bin)`; names, centres: `[bin]`.
+        index: `[row]` in `[0, len(bins))`.
+        names: `[bin]`.
+        centres: `[bin]`, positions in a plot.
     """
 
-    place: np.ndarray
+    index: np.ndarray
     names: tuple[str, ...]
     centres: np.ndarray
 
@@ -47,141 +49,166 @@ def tuning(
     recording: Recording,
     *,
     site: str,
-    by: Label,
+    label: Label,
     agent: str | None = None,
     bins: int = 10,
-    episodes: tuple[int, ...] | None = None,
+    episodes: Sequence[int] | None = None,
     checkpoint: int | None = None,
     n_shuffles: int = 100,
-    repetitions: int = 200,
+    n_bootstrap: int = 200,
     seed: int = 0,
 ) -> Tuning:
-    """Mean activation of each unit in each class, or in bins of a quantity that hold equally many rows.
+    """Mean activation of each unit in each class of a label, or in bins of a quantity that hold equally many rows.
 
-    A unit's strength is eta squared, the variance between the bins as a share of all its variance. It is above 0 by
-    chance alone and more so for labels that change slowly, so it stands beside what it is when whole episodes are given
-    the labels of others. p-values are of the same share of the activations' ranks, against the strongest unit of each
-    such shuffle: on ranks a unit that is rarely on, but then strongly, has no heavier tail than others, and does not
-    drown them.
+    A unit's strength is `eta² = between-bin variance / total variance`. It is above 0 by chance, more so for labels
+    that change slowly, so each is reported next to its mean when whole episodes are given the labels of others.
+    p-values are of eta² of the activations' ranks, against the most strongly tuned unit of each shuffle. Ranks are used
+    since a unit that is rarely but strongly active has a heavier tail than others, and would mask them.
 
     Args:
-        by: a label, `action`, `t`, a feature that the agent observes, (agent, field), an array or a function of the
-            recording, as `decode` takes it. Whole numbers and booleans are classes.
-        agent: whose units; None where the site is of one agent.
-        bins: of a quantity. checkpoint: of a recording that spans several.
+        label: a label, `action`, `t`, a feature that the agent observes, (agent, field), an array or a function of the
+            recording, as in `decode`. Whole numbers and booleans are classes.
+        agent: whose units; None if the site has a single agent.
+        bins: for a quantity.
+        episodes: numbers of the episodes to use; None for all.
+        checkpoint: iteration whose rows are read; required if a recording spans several.
+        n_shuffles: permutations of the labels over episodes.
+        n_bootstrap: bootstrap samples of the episodes, for the intervals.
     Raises:
-        AnalysisError: no such label or agent; a label that never varies; more than 32 classes; units that never vary.
-    Source: of the statistic on ranks, Kruskal and Wallis 1952; that a largest statistic needs tests with like tails,
-        Westfall and Young 1993, section 2.3.
+        AnalysisError: unknown label or agent; a label or units that never vary; more than 32 classes.
+    Source: Kruskal and Wallis 1952, for the statistic on ranks; Westfall and Young 1993, section 2.3, for correction
+        by the maximum, which needs statistics with similar tails.
     """
-    if bins < 2 or n_shuffles < 20 or repetitions < 20:
+    if bins < 2 or n_shuffles < 20 or n_bootstrap < 20:
         raise AnalysisError(
-            f"tuning needs 2 bins, 20 shuffles and repetitions; got {bins}, {n_shuffles}, {repetitions}"
+            f"bins must be 2 or more, n_shuffles and n_bootstrap 20 or more; got {bins}, {n_shuffles}, {n_bootstrap}"
         )
-    units = View(recording, site, agent, checkpoint=checkpoint, episodes=episodes).open()
-    told = row_values(units, by)
-    kept, left_out = np.flatnonzero(told.known), told.left_out(units.agent)
-    told = RowValues(told.values[kept], told.known[kept], told.name, told.names)
-    x = units.all()[kept].astype(np.float64)
-    if not len(kept) or np.ptp(told.values) == 0:
-        raise AnalysisError(f"{told.name!r} never varies over {units.agent}'s {len(kept)} rows: nothing is tuned to it")
+    units = View(
+        recording, site, agent, checkpoint=checkpoint, episodes=None if episodes is None else tuple(episodes)
+    ).open()
+    values = row_values(units, label)
+    rows, missing = np.flatnonzero(values.known), values.missing_labels(units.agent)
+    values = RowValues(values.values[rows], values.known[rows], values.name, values.names)
+    x = units.all()[rows].astype(np.float64)
+    if not len(rows) or np.ptp(values.values) == 0:
+        raise AnalysisError(
+            f"{values.name!r} never varies over {units.agent}'s {len(rows)} rows: no unit can be tuned to it"
+        )
     if float(np.ptp(x, axis=0).max()) == 0:
-        raise AnalysisError(f"{units.name} never varies: it is tuned to nothing")
-    found = binned(told, bins)
-    episode = units.episode[kept]
-    numbers, places = episode_places(episode)
+        raise AnalysisError(f"{units.name} never varies: it is not tuned to anything")
+    binned_rows = binned(values, bins)
+    n_bins, episode = len(binned_rows), units.episode[rows]
+    numbers, index = episode_index(episode)
     rng = np.random.default_rng(seed)
-    curve, low, high, count = _curves(x, found, places, len(numbers), repetitions, rng)
-    both = np.concatenate([x, rankdata(x, axis=0)], axis=1)
-    strength, ranked = np.split(eta_squared(both, found.place, len(found)), 2)
-    shuffled = [permute_by_episode(found.place, episode, rng) for _ in range(n_shuffles)]
-    null, ranked_null = np.split(np.stack([eta_squared(both, place, len(found)) for place in shuffled], axis=1), 2)
-    held = np.array([len(np.unique(episode[found.place == k])) for k in range(len(found))])
+    curve, low, high = _curves(x, binned_rows, index, len(numbers), n_bootstrap, rng)
+    x_and_ranks = np.concatenate([x, rankdata(x, axis=0)], axis=1)
+    strength, of_ranks = np.split(eta_squared(x_and_ranks, binned_rows.index, n_bins), 2)
+    permuted = [permute_by_episode(binned_rows.index, episode, rng) for _ in range(n_shuffles)]
+    null, null_of_ranks = np.split(
+        np.stack([eta_squared(x_and_ranks, bin_index, n_bins) for bin_index in permuted], axis=1), 2
+    )
+    episodes_per_bin = np.array([len(np.unique(episode[binned_rows.index == k])) for k in range(n_bins)])
     return Tuning(
         site=site,
         agent=units.agent,
         agents=units.agents,
-        by=told.name,
-        is_class=told.is_class,
-        bins=found.names,
-        centres=found.centres,
+        label=values.name,
+        is_class=values.is_class,
+        bins=binned_rows.names,
+        centres=binned_rows.centres,
         curve=curve,
         low=low,
         high=high,
         strength=strength,
         shuffled=null.mean(axis=1),
-        p_value=max_statistic(ranked, ranked_null),
-        count=count,
-        episodes=held,
+        p_value=max_statistic(of_ranks, null_of_ranks),
+        count=np.bincount(binned_rows.index, minlength=n_bins),
+        episodes=episodes_per_bin,
         mean=x.mean(axis=0),
         scale=x.std(axis=0),
         n_shuffles=n_shuffles,
-        warnings=(*_doubts(len(numbers), found, held), *repeats(recording, episode), *left_out.doubts),
-        notes=tuple(left_out.notes),
+        warnings=(
+            *_warnings(len(numbers), binned_rows, episodes_per_bin),
+            *duplicate_episode_warnings(recording, episode),
+            *missing.warnings,
+        ),
+        notes=tuple(missing.notes),
     )
 
 
-def binned(told: RowValues, bins: int) -> Bins:
-    """Classes as they are; a quantity in bins of about equally many rows, equal values in one: of few values, each has
-    a bin of its own, and of many ties there are fewer bins than asked for."""
-    if told.is_class:
-        present, place = np.unique(told.values, return_inverse=True)
-        if len(present) > MOST_CLASSES:
+def binned(values: RowValues, bins: int) -> Bins:
+    """Classes as they are; a quantity in bins of about equally many rows, where equal values share a bin.
+
+    A quantity with at most `bins` values gets one bin for each; one with many ties gets fewer bins than requested.
+    """
+    if values.is_class:
+        present, index = np.unique(values.values, return_inverse=True)
+        if len(present) > MAX_CLASSES:
             raise AnalysisError(
-                f"{told.name!r} has {len(present)} whole values; give it as a quantity (float) to be put into bins"
+                f"{values.name!r} has {len(present)} whole values, more than {MAX_CLASSES}: pass it as floats to bin it"
             )
-        return Bins(place.reshape(-1), tuple(map(told.class_name, present)), np.arange(len(present), dtype=float))
-    values = told.values.astype(np.float64)
-    present = np.unique(values)
-    rank = (rankdata(values) - 0.5) / len(values)
-    share = np.searchsorted(present, values) if len(present) <= bins else np.floor(bins * rank)
-    _, place = np.unique(share, return_inverse=True)
-    held = [np.unique(values[place == k]) for k in range(place.max() + 1)]
-    ends = [*(float(one[0]) for one in held[1:]), float(held[-1][-1])]
-    names = tuple(f"{one[0]:.3g}" if len(one) == 1 else f"{one[0]:.3g} to {end:.3g}" for one, end in zip(held, ends))
-    return Bins(place, names, np.array([values[place == k].mean() for k in range(len(held))]))
+        return Bins(index.reshape(-1), tuple(map(values.class_name, present)), np.arange(len(present), dtype=float))
+    x = values.values.astype(np.float64)
+    present = np.unique(x)
+    mid_rank = (rankdata(x) - 0.5) / len(x)
+    bin_of_row = np.searchsorted(present, x) if len(present) <= bins else np.floor(bins * mid_rank)
+    _, index = np.unique(bin_of_row, return_inverse=True)
+    bin_values = [np.unique(x[index == k]) for k in range(index.max() + 1)]
+    ends = [*(float(v[0]) for v in bin_values[1:]), float(bin_values[-1][-1])]
+    names = tuple(f"{v[0]:.3g}" if len(v) == 1 else f"{v[0]:.3g} to {end:.3g}" for v, end in zip(bin_values, ends))
+    return Bins(index, names, np.array([x[index == k].mean() for k in range(len(bin_values))]))
 
 
-def eta_squared(x: np.ndarray, place: np.ndarray, n_bins: int) -> np.ndarray:
-    """`[unit]`: variance between bins over all variance of `[row, unit]`; 0 for a unit that never varies."""
-    count = np.bincount(place, minlength=n_bins).astype(float)
+def eta_squared(x: np.ndarray, bin_index: np.ndarray, n_bins: int) -> np.ndarray:
+    """`sum_k n_k (mean_k - mean)² / sum_i (x_i - mean)²`, the share of variance between bins.
+
+    Args:
+        x: `[row, unit]`.
+        bin_index: `[row]` in `[0, n_bins)`.
+    Returns:
+        `[unit]`; 0 for a unit that never varies.
+    """
+    count = np.bincount(bin_index, minlength=n_bins).astype(float)
     centre = x.mean(axis=0)
-    means = (np.arange(n_bins)[:, None] == place).astype(float) @ x / np.maximum(count, 1)[:, None]
+    means = (np.arange(n_bins)[:, None] == bin_index).astype(float) @ x / np.maximum(count, 1)[:, None]
     between = count @ (means - centre) ** 2
     total = ((x - centre) ** 2).sum(axis=0)
     return np.where(total > 1e-12 * len(x), between / np.where(total > 0, total, 1), 0.0)
 
 
 def tuned_beyond_chance(
-    x: np.ndarray, place: np.ndarray, n_bins: int, episode: np.ndarray, *, n_shuffles: int, rng: np.random.Generator
+    x: np.ndarray, bin_index: np.ndarray, n_bins: int, episode: np.ndarray, *, n_shuffles: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """p-values `[unit]` of the ranks of `[row, unit]`, against the strongest unit of each shuffle of the episodes."""
+    """p-values `[unit]` of eta² of the ranks of `[row, unit]`, against the best unit of each shuffle of episodes."""
     ranks = rankdata(x, axis=0)
-    shuffled = (permute_by_episode(place, episode, rng) for _ in range(n_shuffles))
-    null = np.stack([eta_squared(ranks, other, n_bins) for other in shuffled], axis=1)
-    return max_statistic(eta_squared(ranks, place, n_bins), null)
+    permuted = (permute_by_episode(bin_index, episode, rng) for _ in range(n_shuffles))
+    null = np.stack([eta_squared(ranks, permuted_index, n_bins) for permuted_index in permuted], axis=1)
+    return max_statistic(eta_squared(ranks, bin_index, n_bins), null)
 
 
 def _curves(
-    x: np.ndarray, bins: Bins, places: np.ndarray, n_episodes: int, repetitions: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Means `[bin, unit]` with low and high, and rows `[bin]`: sums over episodes, then episodes drawn anew."""
-    weights = bootstrap_weights(n_episodes, repetitions, rng)
-    shape = (len(bins), x.shape[1])
-    curve, low, high = (np.full(shape, np.nan) for _ in range(3))
+    x: np.ndarray, bins: Bins, index: np.ndarray, n_episodes: int, n_bootstrap: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Means, low and high `[bin, unit]`, with the episodes drawn with replacement.
+
+    Args:
+        index: `[row]`, each row's episode in `[0, n_episodes)`.
+    """
+    weights = bootstrap_weights(n_episodes, n_bootstrap, rng)
+    curve, low, high = (np.full((len(bins), x.shape[1]), np.nan) for _ in range(3))
     for k in range(len(bins)):
-        here = bins.place == k
-        sums = episode_sums(x[here], places[here], n_episodes)
-        counts = np.bincount(places[here], minlength=n_episodes).astype(float)
+        in_bin = bins.index == k
+        sums = episode_sums(x[in_bin], index[in_bin], n_episodes)
+        counts = np.bincount(index[in_bin], minlength=n_episodes).astype(float)
         curve[k] = sums.sum(axis=0) / counts.sum()
-        drawn = weights @ counts
-        samples = (weights @ sums) / np.where(drawn > 0, drawn, np.nan)[:, None]
+        n_drawn = weights @ counts
+        samples = (weights @ sums) / np.where(n_drawn > 0, n_drawn, np.nan)[:, None]
         low[k], high[k] = percentile_interval(samples)
-    return curve, low, high, np.bincount(bins.place, minlength=len(bins))
+    return curve, low, high
 
 
-def _doubts(n_episodes: int, bins: Bins, held: np.ndarray) -> Iterator[str]:
-    if n_episodes < FEW_EPISODES:
-        yield f"only {n_episodes} episodes; intervals and chance are rough below {FEW_EPISODES}"
-    for k in np.flatnonzero(held < EPISODES_A_BIN):
-        yield f"{bins.names[k]!r} is in {held[k]} episodes only"
+def _warnings(n_episodes: int, bins: Bins, episodes_per_bin: np.ndarray) -> Iterator[str]:
+    if n_episodes < MIN_EPISODES_FOR_INTERVALS:
+        yield f"only {n_episodes} episodes; intervals and chance are rough below {MIN_EPISODES_FOR_INTERVALS}"
+    for k in np.flatnonzero(episodes_per_bin < MIN_EPISODES_PER_BIN):
+        yield f"{bins.names[k]!r} occurs in only {episodes_per_bin[k]} episodes"

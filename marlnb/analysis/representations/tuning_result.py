@@ -1,39 +1,50 @@
-"""What units are tuned to: a curve for each unit, the share of its variance that it accounts for, and chance."""
+"""The result of a tuning analysis: each unit's curve, the variance that the label explains, and chance."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.data.missing_labels import told_of
-from marlnb.analysis.results import doubts, shown_as_html
+from marlnb.analysis.results import ALPHA, Result
 from marlnb.models.hooks.directions import Direction
 
-SIGNIFICANT = 0.05
 
-
-@dataclass(frozen=True)
-class Tuning:
+@dataclass(frozen=True, eq=False)
+class Tuning(Result):
     """Mean activations of one agent's units in the bins of a label.
 
     Attributes:
-        bins: names of the classes, or the intervals of a quantity; centres: `[bin]`, where they are drawn.
-        curve, low, high: `[bin, unit]`, mean and 95% interval (episodes drawn anew); NaN in an empty bin.
-        strength: `[unit]`, eta squared: the share of a unit's variance between the bins.
-        shuffled: `[unit]`, its mean when each episode is given another one's labels.
-        p_value: `[unit]`, of the same share of ranks, corrected for the number of units.
-        count: `[bin]` rows; episodes: `[bin]`, in how many they lie.
-        mean, scale: `[unit]`, of all rows, mean and standard deviation.
-        warnings: why this must not be trusted; notes: what else must be known, as rows that had no label.
+        site: the units' site.
+        agent: the agent's name.
+        agents: all agents of the environment.
+        label: the label's name.
+        is_class: whether the label has classes and is no quantity.
+        bins: names of the classes, or the intervals of a quantity.
+        centres: `[bin]`, the bins' positions in a plot.
+        curve: `[bin, unit]`, mean activation; NaN in an empty bin.
+        low: `[bin, unit]`, lower end of its 95% bootstrap interval over episodes.
+        high: `[bin, unit]`, upper end of that interval.
+        strength: `[unit]`, eta squared: the share of a unit's variance that lies between the bins.
+        shuffled: `[unit]`, its mean when each episode is given the labels of another.
+        p_value: `[unit]`, of eta squared of the ranks, corrected for the number of units.
+        count: `[bin]`, rows.
+        episodes: `[bin]`, episodes with such rows.
+        mean: `[unit]`, of all rows.
+        scale: `[unit]`, standard deviation of all rows.
+        n_shuffles: permutations behind each p-value.
+        warnings: reasons not to trust the result.
+        notes: facts that are no reason for distrust, such as rows without a label.
     """
+
+    MAX_HTML_ROWS: ClassVar[int | None] = 12
 
     site: str
     agent: str
     agents: tuple[str, ...]
-    by: str
+    label: str
     is_class: bool
     bins: tuple[str, ...]
     centres: np.ndarray
@@ -62,24 +73,24 @@ class Tuning:
 
     @property
     def tuned(self) -> np.ndarray:
-        """Units whose strength is beyond chance (corrected p below 0.05), the strongest first."""
-        return self.order[self.p_value[self.order] < SIGNIFICANT]
+        """Units that are tuned beyond chance (corrected p below 0.05), the most strongly tuned first."""
+        return self.order[self.p_value[self.order] < ALPHA]
 
     @property
     def preferred(self) -> np.ndarray:
-        """`[unit]`: the bin in which a unit is most active."""
+        """`[unit]`, the bin in which a unit is most active."""
         return np.asarray(np.argmax(np.where(np.isnan(self.curve), -np.inf, self.curve), axis=0))
 
     def directions(self) -> tuple[Direction, ...]:
-        """The tuned units, the strongest first, each a direction to be steered along or erased; empty where none is."""
-        every = np.eye(self.n_units)
+        """Each tuned unit as a direction to steer along or to erase, the most strongly tuned first."""
+        axes = np.eye(self.n_units)
         return tuple(
-            Direction(self.site, self.agent, tuple(every[u]), float(self.mean[u]), float(self.scale[u]), self.by)
+            Direction(self.site, self.agent, tuple(axes[u]), float(self.mean[u]), float(self.scale[u]), self.label)
             for u in self.tuned
         )
 
     def table(self) -> pd.DataFrame:
-        """One line a unit, the most strongly tuned first."""
+        """One row for each unit, the most strongly tuned first."""
         return pd.DataFrame(
             {
                 "unit": self.order,
@@ -90,16 +101,10 @@ class Tuning:
             }
         )
 
-    def to_json(self) -> dict[str, Any]:
-        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in asdict(self).items()}
-
     def __repr__(self) -> str:
         best = self.order[0]
-        flag = told_of(self.notes) + doubts(self.warnings)
         return (
-            f"Tuning({self.agent} {self.site} by {self.by}: {len(self.tuned)} of {self.n_units} units tuned, "
-            f"most of all unit {best} (eta² {self.strength[best]:.2f}, shuffled {self.shuffled[best]:.2f}){flag})"
+            f"Tuning({self.agent} {self.site} to {self.label}: {len(self.tuned)} of {self.n_units} units tuned, "
+            f"most strongly unit {best} (eta² {self.strength[best]:.2f}, shuffled {self.shuffled[best]:.2f})"
+            f"{self.remarks})"
         )
-
-    def _repr_html_(self) -> str:
-        return shown_as_html(repr(self), self.warnings, self.table(), rows=12)

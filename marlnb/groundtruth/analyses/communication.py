@@ -20,7 +20,7 @@ def code_of(case: Case) -> Finding:
         goal=case.question.concept,
         policies=case.policies,
         n_shuffles=40,
-        repetitions=40,
+        n_bootstrap=40,
     )
     names = case.agents.spec.group(case.question.groups[0]).action.names
     words = [names.index(found.messages[row]) if found.messages[row] in names else row for row in found.code.argmax(0)]

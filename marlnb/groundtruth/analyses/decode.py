@@ -57,7 +57,7 @@ def _decode(case: Case, sites: list[str], label: str | np.ndarray, kind: Kind) -
 
 def _read(case: Case, found: Decoding) -> Iterator[tuple[str, str, np.ndarray]]:
     """(agent, site, basis of the patterns' plane) wherever the score is beyond chance, corrected for all of them."""
-    for score, reading in zip(found.scores, found.readings):
+    for score, reading in zip(found.scores, found.decoders):
         if score.p_max <= LEVEL and score.score - score.chance > ABOVE * (1 - score.chance):
             patterns = reading.patterns
             centred = patterns - patterns.mean(0) if len(patterns) > 1 else patterns

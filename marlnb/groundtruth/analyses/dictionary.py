@@ -34,7 +34,7 @@ from marlnb.groundtruth.scoring.feature_parts import (
 )
 from marlnb.models.hooks.directions import Direction
 from marlnb.models.hooks.edit import Edit
-from marlnb.models.hooks.edits_directions import Erase
+from marlnb.models.hooks.directions import Erase
 from marlnb.recording.capture.recorder import record
 
 MOST_FEATURES, FEATURES_A_UNIT = 64, 4

@@ -31,7 +31,7 @@ def onsets(case: Case) -> Finding:
                 before=LAGS,
                 after=LAGS,
                 n_shuffles=20,
-                repetitions=20,
+                n_bootstrap=20,
             )
             jumps = np.abs(np.diff(found.mean, axis=0)).sum(1)  # [lag after the first]
             lag = int(found.lags[1:][np.nanargmax(jumps)])

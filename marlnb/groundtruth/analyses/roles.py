@@ -37,7 +37,7 @@ def _switches(case: Case, group: str, apart: list[str]) -> list[Claim]:
         return []
     claims = []
     for agent in apart:
-        mine = found.who == found.agents.index(agent)
+        mine = found.agent_index == found.agents.index(agent)
         steps = []
         for episode in sorted(set(found.episode[mine].tolist())):
             here = mine & (found.episode == episode)

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from marlnb.analysis.data.views import View
 from marlnb.analysis.representations.similarity import similarity
-from marlnb.analysis.stats.similarity_measures import Method
+from marlnb.analysis.stats.similarity_measures import SimilarityMethod
 from marlnb.groundtruth.instance import Case, analysis
 from marlnb.groundtruth.scoring.claims import Claim, Finding
 
@@ -31,13 +31,13 @@ def same_by_cka(case: Case) -> Finding:
 
 
 @lru_cache(maxsize=2)
-def alike(case: Case, method: Method) -> frozenset[tuple[str, str]]:
+def alike(case: Case, method: SimilarityMethod) -> frozenset[tuple[str, str]]:
     """(agent, site) that are; kept, since two analyses read them."""
     places = [(agent, site) for g in case.question.groups for site in case.hidden_sites(g) for agent in case.members(g)]
     return frozenset(place for place in places if _score(case, *place, method) >= ALIKE)
 
 
-def _score(case: Case, agent: str, site: str, method: Method) -> float:
+def _score(case: Case, agent: str, site: str, method: SimilarityMethod) -> float:
     """Of the recorded moments: shuffled episodes say nothing here, since what was drawn anew sees the same things."""
-    before, after = View(case.recording, site, agent), View(case.recording, site, agent, subject=case.later)
-    return similarity(before, after, method=method, n_shuffles=1, repetitions=20).score
+    before, after = View(case.recording, site, agent), View(case.recording, site, agent, policy_source=case.later)
+    return similarity(before, after, method=method, n_shuffles=1, n_bootstrap=20).score

@@ -37,7 +37,7 @@ def _tuned(case: Case, places: list[tuple[str, str]], by: str | np.ndarray) -> d
     found = {}
     for site, agent in places:
         try:
-            p = tuning(case.recording, site=site, by=by, agent=agent, n_shuffles=N_SHUFFLES, repetitions=20).p_value
+            p = tuning(case.recording, site=site, label=by, agent=agent, n_shuffles=N_SHUFFLES, n_bootstrap=20).p_value
         except AnalysisError:  # the agent's units or label never vary: nothing is tuned
             continue
         units = tuple(map(int, np.flatnonzero(p * len(places) <= LEVEL)))

@@ -62,9 +62,9 @@ def _by_directions(case: Case, site: str, agent: str) -> tuple[float, float]:
     except AnalysisError:  # the layer or the label never varies: there is nothing to use
         return 1.0, 1.0
     ask = partial(usage, case.agents, found.directions(agent), agent=agent, episodes=EPISODES, n_envs=EPISODES)
-    tests = ask(n_random=1).tests
+    tests = ask(n_random_directions=1).tests
     if any(test.low > NEGLIGIBLE for test in tests):
-        tests = ask(n_random=N_RANDOM).tests
+        tests = ask(n_random_directions=N_RANDOM).tests
     erase, steer = (test.p_value if test.low > NEGLIGIBLE else 1.0 for test in tests)
     return erase, steer
 
@@ -73,7 +73,7 @@ def _by_units(case: Case, site: str, agent: str) -> float:
     """Smallest p-value of a unit that the concept sets and choices hang on."""
     try:
         tuned = tuning(
-            case.recording, site=site, by=case.question.concept, agent=agent, n_shuffles=N_SHUFFLES, repetitions=20
+            case.recording, site=site, label=case.question.concept, agent=agent, n_shuffles=N_SHUFFLES, n_bootstrap=20
         )
     except AnalysisError:
         return 1.0

@@ -25,14 +25,14 @@ def agents(tmp_path_factory: pytest.TempPathFactory) -> Agents:
 @pytest.mark.parametrize("network", ["mlp", "gru"])
 def test_a_word_is_heard_one_step_late_and_not_remembered(network: Any, tmp_path: Path) -> None:
     subject = planted("message_code", network, shared=True, seed=0, path=tmp_path).agents
-    found = mnb.influence_ahead(subject, "speaker_0", horizon=3, episodes=40)
+    found = mnb.action_influence(subject, "speaker_0", horizon=3, episodes=40)
     assert found.agents == ("listener_0",) and found.n_episodes == 40 and not found.warnings
     assert found.of("listener_0", 0) == (0.0, 0.0, 0.0)
     value, low, high = found.of("listener_0", 1)
     assert 0.5 < low < value < high < 0.75
     assert found.of("listener_0", 2)[0] < 0.001  # the true word is back, and it has hardly moved
     assert found.of("listener_0", 3)[1] > 0.01  # where it has gone meanwhile
-    back = mnb.influence_ahead(subject, "listener_0", horizon=3, episodes=40)
+    back = mnb.action_influence(subject, "listener_0", horizon=3, episodes=40)
     assert (back.values == 0).all() and back.agents == ("speaker_0",)
 
 
@@ -49,7 +49,7 @@ def test_the_next_step_is_what_the_listener_says_of_the_other_word(agents: Agent
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_Otherwise", Kept)
-        found = mnb.influence_ahead(agents, "speaker_0", horizon=1, episodes=24, n_envs=8)
+        found = mnb.action_influence(agents, "speaker_0", horizon=1, episodes=24, n_envs=8)
     names = list(agents.spec.group("listener").observation.names)
     words = [names.index(f"message_{k}") for k in range(3)]
     distances = []
@@ -67,11 +67,11 @@ def test_the_next_step_is_what_the_listener_says_of_the_other_word(agents: Agent
 
 def test_actions_are_compared_and_runs_repeat(agents: Agents) -> None:
     asked: dict[str, Any] = {"horizon": 2, "episodes": 30, "measure": "action"}
-    found = mnb.influence_ahead(agents, "speaker_0", **asked)
+    found = mnb.action_influence(agents, "speaker_0", **asked)
     value = found.of("listener_0", 1)[0]
     assert 0 < value <= 1 and value * 30 == pytest.approx(round(value * 30))  # a share of episodes
-    np.testing.assert_array_equal(found.values, mnb.influence_ahead(agents, "speaker_0", **asked).values)
-    noisy = mnb.influence_ahead(agents, "speaker_0", explore=True, **asked)
+    np.testing.assert_array_equal(found.values, mnb.action_influence(agents, "speaker_0", **asked).values)
+    noisy = mnb.action_influence(agents, "speaker_0", explore=True, **asked)
     assert noisy.of("listener_0", 0)[0] == 0  # the same noise in both rollouts
     assert list(found.table().columns) == ["agent", "lag", "value", "low", "high"] and found.horizon == 2
     assert "act" not in vars(agents.by_group["speaker"])
@@ -96,14 +96,14 @@ def test_another_action_is_another_that_is_allowed() -> None:
 
 def test_what_cannot_be_asked(agents: Agents) -> None:
     with pytest.raises(AnalysisError, match="no agent 'nobody'"):
-        mnb.influence_ahead(agents, "nobody")
+        mnb.action_influence(agents, "nobody")
     with pytest.raises(ConfigError, match="horizon, episodes and n_envs are 1 or more"):
-        mnb.influence_ahead(agents, "speaker_0", horizon=0)
+        mnb.action_influence(agents, "speaker_0", horizon=0)
     with pytest.raises(AnalysisError, match="in no episode did 'speaker_0' act"):
-        mnb.influence_ahead(agents, "speaker_0", horizon=16, episodes=2)
+        mnb.action_influence(agents, "speaker_0", horizon=16, episodes=2)
     with pytest.raises(AnalysisError, match="no measure 'kl'"):
-        mnb.influence_ahead(agents, "speaker_0", measure="kl")  # type: ignore[arg-type]
-    found = mnb.influence_ahead(agents, "speaker_0", horizon=1, episodes=2)
+        mnb.action_influence(agents, "speaker_0", measure="kl")  # type: ignore[arg-type]
+    found = mnb.action_influence(agents, "speaker_0", horizon=1, episodes=2)
     assert "only 2 episodes" in found.warnings[0]
     with pytest.raises(AnalysisError, match="lags 0 to 1"):
         found.of("listener_0", 2)

@@ -15,8 +15,8 @@ from marlnb.analysis.communication.message_influence import _bits
 from marlnb.analysis.stats.mutual_information import (
     counts,
     entropy_bits,
-    information,
     miller_madow_bits,
+    mutual_information,
     mutual_information_bits,
 )
 from marlnb.errors import AnalysisError
@@ -59,9 +59,9 @@ def test_chance_keeps_episodes_whole() -> None:
     rng = np.random.default_rng(1)
     episode = np.repeat(np.arange(40), 25)
     a, b = (rng.integers(0, 3, 40)[episode] for _ in range(2))
-    found = information(a, b, episode, names=("a", "b"), n_shuffles=50, repetitions=50, rng=rng)
+    found = mutual_information(a, b, episode, names=("a", "b"), n_shuffles=50, n_bootstrap=50, rng=rng)
     assert found.chance > 0.03 and found.p_value > 0.05  # 1,000 independent rows would give 0.003
-    same = information(a, a, episode, names=("a", "a"), n_shuffles=50, repetitions=50, rng=rng)
+    same = mutual_information(a, a, episode, names=("a", "a"), n_shuffles=50, n_bootstrap=50, rng=rng)
     assert same.share == pytest.approx(1.0) and same.p_value == 1 / 51 and same.bits == pytest.approx(same.entropy_a)
 
 
@@ -84,7 +84,7 @@ def test_causal_influence_by_hand() -> None:
 
 
 def test_of_a_recording(talk: Recording) -> None:
-    found = communication(talk, speaker="speaker_0", listener="listener_0", goal="goal", n_shuffles=20, repetitions=20)
+    found = communication(talk, speaker="speaker_0", listener="listener_0", goal="goal", n_shuffles=20, n_bootstrap=20)
     goal = talk.label("goal").to_numpy()
     word = talk.steps("speaker", "action").to_numpy()[:, 0]
     listener = talk.steps("listener", "action").to_numpy()[:, 0]
@@ -103,7 +103,7 @@ def test_of_a_recording(talk: Recording) -> None:
 def test_influence_equals_a_loop_over_messages(talk: Recording) -> None:
     from marlnb.training.runs.run import Run
 
-    found = communication(talk, speaker="speaker_0", listener="listener_0", goal="goal", n_shuffles=20, repetitions=20)
+    found = communication(talk, speaker="speaker_0", listener="listener_0", goal="goal", n_shuffles=20, n_bootstrap=20)
     policy = Run.open(talk.run_path).policies()["listener"]  # type: ignore[arg-type]
     seen = torch.from_numpy(talk.steps("listener", "observation").sel(t=slice(1, 25)).to_numpy())
     messages, often = np.unique(seen[:, 0, 8:].numpy(), axis=0, return_counts=True)
@@ -126,8 +126,8 @@ def test_what_cannot_be_asked_is_said(talk: Recording) -> None:
     with pytest.raises(AnalysisError, match="at most 64 whole values"):
         communication(talk, speaker="speaker_0", listener="listener_0", goal="goal_distance")
     with pytest.raises(AnalysisError, match="did you mean 'message_0'"):
-        communication(talk, speaker="speaker_0", listener="listener_0", goal="goal", heard=["massage_0"])
+        communication(talk, speaker="speaker_0", listener="listener_0", goal="goal", message_features=["massage_0"])
     mute = communication(
-        talk, speaker="speaker_0", listener="listener_0", goal="goal", heard=(), n_shuffles=20, repetitions=20
+        talk, speaker="speaker_0", listener="listener_0", goal="goal", message_features=(), n_shuffles=20, n_bootstrap=20
     )
     assert mute.influence is None and mute.listens is None and "no feature of the listener's" in mute.notes[0]

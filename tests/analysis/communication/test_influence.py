@@ -45,7 +45,7 @@ def test_other_words_change_what_the_listener_does(talk: Recording, run: Run) ->
     with torch.no_grad():  # a listener that minds the words
         first.weight[:, 8:] *= 30
         head.weight.mul_(100)
-    found = influence(talk, "communication", policies=policies, n_draws=4, seed=1)
+    found = influence(talk, "communication", policies=policies, n_counterfactuals=4, seed=1)
     assert found.of("speaker_0", "listener_0") == (0.0, 0.0, 0.0)
     value, low, high = found.of("listener_0", "speaker_0")
     assert 0 < low < value < high and found.units == "nats"
@@ -56,7 +56,7 @@ def test_other_words_change_what_the_listener_does(talk: Recording, run: Run) ->
 
 
 def test_the_divergence_by_hand(talk: Recording, run: Run) -> None:
-    found = influence(talk, "communication", n_draws=1, measure="total_variation", episodes=range(20), seed=4)
+    found = influence(talk, "communication", n_counterfactuals=1, measure="total_variation", episodes=range(20), seed=4)
     keep = np.isin(talk.rows["episode"], range(20))
     rows = Rows(np.flatnonzero(keep), talk.rows["episode"].to_numpy()[keep], talk.rows["t"].to_numpy()[keep])
     drawn = donors(rows, 1, 4)[0]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from marlnb.analysis.interventions.intervene import intervene
 from marlnb.analysis.stats.divergence import kl_divergence, total_variation
-from marlnb.analysis.stats.paired_test import paired
+from marlnb.analysis.stats.paired_test import paired_test
 from marlnb.cli import main
 from marlnb.errors import AnalysisError, ConfigError, RunError, SiteError
 from marlnb.models.hooks.directions import Direction
@@ -47,7 +47,7 @@ def lives(tmp_path: Path) -> Run:
 def test_intervals_and_p_values_are_scipys() -> None:
     rng = np.random.default_rng(0)
     before, after = rng.normal(0, 1, 25), rng.normal(0.4, 1.2, 25)
-    found, oracle = paired(after - before), stats.ttest_rel(after, before)
+    found, oracle = paired_test(after - before), stats.ttest_rel(after, before)
     interval = oracle.confidence_interval(0.95)
     np.testing.assert_allclose(
         [found.p_value, found.low, found.high], [oracle.pvalue, interval.low, interval.high], rtol=1e-10
@@ -58,8 +58,8 @@ def test_intervals_and_p_values_are_scipys() -> None:
     samples = size[:, None] + rng.normal(0, spread, (4000, 25))
     power = (stats.ttest_1samp(samples, 0, axis=1).pvalue < 0.05).mean()
     assert abs(power - 0.8) < 0.03
-    assert paired(np.array([1.0, np.nan, 1.0])).n == 2 and paired(np.zeros(5)).p_value == 1.0
-    assert paired(np.array([2.0])).detectable is None and paired(np.full(5, 3.0)).low == 3.0
+    assert paired_test(np.array([1.0, np.nan, 1.0])).n == 2 and paired_test(np.zeros(5)).p_value == 1.0
+    assert paired_test(np.array([2.0])).detectable is None and paired_test(np.full(5, 3.0)).low == 3.0
 
 
 def test_distances_between_distributions_are_those_of_textbooks() -> None:
@@ -117,7 +117,7 @@ def test_steering_does_to_each_action_distribution_what_the_head_says(lives: Run
     )
     heights = [np.mean(10 * np.arange(3 + (seed + k) % 7)) + 2 for k in range(episodes)]
     assert result.of("label", "height/a_2").before == pytest.approx(np.mean(heights))
-    assert any("few" in note for note in result.warnings)
+    assert any("only" in note for note in result.warnings)
 
 
 def test_an_edit_that_reaches_nothing_says_so(lives: Run) -> None:
@@ -156,10 +156,10 @@ def test_sampled_actions_get_the_same_noise(talkers: Run) -> None:
 
 
 def test_doses_partners_and_their_names(talkers: Run) -> None:
-    result = intervene(talkers, Noise("speaker/actor/head"), doses=[0, 4], episodes=40)
-    assert result.of("return", "listener", dose=0).difference == 0 > result.of("return", "listener", dose=4).high
-    assert set(result.table()["dose"]) == {0.0, 4.0} and len(result.returns["listener_0"]) == 3
-    with pytest.raises(AnalysisError, match=r"which dose\? there are \[0, 4\]"):
+    result = intervene(talkers, Noise("speaker/actor/head"), strengths=[0, 4], episodes=40)
+    assert result.of("return", "listener", strength=0).difference == 0 > result.of("return", "listener", strength=4).high
+    assert set(result.table()["strength"]) == {0.0, 4.0} and len(result.returns["listener_0"]) == 3
+    with pytest.raises(AnalysisError, match=r"several strengths, \[0, 4\]"):
         _ = result.effects
     swapped = intervene(talkers, partners={"speaker": (talkers, 70)}, episodes=100)
     effect = swapped.of("return", "listener_0")
@@ -169,8 +169,8 @@ def test_doses_partners_and_their_names(talkers: Run) -> None:
         intervene(talkers, partners={"speker": talkers})
     with pytest.raises(ConfigError, match="got neither"):
         intervene(talkers)
-    with pytest.raises(ConfigError, match="no dose"):
-        intervene(talkers, BlockChannel("listener", value=0.0), doses=[1])
+    with pytest.raises(ConfigError, match="needs an edit with a strength"):
+        intervene(talkers, BlockChannel("listener", value=0.0), strengths=[1])
     with pytest.raises(SiteError):
         intervene(talkers, Scale("listener/actor/hiden_1"), episodes=2)
 

@@ -25,7 +25,7 @@ def gated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Planted, Recording]
 
 def test_gated_units_mediate_and_decoys_do_not(gated: tuple[Planted, Recording], tmp_path: Path) -> None:
     subject, recording = gated
-    tuned = tuning(recording, site=SITE, by="goal", n_shuffles=40, repetitions=20)
+    tuned = tuning(recording, site=SITE, label="goal", n_shuffles=40, n_bootstrap=20)
     found = mediation(subject.agents, tuned, episodes=40)
     (node,) = [n for n in subject.key.nodes if n.site == SITE]
     (decoy,) = [n for n in subject.key.decoys if n.site == SITE]
@@ -35,12 +35,12 @@ def test_gated_units_mediate_and_decoys_do_not(gated: tuple[Planted, Recording],
     assert np.all(found.p_value >= tuned.p_value[found.unit]) and "mediators" in repr(found)
     assert found.table()["unit"].tolist() == tuned.tuned.tolist()
     few = mediation(subject.agents, tuned, episodes=5)
-    assert any("few" in note for note in few.warnings) and "NOT TO BE TRUSTED" in repr(few)
+    assert any("only" in note for note in few.warnings) and "NOT TO BE TRUSTED" in repr(few)
 
 
 def test_a_critics_units_choose_nothing(gated: tuple[Planted, Recording]) -> None:
     subject, recording = gated
-    tuned = tuning(recording, site=SITE, by="goal", n_shuffles=20, repetitions=20)
+    tuned = tuning(recording, site=SITE, label="goal", n_shuffles=20, n_bootstrap=20)
     tuned = replace(tuned, site="listener/critic/hidden_1")
     with pytest.raises(AnalysisError, match="chooses no actions"):
         mediation(subject.agents, tuned, episodes=5)

@@ -67,14 +67,14 @@ def test_what_the_head_reads_is_used_and_its_copy_is_not(planted: Agents) -> Non
     decoy = usage(planted, Decoded(unit(1)), episodes=30, n_envs=30)
     assert decoy.verdict == "decodable but not used" and decoy.of("erase").effect < 1e-6 > decoy.of("steer").effect
     assert any("no edit changed" in note for note in decoy.warnings) == (decoy.of("steer").effect == 0)
-    assert usage(planted, unit(1), episodes=4, n_random=2).verdict == "not shown to be used"
-    few = usage(planted, unit(0), episodes=4, n_random=5)
+    assert usage(planted, unit(1), episodes=4, n_random_directions=2).verdict == "not shown to be used"
+    few = usage(planted, unit(0), episodes=4, n_random_directions=5)
     assert len(few.warnings) == 2 and "0.17" in few.warnings[1] and few.verdict == "not shown to be used"
 
 
 def test_the_effect_is_that_of_the_edit_computed_by_hand(planted: Agents) -> None:
     """One step's total variation, erased to the mean 0.4, for every t of every episode."""
-    found = usage(planted, unit(0), episodes=6, seed=100, n_envs=4, n_random=1)
+    found = usage(planted, unit(0), episodes=6, seed=100, n_envs=4, n_random_directions=1)
     policy = planted.policies()["a"]
     expected = []
     for k in range(6):
@@ -113,6 +113,6 @@ def test_what_cannot_be_asked_is_refused(planted: Agents) -> None:
     with pytest.raises(AnalysisError, match="chooses no actions"):
         usage(planted, Direction("a/critic/hidden_1", "a_0", (1.0, 0, 0, 0), 0, 1))
     several = [Direction(SITE, "a_0", tuple(np.eye(16)[k]), 0.0, 1.0, f"goal = {k}") for k in (2, 3)]
-    assert usage(planted, several, episodes=2, n_random=1).concept == "goal"
+    assert usage(planted, several, episodes=2, n_random_directions=1).concept == "goal"
     with pytest.raises(AnalysisError, match="one agent at one site"):
         usage(planted, [unit(0), Direction(SITE, "a_1", tuple(np.eye(16)[0]), 0, 1)])

@@ -33,8 +33,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Recording
 
 def test_tuning_comes_with_training(trained: list[Recording]) -> None:
     found = development(trained, label="goal", measure="tuning", sites=[SITE])
-    assert found.iterations.tolist() == [10, 130] and found.places == (SITE,)
-    alone = tuning(trained[0], site=SITE, by="goal", n_shuffles=20, repetitions=20)
+    assert found.iterations.tolist() == [10, 130] and found.sites == (SITE,)
+    alone = tuning(trained[0], site=SITE, label="goal", n_shuffles=20, n_bootstrap=20)
     assert found.values[0, 1] == len(alone.tuned) / 64 > 0.9 and found.values[0, 0] < 0.5
     returns = trained[0].episodes["listener_0"].mean()
     assert found.returns["listener"][1] == pytest.approx(returns) and len(found.table()) == 2
@@ -42,7 +42,7 @@ def test_tuning_comes_with_training(trained: list[Recording]) -> None:
 
 def test_similarity_to_the_last_is_of_the_same_moments(trained: list[Recording]) -> None:
     found = development(trained, measure="similarity", sites=[SITE])
-    view = View(trained[0], SITE, subject=str(trained[0].run_path), checkpoint=10)
+    view = View(trained[0], SITE, policy_source=str(trained[0].run_path), checkpoint=10)
     assert found.values[0, 0] == pytest.approx(similarity(view, (trained[0], SITE), n_shuffles=1).score)
     assert found.values[0, 1] == pytest.approx(1.0) and found.values[0, 0] < 0.4
     assert (found.control < 0.2).all() and "Development(linear CKA" in repr(found)
@@ -56,7 +56,7 @@ def test_decoding_beside_the_observation(trained: list[Recording]) -> None:
 
 
 def test_what_cannot_be_asked_is_said(trained: list[Recording]) -> None:
-    with pytest.raises(AnalysisError, match="2 checkpoints or more"):
+    with pytest.raises(AnalysisError, match="2 or more checkpoints"):
         development(trained[0], label="goal")
     with pytest.raises(AnalysisError, match="takes no label"):
         development(trained, label="goal", measure="similarity")

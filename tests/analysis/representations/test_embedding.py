@@ -17,7 +17,7 @@ SITE = "listener/actor/hidden_1"
 
 def test_principal_components_are_numpys(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BATCH_ROWS", 101)
-    found = embed(recording, site=SITE, color="goal", most_points=5000)
+    found = embed(recording, site=SITE, color="goal", max_points=5000)
     x = recording[SITE].to_numpy()[:, 0].astype(float)
     centred = x - x.mean(axis=0)
     u, s, _ = np.linalg.svd(centred, full_matrices=False)
@@ -29,13 +29,13 @@ def test_principal_components_are_numpys(recording: Recording, monkeypatch: pyte
 
 
 def test_agents_share_one_map(team: Recording) -> None:
-    found = embed(team, site="agent/actor/gru", most_points=200)
+    found = embed(team, site="agent/actor/gru", max_points=200)
     x = np.concatenate([team["agent/actor/gru"].sel(agent=a).to_numpy() for a in ("agent_0", "agent_2")]).astype(float)
     _, _, directions = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)
     all_points = (x - x.mean(axis=0)) @ directions[:2].T
     place = team.rows.set_index(["episode", "t"]).index.get_indexer(list(zip(found.episode, found.t)))
-    np.testing.assert_allclose(np.abs(found.points), np.abs(all_points[place + 300 * found.who]), atol=1e-4)
-    np.testing.assert_array_equal(found.color, found.who)
+    np.testing.assert_allclose(np.abs(found.points), np.abs(all_points[place + 300 * found.agent_index]), atol=1e-4)
+    np.testing.assert_array_equal(found.color, found.agent_index)
 
 
 def test_umap_keeps_planted_clusters_apart_and_is_seeded() -> None:
@@ -53,5 +53,5 @@ def test_what_cannot_be_mapped_is_said(recording: Recording) -> None:
     with pytest.raises(AnalysisError, match="did you mean 'pca'"):
         embed(recording, site=SITE, method="pcaa")  # type: ignore[arg-type]
     with pytest.raises(AnalysisError, match="more than 12 points"):
-        embed(recording, site=SITE, method="umap", most_points=12)
-    assert embed(recording, site=SITE, most_points=50).warnings == ("only 50 points",)
+        embed(recording, site=SITE, method="umap", max_points=12)
+    assert embed(recording, site=SITE, max_points=50).warnings == ("only 50 points",)

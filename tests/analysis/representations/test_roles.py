@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from marlnb.analysis.representations import roles as module
-from marlnb.analysis.representations.role_features import Stretches
+from marlnb.analysis.representations.role_features import WindowFeatures
 from marlnb.analysis.representations.roles import gap_between, roles
 from marlnb.analysis.representations.roles_result import Roles
 from marlnb.errors import AnalysisError
@@ -20,12 +20,12 @@ NAMES = tuple(f"agent_{k}" for k in range(4))
 
 
 def planted(monkeypatch: pytest.MonkeyPatch, recording: Recording, values: np.ndarray) -> Roles:
-    """Roles of stretches `[stretch, agent, feature]`, put in the place of those read from a recording."""
+    """Roles of `[window, agent, feature]` values that replace those of a recording."""
     names = NAMES[: values.shape[1]]
     features = tuple(f"unit {k}" for k in range(values.shape[2]))
-    made = Stretches(values, np.arange(len(values)), np.zeros(len(values), int), names, features)
-    monkeypatch.setattr(module, "behaviour_stretches", lambda *arguments: made)
-    return roles(recording, n_shuffles=20, most_roles=4)
+    features_of_windows = WindowFeatures(values, np.arange(len(values)), np.zeros(len(values), int), names, features)
+    monkeypatch.setattr(module, "behaviour_features", lambda *arguments: features_of_windows)
+    return roles(recording, n_shuffles=20, max_roles=4)
 
 
 def noise(n_agents: int, n_features: int = 5) -> np.ndarray:
@@ -44,11 +44,11 @@ def test_two_planted_teams(monkeypatch: pytest.MonkeyPatch, recording: Recording
 def test_agents_that_are_alike_have_no_roles(monkeypatch: pytest.MonkeyPatch, recording: Recording) -> None:
     found = planted(monkeypatch, recording, noise(3))
     assert not found.teams_found and not found.roles_found
-    assert "no roles of agents found" in repr(found) and "no roles of moments found" in found.verdict()
+    assert "no permanent roles of agents found" in repr(found) and "no roles over time found" in found.verdict()
 
 
 def test_roles_that_agents_take_in_turn(monkeypatch: pytest.MonkeyPatch, recording: Recording) -> None:
-    """In each stretch one of three agents, drawn at random, is the chaser."""
+    """In each window one of three agents, drawn at random, is the chaser."""
     chaser = np.eye(3)[HELD].astype(bool)
     values = noise(3)
     values[chaser, :3] += 7
@@ -89,5 +89,5 @@ def test_from_a_recording(team: Recording) -> None:
     assert any("only 12 episodes" in note for note in units.warnings)
     behaviour = roles(team, n_shuffles=20)
     assert behaviour.features[-2:] == ("changes of action", "reward") and len(behaviour.role) == 24
-    with pytest.raises(AnalysisError, match="2 agents or more"):
+    with pytest.raises(AnalysisError, match="2 or more agents"):
         roles(team, agents=["agent_0"])

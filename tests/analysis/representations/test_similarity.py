@@ -10,7 +10,13 @@ from sklearn.cross_decomposition import CCA
 
 from marlnb.analysis.data.views import View
 from marlnb.analysis.representations.similarity import similarity, similarity_matrix
-from marlnb.analysis.stats.similarity_measures import METHODS, Method, block_sums, canonical_correlations, measure
+from marlnb.analysis.stats.similarity_measures import (
+    METHODS,
+    SimilarityMethod,
+    block_sums,
+    canonical_correlations,
+    similarity_function,
+)
 from marlnb.errors import AnalysisError, SiteError
 from marlnb.recording.file.reader import Recording
 from marlnb.training.runs.run import Run
@@ -18,12 +24,12 @@ from marlnb.training.runs.run import Run
 SITE = "listener/actor/hidden_1"
 
 
-def score(x: np.ndarray, y: np.ndarray, method: Method) -> float:
+def score(x: np.ndarray, y: np.ndarray, method: SimilarityMethod) -> float:
     """Through sums over three blocks in two batches, as recordings are read."""
     block = np.arange(len(x)) % 3
     half = len(x) // 2
     batches = [(x[:half], y[:half], block[:half]), (x[half:], y[half:], block[half:])]
-    return measure(method)(block_sums(batches, x.shape[1], y.shape[1], 3).drawn(np.ones(3)))
+    return similarity_function(method)(block_sums(batches, x.shape[1], y.shape[1], 3).weighted(np.ones(3)))
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +75,7 @@ def test_canonical_correlations_are_those_of_scikit_learn(pair: tuple[np.ndarray
     oracle = CCA(n_components=4, max_iter=5000, tol=1e-12).fit(x, y)
     u, v = oracle.transform(x, y)
     expected = [np.corrcoef(u[:, k], v[:, k])[0, 1] for k in range(4)]
-    sums = block_sums([(x, y, np.zeros(len(x), int))], 5, 4, 1).drawn(np.ones(1))
+    sums = block_sums([(x, y, np.zeros(len(x), int))], 5, 4, 1).weighted(np.ones(1))
     np.testing.assert_allclose(canonical_correlations(sums), expected, atol=1e-5)
     assert score(x, y, "cca") == pytest.approx(np.mean(expected), abs=1e-5)
     weights = np.abs((x - x.mean(0)).T @ (u / np.linalg.norm(u, axis=0))).sum(0)
@@ -86,7 +92,7 @@ def test_svcca_leaves_directions_of_little_variance_out() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_what_changes_nothing(pair: tuple[np.ndarray, np.ndarray], method: Method) -> None:
+def test_what_changes_nothing(pair: tuple[np.ndarray, np.ndarray], method: SimilarityMethod) -> None:
     x, y = pair
     rotation, _ = np.linalg.qr(np.random.default_rng(3).standard_normal((5, 5)))
     assert score(x, x, method) == pytest.approx(1.0, abs=1e-6)
@@ -132,13 +138,13 @@ def test_a_subject_shown_its_own_recording_gives_what_was_recorded(
 ) -> None:
     for opened, site, agent in ((recording, SITE, None), (team, "agent/actor/gru", "agent_2")):
         recorded = View(opened, site, agent).open()
-        shown = View(opened, site, agent, subject=str(opened.run_path)).open()
+        shown = View(opened, site, agent, policy_source=str(opened.run_path)).open()
         np.testing.assert_allclose(shown.all(), recorded.all(), atol=1e-5)
-    assert "talk@last" in View(recording, SITE, subject=run).open().name
+    assert "talk@last" in View(recording, SITE, policy_source=run).open().name
 
 
 def test_a_matrix_over_a_recording(recording: Recording) -> None:
-    found = similarity_matrix(recording, sites="listener/actor/*", n_shuffles=1, repetitions=20)
+    found = similarity_matrix(recording, sites="listener/actor/*", n_shuffles=1, n_bootstrap=20)
     assert found.rows == found.columns and found.values.shape == (3, 3)
     np.testing.assert_allclose(np.diag(found.values), 1.0)
     np.testing.assert_array_equal(found.values, found.values.T)
@@ -147,14 +153,14 @@ def test_a_matrix_over_a_recording(recording: Recording) -> None:
 
 
 def test_what_cannot_be_compared_is_said(recording: Recording, team: Recording) -> None:
-    with pytest.raises(AnalysisError, match=r"different moments.*subject=run"):
+    with pytest.raises(AnalysisError, match=r"different time steps.*policy_source=run"):
         similarity((recording, SITE), (team, "agent/actor/gru", "agent_0"))
-    with pytest.raises(AnalysisError, match=r"whose units.*agent_0"):
+    with pytest.raises(AnalysisError, match=r"belongs to several agents.*agent_0"):
         similarity((team, "agent/actor/gru"), (team, "agent/actor/gru"))
     with pytest.raises(AnalysisError, match="did you mean 'cka'"):
         similarity((recording, SITE), (recording, SITE), method="ckaa")  # type: ignore[arg-type]
     with pytest.raises(SiteError, match="hidden_9"):
-        View(recording, "listener/actor/hidden_9", subject=str(recording.run_path)).open()
+        View(recording, "listener/actor/hidden_9", policy_source=str(recording.run_path)).open()
     few = similarity((team, "agent/actor/gru", "agent_0"), (team, "agent/actor/gru", "agent_2"), method="cca")
     assert any("12 episodes" in note for note in few.warnings)
     assert any("300 rows for 128 units" in note for note in few.warnings) and "NOT TO BE TRUSTED" in repr(few)

@@ -39,7 +39,7 @@ def test_eta_squared_by_hand() -> None:
 
 
 def test_planted_units_are_found_and_no_other(planted: Recording) -> None:
-    found = tuning(planted, site=SITE, by="goal", n_shuffles=50, repetitions=50)
+    found = tuning(planted, site=SITE, label="goal", n_shuffles=50, n_bootstrap=50)
     assert found.bins == ("red", "green", "blue") and found.is_class
     assert found.tuned.tolist() == [3] and found.order[0] == 3
     goal, units = planted.label("goal").to_numpy(), planted[SITE].to_numpy()[:, 0]
@@ -56,7 +56,7 @@ def test_planted_units_are_found_and_no_other(planted: Recording) -> None:
 
 
 def test_a_quantity_is_put_into_bins_of_equally_many_rows(planted: Recording) -> None:
-    found = tuning(planted, site=SITE, by="goal_dx", bins=8, n_shuffles=50, repetitions=50)
+    found = tuning(planted, site=SITE, label="goal_dx", bins=8, n_shuffles=50, n_bootstrap=50)
     assert not found.is_class and len(found.bins) == 8
     assert found.count.tolist() == pytest.approx([1500 / 8] * 8, abs=40)  # agents that stand still see it again
     assert found.order[0] == 7 and 7 in found.tuned and (np.diff(found.curve[:, 7]) > 0).all()
@@ -68,33 +68,33 @@ def test_a_label_that_is_constant_within_episodes_is_held_to_episodes(recording:
     """Noise drawn once an episode: without keeping episodes whole, every unit would be tuned to it."""
     episode = recording.rows["episode"].to_numpy()
     noise = np.random.default_rng(0).integers(0, 2, episode.max() + 1)[episode]
-    found = tuning(recording, site=SITE, by=noise, n_shuffles=50, repetitions=20)
+    found = tuning(recording, site=SITE, label=noise, n_shuffles=50, n_bootstrap=20)
     assert found.shuffled.mean() > 0.005  # far more than 1 / 1500, what single steps drawn at random would give
     assert len(found.tuned) <= 1
 
 
 def test_by_what_the_agent_sees_does_and_when(recording: Recording) -> None:
     for by, n_bins in (("t", 25), ("action", None), ("velocity_x", 4)):
-        found = tuning(recording, site=SITE, by=by, bins=4, n_shuffles=20, repetitions=20)
-        assert found.by in (by, "time (steps)") and (n_bins is None or len(found.bins) == n_bins)
-    half = tuning(recording, site=SITE, by=lambda r: r.rows["t"].to_numpy() >= 12, n_shuffles=20, repetitions=20)
+        found = tuning(recording, site=SITE, label=by, bins=4, n_shuffles=20, n_bootstrap=20)
+        assert found.label in (by, "time (steps)") and (n_bins is None or len(found.bins) == n_bins)
+    half = tuning(recording, site=SITE, label=lambda r: r.rows["t"].to_numpy() >= 12, n_shuffles=20, n_bootstrap=20)
     assert half.count.tolist() == [720, 780]
 
 
 def test_ties_make_fewer_bins() -> None:
     values = np.array([0.0] * 6 + [1.0, 2.0, 3.0, 4.0])
     found = binned(RowValues(values, np.ones(10, bool), "x", ()), 4)
-    assert found.names == ("0", "1", "2 to 4") and np.bincount(found.place).tolist() == [6, 1, 3]
+    assert found.names == ("0", "1", "2 to 4") and np.bincount(found.index).tolist() == [6, 1, 3]
     np.testing.assert_allclose(found.centres, [0, 1, 3])
     mostly = np.concatenate([np.zeros(900), np.linspace(1, 2, 100)])  # nine quantiles of ten are 0
-    assert np.bincount(binned(RowValues(mostly, np.ones(1000, bool), "x", ()), 10).place).tolist() == [900, 100]
+    assert np.bincount(binned(RowValues(mostly, np.ones(1000, bool), "x", ()), 10).index).tolist() == [900, 100]
 
 
 @pytest.mark.parametrize("values", [(0.0, 1.0), (0.0, 0.25, 1.0), (-1.0, 2.5, 2.75, 9.0)])
 def test_a_quantity_of_few_values_has_a_bin_for_each(recording: Recording, values: tuple[float, ...]) -> None:
     drawn = np.random.default_rng(1).integers(0, len(values), len(recording))
-    as_quantity = tuning(recording, site=SITE, by=np.array(values)[drawn], n_shuffles=20, repetitions=20)
-    as_classes = tuning(recording, site=SITE, by=drawn, n_shuffles=20, repetitions=20)
+    as_quantity = tuning(recording, site=SITE, label=np.array(values)[drawn], n_shuffles=20, n_bootstrap=20)
+    as_classes = tuning(recording, site=SITE, label=drawn, n_shuffles=20, n_bootstrap=20)
     assert as_quantity.bins == tuple(f"{value:g}" for value in values)
     np.testing.assert_array_equal(as_quantity.strength, as_classes.strength)
     np.testing.assert_array_equal(as_quantity.curve, as_classes.curve)
@@ -103,10 +103,10 @@ def test_a_quantity_of_few_values_has_a_bin_for_each(recording: Recording, value
 
 def test_what_cannot_be_asked_is_said(recording: Recording, team: Recording) -> None:
     with pytest.raises(AnalysisError, match="did you mean 'goal'"):
-        tuning(recording, site=SITE, by="gaol")
+        tuning(recording, site=SITE, label="gaol")
     with pytest.raises(AnalysisError, match="never varies"):
-        tuning(recording, site=SITE, by=np.ones(len(recording), int))
-    with pytest.raises(AnalysisError, match="1500 whole values; give it as a quantity"):
-        tuning(recording, site=SITE, by=np.arange(len(recording)))
-    few = tuning(team, site="agent/actor/gru", agent="agent_0", by="t", n_shuffles=20, repetitions=20)
+        tuning(recording, site=SITE, label=np.ones(len(recording), int))
+    with pytest.raises(AnalysisError, match="1500 whole values, more than 32"):
+        tuning(recording, site=SITE, label=np.arange(len(recording)))
+    few = tuning(team, site="agent/actor/gru", agent="agent_0", label="t", n_shuffles=20, n_bootstrap=20)
     assert any("only 12 episodes" in note for note in few.warnings) and "NOT TO BE TRUSTED" in repr(few)
