@@ -9,7 +9,7 @@ import torch
 
 from marlnb.envs.vector import VectorEnv
 from marlnb.experiment import Experiment
-from marlnb.models.policies.policy import ActorOutput, Policy
+from marlnb.models.policies.policy import ActContext, ActorOutput, Policy
 from marlnb.training.collect.episodes import play
 from marlnb.training.collect.rollout import Collector
 from marlnb.training.learners import build_learners
@@ -31,19 +31,11 @@ class Seated(Policy):
         super().__init__()
         self.group, self.learnt, self.seat, self.other = learnt.group, learnt, seat, other
 
-    def act(
-        self,
-        observation: torch.Tensor,
-        *,
-        recurrent: torch.Tensor | None = None,
-        action_mask: torch.Tensor | None = None,
-        explore: bool = True,
-        generator: torch.Generator | None = None,
-    ) -> ActorOutput:
-        output = self.learnt.act(observation, action_mask=action_mask, explore=False)
-        assert action_mask is not None
+    def choose(self, observation: torch.Tensor, context: ActContext) -> ActorOutput:
+        output = self.learnt.act(observation, action_mask=context.action_mask, explore=False)
+        assert context.action_mask is not None
         action, other = output.action.clone(), 1 - self.seat
-        action[:, other] = self.other(observation[:, other], action_mask[:, other])
+        action[:, other] = self.other(observation[:, other], context.action_mask[:, other])
         return output._replace(action=action)
 
 

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from marlnb.codec import from_json, to_json
 from marlnb.config import MODELS, ModelConfig
 from marlnb.errors import ConfigError
+from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import capture
-from marlnb.models.hooks.edits import Ablate, edited
+from marlnb.models.hooks.edits import Ablate
 from marlnb.models.networks.gru import GRUConfig
 from marlnb.models.networks.mlp import MLPConfig
 from marlnb.models.networks.network import Network

@@ -14,8 +14,9 @@ import torch
 
 from marlnb.config import MODELS
 from marlnb.experiment import Experiment
+from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import capture
-from marlnb.models.hooks.edits import Ablate, edited
+from marlnb.models.hooks.edits import Ablate
 from marlnb.training.learners import build_learners
 from marlnb.training.train import train
 

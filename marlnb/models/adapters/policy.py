@@ -12,7 +12,7 @@ from marlnb.errors import ConfigError, SiteError
 from marlnb.models.hooks.sites import Site
 from marlnb.models.networks.network import Network
 from marlnb.models.policies.distributions import ActionDistribution
-from marlnb.models.policies.policy import ActorOutput, Policy
+from marlnb.models.policies.policy import ActContext, ActorOutput, Policy
 from marlnb.specs import EnvSpec, GroupSpec
 
 if TYPE_CHECKING:
@@ -114,23 +114,20 @@ class ForeignPolicy(Policy):
         self._check()
 
     @torch.no_grad()
-    def act(
-        self,
-        observation: Tensor,
-        *,
-        recurrent: Tensor | None = None,
-        action_mask: Tensor | None = None,
-        explore: bool = True,
-        generator: torch.Generator | None = None,
-    ) -> ActorOutput:
-        logits, after = self.logits(observation, recurrent=recurrent)
-        logits = self._distribution.mask(logits, action_mask)
-        sampled = explore and not self.greedy
-        chosen = self._distribution.sample(logits, generator) if sampled else self._distribution.mode(logits)
-        log_prob = torch.zeros_like(chosen.log_prob) if self.greedy else chosen.log_prob
-        return ActorOutput(chosen.action, log_prob, logits, after)
+    def choose(self, observation: Tensor, context: ActContext) -> ActorOutput:
+        logits, recurrent = self._logits(observation, context.recurrent)
+        logits = self._distribution.mask(logits, context.action_mask)
+        if context.explore and not self.greedy:
+            sample = self._distribution.sample(logits, context.generator)
+        else:
+            sample = self._distribution.mode(logits)
+        log_prob = torch.zeros_like(sample.log_prob) if self.greedy else sample.log_prob
+        return ActorOutput(sample.action, log_prob, logits, recurrent)
 
     def logits(self, observation: Tensor, *, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        return self._logits(self.observe(observation), recurrent)
+
+    def _logits(self, observation: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         output, after = self.network(flat(observation, self.group), recurrent)
         return output if self.parameters_of is None else self.parameters_of(output), after
 
@@ -141,14 +138,14 @@ class ForeignPolicy(Policy):
             return self.critic.step(observations, state, recurrent)
         if self.judges is None and self.mixer is None:
             return super().value(observations, state=state, recurrent=recurrent)
-        logits, after = self.logits(observations[self.group.name], recurrent=recurrent)
+        logits, after = self._logits(observations[self.group.name], recurrent)
         if self.mixer is None:
             assert self.judges is not None
             return self.judges.estimate(observations, state, logits, self._distribution), None
         best = logits.amax(-1)
         return self.mixer(best, self.mixer.inputs(observations, state)).unsqueeze(-1).expand_as(best), after
 
-    def in_rewards(self, value: Tensor) -> Tensor:
+    def to_reward_units(self, value: Tensor) -> Tensor:
         """In units of reward, what the mixer says: the same."""
         return value
 

@@ -1,28 +1,29 @@
-"""Donors: recorded activations that an edit puts in, or takes its statistics from.
+"""ActivationSource: recorded activations that edits copy in or take statistics from.
 
-An edit names its donor by path; the file is opened when the edit comes into force. What reads it lives in
-`marlnb.recording`, above this layer, and is found by its import path, as registries find their members.
+An edit names its recording by path, and opens it when it comes into force. Recordings are read in a layer above this
+one, so the package's root registers the function that opens them (`register_activation_reader`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from os import PathLike, fspath
-from typing import cast
-
-import numpy as np
+from typing import TYPE_CHECKING, cast
 
 from marlnb.errors import ConfigError
-from marlnb.imports import found_at
 
-READER = "marlnb.recording.file.activation_source:RecordingDonor"
+if TYPE_CHECKING:
+    import numpy as np
 
 
-class Donor(ABC):
-    """What a recording gives.
+class ActivationSource(ABC):
+    """Recorded activations.
 
     Attributes:
-        digest: tells this recording from any other; episode, t: `[row]`.
+        digest: identifies the recording.
+        episode: `[row]` int64, the episode's number.
+        t: `[row]` int64, steps since the episode began.
     """
 
     digest: str
@@ -31,31 +32,42 @@ class Donor(ABC):
 
     @abstractmethod
     def values(self, site: str, agent: str) -> np.ndarray:
-        """An agent's activations at a site, `[row, unit]` float32; of `<group>/observation`, its features."""
+        """An agent's activations at a site, `[row, unit]` float32; at `<group>/observation`, its features."""
 
     @abstractmethod
     def alive(self, agent: str) -> np.ndarray:
         """`[row]` bool."""
 
 
-def open_donor(path: str, digest: str | None = None) -> Donor:
+Reader = Callable[[str], ActivationSource]
+_readers: list[Reader] = []
+
+
+def register_activation_reader(reader: Reader) -> None:
+    """Sets the function that opens the recording at a path."""
+    _readers[:] = [reader]
+
+
+def open_activation_source(path: str, digest: str | None = None) -> ActivationSource:
     """The recording at `path`.
 
+    Args:
+        digest: the digest that the recording must have; None: any.
     Raises:
-        ConfigError: it is not the one that `digest` tells of.
-        RecordingError: there is none.
+        ConfigError: the recording has another digest.
+        RecordingError: there is no recording.
     """
-    donor = cast(Donor, found_at(READER)(path))
-    if digest is not None and donor.digest != digest:
+    source = _readers[0](path)
+    if digest is not None and source.digest != digest:
         raise ConfigError(
             f"the recording at {path} is not the one that this edit was made with "
-            f"(digest {donor.digest[:12]}, the edit says {digest[:12]})"
+            f"(its digest is {source.digest[:12]}, expected {digest[:12]})"
         )
-    return donor
+    return source
 
 
 def source_path(source: object) -> str | None:
-    """The path of a recording, of a path or of None."""
+    """The path of a recording or of a path; None stays None."""
     if source is None or isinstance(source, str):
         return source
     return fspath(cast("PathLike[str]", getattr(source, "path", source)))

@@ -1,4 +1,4 @@
-"""capture: sees what chosen sites output while the block runs, and leaves no hook behind."""
+"""capture: reads the activations of chosen sites inside a block, and leaves no hook behind."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 from torch import Tensor, nn
 
-from marlnb.models.hooks.sites import Site, match_sites
+from marlnb.models.hooks.sites import OBSERVATION, Site, match_sites
 from marlnb.models.policies.policy import Policy
 
 
@@ -20,33 +20,40 @@ def capture(
 ) -> Iterator[dict[str, Tensor]]:
     """Inside the block, the returned dict holds each site's latest activation, detached, `[..., agent, unit]`.
 
-    A critic that serves all agents with one pass is shown on every agent's row; where agents have networks of different
-    kinds, an agent's sites have an agent axis of 1. The tensors are the network's own:
-    clone what is to be changed. Inside `edited` they are the edited values.
+    A critic with one shared forward pass appears on every agent's row. Where agents have networks of different kinds,
+    each agent's sites have an agent axis of 1. The tensors are the network's own: clone them before changing them.
+    Inside `edited` they hold the edited values.
 
     Args:
         policies: one policy, or policies by group.
-        sites: globs over site names, as `"*/actor/hidden_*"`.
-        into: the dict to fill, where there is one already.
+        sites: globs over site names, as `"*/actor/hidden_*"`. `<group>/observation` has to be named as such: it is what
+            the group's actor receives, and not one of `Policy.sites`.
+        into: an existing dict to fill.
     Raises:
-        SiteError: a glob that matches nothing.
+        SiteError: a glob matches nothing.
     """
-    chosen = match_sites(all_sites(policies), sites)
+    patterns = [sites] if isinstance(sites, str) else list(sites)
+    candidates = all_sites(policies)
+    if any(pattern.endswith(f"/{OBSERVATION}") for pattern in patterns):
+        candidates = [policy.observation_site for policy in _members(policies)] + candidates
     activations: dict[str, Tensor] = {} if into is None else into
     with ExitStack() as hooks:
-        for site in chosen:
-            hooks.callback(site.module.register_forward_hook(_keeper(site, activations)).remove)
+        for site in match_sites(candidates, patterns):
+            hooks.callback(site.module.register_forward_hook(_store_in(activations, site)).remove)
         yield activations
 
 
 def all_sites(policies: Policy | Mapping[str, Policy]) -> list[Site]:
     """The sites of one policy, or of policies by group, in order."""
-    members = [policies] if isinstance(policies, Policy) else list(policies.values())
-    return [site for policy in members for site in policy.sites()]
+    return [site for policy in _members(policies) for site in policy.sites()]
 
 
-def _keeper(site: Site, activations: dict[str, Tensor]) -> Callable[[nn.Module, object, Tensor], None]:
-    def keep(module: nn.Module, inputs: object, output: Tensor) -> None:
-        activations[site.name] = site.own_rows(output.detach())
+def _members(policies: Policy | Mapping[str, Policy]) -> list[Policy]:
+    return [policies] if isinstance(policies, Policy) else list(policies.values())
 
-    return keep
+
+def _store_in(activations: dict[str, Tensor], site: Site) -> Callable[[nn.Module, object, Tensor], None]:
+    def hook(module: nn.Module, inputs: object, output: Tensor) -> None:
+        activations[site.name] = site.select_agents(output.detach())
+
+    return hook

@@ -1,20 +1,27 @@
-"""Direction: where in a site's space a concept lies. Decoders and dictionaries find such; edits go along or against."""
+"""Direction: a concept's direction in a site's activation space, and the edits along it: steer, erase and clamp.
+
+Decoders and dictionaries find directions. For an activation `h`, a direction `v` of length 1 and its mean `m` and
+standard deviation `s`:
+
+    steer    h' = h + strength * s * v
+    erase    h' = h - V^T V h + V^T (V V^T)^-1 m    (V: one direction a row; m = 0 unless keep_mean)
+    clamp    h' = h + (value - v . h) v
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
 from math import sqrt
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
 
 from marlnb.errors import ConfigError, ShapeError, unknown
+from marlnb.models.hooks.edit import EDITS, Change, Edit, EditTarget, Window
 
-if TYPE_CHECKING:
-    from marlnb.models.hooks.edit import Window
-    from marlnb.models.hooks.edits import Clamp
-    from marlnb.models.hooks.edits_directions import Erase, Steer
-
-    Agents = tuple[int | str, ...] | str | None
+Agents = tuple[int | str, ...] | str | None
 
 
 @dataclass(frozen=True)
@@ -22,10 +29,12 @@ class Direction:
     """A unit vector in the space of one agent's units at a site, in the activation's own units.
 
     Attributes:
-        site: as `listener/actor/hidden_1`; agent: its name.
+        site: site name, as `listener/actor/hidden_1`.
+        agent: agent name.
         vector: `[unit]`, of length 1.
-        mean, scale: mean and standard deviation of the activations' projections onto it, where it was found.
-        concept: what lies along it, as `goal_dx` or `goal = red`.
+        mean: mean of the activations' projections onto it, on the data that it was found in.
+        scale: standard deviation of these projections.
+        concept: what it represents, as `goal_dx` or `goal = red`.
     """
 
     site: str
@@ -41,26 +50,22 @@ class Direction:
         if abs(length - 1) > 1e-3:
             raise ShapeError(f"a direction has length 1; that of {self.concept!r} at {self.site!r} has {length:.4g}")
 
-    def steer(self, dose: float = 1.0, *, t: Window = None, agents: Agents = "own") -> Steer:
-        """The edit that adds `dose` standard deviations of it to the activation.
+    def steer(self, strength: float = 1.0, *, t: Window = None, agents: Agents = "own") -> Steer:
+        """The edit that adds `strength` standard deviations of the direction to the activation.
 
         Args:
-            t: the edit's window of time; agents: whose activation, "own" for the agent it was found in, None for all.
+            strength: in standard deviations, may be negative.
+            t: time window of the edit.
+            agents: agents to edit; "own" for the agent that the direction was found in, None for all.
         """
-        from marlnb.models.hooks.edits_directions import Steer
-
-        return Steer(self.site, self, dose, agents=self._agents(agents), t=t)
+        return Steer(self.site, self, strength, agents=self._agents(agents), t=t)
 
     def erase(self, *, keep_mean: bool = True, t: Window = None, agents: Agents = "own") -> Erase:
-        """The edit that projects it out: its projection is held at the mean, or at zero."""
-        from marlnb.models.hooks.edits_directions import Erase
-
+        """The edit that removes the direction: the projection onto it is set to the mean, or to zero."""
         return Erase(self.site, (self,), keep_mean, agents=self._agents(agents), t=t)
 
     def clamp(self, z: float, *, t: Window = None, agents: Agents = "own") -> Clamp:
-        """The edit that holds its projection `z` standard deviations from the mean."""
-        from marlnb.models.hooks.edits import Clamp
-
+        """The edit that sets the projection to `z` standard deviations from the mean."""
         return Clamp(self.site, self.mean + z * self.scale, self, agents=self._agents(agents), t=t)
 
     def to_json(self) -> dict[str, Any]:
@@ -69,21 +74,144 @@ class Direction:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Direction:
-        """The direction that `to_json` told.
+        """The direction that `to_json` wrote.
 
         Raises:
-            ConfigError: a field that a direction does not have, or one that is missing; ShapeError: no unit vector.
+            ConfigError: an unknown or a missing field.
+            ShapeError: the vector does not have length 1.
         """
-        known = {each.name for each in fields(Direction)}
-        missing = sorted({each.name for each in fields(Direction) if each.default is MISSING} - set(data))
+        valid = {field.name for field in fields(Direction)}
+        missing = sorted({field.name for field in fields(Direction) if field.default is MISSING} - set(data))
         for name in data:
-            if name not in known:
-                raise ConfigError(unknown("field of a direction", name, known))
+            if name not in valid:
+                raise ConfigError(unknown("field of a direction", name, valid))
         if missing:
-            raise ConfigError(f"a direction has {sorted(known)}; missing: {missing}")
+            raise ConfigError(f"a direction has {sorted(valid)}; missing: {missing}")
         return Direction(**data)
 
     def _agents(self, agents: Agents) -> tuple[int | str, ...] | None:
         if agents == "own":
             return (self.agent,)
         return (agents,) if isinstance(agents, str) else agents
+
+
+@EDITS.register("steer")
+@dataclass(frozen=True)
+class Steer(Edit):
+    """Adds a direction to the activation: `h' = h + strength * scale * vector`.
+
+    It edits every agent that `agents` selects, not only the agent of the direction.
+
+    Attributes:
+        direction: in the space of the chosen units.
+        strength: in standard deviations of the direction.
+    Source: activation addition, Turner et al. 2023 (arXiv:2308.10248); inference-time intervention, Li et al. 2023
+        (arXiv:2306.03341).
+    """
+
+    strength_field: ClassVar[str | None] = "strength"
+
+    direction: Direction | None = None
+    strength: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.direction is None:
+            raise ConfigError("Steer needs a Direction, as decoding.direction() returns; got None")
+        object.__setattr__(self, "direction", as_direction(self.direction))
+
+    def bind(self, target: EditTarget) -> Change:
+        assert self.direction is not None  # checked in __post_init__
+        step = vectors([self.direction], target)[0] * (self.direction.scale * self.strength)
+        return lambda values, whole: values + step.to(values)
+
+
+@EDITS.register("erase")
+@dataclass(frozen=True)
+class Erase(Edit):
+    """Projects directions out of the activation, so that no linear function along them can be read any more.
+
+    The projection is orthogonal, as in INLP. LEACE (Belrose et al. 2023, arXiv:2306.03819) instead uses an oblique
+    projection, which takes the activations' covariance into account.
+
+    Attributes:
+        directions: one or several; they need not be orthogonal.
+        keep_mean: set the projections to the directions' means instead of zero, so later layers receive a usual value.
+    Source: INLP, Ravfogel et al. 2020, section 4 (arXiv:2004.07667).
+    """
+
+    directions: tuple[Direction, ...] = ()
+    keep_mean: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        directions = (self.directions,) if isinstance(self.directions, Direction | Mapping) else self.directions
+        if not directions:
+            raise ConfigError("Erase needs one or more Directions, as decoding.direction() returns; got none")
+        object.__setattr__(self, "directions", tuple(as_direction(direction) for direction in directions))
+
+    def bind(self, target: EditTarget) -> Change:
+        stacked = vectors(self.directions, target).double()
+        left, sizes, right = torch.linalg.svd(stacked, full_matrices=False)
+        rank = sizes > 1e-6 * sizes[0]  # directions that coincide count once
+        basis = right[rank]
+        means = torch.tensor([direction.mean if self.keep_mean else 0.0 for direction in self.directions]).double()
+        offset = (left[:, rank].T @ means / sizes[rank]) @ basis  # the vector in their span with these projections
+        basis, offset = basis.float(), offset.float()
+
+        def project(values: Tensor, whole: Tensor) -> Tensor:
+            rows = basis.to(values)
+            return values - (values @ rows.T) @ rows + offset.to(values)
+
+        return project
+
+
+@EDITS.register("clamp")
+@dataclass(frozen=True)
+class Clamp(Edit):
+    """Sets each chosen unit to a value; with a direction, sets the projection onto it and keeps the rest.
+
+    Attributes:
+        value: in the activation's own units.
+        direction: of length 1, in the space of the chosen units.
+    """
+
+    strength_field: ClassVar[str | None] = "value"
+
+    value: float = 0.0
+    direction: Direction | None = None
+
+    def __post_init__(self) -> None:
+        if self.direction is not None:
+            object.__setattr__(self, "direction", as_direction(self.direction))
+        super().__post_init__()
+
+    def bind(self, target: EditTarget) -> Change:
+        if self.direction is None:
+            return lambda values, whole: torch.full_like(values, self.value)
+        vector = vectors([self.direction], target)[0]
+
+        def set_projection(values: Tensor, whole: Tensor) -> Tensor:
+            along = vector.to(values)
+            return values + (self.value - values @ along).unsqueeze(-1) * along
+
+        return set_projection
+
+
+def as_direction(direction: Direction | Mapping[str, object]) -> Direction:
+    return direction if isinstance(direction, Direction) else Direction(**direction)  # type: ignore[arg-type]
+
+
+def vectors(directions: Sequence[Direction], target: EditTarget) -> Tensor:
+    """The directions' vectors, `[direction, unit]`.
+
+    Raises:
+        ShapeError: a direction does not have as many units as the target.
+    """
+    for direction in directions:
+        if len(direction.vector) != len(target.units):
+            raise ShapeError(
+                f"the direction of {direction.concept!r} has {len(direction.vector)} units; "
+                f"the edit covers {len(target.units)} units of {target.site.name!r}"
+            )
+    return torch.tensor([direction.vector for direction in directions])

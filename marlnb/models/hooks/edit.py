@@ -1,6 +1,6 @@
-"""Edit: a change of what a site outputs, for chosen agents, units and moments. Its kinds are in `edits*.py` beside.
+"""Edit: a change to the output of a site, for chosen agents, units and time steps. Its kinds are in the files beside.
 
-An edit is frozen data that survives a round trip through JSON, so that an evaluation can say exactly what was done.
+An edit is frozen data that survives a round trip through JSON, so an evaluation can state exactly what was changed.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from marlnb.errors import ConfigError, ShapeError, unknown
-from marlnb.models.hooks.activation_sources import open_donor
-from marlnb.models.hooks.sites import Site
+from marlnb.models.hooks.activation_sources import open_activation_source
+from marlnb.models.hooks.sites import OBSERVATION, Site
 from marlnb.models.policies.policy import Policy
 from marlnb.registry import Registry
 
-EDITS: Registry = Registry("edit", "marlnb.models.hooks")
-OBSERVATION = "observation"
+EDITS: Registry = Registry("edit", "marlnb.models")
 
 Change = Callable[[Tensor, Tensor], Tensor]
 """(values of the chosen agents and units `[..., agent, unit]`, the site's whole output `[..., row, unit]`) -> new
@@ -29,12 +28,14 @@ Window = int | tuple[int | None, int | None] | None
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where an edit is made: one site of one policy.
+class EditTarget:
+    """Where an edit applies: one site of one policy.
 
     Attributes:
-        agents: names of the touched agents; one where the site is computed once for all.
-        rows: where they lie on the agent axis of the module's output.
+        policy: the policy that has the site.
+        site: the site.
+        agents: names of the edited agents; the first one only where the site has one shared forward pass.
+        rows: their positions on the agent axis of the module's output.
         units: indices along its unit axis.
     """
 
@@ -46,20 +47,19 @@ class Place:
 
     @property
     def all_agents(self) -> tuple[str, ...]:
-        """Every agent whose activation it is."""
+        """The agents whose behaviour the edit may change: the whole group where the forward pass is shared."""
         return self.policy.group.agents if self.site.shared_forward else self.agents
 
 
 @dataclass(frozen=True)
 class Edit(ABC):
-    """A change of the values at a site.
+    """A change to the output of a site.
 
     Attributes:
-        site: glob over site names, as `listener/actor/hidden_1`; `<group>/observation` is what the group's actors see.
-        units: indices along the unit axis; None for all. Of an observation also its features' names, or globs.
+        site: site name or glob; `<group>/observation` edits what the group's actors receive.
+        units: indices along the unit axis, or None for all. An observation also accepts feature names and globs.
         agents: names, or indices within their group; None for all. Where a glob spans groups, names pick the groups.
-        t: steps since the episode began at which the edit is in force: one step, or (first, the one after the last),
-            where None is open; None: always.
+        t: time steps at which the edit applies: one step, or (first, stop) with None for an open end; None: always.
     """
 
     name: ClassVar[str]
@@ -71,50 +71,50 @@ class Edit(ABC):
     t: Window = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        for chosen in ("units", "agents"):
-            value = getattr(self, chosen)
+        for name in ("units", "agents"):
+            value = getattr(self, name)
             if isinstance(value, int | str):
                 value = (value,)
-            object.__setattr__(self, chosen, None if value is None else tuple(value))
+            object.__setattr__(self, name, None if value is None else tuple(value))
         if self.t is not None and not isinstance(self.t, int):
             object.__setattr__(self, "t", tuple(self.t))
         start, stop = self.window
         if start < 0 or (stop is not None and stop <= start):
-            raise ConfigError(f"t={self.t!r} is no window of steps; valid: a step, (first, stop) with first < stop")
+            raise ConfigError(f"invalid time window t={self.t!r}; valid: a step, or (first, stop) with first < stop")
 
     @property
     def window(self) -> tuple[int, int | None]:
-        """The first step at which it is in force, and the one after the last (None: open)."""
+        """The first step at which the edit applies, and the step after the last one (None: open)."""
         if self.t is None:
             return 0, None
         if isinstance(self.t, int):
             return self.t, self.t + 1
         if len(self.t) != 2:
-            raise ConfigError(f"t={self.t!r} is no window of steps; valid: a step, or (first, stop)")
+            raise ConfigError(f"invalid time window t={self.t!r}; valid: a step, or (first, stop)")
         return self.t[0] or 0, self.t[1]
 
     @abstractmethod
-    def begin(self, place: Place) -> Change:
-        """The change as it is made at a place; called once, when the edit comes into force there."""
+    def bind(self, target: EditTarget) -> Change:
+        """The change as a function of activations at `target`. Called once, when the edit starts there."""
 
     def at_strength(self, strength: float) -> Edit:
-        """The same edit, stronger or weaker.
+        """The same edit with another strength.
 
         Raises:
-            ConfigError: it has no strength.
+            ConfigError: this kind of edit has no strength.
         """
         if self.strength_field is None:
-            raise ConfigError(f"an edit of kind {self.name!r} has no strength; steer, scale, noise and clamp have")
-        edited_copy: Edit = replace(self, **{self.strength_field: strength})  # type: ignore[arg-type]
-        return edited_copy
+            raise ConfigError(f"edit {self.name!r} has no strength; edits with one: steer, scale, noise, clamp")
+        edit: Edit = replace(self, **{self.strength_field: strength})  # type: ignore[arg-type]
+        return edit
 
     def pinned(self) -> Edit:
-        """The same edit, which refuses any other recording than the one that lies at its `source` now."""
+        """The same edit, which accepts only the recording that is at `source` now."""
         source = getattr(self, "source", None)
         if source is None:
             return self
-        pinned: Edit = replace(self, digest=open_donor(source).digest)  # type: ignore[call-arg]
-        return pinned
+        edit: Edit = replace(self, digest=open_activation_source(source).digest)  # type: ignore[call-arg]
+        return edit
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: the edit's kind and its fields."""
@@ -122,67 +122,65 @@ class Edit(ABC):
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Edit:
-        """Raises ConfigError for an unknown kind or field."""
+        """The edit that `to_json` wrote.
+
+        Raises:
+            ConfigError: unknown kind or field.
+        """
         kind = EDITS.get(str(data.get("edit")))
         options = {key: value for key, value in data.items() if key != "edit"}
+        valid = [field.name for field in fields(kind)]
         for key in options:
-            if key not in (valid := [field.name for field in fields(kind)]):
+            if key not in valid:
                 raise ConfigError(unknown(f"field of edit {kind.name!r}", key, valid))
         edit: Edit = kind(**options)
         return edit
 
 
-def place_of(edit: Edit, policy: Policy, site: Site) -> Place | None:
-    """Where an edit is made at a site; None where it touches none of the site's agents.
+def edit_target(edit: Edit, policy: Policy, site: Site) -> EditTarget | None:
+    """Where an edit applies at a site; None if it touches none of the site's agents.
 
     Raises:
-        ShapeError: a unit or an agent that the site does not have.
+        ShapeError: the site has no such unit or agent.
     """
     names = policy.group.agents
-    chosen = _agents(edit, names, site)
-    if not chosen:
-        return None
-    if site.shared_forward:
-        if edit.agents is not None and len(chosen) < site.n_agents:
-            raise ShapeError(
-                f"{site.name!r} is computed once for all of its {site.n_agents} agents, so an edit cannot choose "
-                f"agents {edit.agents}; valid: agents=None"
-            )
-        return Place(policy, site, names[:1], (0,), _units(edit, policy, site))
-    rows = [row for row in map(site.row_of, chosen) if row is not None]
-    agents = tuple(names[index] for index in chosen)
-    return Place(policy, site, agents, tuple(rows), _units(edit, policy, site))
-
-
-def _agents(edit: Edit, names: tuple[str, ...], site: Site) -> list[int]:
-    """Indices within the group of the site's agents that the edit touches, ascending."""
-    here = range(len(names)) if site.agents is None else site.agents
-    if edit.agents is None:
-        return list(here)
-    for agent in edit.agents:
+    site_agents = range(len(names)) if site.agents is None else site.agents
+    for agent in edit.agents or ():
         if isinstance(agent, int) and not 0 <= agent < len(names):
             raise ShapeError(f"no agent {agent} at {site.name!r}; valid: 0 to {len(names) - 1}, {', '.join(names)}")
-    return [index for index in here if index in edit.agents or names[index] in edit.agents]
+    indices = [k for k in site_agents if edit.agents is None or k in edit.agents or names[k] in edit.agents]
+    if not indices:
+        return None
+    units = _unit_indices(edit, policy, site)
+    if not site.shared_forward:
+        rows = [row for row in map(site.row_of, indices) if row is not None]
+        return EditTarget(policy, site, tuple(names[k] for k in indices), tuple(rows), units)
+    if edit.agents is not None and len(indices) < site.n_agents:
+        raise ShapeError(
+            f"{site.name!r} has one forward pass for all of its {site.n_agents} agents, so an edit cannot select "
+            f"agents {edit.agents}; valid: agents=None"
+        )
+    return EditTarget(policy, site, names[:1], (0,), units)
 
 
-def _units(edit: Edit, policy: Policy, site: Site) -> tuple[int, ...]:
+def _unit_indices(edit: Edit, policy: Policy, site: Site) -> tuple[int, ...]:
     if edit.units is None:
         return tuple(range(site.n_units))
-    found: list[int] = []
+    indices: list[int] = []
     for unit in edit.units:
         if isinstance(unit, str):
-            found += _named(unit, policy, site)
+            indices += _feature_indices(unit, policy, site)
         elif 0 <= unit < site.n_units:
-            found.append(unit)
+            indices.append(unit)
         else:
             raise ShapeError(f"no unit {unit} at {site.name!r}; valid: 0 to {site.n_units - 1}")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(indices))
 
 
-def _named(pattern: str, policy: Policy, site: Site) -> list[int]:
+def _feature_indices(pattern: str, policy: Policy, site: Site) -> list[int]:
     names = policy.group.observation.names if site.name.endswith(f"/{OBSERVATION}") else ()
-    found = [index for index, name in enumerate(names) if fnmatchcase(name, pattern)]
-    if not found:
-        what = "feature" if names else "named unit (only observations' features may have names)"
+    indices = [index for index, name in enumerate(names) if fnmatchcase(name, pattern)]
+    if not indices:
+        what = "feature" if names else "named unit (only observation features can have names)"
         raise ShapeError(f"{site.name!r}: {unknown(what, pattern, names)}")
-    return found
+    return indices

@@ -1,4 +1,4 @@
-"""Edits of a communication channel: features of what a group's agents see, held at a value or taken from elsewhere."""
+"""Edits of a communication channel: features of a group's observations, held at a value or permuted."""
 
 from __future__ import annotations
 
@@ -8,70 +8,70 @@ import torch
 from torch import Tensor
 
 from marlnb.errors import ConfigError
-from marlnb.models.hooks.edit import EDITS, OBSERVATION, Change, Edit, Place
+from marlnb.models.hooks.edit import EDITS, Change, Edit, EditTarget
 from marlnb.models.hooks.edits import Ablate
+from marlnb.models.hooks.sites import OBSERVATION
 
 MESSAGES = "*message_*"
 
 
-def _channel(site: str, features: object) -> tuple[str, object]:
-    """The site and units of a channel: the group's observation, and the features in it."""
-    return site if "/" in site else f"{site}/{OBSERVATION}", MESSAGES if features is None else features
+def _use_observation_site(edit: Edit) -> None:
+    """Turns a group's name into its observation site; the units default to the message features."""
+    if "/" not in edit.site:
+        object.__setattr__(edit, "site", f"{edit.site}/{OBSERVATION}")
+    if edit.units is None:
+        object.__setattr__(edit, "units", MESSAGES)
 
 
 @EDITS.register("block_channel")
 @dataclass(frozen=True)
 class BlockChannel(Ablate):
-    """Nothing comes through: the listeners' channel is held at a value, as `Ablate` takes it.
+    """Blocks a channel: the listeners receive a constant, as `Ablate` defines it.
 
-    `site` is the listening group, or its observation's site; `units` are the channel's features, by name or glob. By
-    default those that the environment calls messages.
+    `site` is the listening group, or its observation site. `units` are the channel's features, by name or glob; the
+    default is the features that the environment calls messages.
     """
 
     def __post_init__(self) -> None:
-        site, units = _channel(self.site, self.units)
-        object.__setattr__(self, "site", site)
-        object.__setattr__(self, "units", units)
+        _use_observation_site(self)
         super().__post_init__()
 
 
 @EDITS.register("permute_channel")
 @dataclass(frozen=True)
 class PermuteChannel(Edit):
-    """Messages come through, but to the wrong ears: each copy hears, at each step, what another copy's agent hears.
+    """Sends messages to the wrong listeners: at each step an environment receives the messages of another environment.
 
-    Which copy hears which is drawn once, with `seed`, and no copy hears itself: messages keep their statistics, their
-    course over an episode and lose only their fit to it. It depends on how many copies are stepped at once.
+    The permutation is drawn once, with `seed`, and has no fixed point. Messages keep their distribution and their
+    course over an episode, and lose only their relation to it. The result depends on the number of environments.
     """
 
     seed: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
-        site, units = _channel(self.site, self.units)
-        object.__setattr__(self, "site", site)
-        object.__setattr__(self, "units", units)
+        _use_observation_site(self)
         super().__post_init__()
 
-    def begin(self, place: Place) -> Change:
+    def bind(self, target: EditTarget) -> Change:
         orders: dict[int, Tensor] = {}
 
         def permute(values: Tensor, whole: Tensor) -> Tensor:
-            n = len(values)
-            if n not in orders:
-                orders[n] = derangement(n, self.seed)
-            return values[orders[n].to(values.device)]
+            n_envs = len(values)
+            if n_envs not in orders:
+                orders[n_envs] = derangement(n_envs, self.seed)
+            return values[orders[n_envs].to(values.device)]
 
         return permute
 
 
 def derangement(n: int, seed: int) -> Tensor:
-    """An order `[n]` of 0 to n - 1 in which none is at its own place: one random cycle through all of them.
+    """A permutation `[n]` of 0 to n - 1 without a fixed point: one random cycle through all of them.
 
     Raises:
-        ConfigError: there is one alone.
+        ConfigError: n is 1.
     """
     if n < 2:
-        raise ConfigError("permuting among copies takes 2 or more copies stepped at once; there is 1 (n_envs=)")
+        raise ConfigError("permuting messages among environments needs 2 or more of them (n_envs=); got 1")
     cycle = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
     order = torch.empty_like(cycle)
     order[cycle] = cycle.roll(1)

@@ -1,4 +1,4 @@
-"""Patch: puts activations in from another episode, time or agent of a recording, or from another agent of the step."""
+"""Patch: inserts activations from another episode, time or agent of a recording, or from another agent."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from marlnb.errors import ConfigError, ShapeError, unknown
-from marlnb.models.hooks import episode_context as clock
-from marlnb.models.hooks.activation_sources import Donor, open_donor, source_path
-from marlnb.models.hooks.edit import EDITS, Change, Edit, Place
-from marlnb.models.hooks.edits_hook import check_moment
+from marlnb.models.hooks import episode_context
+from marlnb.models.hooks.activation_sources import ActivationSource, open_activation_source, source_path
+from marlnb.models.hooks.apply_edits import check_one_time_step
+from marlnb.models.hooks.edit import EDITS, Change, Edit, EditTarget
 
 Episode = int | Literal["same", "other"]
 
@@ -22,23 +22,28 @@ Episode = int | Literal["same", "other"]
 @EDITS.register("patch")
 @dataclass(frozen=True)
 class Patch(Edit):
-    """Puts a donor's activations in the place of the chosen agents' own.
+    """Activation patching: replaces activations by those of a source, `h_target' = h_source`.
 
-    With a `source`, a recording, the donor's row is that of its episode `episode` at the step `at`, or as many steps in
-    as the copy is, moved by `shift`. Where that episode has no such step the activation stays as it is. Without one,
-    the donor is another agent of the same group at the same step: A's state put into B.
+    With a recording as `source`, the values come from its episode `episode`, at the step `at` or at the environment's
+    own step plus `shift`. Where that episode has no such step the activation stays unchanged. Without one, they come
+    from other agents of the same group at the same step. Path patching is a Patch at the receiving site whose source
+    recording was made with an edit at the sending site.
 
     Attributes:
-        source: a recording, or its path; digest: which one it must be.
-        donors: the agent that gives, or one for each agent that is patched, in the group's order; None: each agent's
-            own activations, which takes a source.
-        episode: a number in the recording; "same", the number that the copy plays (a rollout with the recording's seed
-            has the same episodes); "other", the recorded one after that.
-        at: a step of the donor's episode; None: the copy's own. shift: added to the copy's own step.
+        source: a recording, or its path.
+        from_agents: the agent to copy from, or one for each patched agent, in the group's order; None: each agent's
+            own recorded activations, which needs a source.
+        episode: an episode number of the recording; "same", the number that the environment plays (a rollout with the
+            recording's seed has the same episodes); "other", the next recorded episode after that.
+        at: a step of the source episode; None: the environment's own step.
+        shift: added to the environment's own step.
+        digest: the digest that the recording must have.
+    Source: Vig et al. 2020 (arXiv:2004.12265); Meng et al. 2022 (arXiv:2202.05262); path patching, Wang et al. 2022
+        (arXiv:2211.00593) and Goldowsky-Dill et al. 2023 (arXiv:2304.05969).
     """
 
     source: str | None = None
-    donors: tuple[str, ...] | None = field(default=None, kw_only=True)
+    from_agents: tuple[str, ...] | None = field(default=None, kw_only=True)
     episode: Episode = field(default="same", kw_only=True)
     at: int | None = field(default=None, kw_only=True)
     shift: int = field(default=0, kw_only=True)
@@ -47,109 +52,112 @@ class Patch(Edit):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "source", source_path(self.source))
-        if self.donors is not None:
-            given = (self.donors,) if isinstance(self.donors, str) else tuple(self.donors)
-            object.__setattr__(self, "donors", given)
-        if self.source is None and self.donors is None:
-            raise ConfigError("a patch takes source=, a recording, or donors=, agents of the same step")
+        if self.from_agents is not None:
+            agents = (self.from_agents,) if isinstance(self.from_agents, str) else tuple(self.from_agents)
+            object.__setattr__(self, "from_agents", agents)
+        if self.source is None and self.from_agents is None:
+            raise ConfigError("Patch needs source=, a recording, or from_agents=, agents of the same step")
         if not isinstance(self.episode, int) and self.episode not in ("same", "other"):
             raise ConfigError(unknown("episode of a patch", str(self.episode), ("same", "other", "a number")))
         if self.source is None and (self.episode != "same" or self.at is not None or self.shift):
-            raise ConfigError("a patch from another agent of the same step has no episode, at or shift")
+            raise ConfigError("a patch from another agent of the same step accepts no episode, at or shift")
 
-    def begin(self, place: Place) -> Change:
-        donors = self._donors(place)
+    def bind(self, target: EditTarget) -> Change:
+        agents = self._source_agents(target)
         if self.source is None:
-            rows = [_row_of(agent, place) for agent in donors]
-            units = torch.tensor(place.units)
+            rows = [_row_of(agent, target) for agent in agents]
+            units = torch.tensor(target.units)
             return lambda values, whole: whole[..., rows, :][..., units.to(whole.device)]
-        donor = open_donor(self.source, self.digest)
-        units_read = list(place.units)
-        given = torch.stack(
-            [torch.from_numpy(donor.values(place.site.name, agent)[:, units_read]) for agent in donors], dim=1
+        source, units_list = open_activation_source(self.source, self.digest), list(target.units)
+        recorded = torch.stack(  # [row, agent, unit]
+            [torch.from_numpy(source.values(target.site.name, agent)[:, units_list]) for agent in agents], dim=1
         )
-        return self._from_rows(given, RowTable(donor), place)
+        table = RowTable(source)
 
-    def _from_rows(self, given: Tensor, table: RowTable, place: Place) -> Change:
-        """given: `[row, agent, unit]`."""
-        asking = f"the patch at {self.site!r}"
-
-        def put(values: Tensor, whole: Tensor) -> Tensor:
-            time_step = clock.now(asking)
-            check_moment(whole, time_step.t, place)
+        def insert(values: Tensor, whole: Tensor) -> Tensor:
+            time_step = episode_context.now(f"the patch at {self.site!r}")
+            check_one_time_step(whole, time_step.t, target)
             t = time_step.t + self.shift if self.at is None else torch.full_like(time_step.t, self.at)
             rows = table.rows(table.episodes(self.episode, time_step.episode), t)
-            there = rows >= 0
-            found = given[rows.clamp(min=0)].to(values)
-            return found if bool(there.all()) else torch.where(there.to(values.device)[:, None, None], found, values)
+            exists = rows >= 0
+            patched = recorded[rows.clamp(min=0)].to(values)
+            if bool(exists.all()):
+                return patched
+            return torch.where(exists.to(values.device)[:, None, None], patched, values)
 
-        return put
+        return insert
 
-    def _donors(self, place: Place) -> Sequence[str]:
-        if self.donors is None:
-            return place.agents
-        if len(self.donors) == 1:
-            return self.donors * len(place.agents)
-        if len(self.donors) != len(place.agents):
+    def _source_agents(self, target: EditTarget) -> Sequence[str]:
+        """For each patched agent the agent to copy from."""
+        if self.from_agents is None:
+            return target.agents
+        if len(self.from_agents) == 1:
+            return self.from_agents * len(target.agents)
+        if len(self.from_agents) != len(target.agents):
             raise ShapeError(
-                f"{len(self.donors)} donors for the agents {', '.join(place.agents)}; give one, or one each"
+                f"got {len(self.from_agents)} from_agents for the agents {', '.join(target.agents)}; "
+                "give one, or one for each"
             )
-        return self.donors
+        return self.from_agents
 
 
 class RowTable:
-    """Where a recording's rows are: by number of the episode and step."""
+    """The row of a recording for an episode number and a step."""
 
-    def __init__(self, donor: Donor) -> None:
-        self.recorded = torch.tensor(np.unique(donor.episode), dtype=torch.long)
+    def __init__(self, source: ActivationSource) -> None:
+        self.recorded = torch.tensor(np.unique(source.episode), dtype=torch.long)
         if not len(self.recorded):
             raise ConfigError("the recording to patch from has no rows")
-        shape = (int(donor.episode.max()) + 1, int(donor.t.max()) + 1)
+        shape = (int(source.episode.max()) + 1, int(source.t.max()) + 1)
         self._table = torch.full(shape, -1, dtype=torch.long)
-        episode, t = (torch.tensor(column, dtype=torch.long) for column in (donor.episode, donor.t))
+        episode, t = (torch.tensor(column, dtype=torch.long) for column in (source.episode, source.t))
         self._table[episode, t] = torch.arange(len(t))
 
     def episodes(self, which: Episode, playing: Tensor) -> Tensor:
-        """The donor's episode for each copy, from the numbers that the copies play; -1 for one that does not count.
+        """The source episode `[env]` for each environment; -1 for one that does not count.
 
+        Args:
+            which: the choice, as in `Patch.episode`.
+            playing: `[env]`, the numbers of the episodes that the environments play; -1 does not count.
         Raises:
-            ConfigError: it is not recorded.
+            ConfigError: the episode is not recorded.
         """
         counts = playing >= 0
         if which == "other":
-            place = torch.searchsorted(self.recorded, playing.clamp(min=0), right=True)
-            chosen = self.recorded[place % len(self.recorded)]
+            position = torch.searchsorted(self.recorded, playing.clamp(min=0), right=True)
+            episode = self.recorded[position % len(self.recorded)]
         else:
-            chosen = playing if which == "same" else torch.full_like(playing, int(which))
-            missing = chosen[counts & ~torch.isin(chosen, self.recorded)]
+            episode = playing if which == "same" else torch.full_like(playing, int(which))
+            missing = episode[counts & ~torch.isin(episode, self.recorded)]
             if len(missing):
                 raise ConfigError(
                     f"the recording to patch from has no episode {int(missing[0])}; it has {len(self.recorded)}, "
                     f"from {int(self.recorded[0])} to {int(self.recorded[-1])}"
                 )
-        return torch.where(counts, chosen, -1)
+        return torch.where(counts, episode, -1)
 
     def rows(self, episode: Tensor, t: Tensor) -> Tensor:
         """`[env]`, -1 where there is none."""
         n_episodes, n_steps = self._table.shape
-        there = (episode >= 0) & (episode < n_episodes) & (t >= 0) & (t < n_steps)
-        return torch.where(there, self._table[episode.clamp(0, n_episodes - 1), t.clamp(0, n_steps - 1)], -1)
+        exists = (episode >= 0) & (episode < n_episodes) & (t >= 0) & (t < n_steps)
+        return torch.where(exists, self._table[episode.clamp(0, n_episodes - 1), t.clamp(0, n_steps - 1)], -1)
 
 
-def _row_of(agent: str, place: Place) -> int:
-    """Where a donor lies in the output of the place's module.
+def _row_of(agent: str, target: EditTarget) -> int:
+    """Position of an agent to copy from in the output of the target's module.
 
     Raises:
-        ShapeError: it is not of the group, or its activations are put out by another module.
+        ShapeError: the agent is not in the group, or another module computes its activations.
     """
-    names = place.policy.group.agents
+    names = target.policy.group.agents
     if agent not in names:
-        raise ShapeError(unknown(f"donor in the group {place.policy.group.name!r}", agent, names))
-    for site in (place.site, *place.policy.sites()):
-        row = site.row_of(names.index(agent)) if site.module is place.site.module and not site.shared_forward else None
-        if row is not None:
-            return row
+        raise ShapeError(unknown(f"agent in the group {target.policy.group.name!r}", agent, names))
+    for site in (target.site, *target.policy.sites()):
+        if site.module is target.site.module and not site.shared_forward:
+            row = site.row_of(names.index(agent))
+            if row is not None:
+                return row
     raise ShapeError(
-        f"{agent} and {', '.join(place.agents)} do not share the module of {place.site.name!r}; "
-        "patch from a recording: Patch(site, source=recording, donors=...)"
+        f"{agent} and {', '.join(target.agents)} do not share the module of {target.site.name!r}; "
+        "patch from a recording: Patch(site, source=recording, from_agents=...)"
     )

@@ -1,7 +1,7 @@
-"""The moment that policies act in: which episode each copy plays, and how many steps of it have gone by.
+"""The episode and time step in which policies act.
 
-Policies see observations, not time; edits with a window of time, and patches from recordings, ask here. Whoever steps
-policies says it: `play` does, and whoever acts by hand does with `at`.
+Policies receive observations, not time. Edits with a time window, and patches from recordings, ask this module. The
+code that steps the policies states it: `play` does, and code that calls `act` by hand uses `at`.
 """
 
 from __future__ import annotations
@@ -16,37 +16,43 @@ from torch import Tensor
 from marlnb.errors import ConfigError
 
 
-class Clock(NamedTuple):
-    """episode, t: `[env]` int64, the number of the episode that each copy plays (-1 where it does not count), and the
-    steps since it began."""
+class EpisodeContext(NamedTuple):
+    """The episode and step of each environment.
+
+    Attributes:
+        episode: `[env]` int64, the number of the episode that each environment plays; -1 where it does not count.
+        t: `[env]` int64, the number of steps since that episode started.
+    """
 
     episode: Tensor
     t: Tensor
 
 
-_NOW: ContextVar[Clock | None] = ContextVar("marlnb_clock", default=None)
+_CURRENT: ContextVar[EpisodeContext | None] = ContextVar("marlnb_episode_context", default=None)
 
 
 @contextmanager
 def at(episode: Tensor, t: Tensor) -> Iterator[None]:
-    """Inside, policies act at these moments, both `[env]`; their observations are `[env, agent, ...]`."""
-    token = _NOW.set(Clock(episode, t))
+    """Inside the block, policies act at these episodes and steps, both `[env]`, on observations `[env, agent, ...]`."""
+    token = _CURRENT.set(EpisodeContext(episode, t))
     try:
         yield
     finally:
-        _NOW.reset(token)
+        _CURRENT.reset(token)
 
 
-def now(asking: str) -> Clock:
-    """The moment.
+def now(requester: str) -> EpisodeContext:
+    """The current episode and step.
 
+    Args:
+        requester: what needs them, for the error message.
     Raises:
-        ConfigError: nobody has said it; `asking` says who wants to know.
+        ConfigError: no context is set.
     """
-    clock = _NOW.get()
-    if clock is None:
+    context = _CURRENT.get()
+    if context is None:
         raise ConfigError(
-            f"{asking} has to know the episode and step of every copy, which nobody tells here: act inside `play` "
+            f"{requester} needs the episode and step of every environment, which are not set here: act inside `play` "
             "(evaluate, record, intervene), or inside `with marlnb.models.hooks.episode_context.at(episode, t):`"
         )
-    return clock
+    return context

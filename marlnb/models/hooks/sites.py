@@ -1,7 +1,7 @@
-"""Sites: the named places in a network whose activations can be recorded or edited.
+"""Sites: the named places in a policy whose activations can be recorded or edited.
 
 A site is an ordinary submodule whose output is `[..., n_agents, unit]`, whether the agents share weights or not, so a
-plain forward hook sees real tensors with an agent axis.
+plain forward hook receives real tensors with an agent axis.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from marlnb.errors import SiteError, unknown
 
 SiteKind = Literal["hidden", "recurrent", "head"]
+OBSERVATION = "observation"
+"""Last part of the name of an observation site, `<group>/observation`."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +29,11 @@ class Site:
             kinds `<group>/<actor|critic>/<agent>/<layer>`.
         module: the submodule whose output is the activation, `[..., n_agents, unit]`.
         n_agents: length of the activation's agent axis.
-        kind: hidden (after its nonlinearity), recurrent (the state that leaves the step), head (the network's output).
-        shared_forward: the module computes once for all agents, on an agent axis of 1 (a shared centralised critic).
-        agents: whose activation it is, as indices within the group; None for all.
-        rows: where those agents lie on the agent axis of the module's output, if others lie there as well.
+        n_units: length of its unit axis.
+        kind: hidden (after the nonlinearity), recurrent (the state after the step), head (the network's output).
+        shared_forward: one forward pass serves all agents, on an agent axis of 1 (a shared centralised critic).
+        agents: indices, within the group, of the agents that the activation belongs to; None for all.
+        rows: positions of those agents on the agent axis of the module's output, if it has other agents too.
     """
 
     name: str
@@ -42,8 +45,8 @@ class Site:
     agents: tuple[int, ...] | None = None
     rows: tuple[int, ...] | None = None
 
-    def own_rows(self, output: Tensor) -> Tensor:
-        """The activation `[..., n_agents, unit]` of this site's agents, out of what the module put out."""
+    def select_agents(self, output: Tensor) -> Tensor:
+        """The activation `[..., n_agents, unit]` of this site's agents, taken from the module's output."""
         if self.rows is not None:
             return output[..., list(self.rows), :]
         if output.shape[-2] != self.n_agents:
@@ -51,27 +54,26 @@ class Site:
         return output
 
     def row_of(self, agent: int) -> int | None:
-        """Where an agent of the group lies on the agent axis of the module's output; None where it does not."""
+        """Position of an agent of the group on the agent axis of the module's output; None if it has none there."""
         if self.agents is None:
             return agent
         if agent not in self.agents:
             return None
-        place = self.agents.index(agent)
-        return place if self.rows is None else self.rows[place]
+        position = self.agents.index(agent)
+        return position if self.rows is None else self.rows[position]
 
 
 def match_sites(sites: Iterable[Site], patterns: str | Iterable[str]) -> list[Site]:
-    """The sites that match any of the globs, in the network's order.
+    """The sites that match any of the globs, in the order of `sites`.
 
     Raises:
-        SiteError: a pattern that matches nothing, with the nearest names.
+        SiteError: a pattern matches nothing; the message gives the nearest names.
     """
-    have = list(sites)
-    wanted = [patterns] if isinstance(patterns, str) else list(patterns)
-    chosen: set[str] = set()
-    for pattern in wanted:
-        matched = {site.name for site in have if fnmatchcase(site.name, pattern)}
-        if not matched:
-            raise SiteError(unknown("site", pattern, [site.name for site in have]))
-        chosen |= matched
-    return [site for site in have if site.name in chosen]
+    candidates = list(sites)
+    selected: set[str] = set()
+    for pattern in [patterns] if isinstance(patterns, str) else patterns:
+        matches = {site.name for site in candidates if fnmatchcase(site.name, pattern)}
+        if not matches:
+            raise SiteError(unknown("site", pattern, [site.name for site in candidates]))
+        selected |= matches
+    return [site for site in candidates if site.name in selected]

@@ -1,4 +1,4 @@
-"""Actor: observations to an action distribution's parameters; ActorPolicy: what the policies that have one share.
+"""Actor: observations to an action distribution's parameters; ActorPolicy: the base of policies with one actor network.
 
 `policy.actor` is a module from observations `[batch, agent, *shape]` to parameters, so that attribution can
 differentiate it directly.
@@ -25,11 +25,16 @@ ACTOR_HEAD_GAIN = 0.01
 class Actor(nn.Module):
     """Observations `[..., agent, *shape]` to the action distribution's parameters `[..., agent, parameter]`.
 
-    Continuous actions: (mean, log_std) concatenated, where log_std is a parameter that does not depend on the
-    observation (one for all agents that share a network, else one each), or the network's second half.
+    Continuous actions: (mean, log_std) concatenated. log_std is either a parameter that does not depend on the
+    observation (one for agents that share a network, else one for each), or the second half of the network's output.
 
     Args:
-        distribution: another than the action's usual one, as `Deterministic`.
+        group: the agents and their spaces.
+        config: the network.
+        squash: how continuous actions are bounded.
+        std_of: where the standard deviation of continuous actions comes from.
+        initial_log_std: its initial logarithm, if it is a parameter.
+        distribution: replaces the action's usual distribution, as `Deterministic`.
     """
 
     log_std: nn.Parameter | None
@@ -47,43 +52,43 @@ class Actor(nn.Module):
         super().__init__()
         self.distribution: ActionDistribution = distribution or action_distribution(group.action, squash)
         self.observation_axes = len(group.observation.shape)
-        own_std = isinstance(self.distribution, Gaussian) and std_of == "parameter"
+        std_is_parameter = isinstance(self.distribution, Gaussian) and std_of == "parameter"
         components = group.action.n_components
-        width = components if own_std else self.distribution.n_parameters
+        width = components if std_is_parameter else self.distribution.n_parameters
         self.network: Network = config.build(group.n_agents, InputSpec((group.observation.shape,)), width)
         scale_head(self.network, ACTOR_HEAD_GAIN)
         agents = () if config.share_parameters else (group.n_agents,)
-        self.log_std = nn.Parameter(torch.full((*agents, components), initial_log_std)) if own_std else None
+        self.log_std = nn.Parameter(torch.full((*agents, components), initial_log_std)) if std_is_parameter else None
 
     def forward(self, observation: Tensor) -> Tensor:
-        """One moment from the zero recurrent state (`step` takes another)."""
+        """Parameters `[..., agent, parameter]` for one time step from the zero recurrent state."""
         return self.step(observation)[0]
 
     def step(self, observation: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """Parameters, and the recurrent state after the step, `[..., agent, layer, unit]`."""
+        """Parameters `[..., agent, parameter]`, and the recurrent state after the step, `[..., agent, layer, unit]`."""
         output, recurrent = self.network(features(observation, self.observation_axes), recurrent)
         return self.with_std(output), recurrent
 
     def with_std(self, output: Tensor) -> Tensor:
-        """The network's output with the standard deviation's parameters beside it."""
+        """The network's output, with log_std appended where it is a parameter."""
         if self.log_std is None:
             return output
         return torch.cat((output, self.log_std.expand_as(output)), dim=-1)
 
 
 class ActorPolicy(Policy):
-    """A policy whose actor is one network of the observations: its outputs can be attributed, its sites seen.
+    """A policy whose actor is one network of the observations, so its outputs can be attributed.
 
-    A subclass sets `group`, `actor` and `recurrent_shape`, and names its other networks in `networks`.
+    A subclass sets `group`, `actor` and `recurrent_shape`, and lists its other networks in `networks`.
     """
 
     actor: Actor
 
     def logits(self, observation: Tensor, *, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        return self.actor.step(observation, recurrent)
+        return self.actor.step(self.observe(observation), recurrent)
 
-    def of_bytes(self, values: Tensor) -> Tensor:
-        """As `features` scales bytes."""
+    def scale_bytes(self, values: Tensor) -> Tensor:
+        """Scales 0..255 to 0..1, as `features` does."""
         return values / 255
 
     @property
@@ -95,19 +100,19 @@ class ActorPolicy(Policy):
         return self.actor.network.cross_agent
 
     def networks(self) -> list[tuple[str, Network, bool]]:
-        """(part, network, whether it computes once for all agents), in the order in which they fire."""
+        """(part, network, whether one forward pass serves all agents), in forward order."""
         return [("actor", self.actor.network, False)]
 
     def sites(self) -> list[Site]:
         return [
             site
-            for part, network, once in self.networks()
-            for site in network.sites(f"{self.group.name}/{part}", self.group.n_agents, shared_forward=once)
+            for part, network, shared_forward in self.networks()
+            for site in network.sites(f"{self.group.name}/{part}", self.group.n_agents, shared_forward=shared_forward)
         ]
 
 
 def features(x: Tensor, n_axes: int) -> Tensor:
-    """One vector of float32 for each agent: the last `n_axes` axes flattened, bytes scaled from 0..255 to 0..1."""
+    """One float32 vector for each agent: the last `n_axes` axes flattened, bytes scaled from 0..255 to 0..1."""
     if n_axes != 1:
         x = x.flatten(-n_axes) if n_axes else x.unsqueeze(-1)
     if x.dtype == torch.uint8:

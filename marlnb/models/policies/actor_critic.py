@@ -1,4 +1,4 @@
-"""ActorCritic: the policy of IPPO and MAPPO. An actor with a distribution, a critic of its own or of everyone's view.
+"""ActorCritic: the policy of IPPO and MAPPO, a stochastic actor and a decentralised or centralised critic.
 
 `policy.critic` is a module from critic inputs to values, so that attribution can differentiate it directly.
 """
@@ -15,7 +15,7 @@ from marlnb.models.networks.network import Network
 from marlnb.models.policies.actor import Actor, ActorPolicy, StdOf
 from marlnb.models.policies.critic import Critic
 from marlnb.models.policies.distributions import Squash
-from marlnb.models.policies.policy import ActorOutput
+from marlnb.models.policies.policy import ActContext, ActorOutput
 from marlnb.models.policies.value_norm import ValueNorm
 from marlnb.specs import EnvSpec, GroupSpec
 
@@ -24,9 +24,14 @@ class ActorCritic(ActorPolicy):
     """An actor and a critic.
 
     Args:
-        centralised: whether the critic reads every group's observations and the environment's state.
-        squash: how continuous actions are bounded; std_of: where their standard deviation comes from;
-            initial_log_std: of continuous actions in `[-1, 1]` units, in nats.
+        group: the agents and their spaces.
+        env: the environment, which a centralised critic reads as a whole.
+        actor: the actor's network.
+        critic: the critic's network.
+        centralised: the critic reads every group's observations and the environment's state.
+        squash: how continuous actions are bounded.
+        std_of: where their standard deviation comes from.
+        initial_log_std: of continuous actions in `[-1, 1]` units, in nats.
     """
 
     def __init__(
@@ -50,21 +55,15 @@ class ActorCritic(ActorPolicy):
         self.critic_recurrent_shape = self.critic.network.recurrent_shape
 
     @torch.no_grad()
-    def act(
-        self,
-        observation: Tensor,
-        *,
-        recurrent: Tensor | None = None,
-        action_mask: Tensor | None = None,
-        explore: bool = True,
-        generator: torch.Generator | None = None,
-    ) -> ActorOutput:
+    def choose(self, observation: Tensor, context: ActContext) -> ActorOutput:
         distribution = self.actor.distribution
-        parameters, after = self.actor.step(observation, recurrent)
-        parameters = distribution.mask(parameters, action_mask)
-        chosen = distribution.sample(parameters, generator) if explore else distribution.mode(parameters)
-        extras = {} if chosen.stored is chosen.action else {distribution.stored_as: chosen.stored}
-        return ActorOutput(chosen.action, chosen.log_prob, parameters, after, extras)
+        parameters, recurrent = self.actor.step(observation, context.recurrent)
+        parameters = distribution.mask(parameters, context.action_mask)
+        sample = (
+            distribution.sample(parameters, context.generator) if context.explore else distribution.mode(parameters)
+        )
+        extras = {} if sample.stored is sample.action else {distribution.stored_as: sample.stored}
+        return ActorOutput(sample.action, sample.log_prob, parameters, recurrent, extras)
 
     def value(
         self, observations: Mapping[str, Tensor], *, state: Tensor | None = None, recurrent: Tensor | None = None

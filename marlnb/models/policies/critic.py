@@ -1,4 +1,4 @@
-"""Critic: a group's values, from each agent's own observation or from everyone's."""
+"""Critic: the values of a group's agents, from each agent's own observation or from everything that is observed."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Critic(nn.Module):
     """Normalised values `[..., agent]` of a group's agents.
 
     Decentralised: each agent from its own observation. Centralised: every group's observations, agent by agent in the
-    environment's order, and its state where there is one, concatenated to one vector. With shared weights that vector
-    goes once through one network, whose head has a unit for each agent's value, so the sites have an agent axis of 1;
-    unshared, each agent has a network of its own.
+    environment's order, then its state if it has one, concatenated to one vector. With shared weights that vector
+    passes once through one network, whose head has a unit for each agent's value, so the sites have an agent axis of
+    1. With unshared weights each agent has its own network.
     """
 
     def __init__(self, group: GroupSpec, env: EnvSpec, config: ModelConfig, *, centralised: bool) -> None:
@@ -32,16 +32,19 @@ class Critic(nn.Module):
         self.reads_state = centralised and env.state_shape is not None
         self.shared_forward = centralised and config.share_parameters
         if self.shared_forward:
-            self.network: Network = config.build(1, joint_inputs(env), group.n_agents)
+            self.network: Network = config.build(1, joint_input_spec(env), group.n_agents)
         else:
-            inputs = joint_inputs(env) if centralised else InputSpec((group.observation.shape,))
+            inputs = joint_input_spec(env) if centralised else InputSpec((group.observation.shape,))
             self.network = config.build(group.n_agents, inputs, 1)
 
     def inputs(self, observations: Mapping[str, Tensor], state: Tensor | None = None) -> Tensor:
-        """What `forward` takes, made of `Policy.value`'s arguments: `[..., agent, feature]`, one agent if centralised.
+        """The argument of `forward`, `[..., agent, feature]` (an agent axis of 1 if centralised).
 
+        Args:
+            observations: by group, as in `Policy.value`, `[..., agent, *shape]`.
+            state: `[..., *state_shape]` where the environment has a state.
         Raises:
-            ShapeError: the environment has a state, and none was given.
+            ShapeError: the environment has a state, and `state` is None.
         """
         if not self.centralised:
             return features(observations[self.group_name], self.axes[self.group_name])
@@ -55,26 +58,26 @@ class Critic(nn.Module):
         return torch.cat(parts, dim=-1).unsqueeze(-2)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """One moment from the zero recurrent state (`step` takes another)."""
+        """Normalised values `[..., agent]` for one time step from the zero recurrent state."""
         return self.step(inputs)[0]
 
     def step(self, inputs: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """Normalised values `[..., agent]`, and the recurrent state after the step."""
-        output, recurrent = self.network(self.spread(inputs), recurrent)
-        return self.by_agent(output), recurrent
+        """Normalised values `[..., agent]`, and the recurrent state after the step, `[..., agent, layer, unit]`."""
+        output, recurrent = self.network(self.expand_inputs(inputs), recurrent)
+        return self.agent_values(output), recurrent
 
-    def spread(self, inputs: Tensor) -> Tensor:
-        """Inputs as the network takes them: the common vector seen by each agent's network where there are several."""
+    def expand_inputs(self, inputs: Tensor) -> Tensor:
+        """Inputs `[..., agent, feature]` for the network: the joint vector, repeated for unshared networks."""
         if not self.centralised or self.shared_forward:
             return inputs
         return inputs.expand(*inputs.shape[:-2], self.n_agents, inputs.shape[-1])
 
-    def by_agent(self, output: Tensor) -> Tensor:
-        """The network's output as values `[..., agent]`."""
+    def agent_values(self, output: Tensor) -> Tensor:
+        """The network's output `[..., agent, 1]` or `[..., 1, agent]` as values `[..., agent]`."""
         return output.squeeze(-2 if self.shared_forward else -1)
 
 
-def joint_inputs(env: EnvSpec) -> InputSpec:
-    """Every agent's observation, then the state where there is one."""
+def joint_input_spec(env: EnvSpec) -> InputSpec:
+    """Every agent's observation, then the state if there is one."""
     observations = [group.observation.shape for group in env.groups for _ in group.agents]
     return InputSpec((*observations, *(() if env.state_shape is None else (env.state_shape,))))

@@ -1,4 +1,4 @@
-"""DeterministicPolicy: the policy of IDDPG, MADDPG and MATD3. An actor that names one action, and its critics."""
+"""DeterministicPolicy: the policy of IDDPG, MADDPG and MATD3. An actor that outputs one action, and its critics."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from torch import Tensor
 from marlnb.config import ModelConfig
 from marlnb.models.policies.actor import Actor
 from marlnb.models.policies.distributions import Deterministic
-from marlnb.models.policies.policy import ActorOutput
+from marlnb.models.policies.policy import ActContext, ActorOutput
 from marlnb.models.policies.q_actor_critic import QActorCritic
 from marlnb.specs import EnvSpec, GroupSpec
 
 
 class DeterministicPolicy(QActorCritic):
-    """An actor that names one action, and one critic or two that judge it.
+    """An actor that outputs one action, and one or two critics of actions.
 
-    Continuous actions are the tanh of the actor's output, scaled to the bounds; exploring adds normal noise of
-    deviation `noise` (bounds scaled to -1..1) and clips. Discrete ones are the largest logit; exploring adds Gumbel
-    noise to the logits, which draws from their softmax. There is no density: log-probabilities are zero for continuous
-    actions, and the softmax's for discrete ones.
+    Continuous actions: `a = tanh(x)` scaled to the bounds; exploration adds normal noise (bounds scaled to -1..1) and
+    clips, `a = clip(tanh(x) + noise * e, -1, 1)` with e ~ N(0, 1). Discrete actions: the largest logit; exploration
+    adds Gumbel noise, `argmax(logits + g)`, which samples from the softmax. Log-probabilities are zero for continuous
+    actions, which have no density, and the softmax's for discrete ones.
+
+    Attributes:
+        noise: `[]`, standard deviation of the exploration noise; the learner sets it.
     """
 
     noise: Tensor
@@ -29,59 +32,51 @@ class DeterministicPolicy(QActorCritic):
     ) -> None:
         spec = group.action
         self.continuous = spec.kind == "continuous"
-        named = Deterministic(spec.low, spec.high) if spec.kind == "continuous" else None
+        distribution = Deterministic(spec.low, spec.high) if spec.kind == "continuous" else None
         super().__init__(
             group,
             env,
-            Actor(group, actor, distribution=named),
+            Actor(group, actor, distribution=distribution),
             critic,
             centralised=centralised,
             twins=twins,
-            each_choice=False,
+            all_actions=False,
         )
         self.register_buffer("noise", torch.zeros(()))
 
     @torch.no_grad()
-    def act(
-        self,
-        observation: Tensor,
-        *,
-        recurrent: Tensor | None = None,
-        action_mask: Tensor | None = None,
-        explore: bool = True,
-        generator: torch.Generator | None = None,
-    ) -> ActorOutput:
+    def choose(self, observation: Tensor, context: ActContext) -> ActorOutput:
         distribution = self.actor.distribution
-        parameters = distribution.mask(self.actor(observation), action_mask)
-        if not explore:
-            chosen = distribution.mode(parameters)
-            return ActorOutput(chosen.action, chosen.log_prob, parameters)
+        parameters = distribution.mask(self.actor(observation), context.action_mask)
+        if not context.explore:
+            mode = distribution.mode(parameters)
+            return ActorOutput(mode.action, mode.log_prob, parameters)
         if self.continuous:
-            code = self._explore(parameters, generator)
+            code = self._exploring_code(parameters, context.generator)
             return ActorOutput(self.action_of(code), parameters.new_zeros(parameters.shape[:-1]), parameters)
-        even = distribution.mask(torch.zeros_like(parameters), action_mask)
-        chosen = distribution.sample(even if self.uniform else parameters, generator)
-        return ActorOutput(chosen.action, chosen.log_prob, parameters)
+        uniform = distribution.mask(torch.zeros_like(parameters), context.action_mask)
+        sample = distribution.sample(uniform if self.uniform else parameters, context.generator)
+        return ActorOutput(sample.action, sample.log_prob, parameters)
 
     def greedy_code(self, parameters: Tensor) -> Tensor:
         if self.continuous:
             return parameters.tanh()
-        return self.critic.code(self.group.name, self.actor.distribution.mode(parameters).action)
+        return self.critic.encode_action(self.group.name, self.actor.distribution.mode(parameters).action)
 
     def code(self, parameters: Tensor, temperature: float) -> Tensor:
-        """The action as critics read it, `[..., agent, code]`, through which the actor learns.
+        """The action as critics read it, `[..., agent, code]`, with a gradient for the actor.
 
-        Continuous: without noise. Discrete: a draw of the Gumbel-softmax, one-hot ahead and soft behind.
+        Continuous: without noise. Discrete: a straight-through Gumbel-softmax sample.
         """
         if self.continuous:
             return parameters.tanh()
         return straight_through(parameters, self.group.action.n, temperature)
 
     def action_of(self, code: Tensor) -> Tensor:
-        """Continuous actions in the environment's units, of what critics read of them."""
-        return self.critic.action(self.group.name, code)
+        """The continuous actions that a code encodes, in the environment's units."""
+        return self.critic.decode_action(self.group.name, code)
 
-    def _explore(self, parameters: Tensor, generator: torch.Generator | None) -> Tensor:
+    def _exploring_code(self, parameters: Tensor, generator: torch.Generator | None) -> Tensor:
         if self.uniform:
             return torch.empty_like(parameters).uniform_(-1, 1, generator=generator)
         noise = torch.randn(parameters.shape, device=parameters.device, generator=generator)
@@ -89,9 +84,13 @@ class DeterministicPolicy(QActorCritic):
 
 
 def straight_through(logits: Tensor, n: tuple[int, ...], temperature: float) -> Tensor:
-    """One-hot draws from the softmax of logits `[..., choice]`, split into components of n[k] choices each.
+    """One-hot samples from the softmax of logits `[..., choice]`, in components of n[k] choices each.
 
-    The gradient is that of the softmax of (logits + Gumbel noise) / temperature.
+    Straight-through Gumbel-softmax, with g = -log(e), e ~ Exp(1):
+
+        forward   y = one_hot(argmax((logits + g) / temperature))
+        backward  dy = d softmax((logits + g) / temperature)
+
     Source: Jang et al. 2017, section 2.2 (arXiv:1611.01144).
     """
     noisy = (logits - torch.empty_like(logits).exponential_().log_()) / temperature
@@ -99,5 +98,5 @@ def straight_through(logits: Tensor, n: tuple[int, ...], temperature: float) -> 
     for scores in noisy.split(n, dim=-1):
         soft = scores.softmax(-1)
         hard = torch.zeros_like(soft).scatter_(-1, scores.argmax(-1, keepdim=True), 1.0)
-        parts.append(hard + (soft - soft.detach()))
+        parts.append(hard + (soft - soft.detach()))  # the value of `hard`, the gradient of `soft`
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)

@@ -1,7 +1,7 @@
 """Distributions over one agent's action: categorical, multi-discrete, Gaussian squashed by tanh or clipped.
 
-Stateless, on tensors `[..., agent, parameter]`. What a learner stores is `Sample.stored`: for a Gaussian the value
-before it was squashed, so that no log-probability ever inverts a tanh.
+Stateless, on tensors `[..., agent, parameter]`. A learner stores `Sample.stored`: for a Gaussian the value before
+squashing, so that no log-probability has to invert a tanh.
 """
 
 from __future__ import annotations
@@ -22,7 +22,13 @@ LOG_STD_RANGE = (-5.0, 2.0)
 
 
 class Sample(NamedTuple):
-    """An action `[..., agent(, component)]`, what `evaluate` wants of it later, and its log-probability."""
+    """A sampled action.
+
+    Attributes:
+        action: `[..., agent(, component)]`, in the environment's units.
+        stored: the argument that `evaluate` takes for it later.
+        log_prob: `[..., agent]`, in nats.
+    """
 
     action: Tensor
     stored: Tensor
@@ -30,13 +36,19 @@ class Sample(NamedTuple):
 
 
 class ActionDistribution(ABC):
-    """A family of distributions for one ActionSpec; `n_parameters` for each agent."""
+    """A family of distributions for one ActionSpec.
+
+    Attributes:
+        n_parameters: parameters for each agent.
+        stored_as: name under which a rollout holds `Sample.stored`.
+    """
 
     n_parameters: int
     stored_as: str = "action"
 
     @abstractmethod
-    def sample(self, parameters: Tensor, generator: torch.Generator | None = None) -> Sample: ...
+    def sample(self, parameters: Tensor, generator: torch.Generator | None = None) -> Sample:
+        """A random action for each agent, from parameters `[..., agent, parameter]`."""
 
     @abstractmethod
     def mode(self, parameters: Tensor) -> Sample:
@@ -47,10 +59,11 @@ class ActionDistribution(ABC):
         """Log-probability of `stored` and the distribution's entropy, both `[..., agent]` in nats."""
 
     def log_prob(self, parameters: Tensor, stored: Tensor) -> Tensor:
+        """Log-probability of `stored`, `[..., agent]` in nats."""
         return self.evaluate(parameters, stored)[0]
 
     def mask(self, parameters: Tensor, allowed: Tensor | None) -> Tensor:
-        """Parameters with the forbidden choices made impossible; allowed `[..., agent, n_logits]` bool."""
+        """Parameters with forbidden choices made impossible; allowed is `[..., agent, choice]` bool, None for all."""
         return parameters
 
 
@@ -61,16 +74,17 @@ class Categorical(ActionDistribution):
         self.n_parameters = n
 
     def sample(self, parameters: Tensor, generator: torch.Generator | None = None) -> Sample:
+        """Gumbel-max: argmax_k p_k / e_k with e_k ~ Exp(1) has the distribution p (Jang et al. 2017, section 2.1)."""
         log_probs = parameters.log_softmax(-1)
         weights = log_probs.exp()
-        race = torch.empty_like(weights).exponential_(generator=generator)  # the first to arrive wins in proportion
-        return self._chosen(log_probs, weights.div_(race).argmax(-1))
+        exponential = torch.empty_like(weights).exponential_(generator=generator)
+        return self._sample_of(log_probs, weights.div_(exponential).argmax(-1))
 
     def mode(self, parameters: Tensor) -> Sample:
-        return self._chosen(parameters.log_softmax(-1), parameters.argmax(-1))
+        return self._sample_of(parameters.log_softmax(-1), parameters.argmax(-1))
 
     @staticmethod
-    def _chosen(log_probs: Tensor, action: Tensor) -> Sample:
+    def _sample_of(log_probs: Tensor, action: Tensor) -> Sample:
         return Sample(action, action, log_probs.gather(-1, action.unsqueeze(-1)).squeeze(-1))
 
     def evaluate(self, parameters: Tensor, stored: Tensor) -> tuple[Tensor, Tensor]:
@@ -93,13 +107,13 @@ class MultiDiscrete(ActionDistribution):
 
     def sample(self, parameters: Tensor, generator: torch.Generator | None = None) -> Sample:
         parts = zip(self._parts, parameters.split(self.n, -1))
-        return self._joined([part.sample(logits, generator) for part, logits in parts])
+        return self._joint([part.sample(logits, generator) for part, logits in parts])
 
     def mode(self, parameters: Tensor) -> Sample:
-        return self._joined([part.mode(logits) for part, logits in zip(self._parts, parameters.split(self.n, -1))])
+        return self._joint([part.mode(logits) for part, logits in zip(self._parts, parameters.split(self.n, -1))])
 
     @staticmethod
-    def _joined(samples: list[Sample]) -> Sample:
+    def _joint(samples: list[Sample]) -> Sample:
         action = torch.stack([sample.action for sample in samples], -1)
         return Sample(action, action, torch.stack([sample.log_prob for sample in samples]).sum(0))
 
@@ -115,11 +129,17 @@ class MultiDiscrete(ActionDistribution):
 class Gaussian(ActionDistribution):
     """Independent normals in `[-1, 1]` units, squashed or clipped there, then scaled to the action's bounds.
 
-    Parameters are (mean, log_std) concatenated, `[..., agent, 2 * component]`; log_std is held in LOG_STD_RANGE.
-    Log-probabilities are densities in the environment's units: of the action for tanh; for clip of the action before
-    clipping. Entropy is that of the normal before it is squashed or clipped, in the environment's units (tanh's own has
-    no closed form).
-    Source of the stable tanh density: Haarnoja et al. 2018, appendix C (arXiv:1801.01290).
+    Parameters are (mean, log_std) concatenated, `[..., agent, 2 * component]`; log_std is clamped to LOG_STD_RANGE.
+    With u ~ N(mean, std), half-width w and midpoint c of the bounds:
+
+        tanh    a = c + w tanh(u)             log p(a) = log N(u) - sum_i log(1 - tanh(u_i)^2) - sum_i log w_i
+        clip    a = c + w clip(u, -1, 1)      log p    = log N(u) - sum_i log w_i      (of the action before clipping)
+
+        log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u))      (stable for large |u|)
+
+    The entropy is that of the normal before squashing or clipping, in the environment's units (the squashed one has no
+    closed form): sum_i (1/2 (1 + log 2 pi) + log_std_i + log w_i).
+    Source: Haarnoja et al. 2018, appendix C (arXiv:1801.01290).
     """
 
     stored_as = "unsquashed_action"
@@ -148,16 +168,16 @@ class Gaussian(ActionDistribution):
         return log_prob, total + (0.5 * self.n_components * (1 + log(2 * pi)) + self._log_scale)
 
     def _density(self, noise: Tensor, log_std: Tensor, stored: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-probability of `stored`, whose distance from the mean is `noise` deviations, and log_std's sum."""
+        """Log-probability of `stored` = mean + std * noise, and the sum of log_std, both `[..., agent]`."""
         total = log_std.sum(-1)
-        rest = total + (0.5 * self.n_components * log(2 * pi) + self._log_scale)
+        normaliser = total + (0.5 * self.n_components * log(2 * pi) + self._log_scale)
         if self.squash == "tanh":
-            rest = rest + self.log_slope(stored)
-        return torch.sub(noise.square().sum(-1).mul(-0.5), rest), total
+            normaliser = normaliser + self.log_slope(stored)
+        return torch.sub(noise.square().sum(-1).mul(-0.5), normaliser), total
 
     @staticmethod
     def log_slope(stored: Tensor) -> Tensor:
-        """log |d tanh(u) / du| summed over components, `[..., agent]`; no parameter enters."""
+        """log |d tanh(u) / du| summed over components, `[..., agent]`; it does not depend on any parameter."""
         return 2 * (log(2) - stored - F.softplus(-2 * stored)).sum(-1)
 
     def _split(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
@@ -172,8 +192,10 @@ class Gaussian(ActionDistribution):
 
 
 class Deterministic(ActionDistribution):
-    """One action, the tanh of the parameters `[..., agent, component]` scaled to the bounds; it has no density, so its
-    log-probability and entropy are zero."""
+    """One action, the tanh of the parameters `[..., agent, component]` scaled to the bounds.
+
+    It has no density, so its log-probability and entropy are zero.
+    """
 
     def __init__(self, low: tuple[float, ...], high: tuple[float, ...]) -> None:
         self.n_parameters = len(low)
@@ -187,8 +209,8 @@ class Deterministic(ActionDistribution):
         return Sample(action, action, parameters.new_zeros(parameters.shape[:-1]))
 
     def evaluate(self, parameters: Tensor, stored: Tensor) -> tuple[Tensor, Tensor]:
-        nothing = parameters.new_zeros(parameters.shape[:-1])
-        return nothing, nothing
+        zeros = parameters.new_zeros(parameters.shape[:-1])
+        return zeros, zeros
 
 
 def action_distribution(spec: ActionSpec, squash: Squash = "tanh") -> ActionDistribution:

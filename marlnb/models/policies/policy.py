@@ -1,31 +1,49 @@
-"""Policy: what one group of agents acts with. An actor, perhaps a critic, and the sites inside both."""
+"""Policy: what one group of agents acts with. It has an actor, optionally a critic, and the sites inside both."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from marlnb.models.hooks.sites import Site
+from marlnb.errors import SiteError
+from marlnb.models.hooks.sites import OBSERVATION, Site
 from marlnb.specs import GroupSpec
 
 if TYPE_CHECKING:
     from marlnb.models.policies.distributions import ActionDistribution
 
 
-class ActorOutput(NamedTuple):
-    """What `Policy.act` gives for one moment: tensors that the policy does not write to again.
+class ActContext(NamedTuple):
+    """The arguments of `Policy.act` besides the observation.
 
     Attributes:
-        action: as the group's ActionSpec says, `[env, agent(, component)]`, ready for the environment.
+        recurrent: the actor's state before the step, `[env, agent, layer, unit]`; None: zero.
+        action_mask: `[env, agent, choice]` bool, True where allowed; None: everything is allowed.
+        explore: sample an action; otherwise take the most likely one.
+        generator: random generator for sampling; None: torch's global one.
+    """
+
+    recurrent: Tensor | None = None
+    action_mask: Tensor | None = None
+    explore: bool = True
+    generator: torch.Generator | None = None
+
+
+class ActorOutput(NamedTuple):
+    """The result of `Policy.act` for one time step. The policy does not write to these tensors again.
+
+    Attributes:
+        action: `[env, agent(, component)]` in the group's ActionSpec, ready for the environment.
         log_prob: `[env, agent]`, in nats, summed over components; zero where the policy has no density.
         logits: `[env, agent, parameter]`, the actor's output: masked logits for discrete actions, (mean, log_std)
             concatenated for continuous ones.
-        recurrent: the actor's state after the step, `[env, agent, layer, unit]`, None where it has none.
-        extras: what else this policy's learner wants stored, by name, each `[env, agent, ...]`.
+        recurrent: the actor's state after the step, `[env, agent, layer, unit]`; None for a feed-forward actor.
+        extras: other tensors that this policy's learner stores, by name, each `[env, agent, ...]`.
     """
 
     action: Tensor
@@ -36,13 +54,16 @@ class ActorOutput(NamedTuple):
 
 
 class Policy(nn.Module, ABC):
-    """One group's policy.
+    """One group's policy. A subclass sets `group` and defines `choose`.
 
-    `recurrent_shape` is `(layer, unit)` of the actor's state, None for a feed-forward actor. The state at an
-    episode's start is zero; whoever steps the environment zeroes the rows of copies that begin an episode.
+    The recurrent state is zero at the start of an episode; the code that steps the environments resets it.
 
     Attributes:
-        greedy: `logits` are Q values, of which the largest is taken: their softmax is no probability of anything.
+        group: the agents, and their observation and action spaces.
+        greedy: `logits` are Q values, and the largest one is taken: their softmax is not a probability.
+        recurrent_shape: `(layer, unit)` of the actor's state; None for a feed-forward actor.
+        critic_recurrent_shape: `(layer, unit)` of the critic's state; None for a feed-forward critic.
+        observation_layer: identity that observations pass through while the site `<group>/observation` has a hook.
     """
 
     group: GroupSpec
@@ -50,7 +71,10 @@ class Policy(nn.Module, ABC):
     recurrent_shape: tuple[int, int] | None = None
     critic_recurrent_shape: tuple[int, int] | None = None
 
-    @abstractmethod
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_layer = nn.Identity()
+
     def act(
         self,
         observation: Tensor,
@@ -60,12 +84,35 @@ class Policy(nn.Module, ABC):
         explore: bool = True,
         generator: torch.Generator | None = None,
     ) -> ActorOutput:
-        """Chooses actions for observations `[env, agent, *shape]`.
+        """Chooses actions for observations `[env, agent, *shape]`; the other arguments are those of `ActContext`."""
+        return self.choose(self.observe(observation), ActContext(recurrent, action_mask, explore, generator))
 
-        Args:
-            action_mask: `[env, agent, choice]` bool, True where allowed.
-            explore: sample; otherwise the most likely action.
+    @abstractmethod
+    def choose(self, observation: Tensor, context: ActContext) -> ActorOutput:
+        """As `act`, for observations that have passed through `observe`."""
+
+    def observe(self, observation: Tensor) -> Tensor:
+        """Observations `[..., agent, *shape]` as the actor receives them: after edits of the observation site.
+
+        The site has them flattened and as floats, `[..., agent, feature]`; the result has the original shape and
+        dtype. Critics and learners read the environment's observations instead.
         """
+        if not self.observation_layer._forward_hooks:  # saves two reshapes and a call at every step of a rollout
+            return observation
+        n_axes = len(self.group.observation.shape)
+        flat = observation.flatten(-n_axes) if n_axes else observation.unsqueeze(-1)
+        edited: Tensor = self.observation_layer(flat if flat.is_floating_point() else flat.float())
+        if not observation.is_floating_point():
+            info = torch.iinfo(observation.dtype)
+            edited = edited.round().clamp(info.min, info.max).to(observation.dtype)
+        return edited.reshape(observation.shape)
+
+    @property
+    def observation_site(self) -> Site:
+        """The site `<group>/observation`: what the actor receives. It is not in `sites`: environments record it."""
+        group = self.group
+        name = f"{group.name}/{OBSERVATION}"
+        return Site(name, self.observation_layer, group.n_agents, group.observation.size, "hidden")
 
     def value(
         self, observations: Mapping[str, Tensor], *, state: Tensor | None = None, recurrent: Tensor | None = None
@@ -75,47 +122,43 @@ class Policy(nn.Module, ABC):
         Args:
             observations: of every group by name, `[..., agent, *shape]`: a centralised critic reads them all.
             state: `[..., *state_shape]` where the environment has a state.
-            recurrent: the critic's state that enters the step, `[..., agent, layer, unit]`.
+            recurrent: the critic's state before the step, `[..., agent, layer, unit]`.
         Returns:
             values `[..., agent]`, and the critic's state after the step (None for a feed-forward critic).
         Raises:
             SiteError: the policy has no critic.
         """
-        from marlnb.errors import SiteError
-
         raise SiteError(f"the policy of {self.group.name!r} has no critic")
 
     @property
     def values_by_state(self) -> bool:
-        """Whether values are computed of nothing but the environment's state."""
+        """Whether the critic reads only the environment's state."""
         return False
 
     def logits(self, observation: Tensor, *, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """The actor's output before any mask, which can be differentiated: what `act` gives, unmasked, as `logits`.
+        """The actor's output before any mask, differentiable: `ActorOutput.logits`, unmasked.
 
         Args:
-            observation: `[..., agent, *shape]`; recurrent: the state that enters the step, `[..., agent, layer, unit]`;
-                None: zero.
+            observation: `[..., agent, *shape]`.
+            recurrent: the state before the step, `[..., agent, layer, unit]`; None: zero.
         Returns:
             `[..., agent, parameter]`, and the state after the step.
         Raises:
-            SiteError: the policy has no network that gives such.
+            SiteError: the policy has no network.
         """
-        from marlnb.errors import SiteError
+        raise SiteError(f"the policy of {self.group.name!r} ({type(self).__name__}) has no network to differentiate")
 
-        raise SiteError(f"the policy of {self.group.name!r} ({type(self).__name__}) has no network to look into")
-
-    def of_bytes(self, values: Tensor) -> Tensor:
-        """What `logits` and `value` are to be given in the place of images of bytes, so that it can be differentiated.
+    def scale_bytes(self, values: Tensor) -> Tensor:
+        """Converts images of bytes to the float input that `logits` and `value` can differentiate.
 
         Args:
-            values: 0 to 255, as floats; here the same, for networks that scale them by themselves.
+            values: 0 to 255, as floats. By default they are returned as they are, for networks that scale them.
         """
         return values
 
     @property
     def distribution(self) -> ActionDistribution | None:
-        """What `logits` are the parameters of; None where the policy has no network."""
+        """The distribution whose parameters `logits` are; None where the policy has no network."""
         return None
 
     @property
@@ -128,7 +171,7 @@ class Policy(nn.Module, ABC):
         return False
 
     def sites(self) -> list[Site]:
-        """Every site, the actor's first, in the order in which they fire."""
+        """Every site, the actor's first, in forward order."""
         return []
 
     def initial_recurrent(self, n_envs: int, device: torch.device | str) -> Tensor | None:
@@ -136,3 +179,22 @@ class Policy(nn.Module, ABC):
         if self.recurrent_shape is None:
             return None
         return torch.zeros(n_envs, self.group.n_agents, *self.recurrent_shape, device=device)
+
+
+def device_of(policy: Policy) -> torch.device:
+    """The device of a policy's tensors; the CPU for a policy without tensors."""
+    tensors = (tensor for part in (policy.parameters(), policy.buffers()) for tensor in part)
+    return next((tensor.device for tensor in tensors), torch.device("cpu"))
+
+
+@contextmanager
+def eval_mode(policies: Iterable[Policy]) -> Iterator[None]:
+    """Puts policies into eval mode while the block runs, and restores each one's mode afterwards."""
+    modes = [(policy, policy.training) for policy in policies]
+    for policy, _ in modes:
+        policy.eval()
+    try:
+        yield
+    finally:
+        for policy, is_training in modes:
+            policy.train(is_training)

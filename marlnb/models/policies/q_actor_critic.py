@@ -1,4 +1,4 @@
-"""QActorCritic: what the policies share that have an actor and critics which judge actions."""
+"""QActorCritic: the base of policies with an actor and critics of actions."""
 
 from __future__ import annotations
 
@@ -18,15 +18,22 @@ from marlnb.specs import EnvSpec, GroupSpec
 
 
 class QActorCritic(ActorPolicy):
-    """A feed-forward actor, and one critic or two (twins) that judge actions.
+    """A feed-forward actor, and one critic of actions or two (twins).
 
-    `uniform` says whether exploring is to act uniformly at random. A critic that reads other groups' actions is told
-    of their policies by `meet`; they are no part of this one.
+    A critic that reads other groups' actions needs their policies to estimate values: `bind_policies` sets them. They
+    are not submodules of this policy.
+
+    Attributes:
+        uniform: `[]` bool, whether exploration is uniformly random; the learner sets it.
 
     Args:
-        centralised: whether the critics read every group's observations and actions, and the environment's state.
-        twins: whether there are two critics, of which the smaller value counts.
-        each_choice: whether the critics judge every choice of a discrete action at once.
+        group: the agents and their spaces.
+        env: the environment, which a centralised critic reads as a whole.
+        actor: the actor.
+        critic: the critics' network.
+        centralised: the critics read every group's observations and actions, and the environment's state.
+        twins: use two critics and take the smaller value (Fujimoto et al. 2018, section 4.2, arXiv:1802.09477).
+        all_actions: the critics evaluate every choice of a discrete action at once.
     """
 
     uniform: Tensor
@@ -40,20 +47,20 @@ class QActorCritic(ActorPolicy):
         *,
         centralised: bool,
         twins: bool,
-        each_choice: bool,
+        all_actions: bool,
     ) -> None:
         super().__init__()
         self.group, self.actor = group, actor
-        self.critic = QCritic(group, env, critic, centralised=centralised, each_choice=each_choice)
+        self.critic = QCritic(group, env, critic, centralised=centralised, all_actions=all_actions)
         self.critic_2: QCritic | None = None
         if twins:
-            self.critic_2 = QCritic(group, env, critic, centralised=centralised, each_choice=each_choice)
+            self.critic_2 = QCritic(group, env, critic, centralised=centralised, all_actions=all_actions)
         self.register_buffer("uniform", torch.zeros((), dtype=torch.bool))
         self._others: dict[str, Policy] = {}
 
     @abstractmethod
     def greedy_code(self, parameters: Tensor) -> Tensor:
-        """What critics read of the actions that `act(explore=False)` takes, `[..., agent, code]`."""
+        """The encoded actions of `act(explore=False)`, `[..., agent, code]`, from `[..., agent, parameter]`."""
 
     @property
     def critics(self) -> list[QCritic]:
@@ -71,40 +78,41 @@ class QActorCritic(ActorPolicy):
         ]
 
     def bind_policies(self, policies: Mapping[str, Policy]) -> None:
-        """Told of the policies by group, so that `value` knows how the others would act."""
+        """Sets the other groups' policies, whose actions `value` needs."""
         self._others = {name: policies[name] for name in self.critic.reads if name != self.group.name}
 
     def value(
         self, observations: Mapping[str, Tensor], *, state: Tensor | None = None, recurrent: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """Q `[..., agent]` of what all agents would do without exploring and without action masks.
+        """Q `[..., agent]` of the actions that all agents take without exploration and without action masks.
 
-        Agents of another group whose policy is recurrent are asked as at an episode's beginning.
+        Another group's recurrent policy acts from its initial state.
 
         Raises:
-            ConfigError: the critics read a group whose policy is not known.
+            ConfigError: the critics read a group whose policy was not set.
         """
         name = self.group.name
         codes = {name: self.greedy_code(self.actor(observations[name]))}
         for other in self.critic.reads:
             if other != name:
-                codes[other] = self.critic.code(other, self._greedy_action(other, observations[other]))
-        seen = self.critic.seen(observations, state)
-        values = [critic(seen, codes) for critic in self.critics]
-        least = values[0] if len(values) == 1 else torch.minimum(*values)
-        if self.critic.each_choice:
-            least = (least * codes[name]).sum(-1)
-        return least, None
+                codes[other] = self.critic.encode_action(other, self._greedy_action(other, observations[other]))
+        encoded = self.critic.encode_observations(observations, state)
+        values = [critic(encoded, codes) for critic in self.critics]
+        smallest = values[0] if len(values) == 1 else torch.minimum(*values)
+        if self.critic.all_actions:
+            smallest = (smallest * codes[name]).sum(-1)
+        return smallest, None
 
     @torch.no_grad()
     def _greedy_action(self, group: str, observation: Tensor) -> Tensor:
         policy = self._others.get(group)
         if policy is None:
             raise ConfigError(
-                f"the critic of {self.group.name!r} reads the actions of {group!r}, whose policy it lacks"
+                f"the critic of {self.group.name!r} reads the actions of {group!r}, but has no policy of that group; "
+                "call bind_policies first"
             )
         shape = (policy.group.n_agents, *policy.group.observation.shape)
-        moments = observation.reshape(-1, *shape)
-        recurrent = policy.initial_recurrent(len(moments), moments.device)
-        action = policy.act(moments, recurrent=recurrent, explore=False).action
+        rows = observation.reshape(-1, *shape)
+        recurrent = policy.initial_recurrent(len(rows), rows.device)
+        action = policy.act(rows, recurrent=recurrent, explore=False).action
         return action.reshape(*observation.shape[: observation.ndim - len(shape)], *action.shape[1:])

@@ -1,6 +1,6 @@
-"""QPolicy: the policy of IQL, VDN and QMIX. A network of Q values, acted on greedily but for a share of random actions.
+"""QPolicy: the policy of IQL, VDN and QMIX. A network of Q values, acted on epsilon-greedily.
 
-`policy.actor` maps observations to Q values, one for each choice, so that attribution explains them as it does logits.
+`policy.actor` maps observations to Q values, one for each choice, so that attribution explains them like logits.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ from marlnb.config import ModelConfig
 from marlnb.models.hooks.sites import Site
 from marlnb.models.networks.mixers import Mixer
 from marlnb.models.policies.actor import Actor, ActorPolicy
-from marlnb.models.policies.policy import ActorOutput
+from marlnb.models.policies.policy import ActContext, ActorOutput
 from marlnb.specs import GroupSpec
 
 
 class QPolicy(ActorPolicy):
-    """Each agent's Q values, and a mixer of them where the group is taught as one.
+    """Each agent's Q values, and a mixer of them where the group is trained as a team.
 
     Attributes:
-        epsilon: `[]`, the share of exploring actions that are drawn evenly from those allowed; the learner sets it.
-        value_scale, value_shift: `[]`, what the network or the mixer says times the scale, plus the shift, is the value
-            in units of reward; 1 and 0 until the learner sets them.
+        mixer: combines the agents' Q values; None for independent learners.
+        epsilon: `[]`, the share of exploring actions that are uniform over the allowed choices; the learner sets it.
+        value_scale: `[]`, the output of the network or the mixer times `value_scale` plus `value_shift` is in units of
+            reward; 1 until the learner sets it.
+        value_shift: `[]`, 0 until the learner sets it.
     """
 
     greedy = True
@@ -44,51 +46,44 @@ class QPolicy(ActorPolicy):
         self.register_buffer("value_shift", torch.zeros(()))
 
     @torch.no_grad()
-    def act(
-        self,
-        observation: Tensor,
-        *,
-        recurrent: Tensor | None = None,
-        action_mask: Tensor | None = None,
-        explore: bool = True,
-        generator: torch.Generator | None = None,
-    ) -> ActorOutput:
-        """Its `logits` are Q values, lowest for forbidden choices."""
-        q, after = self.actor.step(observation, recurrent)
-        q = self.actor.distribution.mask(q, action_mask)
+    def choose(self, observation: Tensor, context: ActContext) -> ActorOutput:
+        """The output's `logits` are Q values, lowest for forbidden choices."""
+        q, recurrent = self.actor.step(observation, context.recurrent)
+        q = self.actor.distribution.mask(q, context.action_mask)
         greedy = q.argmax(-1)
-        if not explore:
-            return ActorOutput(greedy, torch.zeros_like(q[..., 0]), q, after)
-        drawn = torch.rand((2, *q.shape), device=q.device, generator=generator)
-        lots = drawn[0] if action_mask is None else drawn[0].masked_fill_(~action_mask, -1.0)
-        action = torch.where(drawn[1, ..., 0] < self.epsilon, lots.argmax(-1), greedy)
-        allowed = q.shape[-1] if action_mask is None else action_mask.sum(-1).clamp_min_(1)
-        log_prob = (self.epsilon / allowed + (1 - self.epsilon) * (action == greedy)).log()
-        return ActorOutput(action, log_prob, q, after)
+        if not context.explore:
+            return ActorOutput(greedy, torch.zeros_like(q[..., 0]), q, recurrent)
+        action_mask = context.action_mask
+        drawn = torch.rand((2, *q.shape), device=q.device, generator=context.generator)
+        scores = drawn[0] if action_mask is None else drawn[0].masked_fill_(~action_mask, -1.0)
+        action = torch.where(drawn[1, ..., 0] < self.epsilon, scores.argmax(-1), greedy)
+        n_allowed = q.shape[-1] if action_mask is None else action_mask.sum(-1).clamp_min_(1)
+        log_prob = (self.epsilon / n_allowed + (1 - self.epsilon) * (action == greedy)).log()
+        return ActorOutput(action, log_prob, q, recurrent)
 
     def value(
         self, observations: Mapping[str, Tensor], *, state: Tensor | None = None, recurrent: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """The largest Q of each agent; with a mixer that of the group at those, the same for all its agents.
+        """The largest Q of each agent, in units of reward; with a mixer the team's Q at these, equal for all agents.
 
-        In units of reward. An action mask is no argument here: the largest is taken over all choices.
+        There is no action mask here: the maximum is over all choices.
         """
         q, after = self.actor.step(observations[self.group.name], recurrent)
         best = q.amax(-1)
         if self.mixer is None:
-            return self.in_rewards(best), after
-        total = self.in_rewards(self.mixer(best, self.mixer.inputs(observations, state)))
+            return self.to_reward_units(best), after
+        total = self.to_reward_units(self.mixer(best, self.mixer.inputs(observations, state)))
         return total.unsqueeze(-1).expand_as(best), after
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *how: Any) -> None:
-        """Weights from before there were scale and shift are taken with 1 and 0: they learnt values in reward."""
-        keys = {f"{prefix}value_scale": torch.ones(()), f"{prefix}value_shift": torch.zeros(())}
-        if not any(key in state_dict for key in keys):
-            state_dict.update(keys)
-        super()._load_from_state_dict(state_dict, prefix, *how)
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
+        """Loads old weights without scale and shift as 1 and 0: they learnt values in units of reward."""
+        defaults = {f"{prefix}value_scale": torch.ones(()), f"{prefix}value_shift": torch.zeros(())}
+        if not any(key in state_dict for key in defaults):
+            state_dict.update(defaults)
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
 
-    def in_rewards(self, value: Tensor) -> Tensor:
-        """In units of reward, what the network or the mixer says."""
+    def to_reward_units(self, value: Tensor) -> Tensor:
+        """Converts an output of the network or the mixer to units of reward."""
         return torch.addcmul(self.value_shift, value, self.value_scale)
 
     @property

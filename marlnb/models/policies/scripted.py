@@ -1,4 +1,4 @@
-"""Policies that nobody trained: random, no-op, a function of the user's; and one that somebody trained elsewhere."""
+"""Policies without training: random, no-op, a user's function; and the frozen actor of a policy trained elsewhere."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from torch import Tensor
 from marlnb import user_code
 from marlnb.errors import ConfigError, MarlnbError, ShapeError
 from marlnb.models.policies.actor import ActorPolicy
-from marlnb.models.policies.policy import ActorOutput, Policy
+from marlnb.models.policies.policy import ActContext, ActorOutput, Policy
 from marlnb.specs import GroupSpec
 
 ActionFunction = Callable[[Tensor, Tensor | None, GroupSpec, torch.Generator | None], Tensor]
 
 
 class RandomPolicy(Policy):
-    """Uniform over the allowed choices, or over the box of a continuous action; it draws whether exploring or not."""
+    """Uniform over the allowed choices, or over the box of a continuous action, whether exploring or not."""
 
     low: Tensor
     high: Tensor
@@ -28,36 +28,29 @@ class RandomPolicy(Policy):
         self.register_buffer("low", torch.tensor(group.action.low), persistent=False)
         self.register_buffer("high", torch.tensor(group.action.high), persistent=False)
 
-    def act(
-        self,
-        observation: Tensor,
-        *,
-        recurrent: Tensor | None = None,
-        action_mask: Tensor | None = None,
-        explore: bool = True,
-        generator: torch.Generator | None = None,
-    ) -> ActorOutput:
-        action = self.group.action
+    def choose(self, observation: Tensor, context: ActContext) -> ActorOutput:
+        action, generator, device = self.group.action, context.generator, observation.device
         shape = (*observation.shape[:1], self.group.n_agents)
         if action.kind == "continuous":
             low, high = self.low, self.high
-            unit = torch.rand(*shape, action.n_components, generator=generator, device=observation.device)
+            unit = torch.rand(*shape, action.n_components, generator=generator, device=device)
             log_prob = -torch.log(high - low).sum().expand(shape)
-            return ActorOutput(low + unit * (high - low), log_prob, torch.zeros(*shape, 0, device=observation.device))
-        everything = torch.ones(*shape, action.n_logits, dtype=torch.bool, device=observation.device)
-        allowed = everything if action_mask is None else action_mask
-        noise = torch.rand(allowed.shape, generator=generator, device=observation.device).masked_fill_(~allowed, -1.0)
-        parts, log_prob = [], torch.zeros(shape, device=observation.device)
-        for scores, choices in zip(noise.split(action.n, -1), allowed.split(action.n, -1)):
-            parts.append(scores.argmax(-1))
-            log_prob -= choices.sum(-1).clamp(min=1).log()
-        chosen = parts[0] if action.kind == "discrete" else torch.stack(parts, -1)
-        logits = torch.zeros(allowed.shape, device=observation.device).masked_fill_(~allowed, -torch.inf)
+            return ActorOutput(low + unit * (high - low), log_prob, torch.zeros(*shape, 0, device=device))
+        allowed = context.action_mask
+        if allowed is None:
+            allowed = torch.ones(*shape, action.n_logits, dtype=torch.bool, device=device)
+        noise = torch.rand(allowed.shape, generator=generator, device=device).masked_fill_(~allowed, -1.0)
+        choices, log_prob = [], torch.zeros(shape, device=device)
+        for scores, component_mask in zip(noise.split(action.n, -1), allowed.split(action.n, -1)):
+            choices.append(scores.argmax(-1))
+            log_prob -= component_mask.sum(-1).clamp(min=1).log()
+        chosen = choices[0] if action.kind == "discrete" else torch.stack(choices, -1)
+        logits = torch.zeros(allowed.shape, device=device).masked_fill_(~allowed, -torch.inf)
         return ActorOutput(chosen, log_prob, logits)
 
 
 class NoOpPolicy(Policy):
-    """The first allowed choice, which many environments mean as doing nothing; of a box, the number nearest 0."""
+    """The first allowed choice, which does nothing in many environments; of a box, the number nearest to 0."""
 
     nearest_zero: Tensor
 
@@ -67,30 +60,22 @@ class NoOpPolicy(Policy):
         low, high = torch.tensor(group.action.low), torch.tensor(group.action.high)
         self.register_buffer("nearest_zero", torch.zeros_like(low).clamp(low, high), persistent=False)
 
-    def act(
-        self,
-        observation: Tensor,
-        *,
-        recurrent: Tensor | None = None,
-        action_mask: Tensor | None = None,
-        explore: bool = True,
-        generator: torch.Generator | None = None,
-    ) -> ActorOutput:
-        spec, rows = self.group.action, (*observation.shape[:1], self.group.n_agents)
+    def choose(self, observation: Tensor, context: ActContext) -> ActorOutput:
+        spec, shape = self.group.action, (*observation.shape[:1], self.group.n_agents)
         if spec.kind == "continuous":
-            return _certain(self.nearest_zero.expand(*rows, -1).clone(), rows)
-        if action_mask is None:
-            return _certain(torch.zeros(*rows, *spec.shape, dtype=torch.int64, device=observation.device), rows)
-        parts = [allowed.long().argmax(-1) for allowed in action_mask.split(spec.n, -1)]
-        return _certain(torch.stack(parts, -1) if spec.shape else parts[0], rows)
+            return _certain(self.nearest_zero.expand(*shape, -1).clone(), shape)
+        if context.action_mask is None:
+            return _certain(torch.zeros(*shape, *spec.shape, dtype=torch.int64, device=observation.device), shape)
+        choices = [allowed.long().argmax(-1) for allowed in context.action_mask.split(spec.n, -1)]
+        return _certain(torch.stack(choices, -1) if spec.shape else choices[0], shape)
 
 
 class FunctionPolicy(Policy):
-    """Acts by a function of (observation, action_mask, group, generator), all copies and agents at once.
+    """Acts by a function of (observation, action_mask, group, generator), for all environments and agents at once.
 
-    The function is given the observation `[env, agent, *shape]`, the action mask `[env, agent, choice]` bool or None,
-    the GroupSpec, and the generator of what it draws (None: torch's global one); it returns the action as the group's
-    ActionSpec says, `[env, agent(, component)]`.
+    The function receives the observation `[env, agent, *shape]`, the action mask `[env, agent, choice]` bool or None,
+    the GroupSpec, and the generator for its random numbers (None: torch's global one). It returns the action in the
+    group's ActionSpec, `[env, agent(, component)]`.
     """
 
     low: Tensor
@@ -104,40 +89,32 @@ class FunctionPolicy(Policy):
         high = [n - 1 for n in group.action.n] if discrete else group.action.high
         self.register_buffer("high", torch.tensor(high).reshape(group.action.shape), persistent=False)
 
-    def act(
-        self,
-        observation: Tensor,
-        *,
-        recurrent: Tensor | None = None,
-        action_mask: Tensor | None = None,
-        explore: bool = True,
-        generator: torch.Generator | None = None,
-    ) -> ActorOutput:
-        """Raises ShapeError where the function returns no actions of this group, ConfigError where it raised."""
-        rows = (*observation.shape[:1], self.group.n_agents)
+    def choose(self, observation: Tensor, context: ActContext) -> ActorOutput:
+        """Raises ShapeError if the function returns no actions of this group, ConfigError if it raised."""
+        lead = (*observation.shape[:1], self.group.n_agents)
         try:
-            action = self.function(observation, action_mask, self.group, generator)
+            action = self.function(observation, context.action_mask, self.group, context.generator)
         except MarlnbError:
             raise
         except Exception as error:
-            whose = user_code.told(error, or_library=True) or f"{type(error).__name__}: {error}"
-            raise ConfigError(f"{self.name}, which acts for group {self.group.name!r}, raised {whose}") from error
+            cause = user_code.describe_error(error, or_library=True) or f"{type(error).__name__}: {error}"
+            raise ConfigError(f"{self.name}, which acts for group {self.group.name!r}, raised {cause}") from error
         spec, dtype = self.group.action, getattr(torch, self.group.action.dtype)
-        shape = (*rows, *spec.shape)
+        shape = (*lead, *spec.shape)
         if not isinstance(action, Tensor) or tuple(action.shape) != shape or action.dtype != dtype:
             is_tensor = isinstance(action, Tensor)
-            found = f"{action.dtype} {list(action.shape)}" if is_tensor else type(action).__name__
-            raise ShapeError(f"{self.name} must return actions {dtype} {list(shape)}; it returned {found}")
+            result = f"{action.dtype} {list(action.shape)}" if is_tensor else type(action).__name__
+            raise ShapeError(f"{self.name} must return actions {dtype} {list(shape)}; it returned {result}")
         if bool(((action < self.low) | (action > self.high)).any()):
-            asked = f"{self.low.tolist()} to {self.high.tolist()}"
-            raise ShapeError(f"{self.name} must return {spec.kind} actions of {asked}; it returned {action.tolist()}")
-        return _certain(action.to(observation.device), rows)
+            bounds = f"{self.low.tolist()} to {self.high.tolist()}"
+            raise ShapeError(f"{self.name} must return {spec.kind} actions of {bounds}; it returned {action.tolist()}")
+        return _certain(action.to(observation.device), lead)
 
 
 class FrozenPolicy(ActorPolicy):
-    """The actor of a policy that was trained elsewhere, perhaps under another group's name; it learns no more.
+    """The actor of a policy trained elsewhere, perhaps under another group's name. It does not learn.
 
-    Its critic is left behind: it may read groups that are not here.
+    Its critic is dropped: it may read groups that do not exist here.
     """
 
     def __init__(self, group: GroupSpec, policy: ActorPolicy) -> None:
@@ -147,22 +124,10 @@ class FrozenPolicy(ActorPolicy):
         self.actor = policy.actor
         self.recurrent_shape = policy.recurrent_shape
 
-    def act(
-        self,
-        observation: Tensor,
-        *,
-        recurrent: Tensor | None = None,
-        action_mask: Tensor | None = None,
-        explore: bool = True,
-        generator: torch.Generator | None = None,
-    ) -> ActorOutput:
-        output = self.trained.act(
-            observation, recurrent=recurrent, action_mask=action_mask, explore=explore, generator=generator
-        )
-        return output._replace(extras={})
+    def choose(self, observation: Tensor, context: ActContext) -> ActorOutput:
+        return self.trained.choose(observation, context)._replace(extras={})
 
 
-def _certain(action: Tensor, rows: tuple[int, ...]) -> ActorOutput:
-    """An action that is chosen with probability 1, with no distribution to show."""
-    nothing = torch.zeros(*rows, 0, device=action.device)
-    return ActorOutput(action, torch.zeros(rows, device=action.device), nothing)
+def _certain(action: Tensor, shape: tuple[int, ...]) -> ActorOutput:
+    """An action with probability 1, without a distribution."""
+    return ActorOutput(action, torch.zeros(shape, device=action.device), torch.zeros(*shape, 0, device=action.device))

@@ -1,4 +1,4 @@
-"""SoftPolicy: the policy of ISAC and MASAC. A stochastic actor, twin critics, and the weight of its entropy."""
+"""SoftPolicy: the policy of ISAC and MASAC. A stochastic actor, two critics, and the entropy's weight."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from torch import Tensor, nn
 
 from marlnb.config import ModelConfig
 from marlnb.models.policies.actor import Actor
-from marlnb.models.policies.policy import ActorOutput
+from marlnb.models.policies.policy import ActContext, ActorOutput
 from marlnb.models.policies.q_actor_critic import QActorCritic
 from marlnb.specs import EnvSpec, GroupSpec
 
 
 class Temperature(nn.Module):
-    """The weight of entropy against reward, in units of reward for a nat, learnt as its logarithm."""
+    """The weight `alpha` of entropy against reward, in units of reward per nat; its logarithm is the parameter."""
 
     def __init__(self, initial: float) -> None:
         super().__init__()
@@ -25,10 +25,10 @@ class Temperature(nn.Module):
 
 
 class SoftPolicy(QActorCritic):
-    """An actor with a distribution, and two critics that judge its actions.
+    """A stochastic actor and two critics of its actions.
 
-    Discrete actions: the critics judge every choice at once. Continuous ones: normal, squashed by tanh, the deviation
-    an output of the actor's network.
+    Discrete actions: the critics evaluate every choice at once. Continuous actions: a normal squashed by tanh, whose
+    standard deviation is an output of the actor's network.
     """
 
     def __init__(
@@ -49,33 +49,29 @@ class SoftPolicy(QActorCritic):
             critic,
             centralised=centralised,
             twins=True,
-            each_choice=not self.continuous,
+            all_actions=not self.continuous,
         )
         self.temperature = Temperature(temperature)
 
     @torch.no_grad()
-    def act(
-        self,
-        observation: Tensor,
-        *,
-        recurrent: Tensor | None = None,
-        action_mask: Tensor | None = None,
-        explore: bool = True,
-        generator: torch.Generator | None = None,
-    ) -> ActorOutput:
+    def choose(self, observation: Tensor, context: ActContext) -> ActorOutput:
         distribution = self.actor.distribution
-        parameters = distribution.mask(self.actor(observation), action_mask)
-        chosen = distribution.sample(parameters, generator) if explore else distribution.mode(parameters)
-        if not (explore and self.uniform):
-            return ActorOutput(chosen.action, chosen.log_prob, parameters)
+        parameters = distribution.mask(self.actor(observation), context.action_mask)
+        sample = (
+            distribution.sample(parameters, context.generator) if context.explore else distribution.mode(parameters)
+        )
+        if not (context.explore and self.uniform):
+            return ActorOutput(sample.action, sample.log_prob, parameters)
         if self.continuous:
             code = torch.empty_like(parameters[..., : self.group.action.n_components])
-            action = self.critic.action(self.group.name, code.uniform_(-1, 1, generator=generator))
-            return ActorOutput(action, torch.zeros_like(chosen.log_prob), parameters)
-        even = distribution.sample(distribution.mask(torch.zeros_like(parameters), action_mask), generator)
-        return ActorOutput(even.action, even.log_prob, parameters)
+            code.uniform_(-1, 1, generator=context.generator)
+            action = self.critic.decode_action(self.group.name, code)
+            return ActorOutput(action, torch.zeros_like(sample.log_prob), parameters)
+        uniform = distribution.mask(torch.zeros_like(parameters), context.action_mask)
+        sample = distribution.sample(uniform, context.generator)
+        return ActorOutput(sample.action, sample.log_prob, parameters)
 
     def greedy_code(self, parameters: Tensor) -> Tensor:
         if self.continuous:
             return parameters[..., : self.group.action.n_components].tanh()
-        return self.critic.code(self.group.name, parameters.argmax(-1))
+        return self.critic.encode_action(self.group.name, parameters.argmax(-1))

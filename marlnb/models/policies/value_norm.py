@@ -7,29 +7,33 @@ from torch import Tensor, nn
 
 
 class ValueNorm(nn.Module):
-    """Exponential moving mean and mean square of returns, with the bias of the start removed.
+    """Exponential moving mean and mean square of returns, corrected for the bias of their start at zero.
 
-    Statistics are float64 scalars common to the group's agents. Until the first `update` it is the identity.
+        m <- d m + (1 - d) mean(R)      q <- d q + (1 - d) mean(R^2)      w <- d w + (1 - d)
+        mean = m / w                    std = sqrt(q / w - mean^2)
+
+    The critic learns (R - mean) / std. The statistics are float64 scalars, shared by the group's agents. Before the
+    first `update` this is the identity.
 
     Args:
-        decay: weight of the past at each update, in (0, 1).
-        smallest_std: below this the standard deviation counts as this, in units of reward.
-    Source: Yu et al. 2022, The Surprising Effectiveness of PPO in Cooperative Multi-Agent Games, section 5.1
-        (arXiv:2103.01955), without PopArt's correction of the head.
+        decay: weight `d` of the past at each update, in (0, 1).
+        min_std: lower bound of the standard deviation, in units of reward.
+    Source: PopArt, van Hasselt et al. 2016, section 2 (arXiv:1602.07714), as Yu et al. 2022 use it for MAPPO, section
+        5.1 (arXiv:2103.01955): without PopArt's rescaling of the head at each update.
     """
 
     mean: Tensor
     mean_square: Tensor
     weight: Tensor
 
-    def __init__(self, decay: float = 0.99, smallest_std: float = 1e-2) -> None:
+    def __init__(self, decay: float = 0.99, min_std: float = 1e-2) -> None:
         super().__init__()
-        self.decay, self.smallest_std = decay, smallest_std
+        self.decay, self.min_std = decay, min_std
         for name in ("mean", "mean_square", "weight"):
             self.register_buffer(name, torch.zeros((), dtype=torch.float64))
 
     def update(self, returns: Tensor) -> None:
-        """Takes in returns `[sample]`, in units of reward; an empty tensor changes nothing."""
+        """Adds returns `[sample]`, in units of reward; an empty tensor changes nothing."""
         if returns.numel() == 0:
             return
         returns = returns.detach().double()
@@ -42,13 +46,15 @@ class ValueNorm(nn.Module):
         weight = torch.where(self.weight > 0, self.weight, 1.0)
         mean = self.mean / weight
         variance = self.mean_square / weight - mean.square()
-        std = variance.clamp_min(self.smallest_std**2).sqrt()
+        std = variance.clamp_min(self.min_std**2).sqrt()
         return mean.float(), torch.where(self.weight > 0, std, 1.0).float()
 
     def normalise(self, returns: Tensor) -> Tensor:
+        """Units of reward to unit scale, any shape."""
         mean, std = self.statistics()
         return (returns - mean) / std
 
     def denormalise(self, values: Tensor) -> Tensor:
+        """Unit scale to units of reward, any shape."""
         mean, std = self.statistics()
         return values * std + mean

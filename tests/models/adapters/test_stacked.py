@@ -14,8 +14,9 @@ from torchrl.modules import MultiAgentConvNet, MultiAgentMLP
 from marlnb.errors import ConfigError
 from marlnb.models.adapters.policy import ForeignPolicy
 from marlnb.models.adapters.stacked import stacked
+from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import capture
-from marlnb.models.hooks.edits import Ablate, Scale, edited
+from marlnb.models.hooks.edits import Ablate, Scale
 from marlnb.models.policies.distributions import Categorical
 from marlnb.specs import ActionSpec, GroupSpec, ObservationSpec
 
@@ -100,7 +101,7 @@ def test_an_identity_edit_changes_nothing(net: MultiAgentMLP, seen: Tensor) -> N
 def test_ablating_one_agent_leaves_the_others_alone(net: MultiAgentMLP, seen: Tensor) -> None:
     policy = policy_of(net)
     if net.centralized and net.share_params:
-        with pytest.raises(Exception, match="once for all"), edited(policy, [Ablate("*/hidden_1", agents=(1,))]):
+        with pytest.raises(Exception, match="one forward pass for all"), edited(policy, [Ablate("*/hidden_1", agents=(1,))]):
             pass
         return
     plain = policy.logits(seen)[0]

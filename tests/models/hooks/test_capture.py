@@ -90,7 +90,7 @@ def test_capturing_changes_nothing_and_leaves_no_hook(
     assert not any(module._forward_hooks for module in policy.modules())
 
 
-def test_a_glob_without_a_site_is_refused_before_any_hook(build_policy: Callable[..., ActorCritic]) -> None:
+def test_a_glob_without_a_site_raises_before_any_hook(build_policy: Callable[..., ActorCritic]) -> None:
     policy = build_policy()
     with pytest.raises(SiteError, match="walker/actor/hidden_1"), capture(policy, ["*/head", "walker/actor/hiden_1"]):
         pass

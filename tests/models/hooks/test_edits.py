@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from marlnb.errors import ConfigError, ShapeError, SiteError
+from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import capture
-from marlnb.models.hooks.edits import EDITS, Ablate, Edit, Scale, edited
+from marlnb.models.hooks.edit import EDITS, Edit
+from marlnb.models.hooks.edits import Ablate, Scale
 from marlnb.models.policies.actor_critic import ActorCritic
 
 CASES = [(kind, share) for kind in ("mlp", "gru") for share in (True, False)]
@@ -95,10 +97,10 @@ def test_no_hook_is_left_after_an_exception(build_policy: Callable[..., ActorCri
         (Ablate("*/hidden_1", units=(-1,)), ShapeError, "0 to 15"),
         (Ablate("*/hidden_1", agents=(3,)), ShapeError, "0 to 2, walker_0, walker_1, walker_2"),
         (Ablate("*/hidden_1", agents=("walker_9",)), ShapeError, "walker_0"),
-        (Ablate("*/critic/hidden_1", agents=("walker_0",)), ShapeError, "once for all"),
+        (Ablate("*/critic/hidden_1", agents=("walker_0",)), ShapeError, "one forward pass for all"),
     ],
 )
-def test_what_a_policy_does_not_have_is_refused_by_name(
+def test_what_a_policy_does_not_have_raises_by_name(
     edit: Edit, error: type[Exception], says: str, build_policy: Callable[..., ActorCritic]
 ) -> None:
     policy = build_policy(centralised=True)

@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from marlnb.errors import ConfigError, ShapeError
+from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import capture
-from marlnb.models.hooks.directions import Direction
+from marlnb.models.hooks.directions import Direction, Erase, Steer
 from marlnb.models.hooks.edit import Edit
-from marlnb.models.hooks.edits import edited
-from marlnb.models.hooks.edits_directions import Erase, Steer
 from marlnb.models.policies.actor_critic import ActorCritic
 
 SITE = "walker/actor/hidden_2"  # 8 units
@@ -37,7 +36,7 @@ def seen(policy: ActorCritic, observations: dict[str, Tensor], edits: list[Edit]
 def test_steering_moves_the_logits_by_the_head_times_the_step(
     share: bool, build_policy: Callable[..., ActorCritic], observations: dict[str, Tensor]
 ) -> None:
-    """The head is linear: logits move by W (dose * scale * v), for the agent steered and no other."""
+    """The head is linear: logits move by W (strength * scale * v), for the agent steered and no other."""
     policy, along = build_policy(share=share), direction()
     before, logits = seen(policy, observations, [])
     after, moved = seen(policy, observations, [along.steer(1.5)])
@@ -84,19 +83,19 @@ def test_one_line_steers_erases_and_clamps(
     assert along.steer(2.0, agents=None).agents is None and along.steer(1, agents="walker_0").agents == ("walker_0",)
     after, _ = seen(policy, observations, [along.clamp(-1.0)])
     np.testing.assert_allclose(after[:, 1].numpy() @ np.array(along.vector), np.full(4, 0.3 - 2.0), atol=1e-6)
-    assert along.steer(1.0).at_dose(-3.0) == along.steer(-3.0)
+    assert along.steer(1.0).at_strength(-3.0) == along.steer(-3.0)
 
 
-def test_directions_survive_json_and_misfits_are_refused(build_policy: Callable[..., ActorCritic]) -> None:
+def test_directions_survive_json_and_misfits_raise(build_policy: Callable[..., ActorCritic]) -> None:
     along = direction()
     for edit in (along.steer(2.0, t=(3, None)), Erase(SITE, (along, direction(1))), along.clamp(1.0, t=4)):
         assert Edit.from_json(json.loads(json.dumps(edit.to_json()))) == edit
-    with pytest.raises(ConfigError, match="takes a Direction"):
+    with pytest.raises(ConfigError, match="needs a Direction"):
         Steer(SITE)
-    with pytest.raises(ConfigError, match="no dose"):
-        along.erase().at_dose(2.0)
+    with pytest.raises(ConfigError, match="no strength"):
+        along.erase().at_strength(2.0)
     policy = build_policy()
-    with pytest.raises(ShapeError, match="8 units; 16 are edited"), edited(policy, [Steer("*/actor/hidden_1", along)]):
+    with pytest.raises(ShapeError, match="8 units; the edit covers 16 units"), edited(policy, [Steer("*/actor/hidden_1", along)]):
         pass
     assert not any(module._forward_hooks for module in policy.modules())
 

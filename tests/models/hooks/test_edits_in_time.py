@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from marlnb.errors import ConfigError, ShapeError
-from marlnb.models.hooks import episode_context as clock
+from marlnb.models.hooks import episode_context
+from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import capture
 from marlnb.models.hooks.edit import Edit
-from marlnb.models.hooks.edits import Ablate, Noise, Scale, edited
+from marlnb.models.hooks.edits import Ablate, Noise, Scale
 from marlnb.models.hooks.edits_channel import BlockChannel, PermuteChannel, derangement
 from marlnb.models.hooks.edits_patch import Patch
 from marlnb.models.networks.by_agent import by_agent
@@ -33,7 +34,7 @@ def logits(policy: ActorCritic, observations: dict[str, Tensor]) -> Tensor:
 
 @pytest.mark.parametrize(("window", "inside"), [(1, [1]), ((1, 3), [1, 2]), ((2, None), [2, 3]), ((None, 2), [0, 1])])
 @pytest.mark.parametrize(("kind", "share"), CASES)
-def test_an_edit_holds_in_its_window_of_time_only(
+def test_an_edit_applies_only_inside_its_time_window(
     kind: str,
     share: bool,
     window: int | tuple[int | None, int | None],
@@ -46,13 +47,13 @@ def test_an_edit_holds_in_its_window_of_time_only(
     with edited(policy, [Ablate("*/actor/hidden_1")]):
         always = logits(policy, observations)
     with edited(policy, [Ablate("*/actor/hidden_1", t=window)]):
-        with clock.at(EPISODE, T):
+        with episode_context.at(EPISODE, T):
             after = logits(policy, observations)
         with pytest.raises(ConfigError, match="episode and step"):
             logits(policy, observations)
-        with clock.at(EPISODE[:3], T[:3]), pytest.raises(ShapeError, match="3 copies"):
+        with episode_context.at(EPISODE[:3], T[:3]), pytest.raises(ShapeError, match="3 environments"):
             logits(policy, observations)
-    outside = [copy for copy in range(4) if copy not in inside]
+    outside = [env for env in range(4) if env not in inside]
     assert torch.equal(after[inside], always[inside]) and torch.equal(after[outside], before[outside])
     assert not torch.equal(after[inside], before[inside])
 
@@ -65,20 +66,20 @@ def test_a_patch_from_another_agent_makes_the_two_alike(
     policy = build_policy(kind, share=share)
     site = f"walker/actor/{'gru' if kind == 'gru' else 'hidden_2'}"
     before = logits(policy, observations)
-    with edited(policy, [Patch(site, donors="walker_0", agents=("walker_2",))]), capture(policy, site) as seen:
+    with edited(policy, [Patch(site, from_agents="walker_0", agents=("walker_2",))]), capture(policy, site) as seen:
         after = logits(policy, observations)
     assert torch.equal(seen[site][:, 2], seen[site][:, 0])
     assert torch.equal(after[:, :2], before[:, :2]) and not torch.equal(after[:, 2], before[:, 2])
     if share:
         torch.testing.assert_close(after[:, 2], before[:, 0])
-    with edited(policy, [Patch(site, donors=("walker_0", "walker_1", "walker_2"))]):
+    with edited(policy, [Patch(site, from_agents=("walker_0", "walker_1", "walker_2"))]):
         assert torch.equal(logits(policy, observations), before)  # each from itself
 
 
 def test_agents_swap_in_one_patch(build_policy: Callable[..., ActorCritic], observations: dict[str, Tensor]) -> None:
     policy, site = build_policy(), "walker/actor/hidden_1"
     before = logits(policy, observations)
-    with edited(policy, [Patch(site, donors=("walker_1", "walker_0"), agents=("walker_0", "walker_1"))]):
+    with edited(policy, [Patch(site, from_agents=("walker_1", "walker_0"), agents=("walker_0", "walker_1"))]):
         after = logits(policy, observations)
     torch.testing.assert_close(after[:, [1, 0, 2]], before)
 
@@ -94,11 +95,11 @@ def test_networks_of_their_own_by_agent(observations: dict[str, Tensor]) -> None
     with edited(policy, [Ablate("walker/actor/walker_1/gru", 0.5)]):
         after = logits(policy, observations)
     assert torch.equal(after[:, [0, 2]], before[:, [0, 2]]) and not torch.equal(after[:, 1], before[:, 1])
-    with edited(policy, [Patch("walker/actor/walker_2/hidden_1", donors="walker_0")]):  # 0 and 2 share a network
+    with edited(policy, [Patch("walker/actor/walker_2/hidden_1", from_agents="walker_0")]):  # 0 and 2 share a network
         after = logits(policy, observations)
     torch.testing.assert_close(after[:, 2], before[:, 0])
     with pytest.raises(ShapeError, match="do not share the module"):
-        with edited(policy, [Patch("walker/actor/walker_1/hidden_1", donors="walker_0")]):
+        with edited(policy, [Patch("walker/actor/walker_1/hidden_1", from_agents="walker_0")]):
             pass
 
 
@@ -111,7 +112,7 @@ def test_an_edit_of_a_recurrent_state_persists(
     state: Tensor | None = None
     with edited(policy, [Ablate("walker/actor/gru", 0.25, agents=("walker_1",), t=0)]):
         for t in range(3):
-            with clock.at(EPISODE, torch.full((4,), t)):
+            with episode_context.at(EPISODE, torch.full((4,), t)):
                 output = policy.act(seen, recurrent=state, explore=False)
             if t == 0:
                 assert output.recurrent is not None and (output.recurrent[:, 1] == 0.25).all()
@@ -172,7 +173,7 @@ def test_channels_are_features_by_name() -> None:
     changed[:, 1, 2:4] = changed[derangement(5, 3), 1, 2:4]
     with edited(policy, [PermuteChannel("ear", units="message_*", agents=("ear_1",), seed=3)]):
         after = policy.act(seen, explore=False).logits
-        with pytest.raises(ConfigError, match="2 or more copies"):
+        with pytest.raises(ConfigError, match="2 or more of them"):
             policy.act(seen[:1])
     assert torch.equal(after, policy.act(changed, explore=False).logits)
     with (
@@ -183,7 +184,7 @@ def test_channels_are_features_by_name() -> None:
 
 
 @pytest.mark.parametrize("n", [2, 3, 7])
-def test_no_copy_hears_itself(n: int) -> None:
+def test_no_environment_receives_its_own_messages(n: int) -> None:
     orders = [derangement(n, seed) for seed in range(20)]
     assert all(sorted(order.tolist()) == list(range(n)) and (order != torch.arange(n)).all() for order in orders)
 
@@ -203,10 +204,10 @@ def test_noise_is_seeded_and_of_the_size_asked_for(
     assert torch.equal(drawn[0], drawn[1]) and abs(float(noise.std()) - 0.5) < 0.08 and abs(float(noise.mean())) < 0.1
 
 
-def test_they_survive_json_and_wrong_ones_are_refused() -> None:
+def test_they_survive_json_and_wrong_ones_raise() -> None:
     edits: list[Edit] = [
         Patch("a/*", "recordings/a.h5", episode="other", shift=-2, t=(0, 5), digest="ab"),
-        Patch("a/*", donors=["a_1", "a_0"], agents=("a_0", "a_1")),  # type: ignore[arg-type]
+        Patch("a/*", from_agents=["a_1", "a_0"], agents=("a_0", "a_1")),  # type: ignore[arg-type]
         BlockChannel("ear", value=0.5),
         PermuteChannel("ear", seed=4, t=3),
         Noise("b", 2.0, seed=1),
@@ -215,7 +216,7 @@ def test_they_survive_json_and_wrong_ones_are_refused() -> None:
     ]
     for edit in edits:
         assert Edit.from_json(json.loads(json.dumps(edit.to_json()))) == edit
-    for wrong in ({"donors": ("a_0",), "at": 3}, {}, {"source": "x", "episode": "next"}):
+    for wrong in ({"from_agents": ("a_0",), "at": 3}, {}, {"source": "x", "episode": "next"}):
         with pytest.raises(ConfigError):
             Patch("a/*", **wrong)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="window"):

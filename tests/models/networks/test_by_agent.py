@@ -14,8 +14,9 @@ from marlnb.analysis.decoding.decode import decode
 from marlnb.config import ModelConfig
 from marlnb.errors import AnalysisError, ConfigError, ShapeError
 from marlnb.experiment import Experiment
+from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import capture
-from marlnb.models.hooks.edits import Ablate, edited
+from marlnb.models.hooks.edits import Ablate
 from marlnb.models.networks.by_agent import ByAgent, by_agent
 from marlnb.models.networks.gnn import GNNConfig
 from marlnb.models.networks.gru import GRUConfig
@@ -139,7 +140,7 @@ def test_an_edit_touches_its_agents_alone(edit: Ablate, agents: list[int]) -> No
 
 def test_an_edit_of_another_agents_site_is_refused() -> None:
     policy, _ = make_policy()
-    with pytest.raises(Exception, match="touches no agent"), edited(policy, [Ablate("*/bob_2/*", agents=("bob_0",))]):
+    with pytest.raises(Exception, match="matches no agent"), edited(policy, [Ablate("*/bob_2/*", agents=("bob_0",))]):
         pass
     with pytest.raises(ShapeError, match="valid: 0 to 3"), edited(policy, [Ablate("*/bob_2/*", agents=(4,))]):
         pass

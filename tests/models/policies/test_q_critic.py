@@ -10,7 +10,7 @@ from marlnb.errors import ConfigError, ShapeError
 from marlnb.models.hooks.capture import capture
 from marlnb.models.networks.mlp import MLPConfig
 from marlnb.models.policies.deterministic_policy import DeterministicPolicy, straight_through
-from marlnb.models.policies.q_critic import ActionCode, QCritic, judged_inputs
+from marlnb.models.policies.q_critic import ActionEncoder, QCritic, joint_q_input_spec
 from marlnb.models.policies.soft_policy import SoftPolicy
 from marlnb.specs import ActionSpec, EnvSpec
 from tests.models.conftest import make_model, make_spec
@@ -20,16 +20,18 @@ DISCRETE = ActionSpec("discrete", n=(5,))
 MULTI = ActionSpec("multi_discrete", n=(3, 2))
 
 
-def build(env: EnvSpec, *, share: bool, centralised: bool = True, each_choice: bool = False) -> QCritic:
+def build(env: EnvSpec, *, share: bool, centralised: bool = True, all_actions: bool = False) -> QCritic:
     torch.manual_seed(1)
-    return QCritic(env.group("walker"), env, make_model("mlp", share), centralised=centralised, each_choice=each_choice)
+    return QCritic(env.group("walker"), env, make_model("mlp", share), centralised=centralised, all_actions=all_actions)
 
 
 def time_step(env: EnvSpec, critic: QCritic, n: int = 4) -> tuple[Tensor, dict[str, Tensor]]:
     """What a critic reads of random observations and actions."""
     state = None if env.state_shape is None else torch.randn(n, *env.state_shape)
-    seen = critic.seen({g.name: torch.randn(n, g.n_agents, *g.observation.shape) for g in env.groups}, state)
-    codes = {name: critic.code(name, random_action(env, name, n)) for name in critic.reads}
+    seen = critic.encode_observations(
+        {g.name: torch.randn(n, g.n_agents, *g.observation.shape) for g in env.groups}, state
+    )
+    codes = {name: critic.encode_action(name, random_action(env, name, n)) for name in critic.reads}
     return seen, codes
 
 
@@ -44,16 +46,16 @@ def random_action(env: EnvSpec, name: str, n: int) -> Tensor:
 
 
 def test_codes_by_hand() -> None:
-    assert ActionCode(DISCRETE)(torch.tensor([3, 0])).tolist() == [[0, 0, 0, 1, 0], [1, 0, 0, 0, 0]]
-    assert ActionCode(MULTI)(torch.tensor([[2, 0]])).tolist() == [[0, 0, 1, 1, 0]]
-    code = ActionCode(CONTINUOUS)
+    assert ActionEncoder(DISCRETE)(torch.tensor([3, 0])).tolist() == [[0, 0, 0, 1, 0], [1, 0, 0, 0, 0]]
+    assert ActionEncoder(MULTI)(torch.tensor([[2, 0]])).tolist() == [[0, 0, 1, 1, 0]]
+    code = ActionEncoder(CONTINUOUS)
     assert code(torch.tensor([[0.5, 1.0], [-1.0, 4.0]])).tolist() == [[0.5, -0.5], [-1.0, 1.0]]
-    assert code.action(torch.tensor([0.5, -0.5])).tolist() == [0.5, 1.0]
+    assert code.decode(torch.tensor([0.5, -0.5])).tolist() == [0.5, 1.0]
 
 
 def test_a_centralised_critic_reads_observations_then_the_state_then_actions() -> None:
     env = make_spec(CONTINUOUS, state=(7,))
-    assert judged_inputs(env).parts == ((6,),) * 3 + ((2, 4),) * 2 + ((7,),) + ((2,),) * 3 + ((5,),) * 2
+    assert joint_q_input_spec(env).parts == ((6,),) * 3 + ((2, 4),) * 2 + ((7,),) + ((2,),) * 3 + ((5,),) * 2
     critic = build(env, share=True)
     assert critic.network.in_features == 3 * 6 + 2 * 8 + 7 + 3 * 2 + 2 * 5
     assert critic.network.n_agents == 1 and critic.network.out_features == 3
@@ -68,14 +70,14 @@ def test_judging_an_agents_own_action_is_to_replace_it_alone(
     env = make_spec(action, state=(7,))
     critic = build(env, share=share, centralised=centralised)
     seen, codes = time_step(env, critic)
-    own = critic.code("walker", random_action(env, "walker", 4))
-    values = critic.judge_own(seen, codes, own)
+    own = critic.encode_action("walker", random_action(env, "walker", 4))
+    values = critic.q_with_own_action(seen, codes, own)
     for agent in range(3):  # the agents one by one, each in a pass of its own
         replaced = codes["walker"].clone()
         replaced[:, agent] = own[:, agent]
         expected = critic(seen, {**codes, "walker": replaced})[:, agent]
         torch.testing.assert_close(values[:, agent], expected, atol=1e-6, rtol=1e-6)
-    torch.testing.assert_close(critic.judge_own(seen, codes, codes["walker"]), critic(seen, codes))
+    torch.testing.assert_close(critic.q_with_own_action(seen, codes, codes["walker"]), critic(seen, codes))
 
 
 def test_an_agents_gradient_is_that_of_its_own_value_alone() -> None:
@@ -83,7 +85,7 @@ def test_an_agents_gradient_is_that_of_its_own_value_alone() -> None:
     critic = build(env, share=True)
     seen, codes = time_step(env, critic)
     own = codes["walker"].clone().requires_grad_()
-    (found,) = torch.autograd.grad(critic.judge_own(seen, codes, own).sum(), own)
+    (found,) = torch.autograd.grad(critic.q_with_own_action(seen, codes, own).sum(), own)
     joint = codes["walker"].clone().requires_grad_()
     values = critic(seen, {**codes, "walker": joint})
     for agent in range(3):
@@ -94,7 +96,7 @@ def test_an_agents_gradient_is_that_of_its_own_value_alone() -> None:
 @pytest.mark.parametrize("share", [True, False])
 def test_values_of_each_choice_do_not_depend_on_the_choice_taken(share: bool) -> None:
     env = make_spec(DISCRETE)
-    critic = build(env, share=share, each_choice=True)
+    critic = build(env, share=share, all_actions=True)
     seen, codes = time_step(env, critic)
     values = critic(seen, codes)
     assert values.shape == (4, 3, 5)
@@ -109,7 +111,7 @@ def test_a_missing_state_is_named() -> None:
     env = make_spec(DISCRETE, state=(7,))
     critic = build(env, share=True)
     with pytest.raises(ShapeError, match="needs the environment's state"):
-        critic.seen({g.name: torch.randn(4, g.n_agents, *g.observation.shape) for g in env.groups})
+        critic.encode_observations({g.name: torch.randn(4, g.n_agents, *g.observation.shape) for g in env.groups})
 
 
 def test_straight_through_draws_from_the_softmax_and_learns_through_it() -> None:
@@ -148,10 +150,12 @@ def test_values_are_those_of_greedy_actions_and_every_site_fires(
     assert all(found.shape[:2] == (4, 3) for found in activations.values())
     actions = {name: p.act(observations[name], explore=False).action for name, p in policies.items()}
     assert torch.equal(policy.act(observations["walker"], explore=False).action, actions["walker"])
-    codes = {name: policy.critic.code(name, taken) for name, taken in actions.items()}
-    both = [critic(policy.critic.seen(observations), codes) for critic in (policy.critic, policy.critic_2)]
+    codes = {name: policy.critic.encode_action(name, taken) for name, taken in actions.items()}
+    both = [
+        critic(policy.critic.encode_observations(observations), codes) for critic in (policy.critic, policy.critic_2)
+    ]
     least = torch.minimum(*both)
-    if policy.critic.each_choice:
+    if policy.critic.all_actions:
         least = least.gather(-1, actions["walker"].unsqueeze(-1)).squeeze(-1)
     torch.testing.assert_close(value, least, atol=1e-6, rtol=1e-5)
     assert state is None

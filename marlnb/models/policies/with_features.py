@@ -1,8 +1,10 @@
-"""WithFeatures: a policy in which a dictionary's features are a site of their own, to be recorded, decoded and edited.
+"""WithFeatures: a policy with a dictionary's features as an additional site, which can be recorded, decoded and edited.
 
-The features are computed beside the site, `<site>_features`, when somebody looks. As long as nobody changes them the
-policy is bit for bit what it was; a change of features adds the decoded difference to the site's output, so that what
-the dictionary cannot express stays.
+The features are computed beside the site, as `<site>_features`, when a hook needs them. While no hook changes them the
+policy is unchanged bit for bit. A change from features f to f' adds the decoded difference to the site's output, so
+the part that the dictionary cannot express is kept:
+
+    h' = h + scale * (f' - f) D      D: the decoder, `[feature, unit]`
 """
 
 from __future__ import annotations
@@ -10,34 +12,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 
-import torch
 from torch import Tensor, nn
 
 from marlnb.errors import ShapeError
 from marlnb.models.hooks.sites import Site, match_sites
 from marlnb.models.networks.sparse_autoencoder import SparseAutoencoder
 from marlnb.models.policies.distributions import ActionDistribution
-from marlnb.models.policies.policy import ActorOutput, Policy
+from marlnb.models.policies.policy import ActContext, ActorOutput, Policy
 
 
 class FeatureTap(nn.Module):
-    """Features `[..., agent, feature]` of a site's output; what its hooks return is what the site goes on with."""
+    """Features `[..., agent, feature]` of a site's output `[..., agent, unit]`; its hooks can replace them."""
 
     def __init__(self, autoencoder: SparseAutoencoder) -> None:
         super().__init__()
         self.autoencoder = autoencoder
 
     def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = self.autoencoder(x)
-        return found
+        features: Tensor = self.autoencoder(x)
+        return features
 
 
 class WithFeatures(Policy):
-    """A copy of `policy` with the features of one site as another.
+    """A copy of `policy` with the features of one site as another site.
 
     Args:
-        site: as `listener/actor/hidden_1`.
-        agents: whose features, as indices within the group; None: all agents of the site.
+        policy: the policy to copy.
+        site: the site, as `listener/actor/hidden_1`.
+        autoencoder: the dictionary of its activations.
+        agents: agents to compute features for, as indices within the group; None: all agents of the site.
     Raises:
         SiteError: the policy has no such site.
         ShapeError: the site has another number of units.
@@ -53,58 +56,48 @@ class WithFeatures(Policy):
         super().__init__()
         self.inner, self.group = deepcopy(policy), policy.group
         self.recurrent_shape, self.critic_recurrent_shape = policy.recurrent_shape, policy.critic_recurrent_shape
-        own = match_sites(self.inner.sites(), site)[0]
-        if own.n_units != autoencoder.n_units:
-            raise ShapeError(f"{site!r} has {own.n_units} units; this dictionary was made for {autoencoder.n_units}")
-        self._after = site
-        self._agents = own.agents if agents is None else agents
-        self._rows = own.rows if agents is None else tuple(_row(own, agent) for agent in agents)
-        self._once_for_all = own.shared_forward
+        base = match_sites(self.inner.sites(), site)[0]
+        if base.n_units != autoencoder.n_units:
+            raise ShapeError(f"{site!r} has {base.n_units} units; this dictionary has {autoencoder.n_units}")
+        self._base_name = site
+        self._agents = base.agents if agents is None else agents
+        self._rows = base.rows if agents is None else tuple(_row(base, agent) for agent in agents)
+        self._shared_forward = base.shared_forward
         self.tap = FeatureTap(autoencoder)
-        own.module.register_forward_hook(self._replace)
+        base.module.register_forward_hook(self._replace)
 
     def _replace(self, module: nn.Module, inputs: object, output: Tensor) -> Tensor | None:
         if not self.tap._forward_hooks:
             return None
-        features, untouched = self.tap(output), self.tap.autoencoder(output)  # their gradients by `output` cancel out
-        return output + (features - untouched) @ self.tap.autoencoder.decoder * self.tap.autoencoder.scale
+        edited, original = self.tap(output), self.tap.autoencoder(output)  # their gradients by `output` cancel out
+        return output + (edited - original) @ self.tap.autoencoder.decoder * self.tap.autoencoder.scale
 
     def sites(self) -> list[Site]:
-        """The policy's own, and the features after the site that they are of."""
-        found = []
+        """The policy's own sites, with the features after the site that they describe."""
+        sites = []
         for site in self.inner.sites():
-            found.append(site)
-            if site.name == self._after:
+            sites.append(site)
+            if site.name == self._base_name:
                 n_agents = site.n_agents if self._agents is None else len(self._agents)
-                found.append(
+                sites.append(
                     Site(
-                        f"{self._after}_features",
+                        f"{self._base_name}_features",
                         self.tap,
                         n_agents,
                         self.tap.autoencoder.n_features,
                         "hidden",
-                        self._once_for_all,
+                        self._shared_forward,
                         self._agents,
                         self._rows,
                     )
                 )
-        return found
+        return sites
 
-    def act(
-        self,
-        observation: Tensor,
-        *,
-        recurrent: Tensor | None = None,
-        action_mask: Tensor | None = None,
-        explore: bool = True,
-        generator: torch.Generator | None = None,
-    ) -> ActorOutput:
-        return self.inner.act(
-            observation, recurrent=recurrent, action_mask=action_mask, explore=explore, generator=generator
-        )
+    def choose(self, observation: Tensor, context: ActContext) -> ActorOutput:
+        return self.inner.choose(observation, context)
 
     def logits(self, observation: Tensor, *, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        return self.inner.logits(observation, recurrent=recurrent)
+        return self.inner.logits(self.observe(observation), recurrent=recurrent)
 
     def value(
         self, observations: Mapping[str, Tensor], *, state: Tensor | None = None, recurrent: Tensor | None = None
@@ -127,5 +120,5 @@ class WithFeatures(Policy):
 def _row(site: Site, agent: int) -> int:
     row = site.row_of(agent)
     if row is None:
-        raise ShapeError(f"agent {agent} has no activation at {site.name!r}; it has those of {site.agents}")
+        raise ShapeError(f"agent {agent} has no activation at {site.name!r}; its agents are {site.agents}")
     return row
