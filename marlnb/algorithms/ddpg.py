@@ -182,5 +182,5 @@ class DDPGLearner(QActorCriticLearner):
         if self.config.improves_together:
             value = policy.critic(batch.seen, batch.codes | {self.group.name: own})
         else:
-            value = policy.critic.judge_own(batch.seen, batch.codes, own)
+            value = policy.critic.q_with_own_action(batch.seen, batch.codes, own)
         return masked_mean(self.config.output_penalty * output.square().mean(-1) - value, batch.acting)

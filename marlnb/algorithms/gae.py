@@ -50,8 +50,10 @@ def rollout_values(
     """
     critic, normaliser = policy.critic, policy.value_norm
     is_init = rollout["is_init"].squeeze(-1)
-    output, states = critic.network.sequence(critic.spread(critic_inputs(policy, rollout)), state, is_init, acted)
-    value = normaliser.denormalise(critic.by_agent(output))
+    output, states = critic.network.sequence(
+        critic.expand_inputs(critic_inputs(policy, rollout)), state, is_init, acted
+    )
+    value = normaliser.denormalise(critic.agent_values(output))
 
     agent_done = rollout["next", policy.group.name, "done"].squeeze(-1)
     agent_needs_bootstrap = agent_done | rollout["next", "done"]

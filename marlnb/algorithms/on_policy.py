@@ -1,7 +1,7 @@
 """What on-policy algorithms share: their options, and the loop from a rollout to gradient steps.
 
 Read `OnPolicyLearner` from top to bottom: it values the rollout, estimates advantages, cuts the rollout into samples
-and takes gradient steps on minibatches. An algorithm states its loss (`OnPolicyConfig.loss`).
+and takes gradient steps on minibatches. `marlnb.algorithms.policy_gradient` and `torchrl_loss` state the loss.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import itertools
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from tensordict import TensorDictBase
@@ -23,7 +23,6 @@ from marlnb.algorithms.turns import ends_of, with_turns
 from marlnb.config import AlgorithmConfig, LearnerContext, option
 from marlnb.errors import CheckpointError, ConfigError
 from marlnb.models.networks.layers import fast_training
-from marlnb.models.networks.network import Network
 from marlnb.models.policies.actor import StdOf, features
 from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.models.policies.distributions import Squash
@@ -31,23 +30,9 @@ from marlnb.models.policies.distributions import Squash
 Minibatch = Mapping[str, Tensor]
 
 
-class Evaluation(NamedTuple):
-    """What the policy in training says about a minibatch.
-
-    Attributes:
-        log_prob: of the actions that were taken, `[..., agent]`, in nats.
-        entropy: of the action distribution, `[..., agent]`, in nats.
-        value: the critic's normalised value, `[..., agent]`.
-    """
-
-    log_prob: Tensor
-    entropy: Tensor
-    value: Tensor
-
-
 @dataclass(frozen=True)
 class OnPolicyConfig(AlgorithmConfig):
-    """Options of the algorithms that learn an actor and a critic from whole rollouts, and their loss."""
+    """Options of the algorithms that learn an actor and a critic from whole rollouts."""
 
     centralised: ClassVar[bool] = False
 
@@ -75,28 +60,9 @@ class OnPolicyConfig(AlgorithmConfig):
     )
     initial_log_std: float = option(0.0, help="of continuous actions, bounds scaled to -1..1", unit="nats")
 
-    @property
-    def needs_old_values(self) -> bool:
-        """Whether the loss reads the values from before the update."""
-        return False
-
-    @abstractmethod
-    def loss(self, evaluation: Evaluation, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss of a minibatch, and metrics without gradient.
-
-        Args:
-            evaluation: of the policy in training.
-            minibatch: of the rollout, `[..., agent]`: log_prob, advantage and target (the normalised return); value
-                (normalised), if `needs_old_values`; weight (1 where the agent acted, else 0), absent if all acted.
-        """
-
     def stops_after(self, metrics: Mapping[str, Tensor]) -> bool:
         """Whether the update ends after an epoch with these mean metrics, before `epochs` are done."""
         return False
-
-    def build(self, context: LearnerContext) -> OnPolicyLearner:
-        self.check_fit(context)
-        return OnPolicyLearner(self, self.build_policy(context), context)
 
     def build_policy(self, context: LearnerContext) -> ActorCritic:
         policy = ActorCritic(
@@ -134,9 +100,11 @@ class OnPolicyLearner(Learner):
         frames: seen so far.
         sequence_length: steps of a sample: 1 for feed-forward networks, else the stretch of backpropagation.
         turn_based: whether agents wait for one another, so that an agent's experience consists of its own turns.
+        needs_old_values: whether the loss reads the critic's values from before the update.
     """
 
     policy: ActorCritic
+    needs_old_values = False
 
     def __init__(self, config: OnPolicyConfig, policy: ActorCritic, context: LearnerContext) -> None:
         self.config, self.policy, self.group = config, policy, policy.group
@@ -213,7 +181,7 @@ class OnPolicyLearner(Learner):
             "advantage": advantage,
             "target": policy.value_norm.normalise(returns),
         }
-        if config.needs_old_values:
+        if self.needs_old_values:
             samples["value"] = policy.value_norm.normalise(values.value)
         if not bool(acting.all()):
             samples["weight"] = acting.float()
@@ -285,25 +253,16 @@ class OnPolicyLearner(Learner):
         n = min(n, n_samples)
         return [n_samples * k // n for k in range(n + 1)]
 
+    @abstractmethod
     def loss(self, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss of a minibatch, and metrics without gradient."""
-        return self.config.loss(self.evaluate(minibatch), minibatch)
+        """The loss of a minibatch, and metrics without gradient.
 
-    def evaluate(self, minibatch: Minibatch) -> Evaluation:
-        """Runs the actor and the critic on a minibatch."""
-        actor, critic = self.policy.actor, self.policy.critic
-        acted = minibatch.get("acting")
-        output = self._run(actor.network, minibatch["observation"], "actor_state", minibatch, acted)
-        parameters = actor.distribution.mask(actor.with_std(output), minibatch.get("action_mask"))
-        log_prob, entropy = actor.distribution.evaluate(parameters, minibatch["stored"])
-        inputs = critic.spread(minibatch["joint"] if critic.centralised else minibatch["observation"])
-        output = self._run(critic.network, inputs, "critic_state", minibatch, self._critic_acted(acted))
-        return Evaluation(log_prob, entropy, critic.by_agent(output))
-
-    def _run(self, network: Network, x: Tensor, state: str, minibatch: Minibatch, acted: Tensor | None) -> Tensor:
-        if not self.recurrent:
-            return network(x)[0]
-        return network.sequence(x, minibatch.get(state), minibatch["is_init"], acted)[0]
+        Args:
+            minibatch: of the rollout, `[..., agent]`: log_prob, advantage and target (the normalised return); value
+                (normalised), if the learner `needs_old_values`; weight (1 where the agent acted, else 0), absent if all
+                acted; and what the networks read: observation, stored (the action as the distribution evaluates it),
+                action_mask, joint (a centralised critic's inputs).
+        """
 
     def _critic_acted(self, acted: Tensor | None) -> Tensor | None:
         """At which steps the critic's state changes. A critic that runs once for all agents changes at every step."""

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from marlnb.algorithms.losses import RegressionLoss, masked_mean, regression_loss
-from marlnb.algorithms.on_policy import Evaluation, Minibatch, OnPolicyConfig
+from marlnb.algorithms.on_policy import Minibatch
+from marlnb.algorithms.policy_gradient import Evaluation, PolicyGradientConfig
 from marlnb.config import ALGORITHMS, option
 
 HUBER_DELTA = 10.0
@@ -22,7 +23,7 @@ HUBER_DELTA = 10.0
 
 @ALGORITHMS.register("ippo")
 @dataclass(frozen=True)
-class IPPOConfig(OnPolicyConfig):
+class IPPOConfig(PolicyGradientConfig):
     """Independent PPO: each agent's critic reads what the agent observes."""
 
     clip: float = option(0.2, help="bound on the change of the probability ratio", gt=0)

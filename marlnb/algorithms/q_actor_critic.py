@@ -119,17 +119,17 @@ class QActorCriticLearner(OffPolicyLearner):
         own, critic = self.group.name, self.policy.critic
         now = {name: sample[name, "observation"] for name in critic.reads}
         return CriticBatch(
-            seen=critic.seen(now, sample["state"] if critic.reads_state else None),
-            codes={name: critic.code(name, sample[name, "action"]) for name in critic.reads},
+            seen=critic.encode_observations(now, sample["state"] if critic.reads_state else None),
+            codes={name: critic.encode_action(name, sample[name, "action"]) for name in critic.reads},
             reward=sample["next", own, "reward"].squeeze(-1),
             terminated=sample["next", own, "terminated"].squeeze(-1),
             acting=sample[own, "acting"],
             mask=sample.get((own, "action_mask")),
-            next_seen=critic.seen(
+            next_seen=critic.encode_observations(
                 next_observations(sample, critic.reads), sample["next", "state"] if critic.reads_state else None
             ),
             next_codes={
-                name: critic.code(name, _next_action(other, sample, name))
+                name: critic.encode_action(name, _next_action(other, sample, name))
                 for name, other in self._other_learners.items()
             },
             next_mask=sample.get(("next", own, "action_mask")),
@@ -152,7 +152,7 @@ class QActorCriticLearner(OffPolicyLearner):
         """
         own_codes = batch.codes[self.group.name]
         values = [critic(batch.seen, batch.codes) for critic in self.policy.critics]
-        if self.policy.critic.each_choice:
+        if self.policy.critic.all_actions:
             values = [(value * own_codes).sum(-1) for value in values]
         losses = torch.stack([masked_mean((value - target).square(), batch.acting) for value in values])
         learning_rate = self.config.lr_critic or self.config.lr

@@ -162,13 +162,13 @@ class SACLearner(QActorCriticLearner):
             if together:
                 values = [critic(seen, codes | {own: code}) for critic in critics]
             else:
-                values = [critic.judge_own(seen, codes, code) for critic in critics]
+                values = [critic.q_with_own_action(seen, codes, code) for critic in critics]
             return torch.minimum(*values) - alpha * drawn.log_prob, -drawn.log_prob
         log_probs = parameters.log_softmax(-1)
         probs = log_probs.exp()
         with torch.no_grad():  # the critics' values are weights here: the gradient goes through the probabilities
             if together:
-                codes = codes | {own: policy.critic.code(own, distribution.sample(parameters).action)}
+                codes = codes | {own: policy.critic.encode_action(own, distribution.sample(parameters).action)}
             values_of_choices = torch.minimum(*(critic(seen, codes) for critic in critics))
         entropy = -(probs * log_probs).sum(-1)
         return (probs * values_of_choices).sum(-1) + alpha * entropy, entropy

@@ -12,7 +12,7 @@ from tensordict import TensorDictBase
 from marlnb.algorithms.learner import Learner
 from marlnb.config import ALGORITHMS, AlgorithmConfig, LearnerContext, option
 from marlnb.errors import CheckpointError, ConfigError
-from marlnb.imports import found_at, is_import_path
+from marlnb.imports import load_object, is_import_path
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.scripted import FunctionPolicy, NoOpPolicy, RandomPolicy
 
@@ -116,7 +116,7 @@ def import_function(path: str, who: str) -> Callable[..., Any]:
     if not is_import_path(path):
         raise ConfigError(f"{who}: function must be module:function, as my_policies:chase; got {path!r}")
     try:
-        function = found_at(path)
+        function = load_object(path)
     except ConfigError as error:
         raise ConfigError(f"{who}: {error}") from error
     if not callable(function):

@@ -195,7 +195,7 @@ class QLearner(OffPolicyLearner):
         target = (reward - (1 - gamma) * shift) / scale + gamma * future
         loss = masked_mean(regression_loss(chosen, target, self.config.loss, l2_coef=1.0), acting)
         values = {"q_mean": chosen.detach(), "target_mean": target}
-        means = {name: masked_mean(self.policy.in_rewards(value), acting) for name, value in values.items()}
+        means = {name: masked_mean(self.policy.to_reward_units(value), acting) for name, value in values.items()}
         return loss, {"loss": loss.detach(), **means, "epsilon": self.policy.epsilon.clone()}
 
     def _q_values(self, sample: Sample) -> tuple[Tensor, Tensor, Tensor]:

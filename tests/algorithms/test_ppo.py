@@ -11,7 +11,7 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor
 
-from marlnb.algorithms.on_policy import OnPolicyLearner
+from marlnb.algorithms.policy_gradient import PolicyGradientLearner
 from marlnb.algorithms.ppo import IPPOConfig, MAPPOConfig
 from marlnb.config import ALGORITHMS, AlgorithmConfig, LearnerContext, ModelConfig
 from marlnb.errors import CheckpointError, ConfigError
@@ -43,7 +43,7 @@ def probe_env(action: ActionSpec) -> EnvSpec:
 
 
 def experience(
-    learner: OnPolicyLearner,
+    learner: PolicyGradientLearner,
     observe: Callable[[int], dict[str, Tensor]],
     reward: Callable[[int, dict[str, Tensor], Tensor], Tensor],
     *,

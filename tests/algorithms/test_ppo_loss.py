@@ -14,7 +14,7 @@ from torchrl.modules import IndependentNormal, ProbabilisticActor
 from torchrl.objectives import ClipPPOLoss, MAPPOLoss
 
 from marlnb.algorithms.gae import rollout_values
-from marlnb.algorithms.on_policy import Evaluation, OnPolicyLearner
+from marlnb.algorithms.policy_gradient import Evaluation, PolicyGradientLearner
 from marlnb.algorithms.ppo import IPPOConfig, MAPPOConfig
 from marlnb.config import LearnerContext
 from marlnb.models.networks.mlp import MLPConfig
@@ -45,13 +45,13 @@ class Value(nn.Module):
         return value
 
 
-def minibatch(learner: OnPolicyLearner, rollout: TensorDict) -> dict[str, Tensor]:
+def minibatch(learner: PolicyGradientLearner, rollout: TensorDict) -> dict[str, Tensor]:
     samples, _ = learner._samples(rollout, rollout_values(learner.policy, rollout), None)
     samples["log_prob"] = samples["log_prob"] + 0.3 * torch.randn_like(samples["log_prob"])  # so that ratios clip
     return samples
 
 
-def torchrl_loss(learner: OnPolicyLearner, sample: dict[str, Tensor]) -> Tensor:
+def torchrl_loss(learner: PolicyGradientLearner, sample: dict[str, Tensor]) -> Tensor:
     """torchrl's total; its l2 lacks our half, hence the critic's coefficient. Agents stay an axis."""
     policy, config = learner.policy, learner.config
     if learner.group.action.kind == "discrete":

@@ -8,7 +8,7 @@ from tensordict import TensorDict
 from torchrl.objectives.value.functional import generalized_advantage_estimate
 
 from marlnb.algorithms.gae import gae, rollout_values
-from marlnb.algorithms.on_policy import OnPolicyLearner
+from marlnb.algorithms.policy_gradient import PolicyGradientLearner
 from marlnb.algorithms.ppo import IPPOConfig, MAPPOConfig
 from marlnb.algorithms.turns import own_turns, turn_ends
 from marlnb.config import LearnerContext, ModelConfig
@@ -146,7 +146,7 @@ def test_the_game_of_echoes_keeps_the_contract() -> None:
 def test_echoes_are_learnt_and_valued_turn_by_turn(config: IPPOConfig, model: ModelConfig, apart: bool) -> None:
     """Perfect play is worth 1 + 0.8 at a first turn and 1 at a second, though it is paid for at another's move."""
     env = Echo(32, apart)
-    learners: dict[str, OnPolicyLearner] = {}
+    learners: dict[str, PolicyGradientLearner] = {}
     for group in env.spec.groups:
         torch.manual_seed(0)
         learners[group.name] = config.build(LearnerContext(group, env.spec, model, model, 32, 16))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -22,9 +21,9 @@ from marlnb.analysis.stats.divergence import total_variation
 from marlnb.config import EnvConfig
 from marlnb.envs.external.interface import publish
 from marlnb.errors import AnalysisError, ConfigError, unknown
-from marlnb.models.hooks import episode_context
-from marlnb.models.policies.policy import ActorOutput, Policy
+from marlnb.models.policies.policy import Policy
 from marlnb.specs import ActionSpec
+from marlnb.training.collect.episodes import TimeStep
 from marlnb.training.policies.compatibility import check_fit
 from marlnb.training.policies.policy_source import PolicySource, as_policy_source
 from marlnb.training.runs.run import EVALUATION, Which
@@ -163,8 +162,7 @@ def action_influence(
             acting = baseline.acting[group][..., agent_index].cpu()
             steps = _draw_steps(acting, baseline.in_episode.cpu(), horizon, generator)
             override = ActionOverride(baseline, group, agent_index, steps, generator)
-            with override.applied_to(policies[group]):
-                replaced = roll_out(built, policies, (), **batch)
+            replaced = roll_out(built, policies, (), override_action=override, **batch)
             parts.append(_distances(policies, baseline, replaced, override, horizon, measure))
     distances, agents = np.concatenate(parts), list(subject.spec.agents)
     others = [k for k, agent in enumerate(agents) if agent != source]
@@ -224,7 +222,7 @@ class ActionOverride:
     def __init__(
         self, baseline: Trajectories, group: str, agent_index: int, steps: Tensor, generator: torch.Generator
     ) -> None:
-        self.agent_index, self.steps = agent_index, steps
+        self.group, self.agent_index, self.steps = group, agent_index, steps
         at, env_index = steps.clamp(min=0), torch.arange(len(steps))
         taken = baseline.action[group][at, env_index, agent_index].cpu()
         mask = baseline.mask[group]
@@ -232,26 +230,16 @@ class ActionOverride:
         self.action, has_other = _other_actions(taken, allowed, baseline.env.group(group).action, generator)
         self.valid = has_other & (steps >= 0)
 
-    @contextmanager
-    def applied_to(self, policy: Policy) -> Iterator[None]:
-        """Inside, the policy takes the replacement."""
-        act = policy.act
-
-        def act_with_override(observation: Tensor, **options: Any) -> ActorOutput:
-            output = act(observation, **options)
-            t = episode_context.now("an action override").t.cpu()[: len(self.steps)]
-            envs = torch.nonzero(self.valid & (t == self.steps)).squeeze(-1)
-            if not len(envs):
-                return output
-            action = output.action.clone()
-            action[envs, self.agent_index] = self.action[envs].to(action)
-            return output._replace(action=action)
-
-        policy.act = act_with_override  # type: ignore[method-assign]
-        try:
-            yield
-        finally:
-            del policy.act
+    def __call__(self, time_step: TimeStep) -> Mapping[str, Tensor]:
+        """The group's actions at this step, as `play(override_action=)` asks for them."""
+        t = time_step.t[: len(self.steps)]
+        envs = torch.nonzero(self.valid & (t == self.steps)).squeeze(-1)
+        action = time_step.output[self.group].action
+        if not len(envs):
+            return {self.group: action}
+        action = action.clone()
+        action[envs, self.agent_index] = self.action[envs].to(action)
+        return {self.group: action}
 
 
 def _other_actions(

@@ -1,5 +1,8 @@
-"""Trajectories: whole episodes kept in memory, one a copy, so that rollouts with and without an edit can be compared
-step by step, and the same moments shown again to policies with other edits."""
+"""Whole episodes held in memory, one in each environment.
+
+Rollouts with and without an edit can be compared step by step, and other policies can be evaluated on the same time
+steps.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,13 @@ import torch
 from torch import Tensor
 
 from marlnb.envs.vector import Step, VectorEnv
-from marlnb.models.hooks import episode_context as clock
+from marlnb.models.hooks import episode_context
+from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import capture
 from marlnb.models.hooks.edit import Edit
-from marlnb.models.hooks.edits import edited
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import EnvSpec
-from marlnb.training.collect.episodes import EpisodeTable, TimeStep, play
+from marlnb.training.collect.episodes import EpisodeTable, OverrideAction, TimeStep, play
 from marlnb.training.collect.rollout import carried
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.collect.threads import torch_threads
@@ -25,15 +28,19 @@ from marlnb.training.collect.threads import torch_threads
 
 @dataclass(frozen=True)
 class Trajectories:
-    """Episodes `first` to `first + copy - 1`, copy k's being the k-th. Axes are `[time, copy, ...]`.
+    """Episodes `first`, `first + 1`, ...: environment k plays episode `first + k`. Axes are `[time, env, ...]`.
 
     Attributes:
-        counts: `[time, copy]` bool, False after the copy's episode.
-        observation, action, logits, mask: by group; logits as `ActorOutput` has them, mask None where there is none.
-        acting: by group `[time, copy, agent]` bool, False after the episode.
-        labels: by name, `[time, copy]` or `[time, copy, agent]`.
-        activations: by site, `[time, copy, agent, unit]`, of the sites that were asked for.
-        table: the episodes' returns and lengths.
+        in_episode: `[time, env]` bool, False after the environment's episode.
+        observation: by group, `[time, env, agent, *shape]`.
+        action: by group, `[time, env, agent(, component)]`.
+        logits: by group, as in `ActorOutput`.
+        mask: by group, the action mask; None where there is none.
+        acting: by group, `[time, env, agent]` bool, False after the episode.
+        state: `[time, env, *state_shape]`; None where the environment has none.
+        labels: by name, `[time, env]` or `[time, env, agent]`.
+        activations: by site, `[time, env, agent, unit]`, of the captured sites.
+        table: returns and lengths of the episodes.
     """
 
     env: EnvSpec
@@ -51,18 +58,22 @@ class Trajectories:
 
     @property
     def episode(self) -> Tensor:
-        """`[copy]`."""
+        """`[env]`, the episode's number."""
         return torch.arange(self.first, self.first + self.in_episode.shape[1])
 
-    def moments(self, t: int) -> tuple[Tensor, Tensor]:
-        """Episode and step of every copy at `t`, as the clock tells them."""
+    def episode_and_step(self, t: int) -> tuple[Tensor, Tensor]:
+        """`[env]` each, as `episode_context.at` takes them: the episode (-1 after its end) and the step."""
         return torch.where(self.in_episode[t], self.episode, -1), torch.full_like(self.episode, t)
 
 
 @dataclass(frozen=True)
 class PolicyOutputs:
-    """What policies say at the moments of trajectories, by group: logits and values `[time, copy, agent(, ...)]`; None
-    where a policy has no network, or no critic."""
+    """Outputs of policies along trajectories.
+
+    Attributes:
+        logits: by group, `[time, env, agent, parameter]`; None where a policy has no network.
+        values: by group, `[time, env, agent]`; None where a policy has no critic.
+    """
 
     logits: Mapping[str, Tensor | None]
     values: Mapping[str, Tensor | None]
@@ -79,17 +90,19 @@ def roll_out(
     sites: Sequence[str] = (),
     labels: bool = True,
     episodes: int | None = None,
+    override_action: OverrideAction | None = None,
 ) -> Trajectories:
-    """One episode in each copy, or in the first `episodes` of them.
+    """Plays one episode in each environment, or in the first `episodes` of them.
 
-    Sampled actions get noise that depends on (seed, episode, step) alone: the same in every call with as many copies.
+    The noise of sampled actions depends on (seed, episode, step) alone: it is the same in every call with as many
+    environments. `override_action` replaces chosen actions, as in `play`.
     """
     device = device_of(policies, env)
     generator = torch.Generator(device=device).manual_seed(derive_seed(seed, "actions", first))
-    ledger = _Ledger(labels)
+    recorder = _TrajectoryRecorder(labels)
     with edited(policies, edits), ExitStack() as stack:
         if sites:
-            ledger.activations = stack.enter_context(capture(policies, sites))
+            recorder.activations = stack.enter_context(capture(policies, sites))
         table = play(
             env,
             policies,
@@ -98,121 +111,132 @@ def roll_out(
             first=first,
             explore=explore,
             generator=generator,
-            callback=ledger,
+            callback=recorder,
+            override_action=override_action,
         )
-    return ledger.trajectories(env.spec, first, table)
+    return recorder.trajectories(env.spec, first, table)
 
 
 def evaluate_on(
     policies: Mapping[str, Policy],
-    seen: Trajectories,
+    trajectories: Trajectories,
     edits: Sequence[Edit] = (),
     *,
     values: bool = True,
     groups: Sequence[str] | None = None,
 ) -> PolicyOutputs:
-    """What the policies, edited, say where others went: recurrent states are those that they themselves come to have.
+    """Outputs of edited policies on trajectories that others played.
+
+    Recurrent states are those that these policies would have had, starting from each episode's beginning.
 
     Args:
-        groups: whose; None for all.
+        values: also evaluate the critics.
+        groups: groups to evaluate; None: all.
     """
-    asked = [name for name in policies if groups is None or name in groups]
+    names = [name for name in policies if groups is None or name in groups]
     with edited(policies, edits), torch.no_grad(), torch_threads(1):
-        logits = {name: _logits(policies[name], name, seen) for name in asked}
-        judged = {name: _values(policies[name], name, seen) if values else None for name in asked}
-    return PolicyOutputs(logits, judged)
+        logits = {name: _logits(policies[name], name, trajectories) for name in names}
+        values_by_group = {name: _values(policies[name], name, trajectories) if values else None for name in names}
+    return PolicyOutputs(logits, values_by_group)
 
 
 def device_of(policies: Mapping[str, Policy], env: VectorEnv) -> torch.device:
+    """The device of the first policy that has tensors, else the environment's."""
     tensors = (tensor for policy in policies.values() for tensor in (*policy.parameters(), *policy.buffers()))
     return next((tensor.device for tensor in tensors), env.device)
 
 
-def _logits(policy: Policy, group: str, seen: Trajectories) -> Tensor | None:
+def _logits(policy: Policy, group: str, trajectories: Trajectories) -> Tensor | None:
     if policy.distribution is None:
         return None
-    observation, mask, acting = seen.observation[group], seen.mask[group], seen.acting[group]
+    observation, mask, acting = (x[group] for x in (trajectories.observation, trajectories.mask, trajectories.acting))
     state = policy.initial_recurrent(observation.shape[1], observation.device)
-    found = []
+    logits = []
     for t in range(len(observation)):
-        with clock.at(*seen.moments(t)):
-            output, after = policy.logits(observation[t], recurrent=state)
-        found.append(output if mask is None else policy.distribution.mask(output, mask[t]))
-        state = carried(state, after, None if seen.env.simultaneous else acting[t])
-    return torch.stack(found)
+        with episode_context.at(*trajectories.episode_and_step(t)):
+            parameters, next_state = policy.logits(observation[t], recurrent=state)
+        logits.append(parameters if mask is None else policy.distribution.mask(parameters, mask[t]))
+        state = carried(state, next_state, None if trajectories.env.simultaneous else acting[t])
+    return torch.stack(logits)
 
 
-def _values(policy: Policy, group: str, seen: Trajectories) -> Tensor | None:
+def _values(policy: Policy, group: str, trajectories: Trajectories) -> Tensor | None:
     if not policy.has_critic:
         return None
     state: Tensor | None = None
-    waits = not seen.env.simultaneous and not any(
+    # a critic that serves all agents with one forward pass has one state, which moves at every step
+    waits_for_turns = not trajectories.env.simultaneous and not any(
         site.shared_forward for site in policy.sites() if "/critic/" in site.name
     )
     if policy.critic_recurrent_shape is not None:
-        n, device = seen.in_episode.shape[1], seen.observation[group].device
-        state = torch.zeros(n, policy.group.n_agents, *policy.critic_recurrent_shape, device=device)
-    found = []
-    for t in range(len(seen.in_episode)):
-        now = {name: observation[t] for name, observation in seen.observation.items()}
-        with clock.at(*seen.moments(t)):
-            value, after = policy.value(now, state=None if seen.state is None else seen.state[t], recurrent=state)
-        found.append(value)
-        state = carried(state, after, seen.acting[group][t] if waits else None)
-    return torch.stack(found)
+        n_envs, device = trajectories.in_episode.shape[1], trajectories.observation[group].device
+        state = torch.zeros(n_envs, policy.group.n_agents, *policy.critic_recurrent_shape, device=device)
+    values = []
+    for t in range(len(trajectories.in_episode)):
+        observations = {name: observation[t] for name, observation in trajectories.observation.items()}
+        env_state = None if trajectories.state is None else trajectories.state[t]
+        with episode_context.at(*trajectories.episode_and_step(t)):
+            value, next_state = policy.value(observations, state=env_state, recurrent=state)
+        values.append(value)
+        state = carried(state, next_state, trajectories.acting[group][t] if waits_for_turns else None)
+    return torch.stack(values)
 
 
 @dataclass
-class _Ledger:
-    """A watcher that keeps everything."""
+class _TrajectoryRecorder:
+    """A rollout callback that keeps every time step.
 
-    keeps_labels: bool
+    Attributes:
+        with_labels: also keep the environment's labels.
+        activations: the dict that `capture` fills.
+    """
+
+    with_labels: bool
     activations: Mapping[str, Tensor] = field(default_factory=dict)
-    _kept: dict[tuple[str, str], list[Tensor]] = field(default_factory=dict)
+    _steps: dict[tuple[str, str], list[Tensor]] = field(default_factory=dict)
 
     def before_step(self, time_step: TimeStep) -> None:
-        counts = time_step.episode >= 0
-        self._keep("", "counts", counts)
+        in_episode = time_step.episode >= 0
+        self._append("", "in_episode", in_episode)
         for name, output in time_step.output.items():
             device = output.action.device
-            self._keep("observation", name, time_step.observation[name].to(device))
-            self._keep("action", name, output.action)
-            self._keep("logits", name, output.logits)
-            self._keep("acting", name, time_step.acting[name].to(device) & counts.to(device)[:, None])
+            self._append("observation", name, time_step.observation[name].to(device))
+            self._append("action", name, output.action)
+            self._append("logits", name, output.logits)
+            self._append("acting", name, time_step.acting[name].to(device) & in_episode.to(device)[:, None])
             mask = time_step.action_mask[name]
             if mask is not None:
-                self._keep("mask", name, mask.to(device))
+                self._append("mask", name, mask.to(device))
         if time_step.state is not None:
-            self._keep("", "state", time_step.state.to(device))
-        if self.keeps_labels:
+            self._append("", "state", time_step.state.to(device))
+        if self.with_labels:
             for name, label in time_step.labels.items():
-                self._keep("labels", name, label.cpu())
+                self._append("labels", name, label.cpu())
         for site, values in self.activations.items():
-            self._keep("activations", site, values)
+            self._append("activations", site, values)
 
     def after_step(self, time_step: TimeStep, step: Step, ended: bool) -> None:
         pass
 
     def trajectories(self, env: EnvSpec, first: int, table: EpisodeTable) -> Trajectories:
-        stacked = {key: torch.stack(parts) for key, parts in self._kept.items()}
         by_kind: dict[str, dict[str, Tensor]] = {}
-        for (kind, name), tensor in stacked.items():
-            by_kind.setdefault(kind, {})[name] = tensor[:, : len(table)]
-        alone = by_kind[""]
+        for (kind, name), tensors in self._steps.items():
+            by_kind.setdefault(kind, {})[name] = torch.stack(tensors)[:, : len(table)]
         return Trajectories(
             env=env,
             first=first,
-            in_episode=alone["counts"],
+            in_episode=by_kind[""]["in_episode"],
             observation=by_kind["observation"],
             action=by_kind["action"],
             logits=by_kind["logits"],
             mask={name: by_kind.get("mask", {}).get(name) for name in by_kind["action"]},
             acting=by_kind["acting"],
-            state=alone.get("state"),
+            state=by_kind[""].get("state"),
             labels=by_kind.get("labels", {}),
             activations=by_kind.get("activations", {}),
             table=table,
         )
 
-    def _keep(self, kind: str, name: str, tensor: Tensor) -> None:
-        self._kept.setdefault((kind, name), []).append(tensor.detach().clone())
+    def _append(self, kind: str, name: str, tensor: Tensor) -> None:
+        # the environment overwrites its buffers at the next step
+        self._steps.setdefault((kind, name), []).append(tensor.detach().clone())

@@ -1,16 +1,18 @@
-"""Whole episodes under policies: the loop that evaluation and recording share.
+"""Whole episodes under policies: the loop that evaluation, recording and analyses share.
 
-Exactly the episodes that were asked for count, whatever their lengths, and episode k runs under `seed + k`: taking
-whichever episodes end first would favour short ones.
+Exactly the requested episodes count, whatever their lengths, and episode k has the seed `seed + k`. Counting whichever
+episodes end first would favour short ones.
+
+Training has its own loop (`marlnb.training.collect.rollout`): it cuts experience after a fixed number of steps, goes on
+in the next rollout, and fills preallocated buffers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -18,8 +20,8 @@ from torch import Tensor
 
 from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import ConfigError
-from marlnb.models.hooks import episode_context as clock
-from marlnb.models.policies.policy import ActorOutput, Policy
+from marlnb.models.hooks import episode_context
+from marlnb.models.policies.policy import ActorOutput, Policy, eval_mode
 from marlnb.specs import EnvSpec
 from marlnb.training.collect.rollout import carried
 from marlnb.training.collect.threads import torch_threads
@@ -30,20 +32,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TimeStep:
-    """One moment of all copies: what the agents see and what they have just chosen, the environment not yet stepped.
+    """One time step of all environments: observations and the actions just chosen. The environment has not stepped yet.
 
     Its tensors are the environment's own buffers, valid until it steps.
 
     Attributes:
-        episode: `[env]` int64, the number of the copy's episode; -1 where it does not count.
-        t: `[env]` int64, steps since that episode began.
+        episode: `[env]` int64, number of the episode; -1 for an episode that does not count.
+        t: `[env]` int64, steps since the episode started.
         episode_seed: `[env]` int64.
-        observation, alive, acting, action_mask, recurrent: by group, as in `GroupStep`; recurrent is the actor's state
-            that enters the step, `[env, agent, layer, unit]`. Masks and states are None where there are none.
-        output: by group, what the policy gave.
-        state: `[env, *state_shape]`, None where the environment has none.
-        returns: by group, `[env, agent]` float64: the sum of rewards since the episode began, up to now.
-        labels: `VectorEnv.labels()`, asked for when first read; not to be read after the step.
+        observation: by group, as in `GroupStep`, as are the next three.
+        alive: by group.
+        acting: by group.
+        action_mask: by group; None where there is none.
+        recurrent: by group, the actor's state before the step, `[env, agent, layer, unit]`; None where there is none.
+        output: by group, what the policy returned.
+        state: `[env, *state_shape]`; None if the environment has none.
+        returns: by group, `[env, agent]` float64, the sum of rewards since the episode started.
+        env: the environment.
+        labels: `VectorEnv.labels()`, computed when first read; must not be read after the step.
     """
 
     episode: Tensor
@@ -58,44 +64,29 @@ class TimeStep:
     state: Tensor | None
     returns: Mapping[str, Tensor]
     env: VectorEnv
-    _told: dict[str, Tensor] = field(default_factory=dict, repr=False)
+    _labels: dict[str, Tensor] = field(default_factory=dict, repr=False)
 
     @property
     def labels(self) -> Mapping[str, Tensor]:
-        if not self._told:
-            self._told.update(self.env.labels())
-        return self._told
+        if not self._labels:
+            self._labels.update(self.env.labels())
+        return self._labels
 
 
-class Rest(NamedTuple):
-    """What a callback need not be told of: a call that does nothing costs as much as one that does a little.
-
-    Attributes:
-        steps: so many of the next, which it may be told of all the same; where an episode ends it is told after that
-            step, though it was not before it.
-        before: the moment before the next step that it is told of. It is not told of that.
-    """
-
-    steps: int = 0
-    before: bool = False
-
-
-TOLD_ALL = Rest()
+OverrideAction = Callable[[TimeStep], Mapping[str, Tensor]]
 
 
 class RolloutCallback(Protocol):
-    """Someone who sees the moments of `play`. Tensors are valid during the call only."""
+    """Called by `play` around every step. Tensors are valid during the call only."""
 
     def before_step(self, time_step: TimeStep) -> None:
-        """Called when the actions are chosen and the environment stands where they will be taken."""
+        """Called when the actions are chosen and the environment has not stepped yet."""
 
-    def after_step(self, time_step: TimeStep, step: Step, ended: bool) -> Rest | None:
-        """Called after the step; the moment's buffers of observations and masks have been overwritten by it.
+    def after_step(self, time_step: TimeStep, step: Step, ended: bool) -> None:
+        """Called after the step, which has overwritten the time step's buffers of observations and masks.
 
         Args:
-            ended: some copy's episode has, with this step.
-        Returns:
-            what it need not be told of; None: it is to be told of everything.
+            ended: whether this step ended the episode of at least one env.
         """
 
 
@@ -104,6 +95,7 @@ class EpisodeTable:
     """Episodes 0 to n-1, in order.
 
     Attributes:
+        spec: of the environment.
         length: `[episode]` int64, steps.
         seed: `[episode]` int64.
         returns: by group, `[episode, agent]` float64, each agent's undiscounted sum of rewards.
@@ -123,14 +115,14 @@ class EpisodeTable:
         return np.asarray(self.returns[group].mean(axis=1))
 
     def to_json(self) -> dict[str, list[float | None]]:
-        """By group, `group_return` of each episode as plain JSON; None where it is not finite."""
+        """By group, `group_return` of each episode, for JSON; None where it is not finite."""
         return {
             group: [value if math.isfinite(value) else None for value in self.group_return(group).tolist()]
             for group in self.spec.group_names
         }
 
     def to_frame(self) -> pd.DataFrame:
-        """One row an episode: seed, length and the return of each agent by its name."""
+        """One row per episode: seed, length, and the return of each agent by its name."""
         import pandas as pd
 
         columns = {"seed": self.seed, "length": self.length}
@@ -148,57 +140,61 @@ def play(
     explore: bool,
     generator: torch.Generator | None = None,
     callback: RolloutCallback | None = None,
+    override_action: OverrideAction | None = None,
     first: int = 0,
 ) -> EpisodeTable:
-    """Plays episodes 0 to `episodes` - 1; copy b plays b, b + B, b + 2 B and so on.
+    """Plays episodes `first` to `first + episodes - 1`. Environment b of B plays every B-th of them, from the b-th on.
 
-    The policies' edits are told which episode each copy plays, and at which step (`marlnb.models.hooks.episode_context`).
+    The policies' edits can read each environment's episode and step (`marlnb.models.hooks.episode_context`).
 
     Args:
-        policies: by group, on one device; put into eval mode meanwhile.
-        seed: episode k runs under `(seed + k) mod 2**31`.
+        policies: by group, on one device; in eval mode during the call.
+        seed: episode k has the seed `(seed + k) mod 2**31`.
         explore: sample actions; otherwise take the most likely.
-        generator: of the actions that are sampled, on the policies' device.
-        first: the number of the first episode: `first` to `first + episodes - 1` are played.
+        generator: of sampled actions, on the policies' device.
+        callback: called around every step.
+        override_action: given the time step, returns actions by group that are taken instead of the policy's. Groups
+            that it leaves out keep theirs. Callbacks see the actions that are taken.
+        first: number of the first episode.
     Raises:
-        ConfigError: `episodes` is below 1, or a group has no policy.
+        ConfigError: `episodes` is below 1, or policies and groups do not match.
     """
     if episodes < 1:
-        raise ConfigError(f"the number of episodes must be 1 or more; got {episodes}")
-    missing = sorted(set(env.spec.group_names) ^ set(policies))
-    if missing:
-        raise ConfigError(f"policies are for {sorted(policies)}, the groups are {list(env.spec.group_names)}")
-    tally = _Tally(env, episodes, first)
+        raise ConfigError(f"episodes must be 1 or more; got {episodes}")
+    if set(env.spec.group_names) != set(policies):
+        raise ConfigError(f"policies are for {sorted(policies)}; expected the groups {list(env.spec.group_names)}")
+    tally = _EpisodeTally(env, episodes, first)
     actors = {name: _Actor(policies[name], env, explore, generator) for name in env.spec.group_names}
-    rests, unseen = TOLD_ALL  # what the callback need not be told of
-    with _eval_mode(policies), torch.no_grad(), torch_threads(1):  # one step is little work: more threads only wait
+    with eval_mode(policies.values()), torch.no_grad(), torch_threads(1):  # a step is too little work for threads
         step = env.reset(seed + first)
-        tally.begin(step)
-        while tally.playing:
-            time_step = _moment(env, step, tally, actors)
-            if callback is not None and not (rests or unseen):
+        tally.start(step)
+        while tally.n_left > 0:
+            time_step = _choose_actions(env, step, tally, actors)
+            if override_action is not None:
+                replaced = {
+                    name: time_step.output[name]._replace(action=action)
+                    for name, action in override_action(time_step).items()
+                }
+                time_step = replace(time_step, output={**time_step.output, **replaced})
+            if callback is not None:
                 callback.before_step(time_step)
             step = env.step({name: output.action.to(env.device) for name, output in time_step.output.items()})
             done = step.done.cpu()
             ended = bool(done.any())
-            if rests and not ended:
-                rests -= 1
-            elif callback is not None:
-                rests, unseen = callback.after_step(time_step, step, ended) or TOLD_ALL
+            if callback is not None:
+                callback.after_step(time_step, step, ended)
             tally.add(step, done if ended else None)
             if ended:
                 for actor in actors.values():
-                    actor.forget(step.done)
-    return tally.table(seed)
+                    actor.reset(step.done)
+    return tally.table()
 
 
 class _Actor:
-    """A policy with the recurrent state of every copy."""
+    """A policy with the recurrent state of every environment."""
 
     def __init__(self, policy: Policy, env: VectorEnv, explore: bool, generator: torch.Generator | None) -> None:
-        self.policy = policy
-        self.explore = explore
-        self.generator = generator
+        self.policy, self.explore, self.generator = policy, explore, generator
         self.device = next((tensor.device for tensor in (*policy.parameters(), *policy.buffers())), env.device)
         self.recurrent = policy.initial_recurrent(env.n_envs, self.device)
 
@@ -211,69 +207,77 @@ class _Actor:
             generator=self.generator,
         )
 
-    def forget(self, done: Tensor) -> None:
+    def reset(self, done: Tensor) -> None:
+        """Zeroes the states of environments `[env]` that start an episode."""
         if self.recurrent is not None:
             self.recurrent = self.recurrent.masked_fill(done.to(self.device)[:, None, None, None], 0.0)
 
 
-class _Tally:
-    """Lengths and returns of the episodes that count."""
+class _EpisodeTally:
+    """Lengths and returns of the episodes that count.
+
+    Attributes:
+        episode: `[env]`, number of the current episode; -1 if it does not count.
+        t: `[env]`, steps since it started.
+        episode_seed: `[env]`.
+        returns: by group, `[env, agent]`, the sum of rewards since it started.
+        n_left: episodes that have not ended yet.
+    """
 
     def __init__(self, env: VectorEnv, episodes: int, first: int) -> None:
         self.env, self.episodes, self.first = env, episodes, first
-        copies = torch.arange(env.n_envs)
-        self._number = copies.clone()
+        self._index = torch.arange(env.n_envs)  # of each environment's episode, counted from 0
         self.t = torch.zeros(env.n_envs, dtype=torch.int64)
-        self.sums = {g.name: torch.zeros(env.n_envs, g.n_agents, dtype=torch.float64) for g in env.spec.groups}
+        self.returns = {g.name: torch.zeros(env.n_envs, g.n_agents, dtype=torch.float64) for g in env.spec.groups}
         self._length = torch.zeros(episodes, dtype=torch.int64)
         self._seed = torch.zeros(episodes, dtype=torch.int64)
         self._returns = {g.name: torch.zeros(episodes, g.n_agents, dtype=torch.float64) for g in env.spec.groups}
-        self._left = episodes
-        self._count()
+        self.n_left = episodes
+        self._number_episodes()
 
-    @property
-    def playing(self) -> bool:
-        return self._left > 0
-
-    def begin(self, step: Step) -> None:
+    def start(self, step: Step) -> None:
         self.episode_seed = step.episode_seed.cpu().clone()
 
     def add(self, step: Step, done: Tensor | None) -> None:
-        """done: `[env]`; None where no episode has ended."""
-        self.t = self.t + 1
+        """Accounts for one step. `done` is `[env]`, or None if no episode ended."""
+        self.t = self.t + 1  # a new tensor: callbacks may hold the previous one
         for name, group in step.groups.items():
-            self.sums[name] += group.reward.cpu()
+            self.returns[name] += group.reward.cpu()
         if done is not None:
             self._finish(done)
             self.episode_seed = step.episode_seed.cpu().clone()
 
-    def table(self, seed: int) -> EpisodeTable:
+    def table(self) -> EpisodeTable:
         returns = {name: values.numpy() for name, values in self._returns.items()}
         return EpisodeTable(self.env.spec, self._length.numpy(), self._seed.numpy(), returns)
 
     def _finish(self, done: Tensor) -> None:
         counted = done & (self.episode >= 0)
-        numbers = self.episode[counted] - self.first
-        self._length[numbers] = self.t[counted]
-        self._seed[numbers] = self.episode_seed[counted]
-        for name, sums in self.sums.items():
-            self._returns[name][numbers] = sums[counted]
-            sums[done] = 0.0
-        self._left -= len(numbers)
+        rows = self.episode[counted] - self.first
+        self._length[rows] = self.t[counted]
+        self._seed[rows] = self.episode_seed[counted]
+        for name, returns in self.returns.items():
+            self._returns[name][rows] = returns[counted]
+            returns[done] = 0.0
+        self.n_left -= len(rows)
         self.t = self.t.masked_fill(done, 0)
-        self._number = self._number + done * self.env.n_envs
-        self._count()
+        self._index = self._index + done * self.env.n_envs
+        self._number_episodes()
 
-    def _count(self) -> None:
-        self.episode = (self._number + self.first).masked_fill(self._number >= self.episodes, -1)
+    def _number_episodes(self) -> None:
+        self.episode = (self._index + self.first).masked_fill(self._index >= self.episodes, -1)
 
 
-def _moment(env: VectorEnv, step: Step, tally: _Tally, actors: Mapping[str, _Actor]) -> TimeStep:
+def _choose_actions(env: VectorEnv, step: Step, tally: _EpisodeTally, actors: Mapping[str, _Actor]) -> TimeStep:
+    """Every group chooses its actions, and its recurrent state moves on."""
     groups = step.groups
     recurrent = {name: actor.recurrent for name, actor in actors.items()}
-    with clock.at(tally.episode, tally.t):
+    with episode_context.at(tally.episode, tally.t):
         output = {name: actor.act(groups[name].observation, groups[name].action_mask) for name, actor in actors.items()}
-    time_step = TimeStep(
+    for name, actor in actors.items():
+        acting = None if env.spec.simultaneous else groups[name].acting.to(actor.device)
+        actor.recurrent = carried(actor.recurrent, output[name].recurrent, acting)
+    return TimeStep(
         episode=tally.episode,
         t=tally.t,
         episode_seed=tally.episode_seed,
@@ -284,22 +288,6 @@ def _moment(env: VectorEnv, step: Step, tally: _Tally, actors: Mapping[str, _Act
         recurrent=recurrent,
         output=output,
         state=step.state,
-        returns=tally.sums,
+        returns=tally.returns,
         env=env,
     )
-    for name, actor in actors.items():
-        acting = None if env.spec.simultaneous else groups[name].acting.to(actor.device)
-        actor.recurrent = carried(actor.recurrent, output[name].recurrent, acting)
-    return time_step
-
-
-@contextmanager
-def _eval_mode(policies: Mapping[str, Policy]) -> Iterator[None]:
-    modes = {name: policy.training for name, policy in policies.items()}
-    for policy in policies.values():
-        policy.eval()
-    try:
-        yield
-    finally:
-        for name, policy in policies.items():
-            policy.train(modes[name])

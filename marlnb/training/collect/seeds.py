@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-SEED_SPAN = 2**31
+from marlnb.specs import SEED_SPAN
+
 GLOBAL_GENERATORS = threading.RLock()
 """Held by whoever swaps the states of torch's, numpy's and Python's global generators: threads take turns."""
 

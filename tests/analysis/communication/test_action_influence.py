@@ -40,7 +40,7 @@ def test_the_next_step_is_what_the_listener_says_of_the_other_word(agents: Agent
     """By hand: the word put into what the listener saw, nothing replayed."""
     kept: list[Any] = []
     policies = {name: policy.requires_grad_(False) for name, policy in agents.by_group.items()}
-    original = module._Otherwise
+    original = module.ActionOverride
 
     class Kept(original):  # type: ignore[valid-type, misc]
         def __init__(self, plain: Any, *given: Any) -> None:
@@ -48,13 +48,13 @@ def test_the_next_step_is_what_the_listener_says_of_the_other_word(agents: Agent
             kept.append((plain, self))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_Otherwise", Kept)
+        patch.setattr(module, "ActionOverride", Kept)
         found = mnb.action_influence(agents, "speaker_0", horizon=1, episodes=24, n_envs=8)
     names = list(agents.spec.group("listener").observation.names)
     words = [names.index(f"message_{k}") for k in range(3)]
     distances = []
     for plain, other in kept:
-        for copy, t in enumerate(other.when.tolist()):
+        for copy, t in enumerate(other.steps.tolist()):
             seen = plain.observation["listener"][t + 1, copy].clone()
             word, said = int(other.action[copy]), int(plain.action["speaker"][t, copy, 0])
             assert word != said and seen[0, words].argmax() == said

@@ -8,7 +8,7 @@ from marlnb.envs.vector import Step
 from marlnb.errors import ConfigError
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.scripted import RandomPolicy
-from marlnb.training.collect.episodes import Rest, TimeStep, play
+from marlnb.training.collect.episodes import TimeStep, play
 from tests.training.toys import Count, CountConfig
 
 
@@ -52,53 +52,6 @@ def test_the_watcher_sees_every_step_of_the_episodes_that_count_once() -> None:
     assert [notes.rewards[k] for k in range(7)] == table.returns["b"][:, 0].tolist()
 
 
-@pytest.mark.parametrize("rests", [0, 1, 3])
-def test_a_watcher_that_rests_is_told_of_every_kth_step_and_of_each_end(rests: int) -> None:
-    """One copy, so that its steps can be counted by hand: from each step told on `rests` are passed over, and an end
-    that is passed over is told, but not the moment before it."""
-
-    class Rests:
-        def __init__(self) -> None:
-            self.before: list[tuple[int, int]] = []
-            self.after: list[tuple[int, int, bool]] = []
-
-        def before_step(self, time_step: TimeStep) -> None:
-            self.before.append((int(time_step.episode), int(time_step.t)))
-
-        def after_step(self, time_step: TimeStep, step: Step, ended: bool) -> Rest | None:
-            self.after.append((int(time_step.episode), int(time_step.t), ended))
-            return None if ended else Rest(rests)
-
-    env, callback = Count(CountConfig(), 1), Rests()
-    play(env, _random(env), episodes=5, seed=100, explore=True, callback=callback)
-    lengths = [2 + (100 + k) % 7 for k in range(5)]
-    kept = [(k, t) for k, length in enumerate(lengths) for t in range(0, length, rests + 1)]
-    assert callback.before == kept
-    ends = {(k, length - 1) for k, length in enumerate(lengths)}
-    assert callback.after == [(*place, place in ends) for place in sorted({*kept, *ends})]
-
-
-def test_a_watcher_that_only_looks_after_steps_is_not_told_before_them() -> None:
-    """Of steps 0, 1, 2 ... it asks not to be told before every second and third, whichever episode they are of."""
-
-    class Looks:
-        def __init__(self) -> None:
-            self.before: list[int] = []
-            self.after = 0
-
-        def before_step(self, time_step: TimeStep) -> None:
-            self.before.append(self.after)
-
-        def after_step(self, time_step: TimeStep, step: Step, ended: bool) -> Rest:
-            self.after += 1
-            return Rest(before=self.after % 3 != 0)
-
-    env, callback = Count(CountConfig(), 1), Looks()
-    table = play(env, _random(env), episodes=5, seed=100, explore=True, callback=callback)
-    assert callback.after == table.length.sum()
-    assert callback.before == list(range(0, callback.after, 3))
-
-
 def test_modes_come_back_after_an_error() -> None:
     env = Count(CountConfig(fail_at=3), 2)
     policies = _random(env)
@@ -111,7 +64,7 @@ def test_modes_come_back_after_an_error() -> None:
 
 def test_missing_policies_and_no_episodes_are_refused() -> None:
     env = Count(CountConfig(), 2)
-    with pytest.raises(ConfigError, match=r"the groups are \['a', 'b'\]"):
+    with pytest.raises(ConfigError, match=r"expected the groups \['a', 'b'\]"):
         play(env, {"a": RandomPolicy(env.spec.groups[0])}, episodes=1, seed=0, explore=True)
     with pytest.raises(ConfigError, match="got 0"):
         play(env, _random(env), episodes=0, seed=0, explore=True)
@@ -139,3 +92,27 @@ def test_a_random_policy_fills_the_box_of_a_continuous_action() -> None:
     torch.testing.assert_close(low, torch.tensor([-1.0, 2.0]), atol=0.01, rtol=0)
     torch.testing.assert_close(high, torch.tensor([1.0, 6.0]), atol=0.01, rtol=0)
     torch.testing.assert_close(output.log_prob, torch.full((5000, 1), -np.log(8.0), dtype=torch.float32))
+
+
+def test_an_overridden_action_is_taken_instead_and_callbacks_see_it() -> None:
+    class Notes:
+        def __init__(self) -> None:
+            self.actions: dict[str, list[torch.Tensor]] = {"a": [], "b": []}
+
+        def before_step(self, time_step: TimeStep) -> None:
+            for name, actions in self.actions.items():
+                actions.append(time_step.output[name].action.clone())
+
+        def after_step(self, time_step: TimeStep, step: Step, ended: bool) -> None:
+            pass
+
+    def play_noted(**options: object) -> dict[str, list[torch.Tensor]]:
+        env, notes = Count(CountConfig(), 3), Notes()
+        generator = torch.Generator().manual_seed(0)
+        play(env, _random(env), episodes=7, seed=100, explore=True, generator=generator, callback=notes, **options)  # type: ignore[arg-type]
+        return notes.actions
+
+    plain = play_noted()
+    replaced = play_noted(override_action=lambda step: {"a": step.output["a"].action * 0 + step.t[:, None] % 3})
+    assert all(torch.equal(*pair) for pair in zip(plain["b"], replaced["b"]))
+    assert [actions[0].tolist() for actions in replaced["a"][:2]] == [[0, 0], [1, 1]]

@@ -1,0 +1,298 @@
+"""Any torchrl LossModule as an algorithm, on rollouts or on samples of a replay buffer.
+
+A subclass says which policy it trains and which LossModule trains it; `tests/examples/torchrl_loss.py` is an example.
+Everything else is marlnb's: collection, advantages, the replay buffer, Adam, turn-based games, checkpoints.
+
+The agent axis stays an axis of the batch: networks map `[n, agent, feature]`, and the LossModule must not reduce its
+terms (`reduction="none"`). Each term `[n, agent]` is then averaged over the agents that acted.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from tensordict import TensorDict, TensorDictBase
+from tensordict.nn import ProbabilisticTensorDictModule, ProbabilisticTensorDictSequential, TensorDictModule
+from torch import Tensor, nn
+
+from marlnb.algorithms.adam import PartAdam
+from marlnb.algorithms.losses import masked_mean
+from marlnb.algorithms.off_policy import OffPolicyConfig, OffPolicyLearner
+from marlnb.algorithms.on_policy import Minibatch, OnPolicyConfig, OnPolicyLearner
+from marlnb.algorithms.replay import Sample
+from marlnb.config import LearnerContext, option
+from marlnb.errors import CheckpointError, ShapeError
+from marlnb.models.policies.actor import ActorPolicy, features
+from marlnb.models.policies.actor_critic import ActorCritic
+from marlnb.models.policies.distributions import ActionDistribution
+
+if TYPE_CHECKING:
+    from torchrl.objectives import LossModule
+
+
+@dataclass(frozen=True)
+class OnPolicyLossConfig(OnPolicyConfig):
+    """Trains an ActorCritic with a LossModule on whole rollouts, with marlnb's advantages.
+
+    The LossModule reads `observation`, `action` (as the policy stores it), `action_mask` if there is one, `joint` (of a
+    centralised critic), `sample_log_prob`, `advantage` and `value_target` `[n, agent, 1]`.
+    """
+
+    recurrent: ClassVar[bool] = False
+
+    @abstractmethod
+    def build_loss(self, policy: ActorCritic) -> LossModule:
+        """The LossModule, with `reduction="none"`; `actor_module` and `value_module` give its networks."""
+
+    def build(self, context: LearnerContext) -> OnPolicyLossLearner:
+        self.check_fit(context)
+        return OnPolicyLossLearner(self, self.build_policy(context), context)
+
+
+class OnPolicyLossLearner(OnPolicyLearner):
+    """Gradient steps on the sum of a LossModule's terms."""
+
+    config: OnPolicyLossConfig
+
+    def __init__(self, config: OnPolicyLossConfig, policy: ActorCritic, context: LearnerContext) -> None:
+        super().__init__(config, policy, context)
+        self.loss_module = config.build_loss(policy)
+
+    def loss(self, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
+        batch = {
+            "observation": minibatch["observation"],
+            "action": minibatch["stored"],
+            "sample_log_prob": minibatch["log_prob"],
+            "advantage": minibatch["advantage"].unsqueeze(-1),
+            "value_target": minibatch["target"].unsqueeze(-1),
+        }
+        batch |= {key: minibatch[key] for key in ("action_mask", "joint") if key in minibatch}
+        terms = self.loss_module(TensorDict(batch, minibatch["advantage"].shape[:1]))
+        return total_loss(terms, minibatch["advantage"].shape, minibatch.get("weight"))
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"loss": loss_state(self.loss_module)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        load_loss_state(self.loss_module, state["loss"])
+
+
+@dataclass(frozen=True)
+class OffPolicyLossConfig(OffPolicyConfig):
+    """Trains a policy with a LossModule on samples of the replay buffer. Target networks are the LossModule's own.
+
+    The LossModule reads `observation`, `action`, `action_mask` if there is one, and in `next` the same and `reward`,
+    `terminated` and `done` `[n, agent, 1]`.
+    """
+
+    recurrent: ClassVar[bool] = False
+
+    epsilon: float = option(0.05, help="share of random actions after learning_starts, of policies that have it", ge=0)
+
+    @abstractmethod
+    def build_policy(self, context: LearnerContext) -> ActorPolicy:
+        """The policy to train."""
+
+    @abstractmethod
+    def build_loss(self, policy: Any) -> LossModule:
+        """The LossModule, with `reduction="none"`; `actor_module` and `q_module` give its networks."""
+
+    def build(self, context: LearnerContext) -> OffPolicyLossLearner:
+        self.check_fit(context)
+        return OffPolicyLossLearner(self, self.build_policy(context).to(context.device), context)
+
+
+class OffPolicyLossLearner(OffPolicyLearner):
+    """Gradient steps on the sum of a LossModule's terms, then an update of its target networks."""
+
+    config: OffPolicyLossConfig
+    policy: ActorPolicy
+
+    def __init__(self, config: OffPolicyLossConfig, policy: ActorPolicy, context: LearnerContext) -> None:
+        from torchrl.objectives import HardUpdate, SoftUpdate
+
+        self.loss_module = config.build_loss(policy)
+        self.loss_module.make_value_estimator(gamma=config.gamma)
+        self._updater = None
+        if any(name.startswith("target_") for name, _ in self.loss_module.named_buffers()):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # torchrl warns about tau > 0.5, which is a choice
+                if config.target_every:
+                    self._updater = HardUpdate(self.loss_module, value_network_update_interval=config.target_every)
+                else:
+                    self._updater = SoftUpdate(self.loss_module, tau=config.tau)
+        super().__init__(
+            config,
+            policy,
+            context.env,
+            sequence_length=1,
+            reads=(context.group.name,),
+            optimizers={"loss": PartAdam({"loss": self.loss_module}, config.adam_eps)},
+            followed={},
+        )
+
+    def explore(self) -> None:
+        for name, value in (("epsilon", 1.0 if self.warming_up else self.config.epsilon), ("uniform", self.warming_up)):
+            if isinstance(buffer := getattr(self.policy, name, None), Tensor):
+                buffer.fill_(value)
+
+    def learn(self, sample: Sample) -> dict[str, Tensor]:
+        acting = sample[self.group.name, "acting"]
+        loss, metrics = total_loss(self.loss_module(self._batch(sample)), acting.shape, acting)
+        norms = self.optimizers["loss"].step(loss, {"loss": self.config.lr}, self.config.max_grad_norm)
+        self.update_targets()
+        return metrics | {"grad_norm": norms[0]}
+
+    def _batch(self, sample: Sample) -> TensorDict:
+        own, axes = self.group.name, self.policy.actor.observation_axes
+        now: dict[str, Any] = {"action": sample[own, "action"]}
+        after = {key: sample["next", own, key] for key in ("reward", "terminated", "done")}
+        now["observation"] = features(sample[own, "observation"], axes)
+        after["observation"] = features(sample["next", own, "observation"], axes)
+        if self.group.has_action_mask:
+            now["action_mask"], after["action_mask"] = sample[own, "action_mask"], sample["next", own, "action_mask"]
+        return TensorDict({**now, "next": after}, sample[own, "acting"].shape[:1])
+
+    def update_targets(self) -> None:
+        if self._updater is not None:
+            self._updater.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        updater = {} if self._updater is None else self._updater.state_dict()
+        return super().state_dict() | {"loss": loss_state(self.loss_module), "updater": updater}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        load_loss_state(self.loss_module, state["loss"])
+        if self._updater is not None:
+            self._updater.load_state_dict(state["updater"])
+
+
+def total_loss(terms: TensorDictBase, shape: torch.Size, mask: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:
+    """The sum of a LossModule's terms (entries named `loss...`), each a mean over the agents that acted; and the terms.
+
+    Args:
+        terms: what the LossModule returned.
+        shape: `[n, agent]`.
+        mask: `[n, agent]`, who acted; None: all.
+    Raises:
+        ShapeError: a term is not `[n, agent]`.
+    """
+    means = {}
+    for name, term in terms.items():
+        if not name.startswith("loss"):
+            continue
+        if term.shape not in (shape, (*shape, 1)):
+            raise ShapeError(
+                f"torchrl's {name} has shape {list(term.shape)}, expected {list(shape)} (sample, agent); build the "
+                "LossModule with reduction='none'"
+            )
+        means[name] = masked_mean(term.reshape(shape), mask)
+    return torch.stack(tuple(means.values())).sum(), {name: mean.detach() for name, mean in means.items()}
+
+
+def loss_state(loss: LossModule) -> dict[str, Tensor]:
+    """What a checkpoint keeps of a LossModule: its networks, target networks and coefficients."""
+    return {name: tensor.detach().clone() for name, tensor in loss.state_dict().items()}
+
+
+def load_loss_state(loss: LossModule, state: Mapping[str, Tensor]) -> None:
+    """Raises CheckpointError if the state belongs to another LossModule."""
+    tensors = loss.state_dict()
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    if shapes != {name: tensor.shape for name, tensor in state.items()}:
+        raise CheckpointError(f"the checkpoint's loss is not a {type(loss).__name__} of these networks")
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            tensor.copy_(state[name])
+
+
+def actor_module(policy: ActorPolicy) -> ProbabilisticTensorDictSequential:
+    """A policy's actor and its distribution, as torchrl's losses call them: `observation` to `action`."""
+    keys = ["observation", "action_mask"] if policy.group.has_action_mask else ["observation"]
+    return ProbabilisticTensorDictSequential(
+        TensorDictModule(_ActorParameters(policy), in_keys=keys, out_keys=["parameters"]),
+        ProbabilisticTensorDictModule(
+            in_keys=["parameters"],
+            out_keys=["action"],
+            distribution_class=partial(PolicyDistribution, family=policy.actor.distribution),
+            return_log_prob=True,
+            log_prob_key="sample_log_prob",
+        ),
+    )
+
+
+def value_module(policy: ActorCritic) -> TensorDictModule:
+    """A policy's critic, as torchrl's losses call it: `observation` (centralised: `joint`) to `state_value`."""
+    reads = "joint" if policy.critic.centralised else "observation"
+    return TensorDictModule(_StateValue(policy), in_keys=[reads], out_keys=["state_value"])
+
+
+def q_module(policy: ActorPolicy) -> TensorDictModule:
+    """A policy's network of Q values, as torchrl's losses call it: `observation` to `action_value`."""
+    from torchrl.modules import QValueActor
+
+    module = TensorDictModule(
+        _ActorParameters(policy, masked=False), in_keys=["observation"], out_keys=["action_value"]
+    )
+    mask = "action_mask" if policy.group.has_action_mask else None
+    return QValueActor(module, action_space="categorical", action_mask_key=mask)
+
+
+class PolicyDistribution(torch.distributions.Distribution):
+    """A policy's action distribution with torch's interface."""
+
+    arg_constraints: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, parameters: Tensor, family: ActionDistribution) -> None:
+        self.parameters, self.family = parameters, family
+        super().__init__(batch_shape=parameters.shape[:-1], validate_args=False)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        return self.family.evaluate(self.parameters, action)[0]
+
+    def entropy(self) -> Tensor:
+        return self.family.evaluate(self.parameters, self.mode)[1]
+
+    @property
+    def mode(self) -> Tensor:
+        return self.family.mode(self.parameters).stored
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        """A draw through which continuous actions are differentiable."""
+        return self.family.sample(self.parameters.expand(*sample_shape, *self.parameters.shape)).stored
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        with torch.no_grad():
+            return self.rsample(sample_shape)
+
+
+class _ActorParameters(nn.Module):
+    """Observations, flat, to the parameters of the action distribution, or to Q values."""
+
+    def __init__(self, policy: ActorPolicy, *, masked: bool = True) -> None:
+        super().__init__()
+        self.actor, self.masked = policy.actor, masked
+
+    def forward(self, observation: Tensor, action_mask: Tensor | None = None) -> Tensor:
+        parameters = self.actor.with_std(self.actor.network(observation)[0])
+        return self.actor.distribution.mask(parameters, action_mask) if self.masked else parameters
+
+
+class _StateValue(nn.Module):
+    """A critic's inputs to values `[n, agent, 1]`, normalised."""
+
+    def __init__(self, policy: ActorCritic) -> None:
+        super().__init__()
+        self.critic = policy.critic
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        value: Tensor = self.critic(inputs)
+        return value.unsqueeze(-1)

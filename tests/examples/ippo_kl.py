@@ -1,0 +1,30 @@
+"""An algorithm of one's own: IPPO with a penalty on the KL divergence from the policy that collected the rollout.
+
+Source: Schulman et al. 2017, section 4 (arXiv:1707.06347), with a fixed coefficient.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from marlnb.algorithms.losses import masked_mean
+from marlnb.algorithms.on_policy import Minibatch
+from marlnb.algorithms.policy_gradient import Evaluation
+from marlnb.algorithms.ppo import IPPOConfig, approximate_kl
+from marlnb.config import ALGORITHMS, option
+
+
+@ALGORITHMS.register("examples/ippo_kl")
+@dataclass(frozen=True)
+class IPPOKLConfig(IPPOConfig):
+    """Independent PPO with a KL penalty: L = L_ippo + kl_coef KL(pi_old || pi)."""
+
+    kl_coef: float = option(1.0, help="weight of the KL penalty", ge=0)
+
+    def loss(self, evaluation: Evaluation, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
+        loss, metrics = super().loss(evaluation, minibatch)
+        log_ratio = evaluation.log_prob - minibatch["log_prob"]
+        kl = masked_mean(approximate_kl(log_ratio), minibatch.get("weight"))
+        return loss + self.kl_coef * kl, metrics

@@ -1,0 +1,45 @@
+"""The worked example of an algorithm: the penalty is what it says, and it learns as IPPO does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from marlnb.algorithms.policy_gradient import Evaluation
+from marlnb.algorithms.ppo import IPPOConfig
+from marlnb.config import ALGORITHMS, ENVIRONMENTS
+from tests.algorithms.test_known_answers import started, wrong
+
+
+@pytest.fixture(scope="module")
+def kind() -> Iterator[type[Any]]:
+    """The example's config; forgotten afterwards, so that other tests do not see it."""
+    from tests.examples.ippo_kl import IPPOKLConfig
+
+    ALGORITHMS.register("examples/ippo_kl")(IPPOKLConfig)
+    yield IPPOKLConfig
+    ALGORITHMS._members.pop("examples/ippo_kl")
+
+
+def test_the_penalty_by_hand(kind: type[Any]) -> None:
+    """Ratios 2 and 1/2: r - 1 - log r is 1 - log 2 and -1/2 + log 2, on average 1/4."""
+    minibatch = {"log_prob": torch.zeros(2), "advantage": torch.ones(2), "target": torch.zeros(2)}
+    evaluation = Evaluation(torch.tensor([2.0, 0.5]).log(), torch.zeros(2), torch.zeros(2))
+    with_penalty, _ = kind(kl_coef=3.0).loss(evaluation, minibatch)
+    without, metrics = IPPOConfig().loss(evaluation, minibatch)
+    assert float(metrics["kl"]) == pytest.approx(0.25)
+    assert float(with_penalty - without) == pytest.approx(3 * 0.25)
+
+
+def test_it_finds_the_known_answers(kind: type[Any]) -> None:
+    game: Any = ENVIRONMENTS.get("probe/action")()
+    algorithm = kind(
+        kl_coef=0.1, lr=1e-2, epochs=4, minibatch_frames=128, gamma=0.9, gae_lambda=0.9, normalise_values=False
+    )
+    loop = started(game, algorithm)
+    for _ in range(30):
+        loop.advance()
+    assert wrong(loop, game, algorithm, 0.9) == []
