@@ -30,14 +30,14 @@ def feature_density(dictionary: Dictionary, *, title: str | None = None, ax: Axe
     ax.text(lowest - 2 * width, n_dead, f"{n_dead}\nnever", ha="center", va="bottom", fontsize=8.5, color=INK)
     ticks = np.arange(lowest, 1)
     ax.set_xticks(ticks, [f"{100 * 10.0**tick:g}%" for tick in ticks])
-    is_doubtful = bool(dictionary.doubts and not dictionary.warnings)
+    is_doubtful = bool(dictionary.feature_warnings and not dictionary.warnings)
     ax.margins(y=0.5 if is_doubtful else 0.18)
     heading = title or f"How often the features of {dictionary.site} are active"
     finish(ax, title=heading, x="share of steps", y="features")
     note = f"{dictionary.explained:.1%} of the variance explained by {dictionary.active:.1f} features a step"
     ax.text(0.98, 0.97, note, transform=ax.transAxes, ha="right", va="top", fontsize=9, color=INK)
     if is_doubtful:
-        doubts = textwrap.fill("DOUBTFUL: " + "; ".join(dictionary.doubts), 56)
+        doubts = textwrap.fill("DOUBTFUL: " + "; ".join(dictionary.feature_warnings), 56)
         ax.text(
             0.98, 0.9, doubts, transform=ax.transAxes, ha="right", va="top", fontsize=9, fontweight="bold", color=ALARM
         )

@@ -2,7 +2,7 @@
 
 Each run holds `step_<k>`: `step_count` (frames), `elapsed_time` (seconds, left out by BenchMARL) and for each metric
 the values of all episodes; `absolute_metrics` holds the same metrics of its best policy over ten times the episodes.
-BenchMARL's `absolute_metrics` are something else: the largest single episode ever seen, one number.
+BenchMARL's `absolute_metrics` differ: one number, the largest return of any single episode.
 
 Source: Gorsane et al. 2022, "Towards a Standardised Performance Evaluation Protocol for Cooperative MARL"
 (arXiv:2209.10485), and marl-eval's README; BenchMARL 1.5's `JsonWriter`.
@@ -24,21 +24,23 @@ from marlnb.errors import AnalysisError, unknown
 
 RETURN = "return"
 ABSOLUTE = "absolute_metrics"
-Which = Literal["final", "best", "absolute"]
-WHICH = ("final", "best", "absolute")
+ScoreKind = Literal["final", "best", "absolute"]
+SCORE_KINDS = ("final", "best", "absolute")
 
 
 @dataclass(frozen=True)
-class Measured:
+class EvaluatedRun:
     """The evaluations of one run.
 
     Attributes:
-        task: environment and task, as `mpe/simple_spread`.
+        task: environment and task, for example `mpe/simple_spread`.
+        algorithm: its name.
+        seed: of the training.
         frames: at each evaluation, ascending.
-        seconds: of training at each evaluation; None where it is not known.
+        seconds: of training at each evaluation; None where unknown.
         metrics: by name, for each evaluation the value of each episode, in units of reward. `return` is one agent's
             return averaged over agents, then over groups; `<group>_return` is a group's.
-        absolute: by name, the episodes of the last, long evaluation of the best policy.
+        absolute: by name, the episodes of the final, long evaluation of the best policy.
     """
 
     task: str
@@ -57,14 +59,14 @@ class Measured:
         """
         return np.array([float(np.mean(episodes)) for episodes in self._of(self.metrics, metric)])
 
-    def score(self, metric: str = RETURN, which: Which = "final") -> float:
-        """One number: the mean of the last evaluation, of the best one (which flatters), or of the absolute one.
+    def score(self, metric: str = RETURN, which: ScoreKind = "final") -> float:
+        """One number: the mean of the last evaluation, of the best one (biased upwards), or of the absolute one.
 
         Raises:
-            AnalysisError: no such metric or choice; no evaluation; or an absolute metric that is a single episode.
+            AnalysisError: unknown metric or choice; no evaluation; or an absolute metric of a single episode.
         """
-        if which not in WHICH:
-            raise AnalysisError(unknown("score", which, WHICH))
+        if which not in SCORE_KINDS:
+            raise AnalysisError(unknown("score", which, SCORE_KINDS))
         if which != "absolute":
             curve = self.curve(metric)
             return float(curve[-1] if which == "final" else np.nanmax(curve))
@@ -85,7 +87,7 @@ class Measured:
         return metrics[metric]
 
 
-def to_layout(runs: Iterable[Measured]) -> dict[str, Any]:
+def to_layout(runs: Iterable[EvaluatedRun]) -> dict[str, Any]:
     """Plain JSON in marl-eval's layout."""
     raw: dict[str, Any] = {}
     for run in runs:
@@ -102,14 +104,14 @@ def to_layout(runs: Iterable[Measured]) -> dict[str, Any]:
     return raw
 
 
-def from_layout(raw: Mapping[str, Any], source: str = "marl-eval JSON") -> list[Measured]:
-    """The runs of a JSON object in marl-eval's layout, whoever wrote it.
+def from_layout(raw: Mapping[str, Any], source: str = "marl-eval JSON") -> list[EvaluatedRun]:
+    """The runs of a JSON object in marl-eval's layout.
 
     Raises:
-        AnalysisError: it is not in that layout; the message says where.
+        AnalysisError: the object is not in that layout; the message says where.
     """
     return [
-        _measured(_join(env, task), algorithm, seed, entry, f"{source}: {env}/{task}/{algorithm}/{seed}")
+        _evaluated_run(_join(env, task), algorithm, seed, entry, f"{source}: {env}/{task}/{algorithm}/{seed}")
         for env, tasks in _items(raw, source)
         for task, algorithms in _items(tasks, f"{source}: {env}")
         for algorithm, seeds in _items(algorithms, f"{source}: {env}/{task}")
@@ -119,44 +121,44 @@ def from_layout(raw: Mapping[str, Any], source: str = "marl-eval JSON") -> list[
 
 def read_marl_eval(
     path: str | os.PathLike[str], *, label: str = "", tasks: Mapping[str, str] | None = None
-) -> list[Measured]:
+) -> list[EvaluatedRun]:
     """Every run in a JSON file, or in all of the JSON files in and below a folder, as BenchMARL leaves them.
 
     Args:
-        label: added to the algorithms' names in brackets, to tell them from one's own.
-        tasks: how these runs' tasks are called here, as `{"pettingzoo/simple_spread": "mpe/simple_spread"}`.
+        label: added to the algorithms' names in brackets, to distinguish them from other runs.
+        tasks: new names of the runs' tasks, for example `{"pettingzoo/simple_spread": "mpe/simple_spread"}`.
     Raises:
-        AnalysisError: nothing there, a file not in the layout, a run twice, or a task in `tasks` that no run has.
+        AnalysisError: no such files, a file in another layout, a run twice, or a task in `tasks` that no run has.
     """
-    place = Path(path).expanduser()
-    files = sorted(place.rglob("*.json")) if place.is_dir() else [place]
-    files = [file for file in files if "wandb" not in file.name]  # its own summaries
-    found = [run for file in files for run in from_layout(_read(file), str(file))]
-    if not found:
-        raise AnalysisError(f"{place}: no JSON file with runs in marl-eval's layout")
+    root = Path(path).expanduser()
+    files = sorted(root.rglob("*.json")) if root.is_dir() else [root]
+    files = [file for file in files if "wandb" not in file.name]  # W&B's own summaries
+    loaded = [run for file in files for run in from_layout(_read(file), str(file))]
+    if not loaded:
+        raise AnalysisError(f"{root}: no JSON file with runs in marl-eval's layout")
     names = dict(tasks or {})
     for task in names:
-        if task not in {run.task for run in found}:
-            raise AnalysisError(f"{place}: {unknown('task', task, sorted({run.task for run in found}))}")
+        if task not in {run.task for run in loaded}:
+            raise AnalysisError(f"{root}: {unknown('task', task, sorted({run.task for run in loaded}))}")
     suffix = f" ({label})" if label else ""
-    runs = [replace(run, algorithm=run.algorithm + suffix, task=names.get(run.task, run.task)) for run in found]
+    runs = [replace(run, algorithm=run.algorithm + suffix, task=names.get(run.task, run.task)) for run in loaded]
     check_unique(runs)
     return runs
 
 
-def check_unique(runs: Sequence[Measured]) -> None:
+def check_unique(runs: Sequence[EvaluatedRun]) -> None:
     """Raises AnalysisError when two runs are of the same task, algorithm and seed."""
-    seen: set[str] = set()
+    names: set[str] = set()
     for run in runs:
-        if str(run) in seen:
-            raise AnalysisError(f"there are two runs of {run}; a label tells those of different sources apart")
-        seen.add(str(run))
+        if str(run) in names:
+            raise AnalysisError(f"there are two runs of {run}; use label= to distinguish runs of different sources")
+        names.add(str(run))
 
 
-def _measured(task: str, algorithm: str, seed: str, entry: Any, where: str) -> Measured:
+def _evaluated_run(task: str, algorithm: str, seed: str, entry: Any, where: str) -> EvaluatedRun:
     number = seed.removeprefix("seed_")
     if not number.isdigit():
-        raise AnalysisError(f"{where}: a seed is written seed_<number>")
+        raise AnalysisError(f"{where}: expected seed_<number>; got {seed!r}")
     steps = [
         (f"{where}/{name}", dict(_items(step, f"{where}/{name}")))
         for name, step in _items(entry, where)
@@ -164,14 +166,14 @@ def _measured(task: str, algorithm: str, seed: str, entry: Any, where: str) -> M
     ]
     for at, step in steps:
         if not isinstance(step.get("step_count"), int):
-            raise AnalysisError(f"{at}: no step_count, the number of frames")
+            raise AnalysisError(f"{at}: missing step_count, the number of frames")
     steps.sort(key=lambda step: int(step[1]["step_count"]))
     names = [name for name in (steps[0][1] if steps else {}) if name not in ("step_count", "elapsed_time")]
     for at, step in steps:
         missing = [name for name in names if name not in step]
         if missing:
-            raise AnalysisError(f"{at}: lacks {', '.join(missing)}, which other steps have")
-    return Measured(
+            raise AnalysisError(f"{at}: missing {', '.join(missing)}, which other steps have")
+    return EvaluatedRun(
         task=task,
         algorithm=algorithm,
         seed=int(number),
@@ -186,7 +188,7 @@ def _measured(task: str, algorithm: str, seed: str, entry: Any, where: str) -> M
 
 def _episodes(value: Any, where: str) -> tuple[float, ...]:
     if not isinstance(value, list) or not value or not all(item is None or _is_number(item) for item in value):
-        raise AnalysisError(f"{where}: a metric is a list of numbers, one an episode; got {str(value)[:60]}")
+        raise AnalysisError(f"{where}: a metric must be a list of numbers, one for each episode; got {str(value)[:60]}")
     return tuple(math.nan if item is None else float(item) for item in value)
 
 
@@ -196,7 +198,7 @@ def _is_number(value: Any) -> bool:
 
 def _items(value: Any, where: str) -> Iterator[tuple[str, Any]]:
     if not isinstance(value, Mapping):
-        raise AnalysisError(f"{where}: expected an object as marl-eval has it; got {type(value).__name__}")
+        raise AnalysisError(f"{where}: expected a JSON object, as in marl-eval's layout; got {type(value).__name__}")
     yield from value.items()
 
 

@@ -1,34 +1,45 @@
-"""The answer of `concept_activation`: TCAV scores beside those of random concepts."""
+"""The result of a concept activation analysis: TCAV scores next to those of random concepts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.data.missing_labels import told_of
+from marlnb.analysis.results import ALPHA, Result
 from marlnb.analysis.stats.corrections import holm
 
 
 @dataclass(frozen=True)
 class ConceptScore:
-    """How one agent's output goes along one concept.
+    """How one agent's output depends on one concept.
 
     Attributes:
-        score: mean over runs of the share of rows at which the output rises towards the concept; low, high: where 95%
-            of the runs lie.
-        random, random_low, random_high: the same of random concepts.
-        accuracy: of the concept's classifiers in episodes not fitted (balanced); random_accuracy: of the random ones'.
-        p_value: two-sided, of the concept's scores against the random ones'; p_holm: corrected for the agents.
-        effect, effect_low, effect_high: by how much the output grows to first order from the units' mean without the
-            concept to that with it, in the output's units, with its 95% interval over episodes; effect_random: within
-            plus or minus it lie 95% of those of shuffled episodes; p_effect: against these.
-        follows, follows_low: standard deviation of the output to first order through the units tuned to the concept,
-            whatever they follow, and the lower end of its 95% interval; p_follows: of the most strongly tuned of those
-            units. p_effect and p_follows are corrected for the agents, too.
+        agent: the agent's name.
+        n_rows: rows behind the score.
+        n_episodes: episodes of the classifiers.
+        score: share of rows at which the output rises towards the concept, mean over runs.
+        low: 2.5% quantile of the runs' scores.
+        high: 97.5% quantile of the runs' scores.
+        random: mean score of random concepts.
+        random_low: 2.5% quantile of their scores.
+        random_high: 97.5% quantile of their scores.
+        accuracy: balanced accuracy of the concept's classifiers in episodes that they were not fitted to.
+        random_accuracy: the same of the random concepts' classifiers.
+        p_value: two-sided, of the concept's scores against the random ones.
+        p_holm: the p-value corrected for the number of agents.
+        effect: first-order growth of the output from the units' mean without the concept to that with it, in the
+            output's units.
+        effect_low: lower end of its 95% bootstrap interval over episodes.
+        effect_high: upper end of that interval.
+        effect_random: 95% of the effects with shuffled episodes are within plus or minus this value.
+        p_effect: against these effects, corrected for the number of agents.
+        follows: first-order standard deviation of the output through the units that are tuned to the concept, whatever
+            else they follow.
+        follows_low: lower end of its 95% interval.
+        p_follows: of the most strongly tuned of those units, corrected for the number of agents.
     """
 
     agent: str
@@ -53,34 +64,42 @@ class ConceptScore:
     follows_low: float = float("nan")
     p_follows: float = 1.0
 
-    def moves(self, least: float, level: float = 0.05) -> bool:
-        """Whether the concept moves the output by more than `least`, in the output's units, beyond chance: by its mean
-        effect, or through the units tuned to it. Both are asked, so each at half the level."""
-        away = 0.0 if self.effect_low <= 0 <= self.effect_high else min(abs(self.effect_low), abs(self.effect_high))
-        by_mean = self.p_effect <= level / 2 and away > least
-        return by_mean or (self.p_follows <= level / 2 and self.follows_low > least)
+    def moves(self, min_effect: float, alpha: float = ALPHA) -> bool:
+        """Whether the concept moves the output beyond chance by more than `min_effect`, in the output's units.
+
+        Either by its mean effect or through the units tuned to it. Both are tested, so each at half of alpha.
+        """
+        crosses_zero = self.effect_low <= 0 <= self.effect_high
+        smallest_effect = 0.0 if crosses_zero else min(abs(self.effect_low), abs(self.effect_high))
+        by_mean = self.p_effect <= alpha / 2 and smallest_effect > min_effect
+        return by_mean or (self.p_follows <= alpha / 2 and self.follows_low > min_effect)
 
 
-def corrected(scores: Sequence[ConceptScore]) -> tuple[ConceptScore, ...]:
-    """The same scores, their p-values corrected for how many agents they are of."""
-    by_score, by_effect, by_units = (
+def corrected_for_agents(scores: Sequence[ConceptScore]) -> tuple[ConceptScore, ...]:
+    """The same scores with p-values corrected for the number of agents (Holm)."""
+    p_holm, p_effect, p_follows = (
         holm(np.array([getattr(score, name) for score in scores])) for name in ("p_value", "p_effect", "p_follows")
     )
     return tuple(
         replace(score, p_holm=float(a), p_effect=float(b), p_follows=float(c))
-        for score, a, b, c in zip(scores, by_score, by_effect, by_units)
+        for score, a, b, c in zip(scores, p_holm, p_effect, p_follows)
     )
 
 
 @dataclass(frozen=True)
-class Tcav:
-    """Scores of one concept at one site, agent by agent.
+class Tcav(Result):
+    """Scores of one concept at one site, by agent.
 
     Attributes:
-        target: the output, in words; kind: of the concept's direction, filter or pattern.
-        warnings: why this must not be trusted; empty where nothing is known against it.
-        score_warnings: why the scores alone must not be, whatever the effects say.
-        notes: what is not against it but must be known, as rows that had no label.
+        site: the units' site.
+        concept: the concept, in words.
+        target: the output, in words.
+        kind: of the concept's direction, filter or pattern.
+        n_runs: classifiers of the concept, and of random concepts.
+        scores: one for each agent.
+        warnings: reasons not to trust the result.
+        score_warnings: reasons not to trust `score`, which leave the effects valid.
+        notes: facts that are no reason for distrust, such as rows without a label.
     """
 
     site: str
@@ -94,27 +113,18 @@ class Tcav:
     notes: tuple[str, ...] = ()
 
     def table(self) -> pd.DataFrame:
-        """One line an agent."""
+        """One row for each agent."""
         return pd.DataFrame([asdict(score) for score in self.scores])
 
-    def to_json(self) -> dict[str, Any]:
-        noted = {name: list(getattr(self, name)) for name in ("warnings", "score_warnings", "notes")}
-        return {**asdict(self), **noted, "scores": [asdict(score) for score in self.scores]}
-
     def __repr__(self) -> str:
-        told = "; ".join(
+        scores = "; ".join(
             f"{s.agent} {s.score:.2f} [{s.low:.2f}, {s.high:.2f}], random {s.random:.2f}, p={s.p_holm:.2g}; "
             f"effect {s.effect:.2g} [{s.effect_low:.2g}, {s.effect_high:.2g}], p={s.p_effect:.2g}"
             for s in self.scores
         )
-        flag = told_of((*self.notes, *self._notes))
-        return f"Tcav({self.target} towards {self.concept} at {self.site}: {told}{flag})"
+        return f"Tcav({self.target} towards {self.concept} at {self.site}: {scores}{self.remarks})"
 
-    def _repr_html_(self) -> str:
-        notes = "".join(f"<p style='color:#b00020'>{note}</p>" for note in self._notes)
-        return f"<p>{self!r}</p>{notes}{self.table().to_html(index=False, float_format='%.3g')}"
-
-    @property
-    def _notes(self) -> list[str]:
-        all_of_it = [f"NOT TO BE TRUSTED: {note}" for note in self.warnings]
-        return [*all_of_it, *(f"THE SCORE IS NOT TO BE TRUSTED: {note}" for note in self.score_warnings)]
+    def _labelled_warnings(self) -> Iterator[tuple[str, str]]:
+        yield from super()._labelled_warnings()
+        for warning in self.score_warnings:
+            yield "THE SCORE IS NOT TO BE TRUSTED", warning

@@ -1,12 +1,13 @@
-"""Concept activation vectors: does an agent's output rise or fall along the direction in which a concept lies?
+"""Concept activation vectors (TCAV): does an agent's output rise or fall along the direction of a concept?
 
-A decoder says that a concept can be read; this says which way an output goes when the units move towards it, by the
-output's derivative. It is a local and linear answer, weaker than an intervention (`mnb.usage`), and TCAV's share of
-steps counts signs alone: where an output is linear in the units every direction has one. So the size stands beside it.
+A decoder shows that a concept can be read. TCAV shows which way an output goes when the units move towards the concept,
+by the output's derivative. The answer is local and linear, and weaker than an intervention (`mnb.usage`). TCAV's share
+of steps counts signs alone: where an output is linear in the units, every direction has one sign. The effect's size is
+therefore reported as well.
 
-captum's own TCAV takes a concept from a DataLoader of inputs and runs a plain module on them; it has no agent axis, no
-recurrent state and no split by episode, so the formula is computed here and the tests hold it to captum's on a network
-that both can run.
+captum's TCAV takes a concept from a DataLoader of inputs and runs a plain module on them. It has no agent axis, no
+recurrent state and no split by episode, so the formula is computed here. The tests compare it with captum's on a
+network that both can run.
 """
 
 from __future__ import annotations
@@ -22,21 +23,22 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from marlnb.analysis.attribution.outputs import Output, Target, find_site, pick, resolve_output
-from marlnb.analysis.attribution.setup import chosen_policy
+from marlnb.analysis.attribution.task import choose_policy
 from marlnb.analysis.concepts.concept_effect import (
     ConceptEffect,
-    Followed,
+    TunedUnitsEffect,
     concept_effect,
-    followed,
-    held_fixed,
-    without,
+    control_columns,
+    residuals,
+    tuned_units_effect,
 )
-from marlnb.analysis.concepts.result import ConceptScore, Tcav, corrected
-from marlnb.analysis.data.duplicate_episodes import repeats
+from marlnb.analysis.concepts.result import ConceptScore, Tcav, corrected_for_agents
+from marlnb.analysis.data.duplicate_episodes import duplicate_episode_warnings
 from marlnb.analysis.data.labels import Label, Labels, resolve_label
-from marlnb.analysis.data.missing_labels import LeftOut
-from marlnb.analysis.data.rows import Moments, Rows, RowSource
+from marlnb.analysis.data.missing_labels import MissingLabels
+from marlnb.analysis.data.rows import RowBatch, Rows, RowSource
 from marlnb.analysis.decoding.linear_decoder import DirectionKind
+from marlnb.analysis.results import ALPHA
 from marlnb.analysis.stats.linear_models import balanced_accuracy, fit_logistic, permute_by_episode
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.hooks.sites import Site
@@ -47,9 +49,8 @@ if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
 
 BATCH_ROWS = 4096
-FEWEST_EPISODES = 20
-REPETITIONS = 200
-LEVEL = 0.05
+MIN_EPISODES = 20
+N_BOOTSTRAP = 200
 
 
 def concept_activation(
@@ -61,104 +62,147 @@ def concept_activation(
     target: Target = None,
     value: str | int | None = None,
     agent: str | None = None,
-    among: Label | None = None,
-    given: Sequence[Label] = (),
+    where: Label | None = None,
+    controlling_for: Sequence[Label] = (),
     kind: DirectionKind = "filter",
     n_runs: int = 20,
     n_shuffles: int = 400,
     policies: Mapping[str, Policy] | None = None,
     checkpoint: int | None = None,
-    episodes: list[int] | None = None,
+    episodes: Sequence[int] | None = None,
     seed: int = 0,
 ) -> Tcav:
-    """TCAV: the share of steps at which an output would rise if the units of a site moved towards a concept.
+    """TCAV: the share of steps at which an output rises if a site's units move towards a concept.
 
-    Each run fits a linear classifier of the concept to half of the episodes and tests it on the other half; random runs
-    do the same with the concept of other episodes. A score far from 0.5 says nothing unless the random ones are not as
-    far: where the output is nearly linear in the units, any direction gives 0 or 1. How much the output grows is told
-    by `effect`, the derivative along the way from the units' mean without the concept to that with it, against shuffled
-    episodes; and by `follows`, how much it moves through the units that are tuned to the concept, which sees a concept
-    that gates what units follow and leaves their means alike.
+    `score = |{x: grad f(x) · v > 0}| / |{x}|`, with v the weights of a linear classifier of the concept.
+
+    Each run fits the classifier to half of the episodes and tests it on the other half. Random runs do the same with
+    the concept of other episodes. A score far from 0.5 means something only if the random scores are closer to it:
+    where the output is nearly linear in the units, every direction scores 0 or 1. How much the output grows is
+    measured by `effect`, the derivative along the way from the units' mean without the concept to that with it, against
+    shuffled episodes; and by `follows`, how much the output moves through the units that are tuned to the concept,
+    which detects a concept that gates what units follow and leaves their means alike.
 
     Args:
-        concept: what `decode` takes as a label: true or false at each row; or, with `value`, true where it has that.
-        to, target: the output, as `attribute` takes it: action, logit, log_prob, value or unit.
-        among: rows of which the score is the share, as a label that is true there; None: all.
-        kind: filter: the classifier's weights, as in the paper; pattern: the difference of means, which does not lean
+        concept: a label as in `decode` that is true or false at each row; or, with `value`, one that is true where it
+            has that value.
+        to: output, as in `attribute`: action, logit, log_prob, value or unit.
+        target: as in `attribute`.
+        agent: the agent's name; None for all agents of the site.
+        where: a label that is true at the rows of which the score is the share; None for all.
+        controlling_for: labels of other concepts that are held fixed: their linear effect on the units is removed
+            first. Otherwise a concept that correlates with one that is used appears to be used.
+        kind: filter: the classifier's weights, as in the paper; pattern: the difference of means, which does not depend
             on units that only cancel noise (Pahde et al. 2022).
-        given: other concepts, as labels, that are held fixed: what units do with those is taken from the activations
-            before a direction is looked for. A concept that goes along with one that is used seems used without.
+        n_runs: classifiers of the concept, and as many of random concepts.
+        n_shuffles: permutations of the episodes, for the effect.
         policies: by group; None: those of the checkpoint that made the recording.
-        n_runs: of the concept, and as many random ones. n_shuffles: of episodes, for the effect.
+        checkpoint: iteration whose rows are read; required if a recording spans several.
+        episodes: numbers of the episodes to use; None for all.
     Raises:
         AnalysisError: a concept that is not true or false, or never varies; too few episodes; an output that does not
             depend on the site.
     Source: Kim et al. 2018, Interpretability Beyond Feature Attribution, section 3 (arXiv:1711.11279). Scores of
-        concept and random runs are compared by a rank test, since they are often all 0 or 1; the paper has a t-test.
+        concept and random runs are compared with a rank test, since they are often all 0 or 1; the paper uses a t-test.
     """
     source = RowSource(recording, site.split("/")[0])
     spec = source.env.group(source.group)
-    rows = source.rows(episodes, source.one_checkpoint(checkpoint))
+    rows = source.rows(episodes, source.resolve_checkpoint(checkpoint))
     output = resolve_output(spec.action, to, target)
-    policy = chosen_policy(policies or source.policies(checkpoint), source.group, output, source)
-    place = find_site(policy.sites(), site)
+    policy = choose_policy(policies or source.policies(checkpoint), source.group, output, source)
+    concept_site = find_site(policy.sites(), site)
     labels = resolve_label(source, rows, concept)
     truth = _is_true(labels, value)
-    counted = np.ones_like(truth) if among is None else _holds(resolve_label(source, rows, among))
+    counted = np.ones_like(truth)
+    if where is not None:
+        where_labels = resolve_label(source, rows, where)
+        counted = _is_true(where_labels, None) & where_labels.known
     acting = source.acting(rows)
     activations = source.activations(site, rows)
-    bearers = [name for name in recording[site].labels["agent"] if agent in (None, name)]
-    if not bearers:
+    agents = [name for name in recording[site].labels["agent"] if agent in (None, name)]
+    if not agents:
         raise AnalysisError(unknown(f"agent at {site!r}", str(agent), recording[site].labels["agent"]))
-    name = labels.name if value is None else f"{labels.name} = {value}"
-    fixed = [resolve_label(source, rows, label) for label in given]
-    notes: list[str] = []
-    doubts: list[str] = []
-    left_out = LeftOut()
+    concept_name = labels.name if value is None else f"{labels.name} = {value}"
+    controls = [resolve_label(source, rows, label) for label in controlling_for]
+    warnings: list[str] = []
+    score_warnings: list[str] = []
+    missing = MissingLabels()
     scores = []
-    for member in bearers:
-        k = spec.agents.index(member)
-        keep = acting[:, k].astype(bool)
-        for one in (labels, *fixed):
-            asked, keep = keep, keep & one.known[:, k]
-            left_out.add(member, one.name, asked, keep, one.missing[:, k])
-        gradient = np.concatenate([_gradient(policy, place, output, k, m) for m in _moments(source, rows, output)])
-        case = _Case(
-            member, name, activations[keep, k], truth[keep, k], rows.episode[keep], gradient[keep][counted[keep, k]],
-            held_fixed(fixed, keep, k),
-        )  # fmt: skip
-        _check(case)
+    for name in agents:
+        k = spec.agents.index(name)
+        usable = acting[:, k].astype(bool)
+        for label in (labels, *controls):
+            considered, usable = usable, usable & label.known[:, k]
+            missing.add(name, label.name, considered, usable, label.not_numbers[:, k])
+        gradient = np.concatenate(
+            [_gradient(policy, concept_site, output, k, batch) for batch in _batches(source, rows, output)]
+        )
+        problem = ConceptProblem(
+            agent=name,
+            concept=concept_name,
+            x=activations[usable, k],
+            truth=truth[usable, k],
+            episode=rows.episode[usable],
+            gradient=gradient[usable][counted[usable, k]],
+            controls=control_columns(controls, usable, k),
+        )
+        _check(problem)
         with threadpool_limits(1):
-            scores.append(_score(case, kind, n_runs, n_shuffles, seed, notes, doubts))
-    told, target = corrected(scores), output.describe(spec.action)
-    warnings = tuple(dict.fromkeys([*notes, *repeats(recording, rows.episode), *left_out.doubts]))
-    return Tcav(site, name, target, kind, n_runs, told, warnings, tuple(dict.fromkeys(doubts)), tuple(left_out.notes))
+            scores.append(_score(problem, kind, n_runs, n_shuffles, seed, warnings, score_warnings))
+    return Tcav(
+        site=site,
+        concept=concept_name,
+        target=output.describe(spec.action),
+        kind=kind,
+        n_runs=n_runs,
+        scores=corrected_for_agents(scores),
+        warnings=tuple(
+            dict.fromkeys([*warnings, *duplicate_episode_warnings(recording, rows.episode), *missing.warnings])
+        ),
+        score_warnings=tuple(dict.fromkeys(score_warnings)),
+        notes=tuple(missing.notes),
+    )
 
 
 def tcav_score(gradient: np.ndarray, direction: np.ndarray) -> float:
     """The share of rows at which an output's derivative along a direction is positive.
 
     Args:
-        gradient: `[row, unit]`, of the output by the units; direction: `[unit]`.
+        gradient: `[row, unit]`, of the output with respect to the units.
+        direction: `[unit]`.
     """
     return float((gradient @ direction > 0).mean())
 
 
 def concept_vector(x: np.ndarray, truth: np.ndarray, kind: DirectionKind) -> tuple[np.ndarray, float]:
-    """The direction `[unit]` from rows without to rows with a concept, and the value on it that parts them."""
+    """The direction `[unit]` from rows without to rows with a concept, and the threshold on it that separates them.
+
+    Args:
+        x: `[row, unit]`.
+        truth: `[row]` bool.
+    """
     weights, intercept = fit_logistic(x, truth.astype(np.int64))
     vector, threshold = weights[1] - weights[0], intercept[0] - intercept[1]
     if kind == "filter":
         return vector, float(threshold)
-    with_it, without = x[truth].mean(axis=0), x[~truth].mean(axis=0)
-    pattern = (with_it - without).astype(np.float64)
-    return pattern, float(pattern @ (with_it + without) / 2)
+    mean_true, mean_false = x[truth].mean(axis=0), x[~truth].mean(axis=0)
+    pattern = (mean_true - mean_false).astype(np.float64)
+    return pattern, float(pattern @ (mean_true + mean_false) / 2)
 
 
 @dataclass(frozen=True)
-class _Case:
-    """One agent's question: activations `[row, unit]`, the concept `[row]`, the output's derivative `[counted, unit]`,
-    and what is held fixed `[row, column]`."""
+class ConceptProblem:
+    """One agent's rows.
+
+    Attributes:
+        agent: the agent's name.
+        concept: the concept, in words.
+        x: `[row, unit]`, activations.
+        truth: `[row]` bool, the concept.
+        episode: `[row]`.
+        gradient: `[counted row, unit]`, the output's derivative with respect to the units.
+        controls: `[row, column]`, as `control_columns` gives it.
+    """
 
     agent: str
     concept: str
@@ -166,143 +210,170 @@ class _Case:
     truth: np.ndarray
     episode: np.ndarray
     gradient: np.ndarray
-    held: np.ndarray
+    controls: np.ndarray
 
 
-def _check(case: _Case) -> None:
-    n_episodes = len(np.unique(case.episode))
-    if n_episodes < FEWEST_EPISODES:
-        raise AnalysisError(
-            f"{case.agent}: a concept needs at least {FEWEST_EPISODES} episodes; there are {n_episodes}"
-        )
-    if not np.isfinite(case.x).all():
-        raise AnalysisError(f"{case.agent}: its activations hold values that are not finite")
-    if case.truth.all() or not case.truth.any():
-        raise AnalysisError(f"concept {case.concept!r} never varies over {case.agent}'s {len(case.truth)} rows")
-    if not len(case.gradient):
-        raise AnalysisError(f"{case.agent}: none of its rows is among those that were asked for")
+def _check(problem: ConceptProblem) -> None:
+    agent, n_episodes = problem.agent, len(np.unique(problem.episode))
+    if n_episodes < MIN_EPISODES:
+        raise AnalysisError(f"{agent}: a concept needs {MIN_EPISODES} or more episodes; there are {n_episodes}")
+    if not np.isfinite(problem.x).all():
+        raise AnalysisError(f"{agent}: the activations have values that are not finite")
+    if problem.truth.all() or not problem.truth.any():
+        raise AnalysisError(f"concept {problem.concept!r} never varies over {agent}'s {len(problem.truth)} rows")
+    if not len(problem.gradient):
+        raise AnalysisError(f"{agent}: where= is true at none of its rows")
 
 
 def _score(
-    case: _Case, kind: DirectionKind, n_runs: int, n_shuffles: int, seed: int, notes: list[str], doubts: list[str]
+    problem: ConceptProblem,
+    kind: DirectionKind,
+    n_runs: int,
+    n_shuffles: int,
+    seed: int,
+    warnings: list[str],
+    score_warnings: list[str],
 ) -> ConceptScore:
-    """Adds to `notes` what speaks against all of it, to `doubts` what speaks against the share of steps alone."""
-    agent, rng = case.agent, np.random.default_rng(seed)
-    found = _runs(case, kind, n_runs, rng, notes)
-    (score, accuracy), (random, random_accuracy) = (np.array(found[of]).T for of in (False, True))
+    """Appends reasons not to trust the result to `warnings`, and those that concern the score alone to the other."""
+    agent, rng = problem.agent, np.random.default_rng(seed)
+    runs, random_runs = _runs(problem, kind, n_runs, rng, warnings)
+    (score, accuracy), (random, random_accuracy) = np.array(runs).T, np.array(random_runs).T
     if accuracy.mean() <= np.quantile(random_accuracy, 0.95):
-        notes.append(f"{agent}: {case.concept!r} cannot be told in episodes not fitted, so its direction means nothing")
+        warnings.append(
+            f"{agent}: {problem.concept!r} cannot be decoded in held-out episodes, so its direction means nothing"
+        )
     p = float(mannwhitneyu(score, random, alternative="two-sided").pvalue) if np.ptp([*score, *random]) else 1.0
     low, high = np.quantile(score, [0.025, 0.975])
     random_low, random_high = np.quantile(random, [0.025, 0.975])
-    slope = case.gradient.mean(axis=0)
+    mean_gradient = problem.gradient.mean(axis=0)
     effect = concept_effect(
-        case.x @ slope, case.truth, case.held, case.episode, n_shuffles=n_shuffles, repetitions=REPETITIONS, rng=rng
-    )
-    through = followed(without(case.x, case.held), slope, case.truth, case.episode, rng)
-    doubts.extend(_signs_alone(case, p, effect, through))
-    return ConceptScore(
-        agent, len(case.gradient), len(np.unique(case.episode)), float(score.mean()), float(low), float(high),
-        float(random.mean()), float(random_low), float(random_high), float(accuracy.mean()),
-        float(random_accuracy.mean()), p, effect=effect.value, effect_low=effect.low, effect_high=effect.high,
-        effect_random=effect.random, p_effect=effect.p_value, follows=through.spread, follows_low=through.low,
-        p_follows=through.p_value,
+        problem.x @ mean_gradient, problem.truth, problem.controls, problem.episode,
+        n_shuffles=n_shuffles, n_bootstrap=N_BOOTSTRAP, rng=rng,
     )  # fmt: skip
+    tuned = tuned_units_effect(
+        residuals(problem.x, problem.controls), mean_gradient, problem.truth, problem.episode, rng
+    )
+    score_warnings.extend(_score_warnings(problem, p, effect, tuned))
+    return ConceptScore(
+        agent=agent,
+        n_rows=len(problem.gradient),
+        n_episodes=len(np.unique(problem.episode)),
+        score=float(score.mean()),
+        low=float(low),
+        high=float(high),
+        random=float(random.mean()),
+        random_low=float(random_low),
+        random_high=float(random_high),
+        accuracy=float(accuracy.mean()),
+        random_accuracy=float(random_accuracy.mean()),
+        p_value=p,
+        effect=effect.value,
+        effect_low=effect.low,
+        effect_high=effect.high,
+        effect_random=effect.random,
+        p_effect=effect.p_value,
+        follows=tuned.deviation,
+        follows_low=tuned.low,
+        p_follows=tuned.p_value,
+    )
 
 
 def _runs(
-    case: _Case, kind: DirectionKind, n_runs: int, rng: np.random.Generator, notes: list[str]
-) -> dict[bool, list[tuple[float, float]]]:
-    """Scores and accuracies of classifiers of halves of the episodes, of the concept and (True) of shuffled ones."""
-    numbers, x = np.unique(case.episode), case.x if case.held.shape[1] == 1 else without(case.x, case.held)
-    found: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+    problem: ConceptProblem, kind: DirectionKind, n_runs: int, rng: np.random.Generator, warnings: list[str]
+) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
+    """(score, accuracy) of each run with the concept, and of each run with the concept of shuffled episodes."""
+    numbers = np.unique(problem.episode)
+    x = problem.x if problem.controls.shape[1] == 1 else residuals(problem.x, problem.controls)
+    runs: tuple[list[tuple[float, float]], list[tuple[float, float]]] = ([], [])
     for shuffled in np.repeat([False, True], n_runs):
-        label = permute_by_episode(case.truth, case.episode, rng) if shuffled else case.truth
-        half = np.isin(case.episode, rng.permutation(numbers)[: len(numbers) // 2])
-        if label[half].all() or not label[half].any():
-            notes.append(f"{case.agent}: {case.concept!r} is in too few episodes: a half had none or all of it")
+        truth = permute_by_episode(problem.truth, problem.episode, rng) if shuffled else problem.truth
+        train = np.isin(problem.episode, rng.permutation(numbers)[: len(numbers) // 2])
+        if truth[train].all() or not truth[train].any():
+            warnings.append(
+                f"{problem.agent}: {problem.concept!r} varies in too few episodes: it is constant in some halves"
+            )
             continue
-        vector, threshold = concept_vector(x[half], label[half], kind)
-        accuracy = balanced_accuracy(label[~half], x[~half] @ vector > threshold)
-        found[bool(shuffled)].append((tcav_score(case.gradient, vector), accuracy))
-    if min(map(len, found.values())) < 2:
-        raise AnalysisError(f"{case.agent}: {case.concept!r} is in too few episodes for two runs")
-    return found
+        vector, threshold = concept_vector(x[train], truth[train], kind)
+        accuracy = balanced_accuracy(truth[~train], x[~train] @ vector > threshold)
+        runs[int(shuffled)].append((tcav_score(problem.gradient, vector), accuracy))
+    if min(map(len, runs)) < 2:
+        raise AnalysisError(f"{problem.agent}: {problem.concept!r} varies in too few episodes for two runs")
+    return runs
 
 
-def _signs_alone(case: _Case, p: float, effect: ConceptEffect, through: Followed) -> Iterator[str]:
-    """Why the share of steps may say nothing."""
-    if np.ptp(case.gradient, axis=0).max() <= 1e-6 * np.abs(case.gradient).max():
+def _score_warnings(problem: ConceptProblem, p: float, effect: ConceptEffect, tuned: TunedUnitsEffect) -> Iterator[str]:
+    """Reasons why the share of steps may mean nothing."""
+    if np.ptp(problem.gradient, axis=0).max() <= 1e-6 * np.abs(problem.gradient).max():
         yield (
-            f"{case.agent}: the output is linear in these units, so that every direction scores 0 or 1, one that it "
-            "hardly reads too: go by the effect"
+            f"{problem.agent}: the output is linear in these units, so every direction scores 0 or 1, even one that "
+            "hardly matters to it: use the effect"
         )
-    if p <= LEVEL and effect.p_value > LEVEL and through.p_value > LEVEL:
-        yield f"{case.agent}: the score is beyond random concepts', but no effect of {case.concept!r} is beyond chance"
+    if p <= ALPHA and effect.p_value > ALPHA and tuned.p_value > ALPHA:
+        yield (
+            f"{problem.agent}: the score differs from those of random concepts, but no effect of {problem.concept!r} "
+            "is beyond chance"
+        )
 
 
 def _is_true(labels: Labels, value: str | int | None) -> np.ndarray:
     """`[row, agent]` bool."""
     if value is not None:
         names = [str(name) for name in labels.class_names]
-        wanted = names.index(str(value)) if str(value) in names else value
-        if isinstance(wanted, str):
-            raise AnalysisError(unknown(f"value of {labels.name!r}", wanted, names))
-        return np.asarray(labels.values == wanted)
+        code = names.index(str(value)) if str(value) in names else value
+        if isinstance(code, str):
+            raise AnalysisError(unknown(f"value of {labels.name!r}", code, names))
+        return np.asarray(labels.values == code)
     if not set(np.unique(labels.values[labels.known])) <= {0, 1}:
         raise AnalysisError(
-            f"a concept is true or false at each row; {labels.name!r} has other values: say which with value="
+            f"a concept must be true or false in each row; {labels.name!r} has other values: set value="
         )
     return labels.values.astype(bool)
 
 
-def _holds(labels: Labels) -> np.ndarray:
-    """`[row, agent]` bool: it is known, and true."""
-    return _is_true(labels, None) & labels.known
-
-
-def _moments(source: RowSource, rows: Rows, output: Output) -> Iterator[Moments]:
+def _batches(source: RowSource, rows: Rows, output: Output) -> Iterator[RowBatch]:
     return source.batches(rows, BATCH_ROWS, needs_state=output.of_critic)
 
 
 @torch_threads(1)
-def _gradient(policy: Policy, site: Site, output: Output, agent: int, moments: Moments) -> np.ndarray:
-    """The derivative of one agent's output by its own units at the site, `[row, unit]`."""
-    held: list[Tensor] = []
+def _gradient(policy: Policy, site: Site, output: Output, agent_index: int, batch: RowBatch) -> np.ndarray:
+    """The derivative of one agent's output with respect to its own units at the site, `[row, unit]`."""
+    at_site: list[Tensor] = []
+    at_output_site: list[Tensor] = []
 
-    def hold(module: nn.Module, inputs: object, out: Tensor) -> Tensor:
-        held.append(out.detach().requires_grad_())
-        return held[-1]
+    def detach(module: nn.Module, inputs: object, activation: Tensor) -> Tensor:
+        at_site.append(activation.detach().requires_grad_())
+        return at_site[-1]
 
-    other: list[Tensor] = []
-    reader = None
-    hook = site.module.register_forward_hook(hold)  # first: a unit of this very site is read from what is held
+    handles = [site.module.register_forward_hook(detach)]  # first, so that a unit of this site is read after it
     if output.to == "unit":
-        read = find_site(policy.sites(), output.site)
-        reader = read.module.register_forward_hook(lambda m, i, out: other.append(read.own_rows(out)))
+        output_site = find_site(policy.sites(), output.site)
+        handles.append(
+            output_site.module.register_forward_hook(
+                lambda module, inputs, activation: at_output_site.append(output_site.select_agents(activation))
+            )
+        )
+    gradient = None
     try:
         with torch.enable_grad():
-            score = _scalar(policy, output, moments, other)[:, agent]
-            if not held or not score.requires_grad:
-                raise AnalysisError(f"{output.to} does not depend on {site.name}: the site lies on no way to it")
-            (found,) = torch.autograd.grad(score.sum(), held[-1], allow_unused=True)
+            score = _scalar_output(policy, output, batch, at_output_site)[:, agent_index]
+            if at_site and score.requires_grad:
+                (gradient,) = torch.autograd.grad(score.sum(), at_site[-1], allow_unused=True)
     finally:
-        hook.remove()
-        if reader is not None:
-            reader.remove()
-    if found is None:
-        raise AnalysisError(f"{output.to} does not depend on {site.name}: the site lies on no way to it")
-    row = site.row_of(agent)
+        for handle in handles:
+            handle.remove()
+    if gradient is None:
+        raise AnalysisError(f"{output.to} does not depend on {site.name}: choose a site that it is computed from")
+    row = site.row_of(agent_index)
     assert row is not None
-    return found[:, min(row, found.shape[1] - 1)].numpy()
+    return gradient[:, min(row, gradient.shape[1] - 1)].numpy()
 
 
-def _scalar(policy: Policy, output: Output, moments: Moments, other: list[Tensor]) -> Tensor:
+def _scalar_output(policy: Policy, output: Output, batch: RowBatch, at_output_site: list[Tensor]) -> Tensor:
     """The explained number of each agent, `[row, agent]`."""
     if output.of_critic:
-        value, _ = policy.value(moments.observations, state=moments.state, recurrent=moments.critic_recurrent)
-        return value if output.to == "value" else other[-1][..., output.unit]
-    logits, _ = policy.logits(moments.observations[policy.group.name], recurrent=moments.recurrent)
+        value, _ = policy.value(batch.observations, state=batch.state, recurrent=batch.critic_recurrent)
+        return value if output.to == "value" else at_output_site[-1][..., output.unit]
+    logits, _ = policy.logits(batch.observations[policy.group.name], recurrent=batch.recurrent)
     if output.to == "unit":
-        return other[-1][..., output.unit]
-    return pick(logits, moments.action, policy.group.action, output)
+        return at_output_site[-1][..., output.unit]
+    return pick(logits, batch.action, policy.group.action, output)

@@ -1,10 +1,10 @@
-"""fewest_features: a dictionary of no more features than its activations need.
+"""Prune a dictionary to no more features than its activations need.
 
-A dictionary with features to spare gives one to what often coincides: a concept and another that goes along with it
-share a feature, and neither of their own directions comes out (absorption: Chanin et al. 2024, arXiv:2409.14507). Such
-features can be told from real ones by leaving them out: the others say the same. So features are coded with all of them
-at once, directions fitted to the codes by least squares (Engan et al. 1999), what can be left out is left out, again
-and again; at the end an encoder is trained to find the codes.
+A dictionary with too many features gives one to a combination that often occurs: two concepts that appear together
+share a feature, and neither of their own directions is found (absorption: Chanin et al. 2024, arXiv:2409.14507). Such
+features are recognised by leaving them out: the others express the same. The procedure alternates: all examples are
+coded with all features at once, directions are fitted to the codes by least squares (Engan et al. 1999), and features
+that the others can replace are removed. At the end an encoder is trained to produce the codes.
 """
 
 from __future__ import annotations
@@ -26,56 +26,66 @@ from marlnb.training.collect.threads import torch_threads
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
 
-LEFT_OUT_AT_ONCE, SURELY_SPARE, APART = 3, 0.02, 0.3
-FITS_BETWEEN, FITS_AT_END = 4, 10
-CODING_STEPS, UNSHRINKING_STEPS = 25, 15
-EXAMPLES_A_FEATURE = 400
-PULL = 1e-3
-ON = 1e-3
-ENCODER_STEPS, ENCODER_BATCH, ENCODER_LR = 1500, 256, 5e-3
+MAX_REMOVED_AT_ONCE = 3
+MAX_LOSS_OF_FURTHER = 0.02
+"""Features after the first are removed in the same round only if less than this share of what they write is lost."""
+MAX_COSINE_OF_REMOVED = 0.3
+"""Features of one round must differ this much, since similar ones might replace each other."""
+N_FITS_PER_ROUND, N_FITS_AT_END = 4, 10
+N_CODING_STEPS, N_DEBIASING_STEPS = 25, 15
+MAX_EXAMPLES_PER_FEATURE, MIN_EXAMPLES_PER_FEATURE = 400, 10
+PRIOR_WEIGHT = 1e-3
+ACTIVE = 1e-3
+N_ENCODER_STEPS, ENCODER_BATCH, ENCODER_LR = 1500, 256, 5e-3
 
 
 @dataclass(frozen=True)
 class _Code:
-    """directions `[feature, unit]`, of length 1; bias `[unit]`, None from rest; codes with the penalty's shrinkage and
-    without it `[example, feature]`."""
+    """Sparse codes of the examples.
+
+    Attributes:
+        directions: `[feature, unit]`, of length 1.
+        bias: `[unit]`; None for a dictionary from rest.
+        penalised: `[example, feature]`, codes that the L1 penalty shrinks.
+        values: `[example, feature]`, codes of the same features without the penalty.
+    """
 
     directions: Tensor
     bias: Tensor | None
-    shrunk: Tensor
+    penalised: Tensor
     values: Tensor
 
     def without(self, features: list[int]) -> _Code:
-        keep = torch.ones(len(self.directions), dtype=torch.bool)
-        keep[features] = False
-        return _Code(self.directions[keep], self.bias, self.shrunk[:, keep], self.values[:, keep])
+        rest = torch.ones(len(self.directions), dtype=torch.bool)
+        rest[features] = False
+        return _Code(self.directions[rest], self.bias, self.penalised[:, rest], self.values[:, rest])
 
-    def above(self, x: Tensor) -> Tensor:
-        """What is there to be coded of activations `[example, unit]`."""
+    def centred(self, x: Tensor) -> Tensor:
+        """Activations `[example, unit]` minus the bias."""
         return x if self.bias is None else x - self.bias
 
 
-def fewest_features(
+def prune_dictionary(
     dictionary: Dictionary,
     recording: Recording,
     *,
     l1: float = 0.5,
-    missed: float = 0.2,
-    rows: int = 4000,
+    max_loss: float = 0.2,
+    max_rows: int = 4000,
     seed: int = 0,
 ) -> Dictionary:
-    """Leaves out, one after the other, the features that the others can stand in for, and fits those that stay anew.
+    """Removes features that the others can replace, one after the other, and refits those that stay.
 
     Args:
         l1: penalty of the codes, in the units of `train_dictionary`.
-        missed: a feature is left out if less than this share of what it writes (its sum of squares) is then missing.
-        rows: examples that codes are made for, at most.
+        max_loss: a feature is removed if less than this share of what it writes (its sum of squares) is then missing.
+        max_rows: examples that are coded.
         seed: that of the dictionary's training, so that the same episodes are held out.
     Returns:
-        A dictionary of kind standard with at most as many features, at least one, of the same units and from rest if
-        that one was.
+        A dictionary of kind standard with at least one and at most as many features, of the same units, and from rest
+        if the old one was.
     Raises:
-        AnalysisError: none of its features ever fires, or the site's units cannot be read as the dictionary's were.
+        AnalysisError: none of its features ever fires, or the recording lacks the dictionary's site or units.
     """
     if not (dictionary.density > 0).any():
         raise AnalysisError(f"none of the {dictionary.n_features} features of {dictionary.site} ever fires")
@@ -83,12 +93,19 @@ def fewest_features(
     stream = ActivationStream(recording, dictionary.site, dictionary.agents, seed=seed, units=units or None)
     old = dictionary.autoencoder.narrowed(units) if units else dictionary.autoencoder
     with torch_threads(1), torch.no_grad():
-        x = _examples(stream, old, rows, np.random.default_rng(seed))
+        x = _examples(stream, old, max_rows, np.random.default_rng(seed))
         penalty = l1 * stream.n_units**0.5 / 2  # of half a squared error, not of its mean over units
         alive = torch.from_numpy(dictionary.density > 0)
-        nothing = torch.zeros(len(x), int(alive.sum()))
+        no_code = torch.zeros(len(x), int(alive.sum()))
         bias = None if dictionary.from_rest else x.mean(0)
-        code = _prune(x, _Code(old.decoder[alive], bias, nothing, nothing), penalty, missed)
+        code = _Code(old.decoder[alive], bias, no_code, no_code)
+        while True:
+            code = _fit(x, code, penalty, N_FITS_PER_ROUND)
+            removed = _replaceable(x, code, penalty, max_loss)
+            if not removed:
+                break
+            code = code.without(removed)
+        code = _fit(x, code, penalty, N_FITS_AT_END)
     autoencoder = SparseAutoencoder(stream.n_units, len(code.directions), "standard", 0, seed=seed)
     autoencoder.mean, autoencoder.scale = old.mean.clone(), old.scale.clone()
     with torch_threads(1):
@@ -96,37 +113,36 @@ def fewest_features(
     return evaluate_dictionary(autoencoder, stream, site=dictionary.site, losses=losses, from_rest=dictionary.from_rest)
 
 
-def _examples(stream: ActivationStream, autoencoder: SparseAutoencoder, rows: int, rng: np.random.Generator) -> Tensor:
-    """`[example, unit]`, normalised, drawn evenly from the training episodes."""
-    n = max(1, rows // len(stream.agents))
+def _examples(
+    stream: ActivationStream, autoencoder: SparseAutoencoder, max_rows: int, rng: np.random.Generator
+) -> Tensor:
+    """Normalised activations `[example, unit]`, drawn uniformly from the training episodes."""
+    n = max(1, max_rows // len(stream.agents))
     index = stream.train if len(stream.train) <= n else np.sort(rng.choice(stream.train, n, replace=False))
     parts = [values[torch.from_numpy(acting)] for _, values, acting in stream.blocks(index)]
     return autoencoder.normalised(torch.cat(parts))
 
 
-def _prune(x: Tensor, code: _Code, penalty: float, missed: float) -> _Code:
-    while True:
-        code = _fit(x, code, penalty, FITS_BETWEEN)
-        spare = _spare(x, code, penalty, missed)
-        if not spare:
-            return _fit(x, code, penalty, FITS_AT_END)
-        code = code.without(spare)
+def _fit(x: Tensor, code: _Code, penalty: float, n_fits: int) -> _Code:
+    """Alternates between codes for the directions and directions for the codes.
 
-
-def _fit(x: Tensor, code: _Code, penalty: float, times: int) -> _Code:
-    """Codes for the directions, then directions for the codes; a direction's length goes to its codes."""
-    for _ in range(times):
-        shrunk, values = _encode(code.above(x), code.directions, penalty, code.shrunk)
-        always = () if code.bias is None else (torch.ones(len(x), 1),)
-        seen = torch.cat((values, *always), 1).double()
-        old = torch.cat((code.directions, *(() if code.bias is None else (code.bias[None],)))).double()
-        products = seen.T @ seen
-        pull = PULL * products.diagonal() + 1e-9
-        right = seen.T @ x.double() + pull[:, None] * old
-        rows = torch.linalg.solve(products + pull.diag(), right).float()
+    Directions D solve `min |x - F D|² + |D - D_old|²_W` with the codes F (and a constant for the bias); the weights W
+    keep features that rarely fire near their old direction. Their length is moved into the codes.
+    """
+    for _ in range(n_fits):
+        penalised, values = _encode(code.centred(x), code.directions, penalty, code.penalised)
+        if code.bias is None:
+            features, old = values.double(), code.directions.double()
+        else:
+            features = torch.cat((values, torch.ones(len(x), 1)), 1).double()
+            old = torch.cat((code.directions, code.bias[None])).double()
+        products = features.T @ features
+        weight = PRIOR_WEIGHT * products.diagonal() + 1e-9
+        targets = features.T @ x.double() + weight[:, None] * old
+        rows = torch.linalg.solve(products + weight.diag(), targets).float()
         directions, bias = (rows, None) if code.bias is None else (rows[:-1], rows[-1])
-        size = directions.norm(dim=1).clamp_min(1e-12)
-        code = _Code(directions / size[:, None], bias, shrunk * size, values * size)
+        length = directions.norm(dim=1).clamp_min(1e-12)
+        code = _Code(directions / length[:, None], bias, penalised * length, values * length)
     return code
 
 
@@ -136,76 +152,90 @@ def _encode(
     penalty: float,
     start: Tensor,
     *,
-    coding: int = CODING_STEPS,
-    unshrinking: int = UNSHRINKING_STEPS,
+    n_coding_steps: int = N_CODING_STEPS,
+    n_debiasing_steps: int = N_DEBIASING_STEPS,
 ) -> tuple[Tensor, Tensor]:
-    """Codes that are not negative, under the penalty; and of the same features without it.
+    """Codes `f >= 0` that minimise `1/2 |x - f D|² + penalty |f|_1`, and of the same features without the penalty.
 
-    Source: Beck and Teboulle 2009 (FISTA).
+    Source: Beck and Teboulle 2009, A Fast Iterative Shrinkage-Thresholding Algorithm (FISTA).
     """
-    gram, heard = directions @ directions.T, x @ directions.T
+    gram, correlation = directions @ directions.T, x @ directions.T
     step = 1 / torch.linalg.eigvalsh(gram)[-1]
-    shrunk = _descend(start, gram, heard - penalty, step, coding, None)
-    return shrunk, _descend(shrunk, gram, heard, step, unshrinking, shrunk > ON)
+    penalised = _fista(start, gram, correlation - penalty, step, n_coding_steps, None)
+    return penalised, _fista(penalised, gram, correlation, step, n_debiasing_steps, penalised > ACTIVE)
 
 
-def _descend(start: Tensor, gram: Tensor, heard: Tensor, step: Tensor, times: int, allowed: Tensor | None) -> Tensor:
-    at, ahead, momentum = start, start, 1.0
-    for _ in range(times):
-        new = (ahead - step * (ahead @ gram - heard)).relu_()
-        if allowed is not None:
-            new *= allowed
-        later = (1 + (1 + 4 * momentum**2) ** 0.5) / 2
-        at, ahead, momentum = new, new + (momentum - 1) / later * (new - at), later
-    return at
+def _fista(
+    start: Tensor, gram: Tensor, correlation: Tensor, step: Tensor, n_steps: int, support: Tensor | None
+) -> Tensor:
+    """Accelerated projected gradient descent on `1/2 f G f' - f c'` with `f >= 0`.
+
+    Args:
+        support: `[example, feature]` bool, features that may be above 0; None for all.
+    """
+    code, extrapolated, momentum = start, start, 1.0
+    for _ in range(n_steps):
+        new = (extrapolated - step * (extrapolated @ gram - correlation)).relu_()
+        if support is not None:
+            new *= support
+        next_momentum = (1 + (1 + 4 * momentum**2) ** 0.5) / 2
+        extrapolated = new + (momentum - 1) / next_momentum * (new - code)
+        code, momentum = new, next_momentum
+    return code
 
 
-def _spare(x: Tensor, code: _Code, penalty: float, missed: float) -> list[int]:
-    """Features to leave out now: those that are missed least, few at a time and none that resembles another of them."""
+def _replaceable(x: Tensor, code: _Code, penalty: float, max_loss: float) -> list[int]:
+    """Features to remove in this round: those that lose least, a few at a time, none similar to another of them."""
     if len(code.directions) == 1:
         return []
-    share = _missed(x, code, penalty)
-    alike = (code.directions @ code.directions.T).abs()
-    chosen: list[int] = []
-    for feature in share.argsort()[: 2 * LEFT_OUT_AT_ONCE].tolist():
-        limit = SURELY_SPARE if chosen else missed
-        if share[feature] < limit and all(alike[feature, other] < APART for other in chosen):
-            chosen.append(feature)
-    return chosen[: min(LEFT_OUT_AT_ONCE, len(share) - 1)]
+    loss = _loss_without(x, code, penalty)
+    cosine = (code.directions @ code.directions.T).abs()
+    removed: list[int] = []
+    for feature in loss.argsort()[: 2 * MAX_REMOVED_AT_ONCE].tolist():
+        limit = MAX_LOSS_OF_FURTHER if removed else max_loss
+        if loss[feature] < limit and all(cosine[feature, other] < MAX_COSINE_OF_REMOVED for other in removed):
+            removed.append(feature)
+    return removed[: min(MAX_REMOVED_AT_ONCE, len(loss) - 1)]
 
 
-def _missed(x: Tensor, code: _Code, penalty: float) -> Tensor:
-    """By feature, the squared error that leaving it out adds, over the sum of squares of what it writes."""
-    share = torch.zeros(len(code.directions))
-    error = (code.above(x) - code.values @ code.directions).square().sum(1)
-    for feature in range(len(share)):
-        on = (code.values[:, feature] > ON).nonzero()[:EXAMPLES_A_FEATURE, 0]
-        if len(on) < 10:  # too rare to have a direction of its own
+def _loss_without(x: Tensor, code: _Code, penalty: float) -> Tensor:
+    """`[feature]`, the squared error that removing it adds, divided by the sum of squares of what it writes."""
+    loss = torch.zeros(len(code.directions))
+    error = (code.centred(x) - code.values @ code.directions).square().sum(1)
+    for feature in range(len(loss)):
+        active = (code.values[:, feature] > ACTIVE).nonzero()[:MAX_EXAMPLES_PER_FEATURE, 0]
+        if len(active) < MIN_EXAMPLES_PER_FEATURE:  # too rare to have a direction of its own
             continue
         rest = code.without([feature])
-        part = code.above(x[on])
-        values = _encode(part, rest.directions, penalty, rest.shrunk[on], coding=40, unshrinking=20)[1]
-        added = (part - values @ rest.directions).square().sum(1) - error[on]
-        share[feature] = added.sum() / code.values[on, feature].square().sum()
-    return share
+        examples = code.centred(x[active])
+        values = _encode(
+            examples, rest.directions, penalty, rest.penalised[active], n_coding_steps=40, n_debiasing_steps=20
+        )[1]
+        added = (examples - values @ rest.directions).square().sum(1) - error[active]
+        loss[feature] = added.sum() / code.values[active, feature].square().sum()
+    return loss
 
 
 def _train_encoder(autoencoder: SparseAutoencoder, x: Tensor, code: _Code, seed: int) -> list[float]:
-    """Gives the autoencoder the code's directions, and an encoder that finds its values; the mean losses by tenths."""
+    """Sets the decoder to the code's directions and trains the encoder to produce its values.
+
+    Returns:
+        mean losses of tenths of the training.
+    """
     with torch.no_grad():
         autoencoder.decoder.copy_(code.directions)
         autoencoder.decoder_bias.copy_(torch.zeros_like(x[0]) if code.bias is None else code.bias)
-        centred = code.above(x)
-        ridge = 1e-3 * len(x) * torch.eye(autoencoder.n_units)  # units that are never on leave the rest undecided
+        centred = code.centred(x)
+        ridge = 1e-3 * len(x) * torch.eye(autoencoder.n_units)  # for units that are always 0
         autoencoder.encoder.copy_(torch.linalg.solve(centred.T @ centred + ridge, centred.T @ code.values))
-    learnt = [autoencoder.encoder, autoencoder.encoder_bias]
-    optimizer = torch.optim.Adam(learnt, lr=ENCODER_LR)
+    optimizer = torch.optim.Adam([autoencoder.encoder, autoencoder.encoder_bias], lr=ENCODER_LR)
     generator = torch.Generator().manual_seed(seed)
     losses = []
-    for step in range(ENCODER_STEPS):
-        optimizer.param_groups[0]["lr"] = ENCODER_LR * (1 - step / ENCODER_STEPS)
-        drawn = torch.randint(len(x), (ENCODER_BATCH,), generator=generator)
-        loss = (autoencoder.sparse(autoencoder.before(x[drawn])) - code.values[drawn]).square().mean()
+    for step in range(N_ENCODER_STEPS):
+        optimizer.param_groups[0]["lr"] = ENCODER_LR * (1 - step / N_ENCODER_STEPS)
+        batch = torch.randint(len(x), (ENCODER_BATCH,), generator=generator)
+        features = autoencoder.sparse(autoencoder.before(x[batch]))
+        loss = (features - code.values[batch]).square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

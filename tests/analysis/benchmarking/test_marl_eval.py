@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.analysis.benchmarking.marl_eval import Measured, from_layout, read_marl_eval, to_layout
+from marlnb.analysis.benchmarking.marl_eval import EvaluatedRun, from_layout, read_marl_eval, to_layout
 from marlnb.errors import AnalysisError
 
 BENCHMARL = Path(__file__).parent / "data" / "benchmarl"
 
 
-def measured(**changes: object) -> Measured:
+def measured(**changes: object) -> EvaluatedRun:
     options: dict[str, object] = {
         "task": "mpe/simple_spread",
         "algorithm": "ippo",
@@ -24,7 +24,7 @@ def measured(**changes: object) -> Measured:
         "metrics": {"return": ((-4.0, -2.0), (-1.0, math.nan)), "agent_return": ((-4.0, -2.0), (-1.0, 0.0))},
         "absolute": {"return": (-1.0, -2.0, -3.0)},
     }
-    return Measured(**{**options, **changes})  # type: ignore[arg-type]
+    return EvaluatedRun(**{**options, **changes})  # type: ignore[arg-type]
 
 
 def test_runs_of_benchmarl_are_read() -> None:
@@ -91,14 +91,14 @@ def test_a_label_and_other_names_of_tasks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({"step_1": {"return": [1.0]}}, "e/t/a/seed_0/step_1: no step_count"),
-        ({"step_1": {"step_count": 1, "return": 2.0}}, "seed_0/step_1/return: a metric is a list of numbers"),
-        ({"step_1": {"step_count": 1, "return": []}}, "a metric is a list"),
-        ({"step_1": {"step_count": 1, "x": [1]}, "step_2": {"step_count": 2}}, "step_2: lacks x"),
-        ([1], "e/t/a/seed_0: expected an object as marl-eval has it; got list"),
+        ({"step_1": {"return": [1.0]}}, "e/t/a/seed_0/step_1: missing step_count"),
+        ({"step_1": {"step_count": 1, "return": 2.0}}, "seed_0/step_1/return: a metric must be a list of numbers"),
+        ({"step_1": {"step_count": 1, "return": []}}, "a metric must be a list"),
+        ({"step_1": {"step_count": 1, "x": [1]}, "step_2": {"step_count": 2}}, "step_2: missing x"),
+        ([1], "e/t/a/seed_0: expected a JSON object, as in marl-eval.s layout; got list"),
     ],
 )
-def test_what_is_no_such_layout_is_refused_with_the_place(entry: object, message: str) -> None:
+def test_what_is_no_such_layout_is_rejected_with_its_position(entry: object, message: str) -> None:
     with pytest.raises(AnalysisError, match=message):
         from_layout({"e": {"t": {"a": {"seed_0": entry}}}})
 

@@ -44,7 +44,7 @@ def test_aggregates_are_those_of_rliable(rliable: Any) -> None:
         "mean": metrics.aggregate_mean,
         "optimality gap": metrics.aggregate_optimality_gap,
     }
-    found = statistics.aggregate(SCORES, repetitions=10)
+    found = statistics.aggregate(SCORES, n_bootstrap=10)
     assert found.keys() == theirs.keys()
     for name, function in theirs.items():
         for algorithm, matrix in SCORES.items():
@@ -53,7 +53,7 @@ def test_aggregates_are_those_of_rliable(rliable: Any) -> None:
 
 def test_intervals_are_those_of_rliable(rliable: Any) -> None:
     """Two bootstraps of 5,000 samples each differ in their percentiles by hundredths."""
-    found = statistics.aggregate(SCORES, repetitions=5000)
+    found = statistics.aggregate(SCORES, n_bootstrap=5000)
     functions = list(statistics.AGGREGATES.values())
     np.random.seed(3)  # rliable draws from the global generator
     _, theirs = rliable.library.get_interval_estimates(
@@ -66,7 +66,7 @@ def test_intervals_are_those_of_rliable(rliable: Any) -> None:
 
 def test_profiles_are_those_of_rliable(rliable: Any) -> None:
     thresholds = np.linspace(0, 1.2, 7)
-    found = statistics.performance_profile(SCORES, thresholds, repetitions=3000)
+    found = statistics.performance_profile(SCORES, thresholds, n_bootstrap=3000)
     np.random.seed(4)
     values, intervals = rliable.library.create_performance_profile(SCORES, thresholds, reps=3000)
     for algorithm in SCORES:
@@ -77,7 +77,7 @@ def test_profiles_are_those_of_rliable(rliable: Any) -> None:
 
 
 def test_probability_of_improvement_is_that_of_rliable(rliable: Any) -> None:
-    found = statistics.probability_of_improvement(SCORES, repetitions=4000)
+    found = statistics.probability_of_improvement(SCORES, n_bootstrap=4000)
     function = rliable.metrics.probability_of_improvement
     np.random.seed(5)
     values, intervals = rliable.library.get_interval_estimates(
@@ -90,14 +90,14 @@ def test_probability_of_improvement_is_that_of_rliable(rliable: Any) -> None:
 
 def test_by_hand() -> None:
     scores = {"x": [[0.0, 2.0], [4.0, 6.0]], "y": [[1.0, 2.0], [1.0, 2.0]]}
-    found = statistics.aggregate(scores, repetitions=50)
+    found = statistics.aggregate(scores, n_bootstrap=50)
     assert found["IQM"]["x"].value == 3.0  # of 0, 2, 4, 6 the middle two
     assert found["median"]["x"].value == 3.0  # of the tasks' means 2 and 4
     assert found["optimality gap"]["x"].value == 0.25  # 1 - (0 + 1 + 1 + 1) / 4
     assert found["mean"]["y"] == statistics.Estimate(1.5, 1.5, 1.5)  # equal runs leave no doubt
-    better = statistics.probability_of_improvement(scores, repetitions=50)
+    better = statistics.probability_of_improvement(scores, n_bootstrap=50)
     assert better["x", "y"].value == pytest.approx((0.5 + 0.75) / 2)  # one of two; a tie and one
-    profile = statistics.performance_profile(scores, [-1.0, 0.0, 4.0, 6.0], repetitions=50)
+    profile = statistics.performance_profile(scores, [-1.0, 0.0, 4.0, 6.0], n_bootstrap=50)
     assert profile["x"].value.tolist() == [1.0, 0.75, 0.25, 0.0]  # above, not at
 
 
@@ -120,25 +120,25 @@ def test_resampling_keeps_tasks_apart() -> None:
 
 def test_a_curve_is_the_iqm_at_each_place() -> None:
     curves = np.stack([SCORES["a"], SCORES["a"] + 1], axis=-1)
-    band = statistics.curve_band(curves, repetitions=3000)
+    band = statistics.curve_band(curves, n_bootstrap=3000)
     value = float(trim_mean(SCORES["a"], 0.25, axis=None))
     np.testing.assert_allclose(band.value, [value, value + 1])
     np.testing.assert_allclose(band.high - band.low, (band.high - band.low)[0])
-    alone = statistics.aggregate({"a": SCORES["a"]}, repetitions=3000)["IQM"]["a"]
+    alone = statistics.aggregate({"a": SCORES["a"]}, n_bootstrap=3000)["IQM"]["a"]
     np.testing.assert_allclose([band.low[0], band.high[0]], [alone.low, alone.high], atol=0.02)
 
 
 def test_the_same_seed_gives_the_same_whatever_else_is_compared() -> None:
-    both = statistics.aggregate(SCORES, repetitions=200, seed=1)
-    alone = statistics.aggregate({"b": SCORES["b"]}, repetitions=200, seed=1)
+    both = statistics.aggregate(SCORES, n_bootstrap=200, seed=1)
+    alone = statistics.aggregate({"b": SCORES["b"]}, n_bootstrap=200, seed=1)
     assert both["IQM"]["b"] == alone["IQM"]["b"]
-    assert both["IQM"]["b"] != statistics.aggregate(SCORES, repetitions=200, seed=2)["IQM"]["b"]
+    assert both["IQM"]["b"] != statistics.aggregate(SCORES, n_bootstrap=200, seed=2)["IQM"]["b"]
 
 
 def test_a_scale_from_low_to_high() -> None:
     scaled = statistics.normalise([[-30.0, 5.0], [-20.0, 15.0]], [-40.0, 5.0], [-20.0, 10.0], ["a", "b"])
     np.testing.assert_allclose(scaled, [[0.5, 0.0], [1.0, 2.0]])
-    with pytest.raises(AnalysisError, match="b: a scale from 5 to 5 is none"):
+    with pytest.raises(AnalysisError, match="b: the upper level of a scale must be above the lower; got 5, 5"):
         statistics.normalise([[0.0, 0.0]], [0.0, 5.0], [1.0, 5.0], ["a", "b"])
 
 
@@ -147,7 +147,7 @@ def test_what_cannot_be_averaged_is_refused() -> None:
         statistics.aggregate({"a": [1.0, 2.0]})
     with pytest.raises(AnalysisError, match="1 of 2 are not finite"):
         statistics.aggregate({"a": [[1.0, np.nan]]})
-    with pytest.raises(AnalysisError, match="2 repetitions or more"):
-        statistics.aggregate({"a": [[1.0]]}, repetitions=1)
-    with pytest.raises(ShapeError, match="1 tasks, those of 'b' of 2"):
+    with pytest.raises(AnalysisError, match="n_bootstrap must be 2 or more"):
+        statistics.aggregate({"a": [[1.0]]}, n_bootstrap=1)
+    with pytest.raises(ShapeError, match="1 tasks, those of 'b' have 2"):
         statistics.probability_of_improvement({"a": [[1.0]], "b": [[1.0, 2.0]]})

@@ -11,7 +11,7 @@ from captum.concept import TCAV, Classifier, Concept
 from torch import nn
 from torch.utils.data import DataLoader
 
-from marlnb.analysis.concepts.concept_effect import concept_effect, followed, held_fixed
+from marlnb.analysis.concepts.concept_effect import concept_effect, tuned_units_effect, control_columns
 from marlnb.analysis.concepts.tcav import concept_activation, concept_vector, tcav_score
 from marlnb.analysis.data.labels import Labels
 from marlnb.errors import AnalysisError
@@ -62,18 +62,18 @@ def test_the_score_is_captums(tmp_path: Path) -> None:
 def test_gradients_are_those_of_the_output_by_the_agents_own_units(recording: Recording) -> None:
     """A unit's own derivative is 1 along itself; the logits' are the last layer's weights."""
     from marlnb.analysis.attribution.outputs import find_site, resolve_output
-    from marlnb.analysis.concepts.tcav import _gradient, _moments
+    from marlnb.analysis.concepts.tcav import _gradient, _batches
     from marlnb.analysis.data.rows import RowSource
 
     source = RowSource(recording, "listener")
     policy = source.policies()["listener"]
     rows, spec = source.rows([0, 1]), source.env.group("listener")
     unit = resolve_output(spec.action, "unit", (SITE, 3))
-    (moments,) = _moments(source, rows, unit)
-    found = _gradient(policy, find_site(policy.sites(), SITE), unit, 0, moments)
+    (batch,) = _batches(source, rows, unit)
+    found = _gradient(policy, find_site(policy.sites(), SITE), unit, 0, batch)
     np.testing.assert_array_equal(found, np.eye(64)[[3] * 50])
     logit = resolve_output(spec.action, "logit", 1)
-    by_logit = _gradient(policy, find_site(policy.sites(), SITE), logit, 0, moments)
+    by_logit = _gradient(policy, find_site(policy.sites(), SITE), logit, 0, batch)
     head = next(p for n, p in policy.named_parameters() if "actor" in n and p.shape[-2:] == (5, 64))
     np.testing.assert_allclose(by_logit, head.detach().reshape(-1, 5, 64)[0, 1].expand(50, 64).numpy(), atol=1e-6)
     assert not any(module._forward_hooks for module in policy.modules())
@@ -108,7 +108,7 @@ def test_what_is_no_concept_is_refused(recording: Recording) -> None:
         concept_activation(recording, site="listener/critic/hidden_1", concept="goal", value="red")
 
 
-def test_a_concept_that_goes_along_with_one_that_is_used_has_no_effect_while_that_is_held_fixed() -> None:
+def test_a_concept_that_goes_along_with_one_that_is_used_has_no_effect_while_that_is_control_columns() -> None:
     """The output hangs on x alone; y goes along with x. The regression's coefficient is numpy's."""
     rng = np.random.default_rng(0)
     episode = np.repeat(np.arange(80), 5)
@@ -120,7 +120,7 @@ def test_a_concept_that_goes_along_with_one_that_is_used_has_no_effect_while_tha
     alone = concept_effect(output, truth, np.ones((400, 1)), episode, rng=rng, **options)
     assert alone.value == pytest.approx(output[truth].mean() - output[~truth].mean())
     assert alone.low > 1 and alone.p_value == 1 / 201
-    held = held_fixed([labels], np.ones(400, bool), 0)
+    held = control_columns([labels], np.ones(400, bool), 0)
     fixed = concept_effect(output, truth, held, episode, rng=rng, **options)
     assert fixed.value == pytest.approx(np.linalg.lstsq(np.column_stack([held, truth]), output, rcond=None)[0][-1])
     assert abs(fixed.value) < 0.05 and fixed.low < 0 < fixed.high and fixed.p_value > 0.05
@@ -133,8 +133,8 @@ def test_a_gate_is_seen_through_the_units_that_it_opens() -> None:
     place = np.tile(np.abs(rng.normal(size=120)), 2)  # the same with the concept and without
     x = np.column_stack([place * truth, place * ~truth, rng.normal(size=240)])
     slope = np.array([1.0, 1.0, 0.0])
-    effect = concept_effect(x @ slope, truth, np.ones((240, 1)), episode, n_shuffles=99, repetitions=50, rng=rng)
+    effect = concept_effect(x @ slope, truth, np.ones((240, 1)), episode, n_shuffles=99, n_bootstrap=50, rng=rng)
     assert effect.value == pytest.approx(0) and effect.p_value > 0.9
-    through = followed(x, slope, truth, episode, rng)
+    through = tuned_units_effect(x, slope, truth, episode, rng)
     assert through.units.tolist() == [0, 1] and through.p_value < 0.02
-    assert through.spread == pytest.approx(place.std()) and 0 < through.low < through.spread
+    assert through.deviation == pytest.approx(place.std()) and 0 < through.low < through.deviation

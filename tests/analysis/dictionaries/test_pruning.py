@@ -13,7 +13,7 @@ from scipy.stats import kurtosis
 
 from marlnb import groundtruth
 from marlnb.analysis.dictionaries.dictionary import Dictionary
-from marlnb.analysis.dictionaries.pruning import fewest_features
+from marlnb.analysis.dictionaries.pruning import prune_dictionary
 from marlnb.analysis.dictionaries.train import train_dictionary
 from marlnb.errors import AnalysisError
 from marlnb.plots import feature_density
@@ -65,7 +65,7 @@ def test_what_comes_together_is_told_apart_by_the_fewest_features(
     other = train_dictionary(
         recording, site=SITE, agent=AGENT, kind="standard", n_features=64, l1=0.3, epochs=80, seed=1, progress=False
     )
-    found = [fewest_features(one, recording, seed=seed) for seed, one in enumerate((plain, other))]
+    found = [prune_dictionary(one, recording, seed=seed) for seed, one in enumerate((plain, other))]
     pruned = min(found, key=lambda one: one.n_features)
     before, after = (directions @ one.autoencoder.decoder.numpy().T for one in (plain, pruned))
     assert before.max(1).min() < 0.9, "features to spare share what comes together"
@@ -86,7 +86,7 @@ def test_features_of_what_is_often_there_are_doubted_and_of_rare_ones_not(
     recording, _ = paired
     values = recording[SITE].sel(agent=[AGENT]).to_numpy()[:, 0] @ plain.autoencoder.decoder.numpy().T
     np.testing.assert_allclose(plain.kurtosis, kurtosis(values.astype(np.float64), axis=0), rtol=1e-3, atol=1e-3)
-    assert not plain.doubts
+    assert not plain.feature_warnings
     dense = tmp_path / "dense.h5"
     dense.write_bytes(recorded.read_bytes())
     with h5py.File(dense, "r+") as file:
@@ -97,7 +97,7 @@ def test_features_of_what_is_often_there_are_doubted_and_of_rare_ones_not(
             often, site=SITE, agent=AGENT, kind="standard", n_features=16, epochs=2, progress=False
         )
     found = replace(found, explained=0.9)  # this figure is of the doubt alone
-    assert not found.warnings and any("often there" in note for note in found.doubts)
+    assert not found.warnings and any("often there" in note for note in found.feature_warnings)
     assert "DOUBTFUL" in repr(found) and "DOUBTFUL" in found._repr_html_()
     told = " ".join(text.get_text() for text in feature_density(found).texts)
     assert "often there" in told.replace("\n", " ")
@@ -109,11 +109,11 @@ def test_the_rarity_survives_the_file_and_is_unknown_in_older_ones(plain: Dictio
     with h5py.File(path, "r+") as file:
         del file["kurtosis"]
     older = Dictionary.load(path)
-    assert np.isnan(older.kurtosis).all() and older.doubts == ()
+    assert np.isnan(older.kurtosis).all() and older.feature_warnings == ()
 
 
 def test_a_dictionary_that_never_fires_has_nothing_to_keep(
     paired: tuple[Recording, np.ndarray], plain: Dictionary
 ) -> None:
     with pytest.raises(AnalysisError, match="none of the 64 features of agent/actor/hidden_2 ever fires"):
-        fewest_features(replace(plain, density=np.zeros(64)), paired[0])
+        prune_dictionary(replace(plain, density=np.zeros(64)), paired[0])

@@ -16,14 +16,15 @@ from marlnb import groundtruth
 from marlnb.analysis.data.activation_stream import ActivationStream
 from marlnb.analysis.dictionaries import train as dictionary_module
 from marlnb.analysis.dictionaries.dictionary import Dictionary
-from marlnb.analysis.dictionaries.evaluation import behaviour_kept
-from marlnb.analysis.dictionaries.pruning import fewest_features
+from marlnb.analysis.dictionaries.evaluation import behaviour_preserved
+from marlnb.analysis.dictionaries.pruning import prune_dictionary
 from marlnb.analysis.dictionaries.train import train_dictionary
 from marlnb.errors import AnalysisError, ShapeError
+from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import capture
-from marlnb.models.hooks.edits import Ablate, edited
+from marlnb.models.hooks.edits import Ablate
 from marlnb.models.networks.sparse_autoencoder import SparseAutoencoder
-from marlnb.models.networks.with_features import WithFeatures
+from marlnb.models.policies.with_features import WithFeatures
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
 from marlnb.training.policies.evaluation import evaluate
@@ -123,7 +124,7 @@ class Rows:
 
 def test_the_decoder_is_refitted_to_the_features_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Features of known size along known directions, the decoder bent: least squares finds the directions again."""
-    monkeypatch.setattr(dictionary_module, "REFIT_PULL", 1e-9)
+    monkeypatch.setattr(dictionary_module, "PRIOR_WEIGHT", 1e-9)
     true = torch.nn.functional.normalize(torch.randn(4, 8), dim=1)
     features = torch.rand(300, 4) * (torch.rand(300, 4) < 0.5)
     features[:, 1] = features[:, 0] * (torch.rand(300) < 0.7)  # one that goes along with another
@@ -133,7 +134,7 @@ def test_the_decoder_is_refitted_to_the_features_as_they_are(monkeypatch: pytest
         autoencoder.encoder.copy_(torch.linalg.pinv(true) / 2)  # shrunk to a half
         autoencoder.encoder_bias.copy_(-(torch.full((8,), 0.25) @ autoencoder.encoder) - 1e-5)
         autoencoder.decoder.copy_(torch.nn.functional.normalize(true + 0.3 * true.roll(1, 0), dim=1))
-        dictionary_module._refit(autoencoder, cast(ActivationStream, Rows(values)))
+        dictionary_module._refit_decoder(autoencoder, cast(ActivationStream, Rows(values)))
         assert torch.allclose(autoencoder.decoder, true, atol=1e-3)
         assert torch.allclose(autoencoder(values), features, atol=1e-3)
         assert torch.allclose(autoencoder.decode(autoencoder(values)), values, atol=1e-3)
@@ -220,9 +221,9 @@ def test_gradients_by_features_are_those_of_their_directions(run: Run, dictionar
 
 def test_the_features_keep_the_behaviour(run: Run, recording: Recording, dictionary: Dictionary) -> None:
     with Recording.open(recording.path) as opened:
-        kept = behaviour_kept(dictionary, opened)
-    assert kept.logits_kept > 0.8 > kept.logits_kept_by_mean
-    assert kept.actions_kept > kept.actions_kept_by_mean
+        preserved = behaviour_preserved(dictionary, opened)
+    assert preserved.logits_preserved > 0.8 > preserved.logits_preserved_by_mean
+    assert preserved.actions_preserved > preserved.actions_preserved_by_mean
     assert dictionary.explained > 0.8 and not dictionary.warnings
 
 
@@ -265,7 +266,7 @@ def test_a_dictionary_of_some_units_from_their_rest_is_about_nothing_else(silent
         silent, site=HIDDEN, agent="agent_0", units=[3, 7, 11], from_rest=True, kind="standard", l1=0.3, epochs=60,
         progress=False,
     )  # fmt: skip
-    from_rest = fewest_features(trained, silent)
+    from_rest = prune_dictionary(trained, silent)
     named = np.flatnonzero(from_rest.density)
     directions = from_rest.autoencoder.decoder.numpy()[named]
     assert np.sort(directions.argmax(1)).tolist() == [3, 7, 11] and directions.max(1).min() > 0.999
@@ -286,10 +287,10 @@ def test_one_unit_has_one_feature(silent: Recording) -> None:
     found = train_dictionary(
         silent, site=HIDDEN, agent="agent_0", units=[7], from_rest=True, kind="standard", epochs=20, progress=False
     )
-    assert found.n_features == 4 and fewest_features(found, silent).n_features == 1
+    assert found.n_features == 4 and prune_dictionary(found, silent).n_features == 1
 
 
 @pytest.mark.parametrize("units", [[32], [-1], [3, 3], []])
 def test_units_that_are_not_there_are_refused(silent: Recording, units: list[int]) -> None:
-    with pytest.raises(AnalysisError, match="units are different ones of 0 to 31 of agent/actor/hidden_2"):
+    with pytest.raises(AnalysisError, match="units must be distinct units of agent/actor/hidden_2, 0 to 31"):
         train_dictionary(silent, site=HIDDEN, agent="agent_0", units=units, progress=False)
