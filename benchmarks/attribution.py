@@ -18,10 +18,10 @@ from torch import Tensor, nn
 
 from benchmarks.table import Row, report
 from marlnb.analysis.attribution.batch import attribute_batch
-from marlnb.analysis.attribution.methods import MethodOptions
+from marlnb.analysis.attribution.config import AttributionConfig
 from marlnb.analysis.attribution.outputs import Output
-from marlnb.analysis.attribution.target import Question
-from marlnb.analysis.data.rows import Moments
+from marlnb.analysis.attribution.target import AttributionTarget
+from marlnb.analysis.data.rows import RowBatch
 from marlnb.models.networks.mlp import MLPConfig
 from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
@@ -30,7 +30,7 @@ N_FEATURES, N_CHOICES, N_STEPS = 18, 5, 50
 CASES = ((3, 64, True), (3, 256, True), (8, 64, True), (3, 64, False), (8, 256, False))
 
 
-def setting(n_agents: int, units: int, shared: bool, n_rows: int) -> tuple[ActorCritic, EnvSpec, Moments]:
+def setting(n_agents: int, units: int, shared: bool, n_rows: int) -> tuple[ActorCritic, EnvSpec, RowBatch]:
     """A policy of two hidden layers and rows to explain."""
     torch.manual_seed(0)
     agents = tuple(f"agent_{k}" for k in range(n_agents))
@@ -39,15 +39,16 @@ def setting(n_agents: int, units: int, shared: bool, n_rows: int) -> tuple[Actor
     policy = ActorCritic(group, env, MLPConfig(hidden=(units, units), share_parameters=shared), MLPConfig(hidden=(4,)))
     observation = torch.randn(n_rows, n_agents, N_FEATURES)
     action = torch.randint(N_CHOICES, (n_rows, n_agents))
-    return policy.eval(), env, Moments({"agent": observation}, action, torch.ones(n_rows, n_agents, dtype=torch.bool))
+    return policy.eval(), env, RowBatch({"agent": observation}, action, torch.ones(n_rows, n_agents, dtype=torch.bool))
 
 
-def ours(policy: ActorCritic, env: EnvSpec, moments: Moments, baseline: Tensor) -> np.ndarray:
-    question = Question(policy, env, Output("action"), tuple(range(policy.group.n_agents)), "own")
-    return attribute_batch(question, moments, baseline.unsqueeze(0), MethodOptions("integrated_gradients", N_STEPS))[0]
+def ours(policy: ActorCritic, env: EnvSpec, moments: RowBatch, baseline: Tensor) -> np.ndarray:
+    target = AttributionTarget(policy, env, Output("action"), tuple(range(policy.group.n_agents)), "own")
+    config = AttributionConfig(group="agent", n_steps=N_STEPS)
+    return attribute_batch(target, moments, baseline.unsqueeze(0), config)[0]
 
 
-def joint_loop(policy: ActorCritic, moments: Moments, baseline: Tensor, batch: int) -> np.ndarray:
+def joint_loop(policy: ActorCritic, moments: RowBatch, baseline: Tensor, batch: int) -> np.ndarray:
     """captum for agent after agent, each time on the policy of all."""
     x, found = moments.observations["agent"], []
     method = IntegratedGradients(lambda seen: policy.logits(seen)[0])
@@ -62,7 +63,7 @@ def joint_loop(policy: ActorCritic, moments: Moments, baseline: Tensor, batch: i
     return torch.stack(found, dim=1).numpy()
 
 
-def separate_loop(policy: ActorCritic, moments: Moments, baseline: Tensor, batch: int) -> np.ndarray:
+def separate_loop(policy: ActorCritic, moments: RowBatch, baseline: Tensor, batch: int) -> np.ndarray:
     """captum for agent after agent, each on a plain network of its own."""
     x, found = moments.observations["agent"], []
     for agent in range(x.shape[1]):

@@ -21,7 +21,7 @@ MIN_EPISODES_FOR_INTERVALS = 20
 1.96 sqrt((n - 1) / n) is to the t quantile: 9% narrower at n = 20 and 18% at n = 10 (Hesterberg 2015, What Teachers
 Should Know About the Bootstrap, section 3.2)."""
 MIN_EPISODES_FOR_T_TESTS = 30
-"""Fewer episodes draw a warning that t intervals are rough: for skewed differences their coverage is near the nominal one
+"""Fewer episodes draw a warning that t intervals are rough: for skewed differences their coverage is close to nominal
 from about 30 on (Boos and Hughes-Oliver 2000, How Large Does n Have to be for Z and t Intervals?)."""
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
+from marlnb.errors import ConfigError, unknown
 from marlnb.values import hints
 from marlnb.wording import meaning, summary, write_value
 
@@ -81,26 +82,48 @@ def options_from(arguments: argparse.Namespace, kind: type[Any]) -> dict[str, An
     given = {item.name: getattr(arguments, item.name) for item in fields(kind) if hasattr(arguments, item.name)}  # type: ignore[arg-type]
     for name, value in given.items():
         if isinstance(value, list):
-            takes_one_word = str in _alternatives(hints(kind)[name]) or int in _alternatives(hints(kind)[name])
+            takes_one_word = any(x in (str, int) or get_origin(x) is Literal for x in _alternatives(hints(kind)[name]))
             given[name] = value[0] if len(value) == 1 and takes_one_word else tuple(value)
     return given
 
 
+def config_from_text(text: str, kind: type[Config]) -> Config:
+    """The config dataclass that `name=value,name=value` describes.
+
+    Raises:
+        ConfigError: an unknown option, or a value of the wrong type or out of range.
+    """
+    word_types = {item.name: _word_types(hints(kind)[item.name])[0] for item in fields(kind)}  # type: ignore[arg-type]
+    valid = [name for name, types_of_words in word_types.items() if types_of_words]
+    options: dict[str, Any] = {}
+    for part in filter(None, text.split(",")):
+        name, _, word = part.partition("=")
+        if name not in valid:
+            raise ConfigError(unknown(f"option of {kind.__name__}", name, valid))
+        if word_types[name] == (bool,):
+            options[name] = {"true": True, "false": False}.get(word.lower(), word)
+            continue
+        try:
+            options[name] = _reader(word_types[name])(word)
+        except argparse.ArgumentTypeError as error:
+            raise ConfigError(f"{name}: {error}") from error
+    return kind(**options)
+
+
 def _word_types(annotation: Annotation) -> tuple[tuple[type, ...], bool]:
-    """The types that one word may have, none where words cannot express the value; and whether it takes several."""
+    """The types that one word may have, none if no word can express a value; and whether it takes several words."""
     found: list[type] = []
     takes_several = False
     for alternative in _alternatives(annotation):
         origin: Any = get_origin(alternative)
         if origin is tuple:
             takes_several = True
-            found += _word_types(get_args(alternative)[0])[0]
+            for member in get_args(alternative):
+                found += [] if member is Ellipsis else _word_types(member)[0]
         elif origin is Literal:
             found += [type(value) for value in get_args(alternative)]
         elif alternative in (bool, int, float, str):
             found.append(alternative)
-        else:
-            return (), False
     return tuple(dict.fromkeys(found)), takes_several
 
 

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from marlnb.plots.canvas import MUTED, agent_colour, alarm, axes, finish, heat_map, mean_with_middle_half
 
 if TYPE_CHECKING:
-    from marlnb.analysis.attribution.value_decomposition import ValueShares
+    from marlnb.analysis.attribution.value_decomposition import ValueDecomposition
     from marlnb.analysis.communication.influence_result import Influence
 
 
@@ -38,8 +38,8 @@ def influence_matrix(influence: Influence, *, title: str | None = None, ax: Axes
     return ax
 
 
-def value_shares_over_time(
-    shares: ValueShares, *, agents: Sequence[str] = (), title: str | None = None, ax: Axes | None = None
+def value_decomposition_over_time(
+    shares: ValueDecomposition, *, agents: Sequence[str] = (), title: str | None = None, ax: Axes | None = None
 ) -> Axes:
     """What each agent adds to the group's value at each step: mean over rows; bands span the middle half.
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from marlnb.cli import main
-from marlnb.cli.recordings.attribute import most_of_each_agent
+from marlnb.cli.recordings.attribute import top_rows_of_each_agent
 from marlnb.training.runs.run import Run
 
 TINY = (
@@ -134,10 +134,10 @@ def test_attribute_writes_a_table_a_figure_and_the_values(run: Path, capsys: pyt
 
 def test_a_long_table_of_attributions_shows_every_agent() -> None:
     table = pd.DataFrame({"agent": ["a"] * 18 + ["b"] * 18 + ["c"] * 18, "mean_abs": [*range(18, 0, -1)] * 3})
-    shown = most_of_each_agent(table)
+    shown = top_rows_of_each_agent(table)
     assert shown.agent.tolist() == ["a"] * 6 + ["b"] * 6 + ["c"] * 6
     assert shown.mean_abs.tolist() == [18, 17, 16, 15, 14, 13] * 3
-    assert len(most_of_each_agent(table, rows=6)) == 15 and len(most_of_each_agent(table[:18])) == 18
+    assert len(top_rows_of_each_agent(table, n_rows=6)) == 15 and len(top_rows_of_each_agent(table[:18])) == 18
 
 
 def test_info_of_a_run_and_of_a_checkpoint(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,7 +38,7 @@ def test_pairs_are_written_with_their_intervals() -> None:
 def test_shares_are_averaged_at_each_step() -> None:
     share = np.array([[1.0, 4.0], [3.0, np.nan], [5.0, 6.0]])
     shares = SimpleNamespace(share=share, t=np.array([0, 0, 1]), agents=("a", "b"), group="team", warnings=())
-    ax = plots.value_shares_over_time(shares)
+    ax = plots.value_decomposition_over_time(shares)
     np.testing.assert_allclose(ax.get_lines()[0].get_ydata(), [2, 5])
     np.testing.assert_allclose(ax.get_lines()[1].get_ydata(), [4, 6])
     drawn(ax)
@@ -73,7 +73,7 @@ def test_lags_go_back_in_time_and_end_with_the_state() -> None:
 def test_a_point_that_stands_alone_is_seen() -> None:
     share = np.array([[1.0, 4.0], [np.nan, 5.0], [np.nan, 6.0]])
     shares = SimpleNamespace(share=share, t=np.arange(3), agents=("a", "b"), group="team", warnings=())
-    first, second = plots.value_shares_over_time(shares).get_lines()[:2]
+    first, second = plots.value_decomposition_over_time(shares).get_lines()[:2]
     assert first.get_markevery() == [0] and second.get_markevery() == []
 
 

@@ -3,241 +3,195 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from marlnb.analysis.attribution.baselines import Baseline, Reference, deviations, resolve_reference
-from marlnb.analysis.attribution.batch import Found, attribute_batch
-from marlnb.analysis.attribution.feature_groups import Features
-from marlnb.analysis.attribution.methods import COMPLETE, OF_DISTRIBUTION, Method, MethodOptions, check_method
-from marlnb.analysis.attribution.outputs import Target, To, resolve_output
+from marlnb.analysis.attribution.baselines import ResolvedBaseline, deviations, resolve_baseline
+from marlnb.analysis.attribution.batch import BatchResult, attribute_batch
+from marlnb.analysis.attribution.config import AttributionConfig
+from marlnb.analysis.attribution.outputs import resolve_output
 from marlnb.analysis.attribution.result import Attribution
-from marlnb.analysis.attribution.setup import (
-    Asked,
+from marlnb.analysis.attribution.storage import AttributionFile, attribution_path
+from marlnb.analysis.attribution.task import (
+    AttributionTask,
     FeatureAxis,
-    ask,
-    chosen_policy,
-    faithfulness_of,
+    build_task,
+    choose_policy,
+    convergence_tolerance,
+    explained_agents,
     feature_axis,
-    members_of,
-    n_samples_of,
-    tolerance,
+    sampled_faithfulness,
 )
-from marlnb.analysis.attribution.storage import AttributionFile, beside
-from marlnb.analysis.attribution.target import Sources
 from marlnb.analysis.data.rows import Rows, RowSource
-from marlnb.errors import AnalysisError
+from marlnb.config import accepts_options, resolve_config
 from marlnb.models.policies.policy import Policy
 from marlnb.training.progress import StatusLine
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
 
-PATIENCE_S = 2.0  # before progress is shown
+MIN_TIME_FOR_PROGRESS_S = 2.0
 
 
+@accepts_options(AttributionConfig)
 def attribute(
     recording: Recording,
+    config: AttributionConfig | None = None,
     *,
-    group: str,
-    to: To = "action",
-    target: Target = None,
-    agent: str | None = None,
-    site: str | None = None,
-    method: Method = "integrated_gradients",
-    baseline: Baseline | None = None,
-    features: Features = "each",
-    n_steps: int = 50,
-    n_samples: int | None = None,
-    n_baselines: int = 16,
-    smooth: int = 0,
-    noise: float = 0.1,
-    sources: Sources | None = None,
     policies: Mapping[str, Policy] | None = None,
-    episodes: Sequence[int] | None = None,
-    checkpoint: int | None = None,
-    steps: Sequence[int] | None = None,
-    batch_size: int = 1024,
-    seed: int = 0,
     save: str | None = None,
     overwrite: bool = False,
     progress: bool = True,
+    **overrides: Any,
 ) -> Attribution:
-    """What each observed feature, or hidden unit, contributed to one output of each agent, at every recorded step.
+    """Attributes one output of each agent to its observed features, or hidden units, at every recorded step.
 
-    A recurrent network is explained step by step: the state that entered the step is the recorded one, held fixed, so
-    the values say what this step's observation added to it (`attribute_over_time` goes further back).
+    A recurrent network is explained step by step. The state that entered the step is the recorded one, held fixed, so
+    the values are what this step's observation contributed; `attribute_over_time` goes further back.
 
     Args:
-        group: whose output is explained.
-        to: action (the logit of the action taken, summed over the components of a multi-discrete one; the mean of a
-            continuous one), logit (of a fixed choice), log_prob (of the action taken, or of a fixed choice; nats),
-            value (the critic's, in reward), unit (a hidden one, in its activation).
-        target: the choice's or component's index or name; (component, choice) for a multi-discrete logit;
-            (site, unit) for a unit.
-        agent: one agent of the group; None: all of them.
-        site: explain by this site's units instead of by observations; `method="conductance"` needs one.
-        method: conductance is by units, but integrates along the way of the observation; see `methods` for the others.
-        baseline: what a feature is compared with. mean: its mean over the recording's living rows; zero; start: the
-            mean over episodes' first rows; distribution: `n_baselines` rows drawn from the recording, over which values
-            are averaged; ("episode", 3, "t", 0): that moment; or an array that broadcasts to `[agent, feature]` (for
-            critics, a mapping group -> array). None: mean, or distribution for gradient_shap and deeplift_shap.
-            There is no silent zero: a zero can be a real position.
-        features: each; auto (groups that the names of features tell, as one's own velocity or the landmarks); or named
-            groups of globs, `{"landmarks": ["landmark_*"]}`. Perturbations change a group together, of other methods
-            the values are added.
-        n_steps: quadrature points of integrated gradients and conductance.
-        n_samples: permutations of shapley_value_sampling (25), or coalitions of kernel_shap (all, or 256 and two a
-            feature).
-        smooth, noise: average over so many noisy copies of each row; their deviation as a share of each feature's.
-        sources: own (each agent's own observation), all (what agent k's output owes to each agent's observation),
-            or state (of values: what they owe to the environment's state, observations held as they were); None: state
-            for a critic that reads nothing else, all for other values and for actors whose agents hear one another
-            (gnn), own otherwise.
+        recording: the recording to explain.
+        config: the options; None: the defaults, with `overrides`.
         policies: by group; None: those of the checkpoint that made the recording.
-        episodes: indices of the episodes to explain; None: all. checkpoint: of a recording that spans several.
-        steps: those to explain, counted since their episode began; None: all.
-        batch_size: rows read at once.
-        seed: of everything that is drawn.
-        save: write it as it goes along, batch by batch, to `<recording>.attributions/<save>.h5`, and map that into
-            memory instead of holding it; one that broke off is gone on with. overwrite: replace a file of that name.
-        progress: show rows done, where it takes long.
+        save: write the values batch by batch to `<recording>.attributions/<save>.h5`, and map that file into memory
+            instead of holding them; an interrupted file is continued.
+        overwrite: replace a file of that name.
+        progress: print the rows done, if it takes long.
+        overrides: single options, as `method="saliency"`.
     Returns:
-        values `[row, agent, feature]` in logits, nats, reward or activation, with convergence_delta `[row, agent]` in
-        the same, or with infidelity and sensitivity for methods that do not promise to add up.
+        values `[row, agent, feature]` in logits, nats, reward, action or activation, with convergence_delta
+        `[row, agent]` in the same units, or with infidelity and sensitivity for methods whose values need not add up.
     Raises:
-        AnalysisError: an unknown group, agent, site, output, target, feature or method; a critic that the recording
-            cannot feed.
+        ConfigError: an unknown option or method, or a value out of range.
+        AnalysisError: an unknown group, agent, site, output, target or feature, or inputs that were not recorded.
         ShapeError: the baseline does not broadcast.
     """
-    source = RowSource(recording, group)
-    spec = source.env.group(group)
-    output = resolve_output(spec.action, to, target)
-    if n_steps < 1 or batch_size < 1 or smooth < 0 or not noise >= 0:
-        raise AnalysisError(
-            "n_steps and batch_size must be at least 1, smooth and noise 0; got "
-            f"{n_steps}, {batch_size}, {smooth} and {noise}"
-        )
-    method = check_method(method)
-    policy = chosen_policy(policies if policies is not None else source.policies(checkpoint), group, output, source)
-    members = members_of(spec, agent, policy, output, site)
-    asked = ask(source, policy, output, members, sources, site, method)
-    rows = source.rows(episodes, checkpoint, steps)
-    baseline = baseline if baseline is not None else "distribution" if method in OF_DISTRIBUTION else "mean"
-    if method in OF_DISTRIBUTION and not (isinstance(baseline, str) and baseline == "distribution"):
-        raise AnalysisError(f"method={method!r} averages over baseline='distribution'; got {baseline!r}")
-    recorded = source.rows(None, checkpoint)  # what is compared with does not depend on which rows are explained
-    reference = resolve_reference(asked.question, source, recorded, baseline, n_baselines=n_baselines, seed=seed)
-    axis = feature_axis(asked, features, source, recorded)
-    if smooth and method == "conductance":
-        raise AnalysisError(f"conductance is not averaged over noisy copies: smooth must be 0; got {smooth}")
-    options = MethodOptions(method, n_steps, n_samples_of(method, n_samples, len(axis.names)), smooth, noise, seed)
-    work = _Work(source, asked, rows, recorded, reference, axis, options, batch_size)
-    result = work.unexplained(target=output.describe(spec.action))
+    config = resolve_config(AttributionConfig, config, overrides)
+    source = RowSource(recording, config.group)
+    spec = source.env.group(config.group)
+    output = resolve_output(spec.action, config.to, config.target)
+    by_group = policies if policies is not None else source.policies(config.checkpoint)
+    policy = choose_policy(by_group, config.group, output, source)
+    members = explained_agents(spec, config.agent, policy, output, config.site)
+    task = build_task(source, policy, output, members, config)
+    rows = source.rows(config.episodes, config.checkpoint, config.steps)
+    recorded = source.rows(None, config.checkpoint)  # a baseline must not depend on which rows are explained
+    baseline = resolve_baseline(task.target, source, recorded, config)
+    axis = feature_axis(task, config.features, source, recorded)
+    run = AttributionRun(source, task, rows, recorded, baseline, axis, config)
+    result = run.empty_result()
     if save is not None:
-        return _saved(work, result, save, overwrite, progress)
-    parts = list(work.batches(progress))
-    values, score, start = (np.concatenate([part[k] for part in parts]) for k in range(3))
-    return replace(result, values=values, score=score, baseline_score=start)
+        return _run_to_file(run, result, save, overwrite, progress)
+    parts = list(run.batches(progress))
+    values, score, baseline_score = (np.concatenate(arrays) for arrays in zip(*parts))
+    return replace(result, values=values, score=score, baseline_score=baseline_score)
 
 
-def _saved(work: _Work, result: Attribution, name: str, overwrite: bool, progress: bool) -> Attribution:
-    """Written batch by batch; a break leaves what was done."""
-    path = beside(work.source.recording.path, name)
-    shape = (len(work.rows), len(result.agents), len(result.feature_names))
+def _run_to_file(run: AttributionRun, result: Attribution, name: str, overwrite: bool, progress: bool) -> Attribution:
+    """Writes batch by batch; an interruption leaves what was done."""
+    path = attribution_path(run.source.recording.path, name)
+    shape = (len(run.rows), len(result.agents), len(result.feature_names))
     file = AttributionFile(path, result.meta(), result.arrays(), shape, overwrite=overwrite)
-    whole = False
+    complete = False
     try:
-        for part in work.batches(progress, file.done):
-            file.add(*part)
-        whole = True
+        for batch_result in run.batches(progress, file.done):
+            file.append(*batch_result)
+        complete = True
     finally:
-        file.close(complete=whole)
+        file.close(complete=complete)
     return Attribution.load(path)
 
 
 @dataclass(frozen=True)
-class _Work:
-    """All that is needed to explain the rows; `recorded` are all of the recording's."""
+class AttributionRun:
+    """All that is needed to explain the rows.
+
+    Attributes:
+        source: the recording, as the group sees it.
+        task: the target, and the layer of conductance.
+        rows: to be explained.
+        recorded: all rows of the recording.
+        baseline: what the output is compared with.
+        axis: the features.
+        config: the options.
+    """
 
     source: RowSource
-    asked: Asked
+    task: AttributionTask
     rows: Rows
     recorded: Rows
-    reference: Reference
+    baseline: ResolvedBaseline
     axis: FeatureAxis
-    options: MethodOptions
-    batch_size: int
+    config: AttributionConfig
 
-    def batches(self, progress: bool, done: int = 0) -> Iterator[Found]:
+    def batches(self, progress: bool, done: int = 0) -> Iterator[BatchResult]:
         """Values, scores and baseline scores of each batch of rows, from row `done` on."""
-        question, options = self.asked.question, self.options
-        spread = deviations(question, self.source, self.recorded) if options.smooth else None
-        left = Rows(self.rows.index[done:], self.rows.episode[done:], self.rows.t[done:])
-        line, began = StatusLine() if progress else None, time.monotonic()
-        for moments in self.source.batches(left, self.batch_size, needs_state=question.output.of_critic):
-            generator = torch.Generator().manual_seed(options.seed * 1_000_003 + done)
+        target, config = self.task.target, self.config
+        spread = deviations(target, self.source, self.recorded) if config.smooth else None
+        status, started = StatusLine() if progress else None, time.monotonic()
+        remaining = self.rows.at(slice(done, None))
+        for batch in self.source.batches(remaining, config.batch_size, needs_state=target.output.of_critic):
+            generator = torch.Generator().manual_seed(config.seed * 1_000_003 + done)
             yield attribute_batch(
-                question,
-                moments,
-                self.reference.values,
-                options,
+                target,
+                batch,
+                self.baseline.values,
+                config,
                 groups=self.axis.groups,
                 deviations=spread,
-                layer=self.asked.layer,
+                layer=self.task.layer,
                 generator=generator,
             )
-            done += len(moments.acting)
-            if line is not None and line.due and time.monotonic() - began > PATIENCE_S:
-                line.write(f"attribution: {done:,}/{len(self.rows):,} rows, {done / len(self.rows):.0%}")
-        if line is not None:
-            line.end()
+            done += len(batch.acting)
+            if status is not None and status.due and time.monotonic() - started > MIN_TIME_FOR_PROGRESS_S:
+                status.write(f"attribution: {done:,}/{len(self.rows):,} rows, {done / len(self.rows):.0%}")
+        if status is not None:
+            status.end()
 
-    def unexplained(self, *, target: str) -> Attribution:
-        """The result without its values."""
-        question, options, axis = self.asked.question, self.options, self.axis
-        output, spec = question.output, question.policy.group
-        measured = options.method not in COMPLETE or options.smooth > 0
+    def empty_result(self) -> Attribution:
+        """The result without values and scores."""
+        target, config, axis = self.task.target, self.config, self.axis
+        output, spec, method = target.output, target.policy.group, config.settings
         faithfulness = None
-        if measured:
-            faithfulness = faithfulness_of(
-                self.source, question, self.rows, self.recorded, self.reference, options, axis
+        if not config.complete:
+            faithfulness = sampled_faithfulness(
+                self.source, target, self.rows, self.recorded, self.baseline, config, axis
             )
-        nothing = np.zeros((0, len(question.members)), np.float32)
+        no_scores = np.zeros((0, len(target.members)), np.float32)
         return Attribution(
-            values=np.zeros((0, len(question.members), len(axis.names)), np.float32),
-            score=nothing,
-            baseline_score=nothing,
+            values=np.zeros((0, len(target.members), len(axis.names)), np.float32),
+            score=no_scores,
+            baseline_score=no_scores,
             episode=self.rows.episode,
             t=self.rows.t,
             baseline=self._stored_baseline(),
-            agents=tuple(spec.agents[k] for k in question.members),
+            agents=tuple(spec.agents[k] for k in target.members),
             feature_names=axis.names,
             feature_agents=axis.owners,
             group=spec.name,
             to=output.to,
-            target=target,
+            target=output.describe(spec.action),
             units=output.units,
-            method=options.method,
-            n_steps=options.n_steps if options.method in ("integrated_gradients", "conductance") else 0,
-            baseline_name=self.reference.name,
-            sources=question.sources,
+            method=config.method,
+            n_steps=config.n_steps if method.integrates else 0,
+            baseline_name=self.baseline.name,
+            sources=target.sources,
             origin=self.source.origin(),
-            site="" if self.asked.site is None else self.asked.site.name,
+            site="" if self.task.site is None else self.task.site.name,
             feature_groups=dict(axis.members or {}),
-            tolerance=tolerance(question.policy, output),
-            smooth=options.smooth,
-            seed=options.seed,
-            n_samples=options.n_samples,
+            tolerance=convergence_tolerance(target.policy, output),
+            smooth=config.smooth,
+            seed=config.seed,
+            n_samples=config.n_samples or method.default_n_samples(len(axis.names)),
             faithfulness=faithfulness,
         )
 
     def _stored_baseline(self) -> np.ndarray:
         """`[agent, feature]`, or `[baseline, agent, feature]` where there are several."""
-        members, found = list(self.asked.question.members), self.reference.values
-        by_agent = found[:, members] if found.ndim == 3 else found.unsqueeze(1).expand(-1, len(members), -1)
+        members, values = list(self.task.target.members), self.baseline.values
+        by_agent = values[:, members] if values.ndim == 3 else values.unsqueeze(1).expand(-1, len(members), -1)
         return (by_agent[0] if len(by_agent) == 1 else by_agent).numpy().copy()

@@ -1,101 +1,104 @@
-"""Baselines: what an output is compared with. Never a silent zero, since zero is a place like any other."""
+"""Baselines: what an output is compared with. Zero is never assumed, since zero can be a real observation."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from marlnb.analysis.attribution.target import Question
+from marlnb.analysis.attribution.config import AttributionConfig, Baseline
+from marlnb.analysis.attribution.target import AttributionTarget
 from marlnb.analysis.data.rows import Rows, RowSource
 from marlnb.errors import AnalysisError, ShapeError, unknown
 
-NamedRow = tuple[str, int, str, int]
-Baseline = Literal["mean", "zero", "start", "distribution"] | NamedRow | np.ndarray | Tensor | Mapping[str, Any]
-NAMES = ("mean", "zero", "start", "distribution")
 BATCH_ROWS = 8192
 
 
 @dataclass(frozen=True)
-class Reference:
-    """Baselines `[baseline, agent, feature]` for own sources, `[baseline, feature]` for others, and what they are."""
+class ResolvedBaseline:
+    """Baselines as tensors.
+
+    Attributes:
+        values: `[baseline, agent, feature]` for own sources, `[baseline, feature]` for others.
+        name: in words.
+    """
 
     values: Tensor
     name: str
 
 
-def resolve_reference(
-    question: Question, source: RowSource, rows: Rows, baseline: Baseline, *, n_baselines: int, seed: int
-) -> Reference:
-    """The baselines that are asked for.
+def resolve_baseline(
+    target: AttributionTarget, source: RowSource, rows: Rows, config: AttributionConfig
+) -> ResolvedBaseline:
+    """The baseline that a config describes.
 
+    Args:
+        rows: all rows of the recording, whichever of them are explained.
     Raises:
-        AnalysisError: a name, episode, step or group that is not there; ShapeError: an array that does not broadcast.
+        AnalysisError: an episode, step or group that does not exist.
+        ShapeError: an array that does not broadcast.
     """
-    if isinstance(baseline, str):
-        if baseline not in NAMES:
-            raise AnalysisError(
-                unknown("baseline", baseline, NAMES) + ", a moment as ('episode', 3, 't', 0), or an array"
-            )
-        return _named(question, source, rows, baseline, n_baselines, seed)
-    if isinstance(baseline, tuple) and baseline and isinstance(baseline[0], str):
-        return _moment(question, source, rows, baseline)
-    return Reference(_given(question, source, baseline).unsqueeze(0), "given")
+    baseline: Baseline = config.baseline if config.baseline is not None else "mean"
+    if config.settings.baseline == "distribution":
+        baseline = "distribution"
+    if isinstance(baseline, tuple):
+        return _at_row(target, source, baseline)
+    if not isinstance(baseline, str):
+        return ResolvedBaseline(_from_array(target, source, baseline).unsqueeze(0), "given")
+    if baseline == "zero":
+        return ResolvedBaseline(torch.zeros_like(_inputs(target, source, rows.at(slice(1)))), "zero")
+    if baseline == "distribution":
+        drawn = _draw_rows(target, source, rows, config.n_baselines, config.seed)
+        name = f"distribution: {config.n_baselines} rows of the recording, seed {config.seed}"
+        return ResolvedBaseline(drawn, name)
+    if baseline == "start":
+        _, first = np.unique(rows.episode, return_index=True)
+        rows, name = rows.at(np.sort(first)), "start: the mean of episodes' first rows"
+        return ResolvedBaseline(_mean(target, source, rows).unsqueeze(0), name)
+    return ResolvedBaseline(_mean(target, source, rows).unsqueeze(0), "mean")
 
 
-def deviations(question: Question, source: RowSource, rows: Rows) -> Tensor:
+def deviations(target: AttributionTarget, source: RowSource, rows: Rows) -> Tensor:
     """Each feature's standard deviation over the rows: `[agent, feature]`, or `[feature]` for other sources."""
-    sample = _pick(rows, _spaced(len(rows), BATCH_ROWS))
-    return _inputs(question, source, sample).std(0, correction=0)
+    sample = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), BATCH_ROWS)).astype(np.int64))
+    return _inputs(target, source, rows.at(sample)).std(0, correction=0)
 
 
-def _named(question: Question, source: RowSource, rows: Rows, name: str, n_baselines: int, seed: int) -> Reference:
-    if name == "zero":
-        return Reference(torch.zeros_like(_inputs(question, source, _pick(rows, np.arange(1)))), "zero")
-    if name == "distribution":
-        drawn = _drawn(question, source, rows, n_baselines, seed)
-        return Reference(drawn, f"distribution: {n_baselines} rows of the recording, seed {seed}")
-    if name == "start":
-        rows = _pick(rows, np.flatnonzero(_first_of_each_episode(rows)))
-    told = {"mean": "mean", "start": "start: the mean of episodes' first rows"}[name]
-    return Reference(_mean(question, source, rows).unsqueeze(0), told)
-
-
-def _moment(question: Question, source: RowSource, rows: Rows, asked: tuple[Any, ...]) -> Reference:
-    if len(asked) != 4 or asked[0] != "episode" or asked[2] != "t":
-        raise AnalysisError(f"a moment as baseline is ('episode', number, 't', step); got {asked!r}")
+def _at_row(target: AttributionTarget, source: RowSource, named: tuple[Any, ...]) -> ResolvedBaseline:
+    if named[0] != "episode" or named[2] != "t":
+        raise AnalysisError(f"a row as baseline is ('episode', number, 't', step); got {named!r}")
     all_rows = source.rows(None)
-    place = np.flatnonzero((all_rows.episode == asked[1]) & (all_rows.t == asked[3]))
-    if not len(place):
-        steps = all_rows.t[all_rows.episode == asked[1]]
-        told = f"t from {steps.min()} to {steps.max()}" if len(steps) else f"no episode {asked[1]}"
-        raise AnalysisError(f"no row at episode {asked[1]}, t {asked[3]}; there is {told}")
-    row = _pick(all_rows, place)
-    absent = ~source.acting(row)[0, list(question.members)]
+    position = np.flatnonzero((all_rows.episode == named[1]) & (all_rows.t == named[3]))
+    if not len(position):
+        steps = all_rows.t[all_rows.episode == named[1]]
+        valid = f"t from {steps.min()} to {steps.max()}" if len(steps) else f"no episode {named[1]}"
+        raise AnalysisError(f"no row at episode {named[1]}, t {named[3]}; there is {valid}")
+    row = all_rows.at(position)
+    absent = ~source.acting(row)[0, list(target.members)]
     if absent.any():
-        names = [question.policy.group.agents[k] for k, gone in zip(question.members, absent) if gone]
-        raise AnalysisError(f"{names} did not act at episode {asked[1]}, t {asked[3]}: no baseline for them")
-    return Reference(_inputs(question, source, row), f"episode {asked[1]}, t {asked[3]}")
+        names = [target.policy.group.agents[k] for k, is_absent in zip(target.members, absent) if is_absent]
+        raise AnalysisError(f"{names} did not act at episode {named[1]}, t {named[3]}, so they have no baseline there")
+    return ResolvedBaseline(_inputs(target, source, row), f"episode {named[1]}, t {named[3]}")
 
 
-def _given(question: Question, source: RowSource, baseline: Any) -> Tensor:
-    group = question.policy.group
-    if question.site is not None:
-        shape = tuple(_inputs(question, source, _pick(source.rows(None), np.arange(1))).shape[1:])
-        return _broadcast(baseline, shape, f"{question.site.name!r}", "[agent, unit]")
-    if question.sources == "state":
+def _from_array(target: AttributionTarget, source: RowSource, baseline: Any) -> Tensor:
+    group = target.policy.group
+    if target.site is not None:
+        shape = tuple(_inputs(target, source, source.rows(None).at(slice(1))).shape[1:])
+        return _broadcast(baseline, shape, f"{target.site.name!r}", "[agent, unit]")
+    if target.sources == "state":
         size = int(torch.Size(source.env.state_shape or ()).numel())
         return _broadcast(baseline, (size,), "the environment's state", "[feature]")
-    if question.groups == (group.name,):
-        whole = baseline[group.name] if isinstance(baseline, Mapping) else baseline
-        found = _broadcast(whole, (group.n_agents, group.observation.size), f"{group.name!r}", "[agent, feature]")
-        return found if question.sources == "own" else found.reshape(-1)
+    if target.groups == (group.name,):
+        array = baseline[group.name] if isinstance(baseline, Mapping) else baseline
+        by_agent = _broadcast(array, (group.n_agents, group.observation.size), f"{group.name!r}", "[agent, feature]")
+        return by_agent if target.sources == "own" else by_agent.reshape(-1)
     if not isinstance(baseline, Mapping):
-        raise ShapeError(f"a value reads several groups: give the baseline as a mapping of {list(question.groups)}")
+        raise ShapeError(f"a value reads several groups: give the baseline as a mapping of {list(target.groups)}")
     parts = []
     for spec in source.env.groups:
         if spec.name not in baseline:
@@ -105,8 +108,8 @@ def _given(question: Question, source: RowSource, baseline: Any) -> Tensor:
     return torch.cat(parts)
 
 
-def _broadcast(given: Any, shape: tuple[int, ...], what: str, axes: str) -> Tensor:
-    array = torch.as_tensor(np.asarray(given), dtype=torch.float32)
+def _broadcast(values: Any, shape: tuple[int, ...], what: str, axes: str) -> Tensor:
+    array = torch.as_tensor(np.asarray(values), dtype=torch.float32)
     try:
         return array.broadcast_to(shape).clone()
     except RuntimeError:
@@ -115,61 +118,41 @@ def _broadcast(given: Any, shape: tuple[int, ...], what: str, axes: str) -> Tens
         ) from None
 
 
-def _mean(question: Question, source: RowSource, rows: Rows) -> Tensor:
-    """The mean over living rows; of a site's units, over those at which the agent acted."""
-    if question.site is None and question.sources != "state":
-        parts = [source.mean_observation(name, rows) for name in question.groups]
-        return parts[0] if question.sources == "own" else torch.cat([part.reshape(-1) for part in parts])
+def _mean(target: AttributionTarget, source: RowSource, rows: Rows) -> Tensor:
+    """The mean over rows of living agents; of a site's units, over rows at which the agent acted."""
+    if target.site is None and target.sources != "state":
+        parts = [source.mean_observation(name, rows) for name in target.groups]
+        return parts[0] if target.sources == "own" else torch.cat([part.reshape(-1) for part in parts])
     total, count = torch.zeros(()), torch.zeros(())
-    for moments in source.batches(rows, BATCH_ROWS, needs_state=question.output.of_critic):
-        units, acting = question.inputs(moments), moments.acting
-        if question.sources != "own":
-            total, count = total + units.double().sum(0), count + len(units)
+    for batch in source.batches(rows, BATCH_ROWS, needs_state=target.output.of_critic):
+        inputs, acting = target.inputs(batch), batch.acting
+        if target.sources != "own":
+            total, count = total + inputs.double().sum(0), count + len(inputs)
         else:
-            total = total + torch.where(acting.unsqueeze(-1), units, 0).double().sum(0)
+            total = total + torch.where(acting.unsqueeze(-1), inputs, 0).double().sum(0)
             count = count + acting.sum(0).unsqueeze(-1)
     return (total / count.clamp(min=1)).float()
 
 
-def _drawn(question: Question, source: RowSource, rows: Rows, n: int, seed: int) -> Tensor:
-    """Rows drawn evenly: for own sources each agent's from those at which it acted, for all the same for everyone."""
-    if n < 1:
-        raise AnalysisError(f"a distribution needs 1 baseline or more; got n_baselines={n}")
+def _draw_rows(target: AttributionTarget, source: RowSource, rows: Rows, n: int, seed: int) -> Tensor:
+    """Uniformly drawn rows: for own sources each agent's from those at which it acted, else the same for all agents."""
     generator = np.random.default_rng(seed)
     acting = source.acting(rows)
-    if question.sources != "own":
-        among = np.flatnonzero(acting.all(1))
-        among = among if len(among) else np.flatnonzero(acting.any(1))
-        return _inputs(question, source, _pick(rows, np.sort(_draw(generator, among, n))))
+
+    def draw(candidates: np.ndarray) -> Rows:
+        return rows.at(np.sort(generator.choice(candidates, n, replace=len(candidates) < n)))
+
+    if target.sources != "own":
+        everyone_acts = np.flatnonzero(acting.all(1))
+        return _inputs(target, source, draw(everyone_acts if len(everyone_acts) else np.flatnonzero(acting.any(1))))
     parts = []
     for agent in range(acting.shape[1]):
-        among = np.flatnonzero(acting[:, agent])
-        if not len(among):
-            among = np.arange(len(rows))
-        chosen = np.sort(_draw(generator, among, n))
-        parts.append(_inputs(question, source, _pick(rows, chosen))[:, agent])
+        agent_acts = np.flatnonzero(acting[:, agent])
+        sample = draw(agent_acts if len(agent_acts) else np.arange(len(rows)))
+        parts.append(_inputs(target, source, sample)[:, agent])
     return torch.stack(parts, dim=1)
 
 
-def _draw(generator: np.random.Generator, among: np.ndarray, n: int) -> np.ndarray:
-    return np.asarray(generator.choice(among, n, replace=len(among) < n))
-
-
-def _inputs(question: Question, source: RowSource, rows: Rows) -> Tensor:
-    found = [question.inputs(m) for m in source.batches(rows, BATCH_ROWS, needs_state=question.output.of_critic)]
-    return torch.cat(found)
-
-
-def _pick(rows: Rows, places: np.ndarray) -> Rows:
-    return Rows(rows.index[places], rows.episode[places], rows.t[places])
-
-
-def _spaced(n: int, most: int) -> np.ndarray:
-    return np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.int64))
-
-
-def _first_of_each_episode(rows: Rows) -> np.ndarray:
-    _, first = np.unique(rows.episode, return_index=True)
-    marks = np.zeros(len(rows), bool)
-    marks[first] = True
-    return marks
+def _inputs(target: AttributionTarget, source: RowSource, rows: Rows) -> Tensor:
+    batches = source.batches(rows, BATCH_ROWS, needs_state=target.output.of_critic)
+    return torch.cat([target.inputs(batch) for batch in batches])

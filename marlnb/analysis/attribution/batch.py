@@ -1,141 +1,122 @@
-"""Attribution of one batch of rows that lie in memory, in pieces that fit a processor's cache."""
+"""Attribution of one batch of rows in memory, in pieces that fit a processor's cache."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from marlnb.analysis.attribution.methods import MethodOptions, conductance, evaluate_score, explain, rows_at_once
-from marlnb.analysis.attribution.target import Question, units_of_all
-from marlnb.analysis.data.rows import Moments
+from marlnb.analysis.attribution.config import AttributionConfig
+from marlnb.analysis.attribution.explain import explain, max_rows
+from marlnb.analysis.attribution.forward import explain_disconnected_outputs
+from marlnb.analysis.attribution.methods import MethodCall, conductance
+from marlnb.analysis.attribution.target import AttributionTarget, explained_by_all_units
+from marlnb.analysis.data.rows import RowBatch
 from marlnb.models.hooks.sites import Site
 from marlnb.training.collect.threads import torch_threads
 
-Found = tuple[np.ndarray, np.ndarray, np.ndarray]
+BatchResult = tuple[np.ndarray, np.ndarray, np.ndarray]  # values, scores and baseline scores
 
 
-@torch_threads(1)  # pieces fit a cache: more threads wait for each other
+@torch_threads(1)  # pieces fit a cache: more threads would wait for each other
 def attribute_batch(
-    question: Question,
-    moments: Moments,
-    reference: Tensor,
-    options: MethodOptions,
+    target: AttributionTarget,
+    batch: RowBatch,
+    baselines: Tensor,
+    config: AttributionConfig,
     *,
     groups: Tensor | None = None,
     deviations: Tensor | None = None,
     layer: Site | None = None,
     generator: torch.Generator | None = None,
-) -> Found:
+) -> BatchResult:
     """Attribution of one batch of rows.
 
     Args:
-        reference: `[baseline, agent, feature]` for own sources, `[baseline, feature]` for all.
-        groups: `[feature]`, the number of each feature's group; deviations: as the reference, without its first axis.
-        layer: of conductance, whose units are explained; the question is then by every agent's observation.
+        baselines: `[baseline, agent, feature]` for own sources, `[baseline, feature]` for others.
+        groups: `[feature]`, the number of each feature's group.
+        deviations: as one baseline.
+        layer: of conductance, whose units are explained; the target is then explained by every agent's observation.
     Returns:
-        values `[row, member, feature or group]`, the scalars at the rows and the mean of those at the baselines
-        `[row, member]`; NaN where the agent was not acting.
+        values `[row, member, feature or group]`, scores at the rows and mean scores at the baselines `[row, member]`;
+        NaN where the agent was not acting.
     """
-    n_rows, n_features = moments.acting.shape[0], reference.shape[-1]
-    examples_a_row = question.policy.group.n_agents if question.stacked else len(question.members)
-    step = rows_at_once(options, n_features, examples_a_row)
-    found = [
-        _piece(question, piece, reference, options, groups, deviations, layer, generator)
-        for piece in _pieces(moments, n_rows, step)
+    examples_per_row = target.policy.group.n_agents if target.stacked else len(target.members)
+    step = max_rows(config, baselines.shape[-1], examples_per_row)
+    pieces = [
+        _attribute_piece(
+            target, batch.at(slice(start, start + step)), baselines, config, groups, deviations, layer, generator
+        )
+        for start in range(0, batch.acting.shape[0], step)
     ]
-    absent = ~moments.acting[:, list(question.members)].cpu().numpy()
-    results = []
-    for parts in zip(*found):
-        by_agent = np.concatenate(parts)
+    absent = ~batch.acting[:, list(target.members)].cpu().numpy()
+    arrays = [np.concatenate(parts) for parts in zip(*pieces)]
+    for by_agent in arrays:
         by_agent[absent] = np.nan
-        results.append(by_agent)
-    return results[0], results[1], results[2]
+    return arrays[0], arrays[1], arrays[2]
 
 
-def _piece(
-    question: Question,
-    moments: Moments,
-    reference: Tensor,
-    options: MethodOptions,
+def _attribute_piece(
+    target: AttributionTarget,
+    batch: RowBatch,
+    baselines: Tensor,
+    config: AttributionConfig,
     groups: Tensor | None,
     deviations: Tensor | None,
     layer: Site | None,
     generator: torch.Generator | None,
-) -> Found:
-    inputs = question.inputs(moments)
+) -> BatchResult:
+    inputs = target.inputs(batch)
     n_rows = len(inputs)
-    examples = question.examples(moments, inputs)
-    baselines = [question.reference(one, n_rows) for one in reference]
+    examples = target.examples(batch, inputs)
+    example_baselines = [target.baseline(baseline, n_rows) for baseline in baselines]
     if layer is not None:
-        values = _conductance(question, moments, inputs, reference, layer, options)
+        values = _conductance(target, batch, inputs, baselines, layer, config)
     else:
-        spread = None if deviations is None else question.reference(deviations, n_rows)
         values = explain(
             examples.score,
             examples.inputs,
-            baselines,
+            example_baselines,
             examples.extras,
-            options,
+            config,
             groups=groups,
-            deviations=spread,
+            deviations=None if deviations is None else target.baseline(deviations, n_rows),
             generator=generator,
         )
-        values = values.view(n_rows, examples.agents, -1)[:, examples.chosen]
-    score = evaluate_score(examples.score, examples.inputs, examples.extras)
-    starts = [evaluate_score(examples.score, baseline, examples.extras) for baseline in baselines]
-    start = torch.stack(starts).mean(0)
-    by_agent = [x.view(n_rows, examples.agents)[:, examples.chosen].cpu().numpy() for x in (score, start)]
+        values = values.view(n_rows, examples.n_agents, -1)[:, examples.explained]
+    with torch.no_grad():
+        score = examples.score(examples.inputs, *examples.extras)
+        baseline_score = torch.stack([examples.score(x, *examples.extras) for x in example_baselines]).mean(0)
+    by_agent = [x.view(n_rows, examples.n_agents)[:, examples.explained].cpu().numpy() for x in (score, baseline_score)]
     return values.cpu().numpy(), by_agent[0], by_agent[1]
 
 
 def _conductance(
-    question: Question, moments: Moments, inputs: Tensor, reference: Tensor, layer: Site, options: MethodOptions
+    target: AttributionTarget,
+    batch: RowBatch,
+    inputs: Tensor,
+    baselines: Tensor,
+    layer: Site,
+    config: AttributionConfig,
 ) -> Tensor:
-    """`[row, member, unit]`, or every row's units where the agents hear one another."""
-    found = []
-    for agent in question.members:
-        examples = replace(question, members=(agent,)).examples(moments, inputs)
-        total = sum(
-            conductance(
-                examples.score,
-                layer.module,
-                examples.inputs,
-                one.expand_as(examples.inputs).contiguous(),
-                examples.extras,
-                options.n_steps,
+    """`[row, member, unit]`, or all agents' units where actors read other agents' observations."""
+    by_member = []
+    for agent in target.members:
+        examples = replace(target, members=(agent,)).examples(batch, inputs)
+        total = torch.zeros(())
+        for baseline in baselines:
+            expanded = baseline.expand_as(examples.inputs).contiguous()
+            call = MethodCall(
+                examples.score, examples.inputs, expanded, examples.extras, layer=layer.module, n_steps=config.n_steps
             )
-            for one in reference
-        )
-        assert isinstance(total, Tensor)
-        if units_of_all(question.policy, layer):
-            found.append((total / len(reference)).flatten(1))
+            with explain_disconnected_outputs():
+                total = total + conductance(call)
+        values = total / len(baselines)
+        if explained_by_all_units(target.policy, layer):
+            by_member.append(values.flatten(1))
         else:
-            row = 0 if total.shape[1] == 1 else layer.row_of(agent)
-            found.append(total[:, row] / len(reference))
-    return torch.stack(found, dim=1)
-
-
-def _pieces(moments: Moments, n_rows: int, step: int) -> Iterator[Moments]:
-    for start in range(0, n_rows, step):
-        yield rows_of(moments, slice(start, start + step))
-
-
-def rows_of(moments: Moments, rows: slice | Tensor) -> Moments:
-    """Some of a batch's rows."""
-
-    def some(x: Tensor | None) -> Tensor | None:
-        return None if x is None else x[rows]
-
-    return Moments(
-        observations={name: observation[rows] for name, observation in moments.observations.items()},
-        action=moments.action[rows],
-        acting=moments.acting[rows],
-        recurrent=some(moments.recurrent),
-        action_mask=some(moments.action_mask),
-        state=some(moments.state),
-        critic_recurrent=some(moments.critic_recurrent),
-    )
+            row = 0 if values.shape[1] == 1 else layer.row_of(agent)
+            by_member.append(values[:, row])
+    return torch.stack(by_member, dim=1)

@@ -1,36 +1,39 @@
-"""How far an attribution tells what the output does: infidelity and sensitivity, over a seeded sample of rows.
+"""How well attribution values predict the output: infidelity and sensitivity, over a seeded sample of rows.
 
-Source: Yeh et al. 2019 (arXiv:1901.09392), sections 2 and 3. captum.metrics has both, but repeats examples one by one,
-which would part the agents of a row; the tests hold these to captum's for one agent.
+Source: Yeh et al. 2019, sections 2 and 3 (arXiv:1901.09392). captum.metrics has both, but it repeats single examples,
+which would separate the agents of a row. The tests compare these with captum's for one agent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import isfinite
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from marlnb.analysis.attribution.methods import WITHOUT_BASELINE, MethodOptions, explain
+from marlnb.analysis.attribution.config import AttributionConfig
+from marlnb.analysis.attribution.explain import explain
 from marlnb.analysis.attribution.target import Examples
 
-N_ROWS, N_SUBSETS, N_SHIFTS, RADIUS = 64, 16, 3, 0.02
-INFIDELITY_LIMIT, SENSITIVITY_LIMIT = 0.5, 1.0
+N_ROWS, N_SUBSETS, N_SHIFTS = 64, 16, 3
+RADIUS = 0.02  # of the shifts, as a share of each feature's standard deviation
+MAX_INFIDELITY, MAX_SENSITIVITY = 0.5, 1.0
 
 
 @dataclass(frozen=True)
 class Faithfulness:
-    """Both numbers are shares: 0 is best.
+    """Both numbers are shares, and 0 is best.
 
     Attributes:
-        infidelity: how far the values of random sets of features (half of them, at the baseline together) are from the
-            change that they make: the squared error, as a share of the squared change; values of 0 have 1.
-        sensitivity: how far the values move, at most, as a share of their length, when each feature moves by up to
-            2% of its standard deviation; the mean over rows.
-        n_rows: rows sampled; n_subsets: sets of features at each.
+        infidelity: how far the values of random sets of features (half of them at the baseline together) are from the
+            change that they cause: the squared error, as a share of the squared change; 1 for values of 0.
+        sensitivity: how far the values move at most, as a share of their length, when each feature moves by up to 2% of
+            its standard deviation; the mean over rows.
+        n_rows: rows sampled.
+        n_subsets: sets of features at each row.
     """
 
     infidelity: float
@@ -40,86 +43,82 @@ class Faithfulness:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        found = []
+        messages = []
         if not (isfinite(self.infidelity) and isfinite(self.sensitivity)):
-            found.append("infidelity and sensitivity could not be measured: something among the rows is not finite")
-        if self.infidelity > INFIDELITY_LIMIT:
-            found.append(
-                f"infidelity {self.infidelity:.2f}: values miss most of what features do together "
-                f"(tolerated: {INFIDELITY_LIMIT}); another method or baseline may tell more"
+            messages.append(
+                "infidelity and sensitivity could not be measured: the rows hold values that are not finite"
             )
-        if self.sensitivity > SENSITIVITY_LIMIT:
-            found.append(
+        if self.infidelity > MAX_INFIDELITY:
+            messages.append(
+                f"infidelity {self.infidelity:.2f}: values miss most of what features do together "
+                f"(tolerated: {MAX_INFIDELITY}); another method or baseline may tell more"
+            )
+        if self.sensitivity > MAX_SENSITIVITY:
+            messages.append(
                 f"sensitivity {self.sensitivity:.2f}: values change by more than their size when observations move by "
                 "2% of their deviation; smooth=20 would average over that"
             )
-        return tuple(found)
+        return tuple(messages)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
 @torch.no_grad()
-def measure(
+def measure_faithfulness(
     examples: Examples,
     baselines: Sequence[Tensor],
-    options: MethodOptions,
+    config: AttributionConfig,
     *,
     acting: Tensor,
     groups: Tensor | None,
     deviations: Tensor,
 ) -> Faithfulness:
-    """Measures a method on a few examples. Of gradients, what is compared is the gradient times the change of features.
+    """Measures a method on a few examples.
+
+    With random subsets S of the features, x_S the example with S at the baseline, and shifts e with |e_i| <= 0.02 s_i:
+
+        infidelity  = sum_S (sum_{i in S} phi_i - (f(x) - f(x_S)))^2 / sum_S (f(x) - f(x_S))^2
+        sensitivity = max_e |phi(x + e) - phi(x)| / |phi(x)|
+
+    For methods without a baseline phi_i is the gradient times the change of feature i.
 
     Args:
-        baselines: as for `explain`; acting: `[example]` bool, which ones count.
-        deviations: `[example or 1, feature]`, of each feature over the recording.
+        baselines: as for `explain`.
+        acting: `[example]` bool, which examples count.
+        groups: as for `explain`.
+        deviations: `[example or 1, feature]`, each feature's standard deviation over the recording.
     """
-    generator = torch.Generator().manual_seed(options.seed)
-    gradients = options.method in WITHOUT_BASELINE
-    method = MethodOptions("gradient", seed=options.seed) if gradients else options
+    generator = torch.Generator().manual_seed(config.seed)
+    uses_gradient = config.settings.baseline == "none"
+    if uses_gradient:
+        config, groups = replace(config, method="gradient", smooth=0), None
     x, score, extras = examples.inputs, examples.score, examples.extras
-    groups = None if gradients else groups
-    known = _values(examples, x, baselines, method, groups, deviations)
-    which = torch.arange(x.shape[1]) if groups is None else groups.cpu()
-    missed, changed = torch.zeros(len(x)), torch.zeros(len(x))
-    before = score(x, *extras)
+
+    def values_at(inputs: Tensor) -> Tensor:
+        same_draws = torch.Generator().manual_seed(config.seed)
+        with torch.enable_grad():
+            return explain(
+                score, inputs, baselines, extras, config, groups=groups, deviations=deviations, generator=same_draws
+            )
+
+    values = values_at(x)
+    group_of = torch.arange(x.shape[1]) if groups is None else groups.cpu()
+    squared_error, squared_change = torch.zeros(len(x)), torch.zeros(len(x))
+    score_at_x = score(x, *extras)
     for _ in range(N_SUBSETS):
-        taken = torch.rand(len(x), int(which.max()) + 1, generator=generator) < 0.5
-        reference = baselines[int(torch.randint(len(baselines), (), generator=generator))]
-        without = torch.where(taken[:, which].to(x.device), reference, x)
-        change = before - score(without, *extras)
-        told = (known * (x - without if gradients else taken.to(x))).sum(-1)
-        missed += (told - change).square().cpu()
-        changed += change.square().cpu()
-    moved = torch.zeros(len(x))
-    size = known.norm(dim=-1).clamp(min=1e-12)
+        removed = torch.rand(len(x), int(group_of.max()) + 1, generator=generator) < 0.5
+        baseline = baselines[int(torch.randint(len(baselines), (), generator=generator))]
+        without = torch.where(removed[:, group_of].to(x.device), baseline, x)
+        change = score_at_x - score(without, *extras)
+        predicted = (values * (x - without if uses_gradient else removed.to(x))).sum(-1)
+        squared_error += (predicted - change).square().cpu()
+        squared_change += change.square().cpu()
+    largest_move = torch.zeros(len(x))
+    length = values.norm(dim=-1).clamp(min=1e-12)
     for _ in range(N_SHIFTS):
         noise = 2 * torch.rand(x.shape, generator=generator).to(x.device) - 1
-        shifted = _values(examples, x + RADIUS * deviations * noise, baselines, method, groups, deviations)
-        moved = torch.maximum(moved, ((shifted - known).norm(dim=-1) / size).cpu())
-    share = missed[acting].sum() / changed[acting].sum().clamp(min=1e-30)
-    return Faithfulness(float(share), float(moved[acting].mean()), int(acting.sum()))
-
-
-def _values(
-    examples: Examples,
-    inputs: Tensor,
-    baselines: Sequence[Tensor],
-    method: MethodOptions,
-    groups: Tensor | None,
-    deviations: Tensor,
-) -> Tensor:
-    """The values at `inputs`, with the same random numbers each time."""
-    same = torch.Generator().manual_seed(method.seed)
-    with torch.enable_grad():
-        return explain(
-            examples.score,
-            inputs,
-            baselines,
-            examples.extras,
-            method,
-            groups=groups,
-            deviations=deviations,
-            generator=same,
-        )
+        shifted = values_at(x + RADIUS * deviations * noise)
+        largest_move = torch.maximum(largest_move, ((shifted - values).norm(dim=-1) / length).cpu())
+    infidelity = squared_error[acting].sum() / squared_change[acting].sum().clamp(min=1e-30)
+    return Faithfulness(float(infidelity), float(largest_move[acting].mean()), int(acting.sum()))

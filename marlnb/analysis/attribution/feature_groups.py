@@ -1,4 +1,4 @@
-"""Features of an observation in groups that mean something: one's own motion, landmarks, other agents, messages."""
+"""Groups of an observation's features with a meaning: own motion, landmarks, other agents, messages."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from marlnb.errors import AnalysisError, unknown
 from marlnb.specs import GroupSpec
 
-Features = Literal["each", "auto"] | Mapping[str, str | Sequence[str]]
-REST = "other features"
+Features = Literal["each", "auto"] | Mapping[str, str | tuple[str, ...]]
+OTHER_FEATURES = "other features"
 
 
 def feature_names(group: GroupSpec) -> tuple[str, ...]:
@@ -24,21 +24,21 @@ def feature_names(group: GroupSpec) -> tuple[str, ...]:
 
 
 def matching(names: Sequence[str], patterns: str | Sequence[str]) -> list[int]:
-    """Places of the names that match any of the globs; `[` stands for itself."""
-    wanted = [patterns] if isinstance(patterns, str) else list(patterns)
-    escaped = [pattern.replace("[", "[[]") for pattern in wanted]
+    """Indices of the names that match any of the globs; `[` matches itself."""
+    globs = [patterns] if isinstance(patterns, str) else list(patterns)
+    escaped = [pattern.replace("[", "[[]") for pattern in globs]
     return [k for k, name in enumerate(names) if any(fnmatchcase(name, pattern) for pattern in escaped)]
 
 
 def group_features(names: Sequence[str], features: Features, *, strict: bool = True) -> dict[str, list[int]]:
-    """Name of each group -> places of its features; all that no group names are in one of their own, `REST`.
+    """By group, the indices of its features; features of no group form the group `OTHER_FEATURES`.
 
     Args:
-        features: each (no groups: every feature by itself), auto (by what the environment's names tell), or globs over
-            feature names by the group's name, as `{"landmarks": ["landmark_*"]}`.
+        features: each (every feature by itself), auto (groups that the environment's names tell), or globs over
+            feature names by group, such as `{"landmarks": ["landmark_*"]}`.
         strict: whether a glob that matches nothing is an error.
     Raises:
-        AnalysisError: a glob that matches nothing, a feature in two groups, or names that tell nothing.
+        AnalysisError: a glob that matches nothing, a feature in two groups, or names that tell no groups.
     """
     if features == "each":
         return {name: [k] for k, name in enumerate(names)}
@@ -46,33 +46,33 @@ def group_features(names: Sequence[str], features: Features, *, strict: bool = T
         if features != "auto":
             raise AnalysisError(unknown("way to group features", features, ("each", "auto")) + ", or named globs")
         return _automatic(names)
-    found: dict[str, list[int]] = {}
-    taken: dict[int, str] = {}
+    groups: dict[str, list[int]] = {}
+    group_of: dict[int, str] = {}
     for group, patterns in features.items():
-        places = matching(names, patterns)
-        if not places and strict:
+        indices = matching(names, patterns)
+        if not indices and strict:
             raise AnalysisError(f"group {group!r}: {unknown('feature', str(patterns), names)}")
-        for place in places:
-            if place in taken:
-                raise AnalysisError(f"feature {names[place]!r} is in two groups: {taken[place]!r} and {group!r}")
-            taken[place] = group
-        if places:
-            found[group] = places
-    rest = [k for k in range(len(names)) if k not in taken]
-    return {**found, **({REST: rest} if rest else {})}
+        for index in indices:
+            if index in group_of:
+                raise AnalysisError(f"feature {names[index]!r} is in two groups: {group_of[index]!r} and {group!r}")
+            group_of[index] = group
+        if indices:
+            groups[group] = indices
+    others = [k for k in range(len(names)) if k not in group_of]
+    return {**groups, **({OTHER_FEATURES: others} if others else {})}
 
 
 def _automatic(names: Sequence[str]) -> dict[str, list[int]]:
-    """By the words in names as MPE's; rows of an observation with several axes."""
-    found: dict[str, list[int]] = {}
-    for place, name in enumerate(names):
-        found.setdefault(_kind(name), []).append(place)
-    if set(found) <= {REST} or (list(found) == ["observation"] and len(names) > 1):
+    """Groups by the words in names such as MPE's; by rows for an observation with several axes."""
+    groups: dict[str, list[int]] = {}
+    for index, name in enumerate(names):
+        groups.setdefault(_kind(name), []).append(index)
+    if set(groups) <= {OTHER_FEATURES} or (list(groups) == ["observation"] and len(names) > 1):
         raise AnalysisError(
-            f"the names of these features tell of no groups ({', '.join(names[:4])}, ...); name them: "
+            f"features='auto' finds no groups in these names: {', '.join(names[:4])}, ...; name the groups, "
             "features={'group': ['glob', ...]}"
         )
-    return found
+    return groups
 
 
 def _kind(name: str) -> str:
@@ -83,7 +83,7 @@ def _kind(name: str) -> str:
     for start, kind in _KINDS.items():
         if name.startswith(start):
             return kind
-    return "other agents" if name.rsplit("_", 1)[-1] in ("dx", "dy", "x", "y") else REST
+    return "other agents" if name.rsplit("_", 1)[-1] in ("dx", "dy", "x", "y") else OTHER_FEATURES
 
 
 _KINDS = {
@@ -99,9 +99,9 @@ _KINDS = {
 }
 
 
-def numbers(groups: Mapping[str, Sequence[int]], n_features: int) -> np.ndarray:
-    """`[feature]`: the number of the group that each feature is in."""
-    found = np.zeros(n_features, np.int64)
-    for number, places in enumerate(groups.values()):
-        found[list(places)] = number
-    return found
+def group_numbers(groups: Mapping[str, Sequence[int]], n_features: int) -> np.ndarray:
+    """`[feature]`: the number of each feature's group."""
+    numbers = np.zeros(n_features, np.int64)
+    for number, indices in enumerate(groups.values()):
+        numbers[list(indices)] = number
+    return numbers

@@ -1,7 +1,7 @@
 """Shapley values as a weighted regression on coalitions of features, for a whole batch of examples at once.
 
-captum's KernelShap fits one regression an example, in a Python loop; here all examples share the coalitions, so that
-one solution serves them all. With every coalition in it, the values are Shapley's exactly.
+captum's KernelShap fits one regression per example in a Python loop. Here all examples share the coalitions, so one
+linear system serves them all. With every coalition in it, the values are exactly Shapley's.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-MOST_ENUMERATED = 14  # features of which all coalitions can be listed
+MAX_ENUMERATED = 14  # features of which all coalitions can be listed
 
 
 @torch.no_grad()
-def kernel_shap(
+def shapley_by_regression(
     score: nn.Module,
     inputs: Tensor,
     baseline: Tensor,
@@ -27,52 +27,57 @@ def kernel_shap(
     groups: Tensor | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Values `[example, feature or group]` that add up to the scalar's difference from the baseline.
+    """Values `[example, feature or group]` that add up to f(x) - f(x').
+
+    With f(z) the score of the coalition z in {0, 1}^n, whose other features are at the baseline:
+
+        phi = argmin sum_z w(z) (f(z) - f(x') - z'phi)^2    subject to sum_i phi_i = f(x) - f(x')
+        w(z) = (n - 1) / (C(n, |z|) |z| (n - |z|))
 
     Args:
-        n_samples: coalitions; where there are no more than that many, all of them.
-        groups: `[feature]`, numbers of the groups that enter a coalition together.
+        n_samples: coalitions; all of them if there are no more than that.
+        groups: `[feature]`, the number of each feature's group, whose members enter a coalition together.
     Source: Lundberg and Lee 2017, equations 8 and 9 (arXiv:1705.07874).
     """
-    which = torch.arange(inputs.shape[1]) if groups is None else groups.cpu()
-    n = int(which.max()) + 1
+    group_of = torch.arange(inputs.shape[1]) if groups is None else groups.cpu()
+    n = int(group_of.max()) + 1
     full, empty = score(inputs, *extras), score(baseline, *extras)
     if n == 1:
         return (full - empty).unsqueeze(-1)
     members, weights = coalitions(n, n_samples, generator)
-    found = []
+    scores = []
     for member in members:
-        chosen = member[which].to(inputs.device)
-        found.append(score(torch.where(chosen, inputs, baseline), *extras))
+        included = member[group_of].to(inputs.device)
+        scores.append(score(torch.where(included, inputs, baseline), *extras))
     z = members.double()
-    outcome = torch.stack(found).double().cpu() - empty.double().cpu()  # [coalition, example]
+    outcome = torch.stack(scores).double().cpu() - empty.double().cpu()  # [coalition, example]
     total = (full - empty).double().cpu()
-    # the last feature takes what is left, so that the values add up
+    # the constraint eliminates the last feature: phi_n = total - sum of the others
     x = z[:, :-1] - z[:, -1:]
     y = outcome - z[:, -1:] * total
-    weighed = x.T * weights
-    first = torch.linalg.lstsq(weighed @ x, weighed @ y).solution
-    values = torch.cat((first, (total - first.sum(0)).unsqueeze(0))).T
+    weighted = x.T * weights
+    others = torch.linalg.lstsq(weighted @ x, weighted @ y).solution
+    values = torch.cat((others, (total - others.sum(0)).unsqueeze(0))).T
     return values.to(inputs.dtype).to(inputs.device)
 
 
 def coalitions(n: int, n_samples: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-    """Coalitions `[coalition, feature]` bool, neither empty nor whole, and the weight of each `[coalition]`.
+    """Coalitions `[coalition, feature]` bool, neither empty nor full, and their weights `[coalition]`.
 
-    All of them with the Shapley kernel's weights, or `n_samples` drawn as that kernel weighs them, each with the one
-    that it leaves out.
+    All of them with the Shapley kernel's weights, or `n_samples` drawn with probabilities proportional to the kernel,
+    each with its complement.
     """
-    if n <= MOST_ENUMERATED and 2**n - 2 <= n_samples:
-        chosen = [c for size in range(1, n) for c in itertools.combinations(range(n), size)]
-        members = torch.zeros(len(chosen), n, dtype=torch.bool)
-        for row, features in enumerate(chosen):
+    if n <= MAX_ENUMERATED and 2**n - 2 <= n_samples:
+        all_coalitions = [c for size in range(1, n) for c in itertools.combinations(range(n), size)]
+        members = torch.zeros(len(all_coalitions), n, dtype=torch.bool)
+        for row, features in enumerate(all_coalitions):
             members[row, list(features)] = True
         sizes = members.sum(1)
         kernel = torch.tensor([(n - 1) / (comb(n, s) * s * (n - s)) for s in sizes.tolist()], dtype=torch.float64)
         return members, kernel
     by_size = torch.tensor([1 / (s * (n - s)) for s in range(1, n)])
-    drawn = torch.multinomial(by_size, max(1, n_samples // 2), replacement=True, generator=generator) + 1
-    order = torch.rand(len(drawn), n, generator=generator).argsort(1).argsort(1)
-    half = order < drawn.unsqueeze(1)
+    sizes = torch.multinomial(by_size, max(1, n_samples // 2), replacement=True, generator=generator) + 1
+    order = torch.rand(len(sizes), n, generator=generator).argsort(1).argsort(1)
+    half = order < sizes.unsqueeze(1)
     members = torch.cat((half, ~half))
     return members, torch.ones(len(members), dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Which number of a policy is explained: an action's logit or log-probability, a value, or a hidden unit."""
+"""`Output`, the scalar that is explained: an action's logit or log-probability, a value, or a hidden unit."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ Target = int | str | tuple[int, int] | tuple[str, int] | None
 
 @dataclass(frozen=True)
 class Output:
-    """Which number of a policy is explained.
+    """One scalar output of a policy for each agent.
 
     Attributes:
         to: action (the logit of the action taken; the mean, for continuous actions), logit (of a fixed choice),
-            log_prob (of the action taken or of a fixed choice), value (the critic's), unit (a hidden one).
-        component: of a multi-discrete or continuous action; None for all.
-        choice: fixed, or None for the one taken.
-        site, unit: of a hidden unit.
-        continuous: the action is: a mean is explained, in the units in which the network gives it, and no logit.
+            log_prob (of the action taken or of a fixed choice), value (the critic's), unit (a hidden unit).
+        component: of a multi-discrete or continuous action; None: all.
+        choice: a fixed choice; None: the one taken.
+        site: of a hidden unit.
+        unit: its index at the site.
+        continuous: whether the action is continuous: the output is then the network's mean, not a logit.
     """
 
     to: To
@@ -40,16 +41,16 @@ class Output:
 
     @property
     def units(self) -> str:
-        other = "action" if self.continuous else "logits"
-        return {"value": "reward", "log_prob": "nats", "unit": "activation"}.get(self.to, other)
+        of_action = "action" if self.continuous else "logits"
+        return {"value": "reward", "log_prob": "nats", "unit": "activation"}.get(self.to, of_action)
 
     @property
     def of_critic(self) -> bool:
-        """Whether it is computed when values are, from what critics read."""
+        """Whether it is computed from what critics read: values, and units of a critic or a mixer."""
         return self.to == "value" or (self.to == "unit" and self.site.split("/")[1:2] != ["actor"])
 
     def describe(self, spec: ActionSpec) -> str:
-        """The scalar in words, as `logit of move_left`."""
+        """The output in words, such as `logit of move_left`."""
         if self.to == "value":
             return "value"
         if self.to == "unit":
@@ -65,10 +66,10 @@ class Output:
 
 
 def resolve_output(spec: ActionSpec, to: str, target: Target) -> Output:
-    """What `to` and `target` name, checked against the group's action.
+    """The output that `to` and `target` name, checked against the group's action.
 
     Raises:
-        AnalysisError: an unknown `to`, a target that the action does not have, or one that is missing.
+        AnalysisError: an unknown `to`, or a target that is missing or that the action does not have.
     """
     if to not in get_args(To):
         raise AnalysisError(unknown("output to attribute", to, get_args(To)))
@@ -79,30 +80,32 @@ def resolve_output(spec: ActionSpec, to: str, target: Target) -> Output:
             or not isinstance(target[0], str)
             or not isinstance(target[1], Integral)
         ):
-            raise AnalysisError(f"which unit? target must be (site, unit), as ('x/actor/hidden_1', 3); got {target!r}")
+            raise AnalysisError(f"to='unit' needs target=(site, unit), such as ('x/actor/hidden_1', 3); got {target!r}")
         return Output("unit", site=target[0], unit=int(target[1]))
     if to == "value":
         if target is not None:
-            raise AnalysisError(f"a value has no target; got target={target!r}")
+            raise AnalysisError(f"to='value' takes no target; got {target!r}")
         return Output("value")
     if spec.kind == "discrete":
         if to == "logit" and target is None:
             raise AnalysisError(
-                f"which logit? target must be one of {_choices(spec)}; to='action' explains the one taken"
+                f"to='logit' needs a target, one of {_choices(spec)}; to='action' explains the action taken"
             )
         choice = None if target is None or to == "action" else _index(spec, target, spec.n[0], "choice")
         if to == "action" and target is not None:
             raise AnalysisError(
-                f"to='action' explains the action taken; for a fixed one: to='logit', target={target!r}"
+                f"to='action' explains the action taken and takes no target; use to='logit', target={target!r}"
             )
         return Output(to, None, choice)  # type: ignore[arg-type]
     if spec.kind == "continuous":
         if to == "log_prob":
             if target is not None:
-                raise AnalysisError("the log-probability of a continuous action is that of the action taken: no target")
+                raise AnalysisError(
+                    f"to='log_prob' explains the continuous action taken and takes no target; got {target!r}"
+                )
             return Output("log_prob")
         if target is None and spec.n_components > 1:
-            raise AnalysisError(f"which component's mean? target must be one of {_choices(spec)}")
+            raise AnalysisError(f"target must name a component, one of {_choices(spec)}")
         component = 0 if target is None else _index(spec, target, spec.n_components, "component")
         return Output(to, component, continuous=True)  # type: ignore[arg-type]
     return _resolve_multi_discrete(spec, to, target)
@@ -126,13 +129,12 @@ def find_site(sites: Iterable[Site], name: str) -> Site:
     """The site of exactly that name.
 
     Raises:
-        AnalysisError: there is none.
+        AnalysisError: there is no such site.
     """
-    have = list(sites)
-    for site in have:
-        if site.name == name:
-            return site
-    raise AnalysisError(unknown("site of this policy", name, [site.name for site in have]))
+    by_name = {site.name: site for site in sites}
+    if name not in by_name:
+        raise AnalysisError(unknown("site of this policy", name, by_name))
+    return by_name[name]
 
 
 def _choices(spec: ActionSpec) -> list[Any]:
@@ -155,10 +157,10 @@ def _index(spec: ActionSpec, target: Target, count: int, word: str) -> int:
 
 
 def pick(logits: Tensor, action: Tensor, spec: ActionSpec, output: Output) -> Tensor:
-    """The scalar that `output` names: logits `[..., parameter]`, action `[...(, component)]` -> `[...]`."""
+    """The scalar of an output: logits `[..., parameter]`, action `[...(, component)]` -> `[...]`."""
     if spec.kind == "continuous":
         return logits[..., output.component]
-    chosen = action.unsqueeze(-1) if spec.kind == "discrete" else action
+    taken = action.unsqueeze(-1) if spec.kind == "discrete" else action
     terms = []
     for component, parameters in enumerate(logits.split(list(spec.n), dim=-1)):
         if spec.kind == "multi_discrete" and output.component not in (None, component):
@@ -167,5 +169,5 @@ def pick(logits: Tensor, action: Tensor, spec: ActionSpec, output: Output) -> Te
         if output.choice is not None:
             terms.append(scores[..., output.choice])
         else:
-            terms.append(scores.gather(-1, chosen[..., component : component + 1].long()).squeeze(-1))
+            terms.append(scores.gather(-1, taken[..., component : component + 1].long()).squeeze(-1))
     return torch.stack(terms).sum(0)

@@ -1,4 +1,4 @@
-"""The answer to an attribution: its values, how far they can be trusted, its tables and its file."""
+"""The result of an attribution: its values, how far they can be trusted, its tables and its file."""
 
 from __future__ import annotations
 
@@ -12,35 +12,51 @@ import numpy as np
 import pandas as pd
 
 from marlnb.analysis.attribution.faithfulness import Faithfulness
-from marlnb.analysis.attribution.methods import COMPLETE
-from marlnb.analysis.attribution.storage import BY_ROW, WHOLE, AttributionFile, beside, read
-from marlnb.analysis.plain_json import plain_json
-from marlnb.analysis.results import doubts, shown_as_html
+from marlnb.analysis.attribution.methods import METHODS
+from marlnb.analysis.attribution.storage import BY_ROW, WHOLE, AttributionFile, attribution_path, read
+from marlnb.analysis.results import Result, strict_json
 from marlnb.errors import AnalysisError
 
 TOLERANCE, SMOOTH_TOLERANCE = 0.05, 0.01
-"""Largest share of an explanation that may be missing at nineteen rows of twenty before it is called unconverged: of
-networks with kinks (ReLU, a maximum), on which a quadrature converges slowly, and of smooth ones (tanh)."""
+"""Largest share of an output that may be unexplained at 19 of 20 rows; beyond it an attribution has not converged. For
+networks with kinks (ReLU, a maximum), on which a quadrature converges slowly, and for smooth ones (tanh)."""
 
 _BLOCK_ROWS = 65536
 
 
 @dataclass(frozen=True, eq=False)
-class Attribution:
+class Attribution(Result):
     """What each feature contributed to one output of each agent, at each row.
 
     Attributes:
-        values: `[row, agent, feature]`, in `units`; NaN where the agent was not acting. A feature is an observation's,
-            a group of them (`feature_groups` has its members), or a unit of `site`.
-        score, baseline_score: `[row, agent]`, the output at the observation and at the baseline.
-        episode, t: `[row]`.
-        baseline: `[agent, feature]` in single features, or `[baseline, agent, feature]` where several were drawn.
-        feature_agents: for sources="all", the agent that observes each feature, for "state" whose observation it is of,
-            where the state is made of them; empty otherwise.
-        target: the output in words; units: logits, nats or reward.
-        tolerance: share of an explanation that may be missing; smooth: noisy copies averaged over.
-        faithfulness: how well the values tell what features do; measured where nothing promises that they add up.
-        origin: where it came from (recording, checkpoint, experiment as JSON, code version).
+        values: `[row, agent, feature]` in `units`; NaN where the agent was not acting. A feature is an observation's, a
+            group of them, or a unit of `site`.
+        score: `[row, agent]`, the output at the row.
+        baseline_score: `[row, agent]`, the output at the baseline.
+        episode: `[row]`.
+        t: `[row]`.
+        baseline: `[agent, feature]` of single features, or `[baseline, agent, feature]` where several were drawn.
+        agents: the explained agents.
+        feature_names: of the last axis.
+        feature_agents: the agent that each feature belongs to, for sources="all", and for "state" where the state
+            consists of observations; empty otherwise.
+        group: the agents' group.
+        to: kind of output, as `AttributionConfig.to`.
+        target: the output in words.
+        units: logits, nats, reward, action or activation.
+        method: name of the method.
+        n_steps: quadrature points; 0 for methods without a quadrature.
+        baseline_name: the baseline in words.
+        sources: own, all or state.
+        origin: recording, checkpoint, experiment as JSON, and code version.
+        site: whose units are the features; empty for observations.
+        feature_groups: by group, the names of its features.
+        tolerance: share of the output that may be unexplained.
+        smooth: noisy copies averaged over.
+        seed: of everything that was drawn.
+        n_samples: permutations or coalitions; 0 for methods that draw none.
+        faithfulness: how well the values predict the output; measured where they need not add up.
+        file_warnings: warnings from the file, such as missing rows.
     """
 
     values: np.ndarray
@@ -68,26 +84,26 @@ class Attribution:
     seed: int = 0
     n_samples: int = 0
     faithfulness: Faithfulness | None = None
-    notes: tuple[str, ...] = ()
+    file_warnings: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:
-        """Whether the method promises that values add up to score - baseline_score."""
-        return self.method in COMPLETE and not self.smooth
+        """Whether the method guarantees that values add up to score - baseline_score."""
+        return METHODS[self.method].complete and not self.smooth
 
     @property
     def convergence_delta(self) -> np.ndarray:
-        """`[row, agent]`: the sum of the values minus (score - baseline_score); NaN where nothing promises 0."""
+        """`[row, agent]`: the sum of the values minus (score - baseline_score); NaN unless `complete`."""
         if not self.complete:
             return np.full(self.score.shape, np.nan, np.float32)
         return self.values.sum(-1) - (self.score - self.baseline_score)
 
     @property
     def relative_delta(self) -> np.ndarray:
-        """`[row, agent]`: |convergence_delta| as a share of what there was to explain.
+        """`[row, agent]`: |convergence_delta| / max(|score - baseline_score|, sum |values|).
 
-        That is the larger of |score - baseline_score| and the sum of |values|, and at least a thousandth of its mean
-        over the rows, so that a row at the baseline does not divide by nothing.
+        The denominator is at least a thousandth of its mean over the rows, so that a row at the baseline does not
+        divide by zero.
         """
         size = np.maximum(np.abs(self.score - self.baseline_score), np.abs(self.values).sum(-1))
         floor = 1e-3 * np.nanmean(size) if np.isfinite(size).any() else 0.0
@@ -95,44 +111,42 @@ class Attribution:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Why this must not be trusted; empty where nothing is known against it."""
-        found = list(self.notes)
+        messages = list(self.file_warnings)
         acting = np.isfinite(self.score) | np.isfinite(self.baseline_score)
         if not acting.any():
-            return (*found, "no agent was acting at any of these rows")
-        known = np.isfinite(self.score[acting]) & np.isfinite(self.values[acting]).all(-1)
-        if not known.all():
-            found.append(
-                f"not finite at {int((~known).sum())} of {len(known)} rows of an agent that acts: what it observed, "
-                "its state or the baseline is not; tables and figures leave them out"
+            return (*messages, "no agent was acting at any of these rows")
+        finite = np.isfinite(self.score[acting]) & np.isfinite(self.values[acting]).all(-1)
+        if not finite.all():
+            messages.append(
+                f"not finite at {int((~finite).sum())} of {len(finite)} rows of an agent that acts: its observation, "
+                "state or baseline is not; tables and figures leave them out"
             )
         elif self.complete:
-            worst = float(np.quantile(self.relative_delta[acting], 0.95))
-            if worst > self.tolerance:
-                cure = "raise n_steps" if self.n_steps else "use integrated_gradients"
+            unexplained = float(np.quantile(self.relative_delta[acting], 0.95))
+            if unexplained > self.tolerance:
+                advice = "raise n_steps" if self.n_steps else "use integrated_gradients"
                 if self.site:
-                    cure += f"; if that changes nothing, some of the output goes past {self.site}"
-                found.append(
-                    f"did not converge: at one row of twenty {worst:.0%} or more of the output is unexplained "
-                    f"(tolerated: {self.tolerance:.0%}); {cure}"
-                )
+                    advice += f"; if that changes nothing, part of the output bypasses {self.site}"
+                messages.append(not_converged(unexplained, self.tolerance, advice))
         if self.faithfulness is not None:
-            found += self.faithfulness.warnings
+            messages += self.faithfulness.warnings
         scores = self.score[np.isfinite(self.score)]
         if len(scores) > 1 and float(np.ptp(scores)) == 0.0:
-            found.append("the output never varies over these rows")
-        return tuple(found)
+            messages.append("the output never varies over these rows")
+        return tuple(messages)
 
     def summary(self) -> pd.DataFrame:
-        """By agent and feature: mean, standard deviation and mean absolute value over rows, and the share of the sum
-        of the latter; NaN for an agent that never acted. Values that lie on disk are read block by block."""
+        """By agent and feature: mean, standard deviation and mean absolute value over rows, and its share of their sum.
+
+        NaN for an agent that never acted. Values on disk are read block by block.
+        """
         count = np.zeros((len(self.agents), 1))
         sums = np.zeros((3, len(self.agents), len(self.feature_names)))
         for start in range(0, len(self.values), _BLOCK_ROWS):
             block = np.asarray(self.values[start : start + _BLOCK_ROWS], np.float64)
-            known = np.isfinite(block).all(-1, keepdims=True)
-            block = np.where(known, block, 0)
-            count += known.sum(0)
+            finite = np.isfinite(block).all(-1, keepdims=True)
+            block = np.where(finite, block, 0)
+            count += finite.sum(0)
             sums += [block.sum(0), np.abs(block).sum(0), np.square(block).sum(0)]
         with np.errstate(invalid="ignore", divide="ignore"):
             mean, size, square = sums / count
@@ -151,7 +165,7 @@ class Attribution:
         return pd.DataFrame(columns)
 
     def to_pandas(self) -> pd.DataFrame:
-        """One line for each row and agent: episode, t, agent, score, convergence_delta, then a column a feature."""
+        """One line per row and agent: episode, t, agent, score, convergence_delta, then a column per feature."""
         n_rows, n_agents = self.score.shape
         names = self.feature_names
         if self.feature_agents:
@@ -167,18 +181,16 @@ class Attribution:
         return pd.concat([pd.DataFrame(head), table], axis=1)
 
     def by_source(self) -> dict[str, np.ndarray]:
-        """What each agent's output owes to each agent's observation: source agent -> `[row, agent, feature]`.
+        """By source agent, the values of its observation's features, `[row, agent, feature]`.
 
         Raises:
-            AnalysisError: it was made for own observations only.
+            AnalysisError: each agent's own observation was explained, or a state that belongs to no agent.
         """
         if not self.feature_agents:
-            told = (
-                "the environment's state, which is nobody's"
-                if self.sources == "state"
-                else "each agent's own observation"
+            explained = "the environment's state" if self.sources == "state" else "each agent's own observation"
+            raise AnalysisError(
+                f"sources: {explained}; attribute(..., sources='all') explains every agent's observation"
             )
-            raise AnalysisError(f"{told} was explained; attribute(..., sources='all') has every agent's observation")
         owners = np.array(self.feature_agents)
         return {source: self.values[..., owners == source] for source in dict.fromkeys(self.feature_agents)}
 
@@ -186,10 +198,9 @@ class Attribution:
         """Mean over rows of the sum of |values| by agent (lines) and source agent (columns), in `units`.
 
         Raises:
-            AnalysisError: it was made for own observations only.
+            AnalysisError: as `by_source`.
         """
-        if not self.feature_agents:
-            self.by_source()
+        self.by_source()
         sums = self.summary().groupby(["agent", "source"], sort=False)["mean_abs"].sum(min_count=1).unstack()
         order = list(dict.fromkeys(self.feature_agents))
         return pd.DataFrame(sums.to_numpy(), index=pd.Index(sums.index, name="agent"), columns=list(sums.columns)).loc[
@@ -200,15 +211,15 @@ class Attribution:
         """Writes HDF5; None: beside the recording, in `<recording>.attributions/`.
 
         Raises:
-            AnalysisError: the file exists and `overwrite` is not set, or there is no recording to lie beside.
+            AnalysisError: the file exists and `overwrite` is not set, or the attribution was not made from a recording.
         """
-        target = Path(path) if path is not None else self._beside_recording()
+        target = Path(path) if path is not None else self._default_path()
         if target.exists() and not overwrite:
-            raise AnalysisError(f"{target} exists already; save(..., overwrite=True) would replace it")
+            raise AnalysisError(f"{target} exists; save(..., overwrite=True) would replace it")
         part = target.with_name(f".{target.name}.{os.getpid()}.part")
         try:
             file = AttributionFile(part, self.meta(), self.arrays(), self.values.shape, overwrite=True)
-            file.add(self.values, self.score, self.baseline_score)
+            file.append(self.values, self.score, self.baseline_score)
             file.close(complete=True)
             os.replace(part, target)
         finally:
@@ -217,25 +228,33 @@ class Attribution:
 
     @staticmethod
     def load(path: str | Path) -> Attribution:
-        """Reads what `save`, or `attribute(save=...)`, wrote; values are mapped into memory, and read when looked at.
+        """Reads what `save`, or `attribute(save=...)`, wrote; values are mapped into memory and read when used.
 
         Raises:
             AnalysisError: there is no such file, or it is not an attribution.
         """
-        meta, arrays, done, asked = read(path)
+        meta, arrays, done, requested = read(path)
         lists = {name: tuple(value) for name, value in meta.items() if isinstance(value, list)}
         groups = {name: tuple(members) for name, members in meta["feature_groups"].items()}
         faithfulness = None if meta["faithfulness"] is None else Faithfulness(**meta["faithfulness"])
-        notes = () if done == asked else (f"broke off after {done} of {asked} rows",)
+        missing = () if done == requested else (f"interrupted after {done} of {requested} rows",)
         return Attribution(
-            **{**meta, **lists, **arrays, "feature_groups": groups, "faithfulness": faithfulness, "notes": notes}
+            **{
+                **meta,
+                **lists,
+                **arrays,
+                "feature_groups": groups,
+                "faithfulness": faithfulness,
+                "file_warnings": missing,
+            }
         )
 
     def meta(self) -> dict[str, Any]:
-        """All but the arrays, as plain JSON."""
-        others = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in (*BY_ROW, *WHOLE, "notes")}
-        told = {"faithfulness": None if self.faithfulness is None else self.faithfulness.to_json()}
-        return {name: dict(x) if isinstance(x, Mapping) else x for name, x in {**others, **told}.items()}
+        """All fields but the arrays, as plain JSON."""
+        names = [field.name for field in fields(self) if field.name not in (*BY_ROW, *WHOLE, "file_warnings")]
+        plain = {name: getattr(self, name) for name in names}
+        plain["faithfulness"] = None if self.faithfulness is None else self.faithfulness.to_json()
+        return {name: dict(value) if isinstance(value, Mapping) else value for name, value in plain.items()}
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays that are known before any row is explained."""
@@ -243,28 +262,32 @@ class Attribution:
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the values by row, and their summary."""
-        told = {"warnings": list(self.warnings), "summary": self.summary().to_dict("records")}
-        found: dict[str, Any] = plain_json({**self.meta(), **told})
-        return found
+        summary = self.summary().to_dict("records")
+        return dict(strict_json({**self.meta(), "warnings": self.warnings, "summary": summary}))
 
     def table(self) -> pd.DataFrame:
-        """As `summary`."""
+        """The `summary`."""
         return self.summary()
 
-    def _beside_recording(self) -> Path:
+    def _default_path(self) -> Path:
         if "recording" not in self.origin:
             raise AnalysisError("this attribution was not made from a recording: give save a path")
-        what = self.target.replace(" ", "_").replace("/", "-")
-        by = f"-{self.site.replace('/', '-')}" if self.site else ""
-        return beside(self.origin["recording"], f"{self.group}-{self.to}-{what}-{self.method}-{self.sources}{by}")
-
-    def _repr_html_(self) -> str:
-        return shown_as_html(repr(self), self.warnings, self.summary())
+        target = self.target.replace(" ", "_").replace("/", "-")
+        site = f"-{self.site.replace('/', '-')}" if self.site else ""
+        name = f"{self.group}-{self.to}-{target}-{self.method}-{self.sources}{site}"
+        return attribution_path(self.origin["recording"], name)
 
     def __repr__(self) -> str:
         n_rows, n_agents, n_features = self.values.shape
-        flag = doubts(self.warnings)
         return (
             f"Attribution({self.method}, {self.target}, {self.group}: {n_rows} rows x {n_agents} agents x "
-            f"{n_features} features, {self.units}{flag})"
+            f"{n_features} features, {self.units}{self.remarks})"
         )
+
+
+def not_converged(unexplained: float, tolerance: float, advice: str) -> str:
+    """The warning about an attribution of which a share is unexplained at 5% of the rows."""
+    return (
+        f"did not converge: at 5% of the rows {unexplained:.0%} or more of the output is unexplained (tolerated: "
+        f"{tolerance:.0%}); {advice}"
+    )

@@ -1,4 +1,4 @@
-"""Attributions on disk: written batch by batch beside the recording, so that a break loses one batch; read lazily."""
+"""Attributions on disk, written batch by batch next to the recording, so that an interruption loses one batch."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ BY_ROW = ("values", "score", "baseline_score")
 WHOLE = ("episode", "t", "baseline")
 
 
-def beside(recording: str | os.PathLike[str], name: str) -> Path:
-    """Where an attribution of that name lies: `<recording>.attributions/<name>.h5`."""
+def attribution_path(recording: str | os.PathLike[str], name: str) -> Path:
+    """`<recording>.attributions/<name>.h5`."""
     if not name or name != Path(name).name:
-        raise AnalysisError(f"an attribution's name is a file's, without folders; got {name!r}")
+        raise AnalysisError(f"save= must be a file name without folders; got {name!r}")
     return Path(recording).absolute().with_suffix(".attributions") / f"{name}.h5"
 
 
 class AttributionFile:
-    """A file that rows are added to; one that broke off is gone on with, if it answers the same question.
+    """A file that rows are appended to; an incomplete one with the same options is continued.
 
     Attributes:
-        done: rows that are in it.
+        path: the file.
+        done: rows that it holds.
     Raises:
-        AnalysisError: it is there and whole, or asks something else, and `overwrite` is not set.
+        AnalysisError: the file exists and is complete, or has other options, and `overwrite` is not set.
     """
 
     def __init__(
@@ -41,34 +42,34 @@ class AttributionFile:
         self.path, text = path, json.dumps(meta, sort_keys=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not overwrite:
-            self._continue(text)
+            self._resume(text)
             return
         self.file = h5py.File(path, "w")
         self.file.attrs.update(format=FORMAT, version=VERSION, meta=text, complete=False, rows_done=0)
         for name, array in arrays.items():
             self.file[name] = array
-        for name, its_shape in (("values", shape), ("score", shape[:2]), ("baseline_score", shape[:2])):
-            _allocated(self.file, name, its_shape)
+        for name in BY_ROW:
+            _allocate(self.file, name, shape if name == "values" else shape[:2])
         self.file["values"].attrs.update(axes="row, agent, feature", units=str(meta["units"]))
         self.done = 0
         self.file.flush()
 
-    def _continue(self, text: str) -> None:
+    def _resume(self, text: str) -> None:
         try:
             file = h5py.File(self.path, "r+")
         except OSError as error:
-            raise AnalysisError(f"{self.path} cannot be gone on with: {error}") from error
-        same = file.attrs.get("meta") == text
-        if file.attrs.get("complete", True) or not same:
+            raise AnalysisError(f"{self.path} cannot be continued: {error}") from error
+        same_options = file.attrs.get("meta") == text
+        if file.attrs.get("complete", True) or not same_options:
             file.close()
-            why = "answers another question" if not same else "exists already; Attribution.load reads it"
+            why = "exists and is complete; Attribution.load reads it" if same_options else "has other options"
             raise AnalysisError(f"{self.path} {why}; overwrite=True would replace it")
         self.file, self.done = file, int(file.attrs["rows_done"])
 
-    def add(self, values: np.ndarray, score: np.ndarray, start: np.ndarray) -> None:
-        """Adds a batch and makes sure that it stays."""
+    def append(self, values: np.ndarray, score: np.ndarray, baseline_score: np.ndarray) -> None:
+        """Appends a batch; `rows_done` changes only after the batch is on disk."""
         rows = slice(self.done, self.done + len(values))
-        for name, part in zip(BY_ROW, (values, score, start)):
+        for name, part in zip(BY_ROW, (values, score, baseline_score)):
             self.file[name][rows] = part
         self.file.flush()
         self.done += len(values)
@@ -80,8 +81,8 @@ class AttributionFile:
         self.file.close()
 
 
-def _allocated(file: h5py.File, name: str, shape: tuple[int, ...]) -> None:
-    """A contiguous dataset whose place in the file is fixed at once, so that it can be mapped into memory."""
+def _allocate(file: h5py.File, name: str, shape: tuple[int, ...]) -> None:
+    """Creates a contiguous dataset, allocated at once, so that it can be mapped into memory."""
     settings = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     settings.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
     settings.set_fill_value(np.array(np.nan, np.float32))
@@ -89,7 +90,7 @@ def _allocated(file: h5py.File, name: str, shape: tuple[int, ...]) -> None:
 
 
 def read(path: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarray], int, int]:
-    """Fields, arrays by name (those by row mapped, not read), rows that are there and rows that were asked for.
+    """Fields, arrays by name (those by row mapped into memory), rows in the file and rows requested.
 
     Raises:
         AnalysisError: there is no such file, or it is not an attribution.
@@ -102,21 +103,21 @@ def read(path: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarray], int, 
                 raise AnalysisError(f"{path} is not an attribution: format {file.attrs.get('format')!r}")
             if file.attrs["version"] != VERSION:
                 raise AnalysisError(
-                    f"{path} is of version {file.attrs['version']} of the format; this marlnb reads {VERSION}"
+                    f"{path} has version {file.attrs['version']} of the format; this marlnb reads {VERSION}"
                 )
             meta, done = json.loads(file.attrs["meta"]), int(file.attrs["rows_done"])
             arrays = {name: file[name][()] for name in WHOLE}
-            asked = len(arrays["t"])
+            requested = len(arrays["t"])
             for name in BY_ROW:
-                arrays[name] = _mapped(path, file[name])[:done]
+                arrays[name] = _map(path, file[name])[:done]
     except (OSError, KeyError) as error:
         raise AnalysisError(f"{path} cannot be read as an attribution: {error}") from error
     for name in ("episode", "t"):
         arrays[name] = arrays[name][:done]
-    return meta, arrays, done, asked
+    return meta, arrays, done, requested
 
 
-def _mapped(path: str | Path, dataset: h5py.Dataset) -> np.ndarray:
+def _map(path: str | Path, dataset: h5py.Dataset) -> np.ndarray:
     if 0 in dataset.shape:
         return np.asarray(dataset[()])
     return np.memmap(path, mode="r", dtype=np.float32, offset=dataset.id.get_offset(), shape=dataset.shape)

@@ -1,14 +1,15 @@
-"""Question: which output of which agents is explained by what, and how a batch of rows becomes captum's examples."""
+"""`AttributionTarget`: which output of which agents is explained by what, and how rows become captum's examples."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from marlnb.analysis.attribution.forward import AnyOutput, OwnOutput, hooked
+from marlnb.analysis.attribution.config import Sources
+from marlnb.analysis.attribution.forward import JointInputOutput, OwnInputOutput, hooked
 from marlnb.analysis.attribution.outputs import Output, find_site
 from marlnb.analysis.data.rows import RowBatch
 from marlnb.errors import AnalysisError
@@ -16,35 +17,38 @@ from marlnb.models.hooks.sites import Site
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import EnvSpec
 
-Sources = Literal["own", "all", "state"]
-
 
 @dataclass(frozen=True)
 class Examples:
     """A batch as captum takes it.
 
     Attributes:
-        score: `(inputs, *extras) -> [example]`; inputs `[example, feature]`.
-        agents: agents in a row of examples, which lie row by row.
-        chosen: which of them are explained, as places among `agents`.
+        score: `(inputs, *extras) -> [example]`.
+        inputs: `[example, feature]`.
+        extras: further arguments of `score`.
+        n_agents: agents in a row of examples; the agents of a row follow one another.
+        explained: indices of the explained agents among them.
     """
 
     score: nn.Module
     inputs: Tensor
     extras: tuple[Any, ...]
-    agents: int
-    chosen: Tensor
+    n_agents: int
+    explained: Tensor
 
 
 @dataclass(frozen=True)
-class Question:
+class AttributionTarget:
     """One output of some agents of a group, explained by observations or by the units of a site.
 
     Attributes:
-        members: indices of the agents explained, within the group.
-        sources: own (each agent's own observation or units), all (every agent's) or state (the environment's state, the
-            observations held as they were).
-        site: by whose units; None: by observations.
+        policy: the group's policy.
+        env: the environment.
+        output: the explained scalar.
+        members: indices of the explained agents within the group.
+        sources: own (each agent's own observation or units), all (every agent's) or state (the environment's state,
+            with observations held fixed).
+        site: the site whose units explain the output; None: observations do.
     """
 
     policy: Policy
@@ -56,119 +60,143 @@ class Question:
 
     @property
     def stacked(self) -> bool:
-        """Whether all agents of a row go through the policy at once, each on what is its own."""
-        whole = self.site is None or (self.site.agents is None and self.site.rows is None)
-        return self.sources == "own" and not self.output.of_critic and whole
+        """Whether all agents of a row go through the policy in one pass, each with its own input."""
+        site_has_all_agents = self.site is None or (self.site.agents is None and self.site.rows is None)
+        return self.sources == "own" and not self.output.of_critic and site_has_all_agents
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Whose observations the output is computed from."""
+        """The groups whose observations the output is computed from."""
         return self.env.group_names if self.output.of_critic else (self.policy.group.name,)
 
-    def inputs(self, moments: RowBatch) -> Tensor:
-        """What the output is explained by: `[row, agent, feature]` for own sources, `[row, feature]` for others."""
-        n_rows = moments.acting.shape[0]
+    def inputs(self, batch: RowBatch) -> Tensor:
+        """The explaining features: `[row, agent, feature]` for own sources, `[row, feature]` for others."""
+        n_rows = batch.acting.shape[0]
         if self.site is not None:
-            units = self._units(moments)
+            units = self._units(batch)
             return units if self.sources == "own" else units.flatten(1)
         if self.sources == "state":
-            assert moments.state is not None
-            seen = moments.state.reshape(n_rows, -1)
+            assert batch.state is not None
+            features = batch.state.reshape(n_rows, -1)
         elif self.sources == "own":
-            seen = moments.observations[self.policy.group.name].reshape(n_rows, self.policy.group.n_agents, -1)
+            features = batch.observations[self.policy.group.name].reshape(n_rows, self.policy.group.n_agents, -1)
         else:
-            seen = self._joint(moments)
-        return seen if seen.is_floating_point() else seen.float()
+            features = self._joint_observation(batch)
+        return features if features.is_floating_point() else features.float()
 
-    def examples(self, moments: RowBatch, inputs: Tensor) -> Examples:
+    def examples(self, batch: RowBatch, inputs: Tensor) -> Examples:
         """The rows as examples, agent by agent within a row."""
         n_rows, n_agents = len(inputs), self.policy.group.n_agents
         if self.stacked:
-            own = (moments.action, moments.recurrent, moments.action_mask)
-            extras = tuple(_stack(x) for x in own)
+            extras = tuple(_stack(x) for x in (batch.action, batch.recurrent, batch.action_mask))
             if self.site is not None:
-                seen = moments.observations[self.policy.group.name]
-                extras += (seen.reshape(n_rows * n_agents, -1),)
+                observation = batch.observations[self.policy.group.name]
+                extras += (observation.reshape(n_rows * n_agents, -1),)
             flat = inputs.reshape(n_rows * n_agents, -1)
-            chosen = torch.tensor(self.members, device=flat.device)
-            return Examples(OwnOutput(self.policy, self.output, self.site), flat, extras, n_agents, chosen)
+            explained = torch.tensor(self.members, device=flat.device)
+            score = OwnInputOutput(self.policy, self.output, self.site)
+            return Examples(score, flat, extras, n_agents, explained)
         n = len(self.members)
         members = torch.tensor(self.members, device=inputs.device)
         if inputs.ndim == 3:
             flat = inputs[:, members].reshape(n_rows * n, -1)
         else:
             flat = inputs.repeat_interleave(n, dim=0)
-        held = (moments.action, moments.recurrent, moments.action_mask, moments.state, moments.critic_recurrent)
-        repeated = [None if x is None else x.repeat_interleave(n, dim=0) for x in held]
+        fixed = (batch.action, batch.recurrent, batch.action_mask, batch.state, batch.critic_recurrent)
+        repeated = [None if x is None else x.repeat_interleave(n, dim=0) for x in fixed]
         if self.site is not None or self.sources == "state":
-            repeated.append(self._joint(moments).repeat_interleave(n, dim=0))
-        score = AnyOutput(self.policy, self.output, self.env, self.site, by_state=self.sources == "state")
-        return Examples(score, flat, (members.repeat(n_rows), *repeated), n, torch.arange(n, device=flat.device))
+            repeated.append(self._joint_observation(batch).repeat_interleave(n, dim=0))
+        joint = JointInputOutput(self.policy, self.output, self.env, self.site, by_state=self.sources == "state")
+        return Examples(joint, flat, (members.repeat(n_rows), *repeated), n, torch.arange(n, device=flat.device))
 
-    def reference(self, baseline: Tensor, n_rows: int) -> Tensor:
-        """A baseline `[agent, feature]` (own) or `[feature]` (others) for each example, `[example, feature]`."""
+    def baseline(self, baseline: Tensor, n_rows: int) -> Tensor:
+        """A baseline `[agent, feature]` (own sources) or `[feature]` (others), as `[example, feature]`."""
         if self.sources != "own":
             return baseline.expand(n_rows * len(self.members), -1)
-        own = baseline if self.stacked else baseline[list(self.members)]
-        return own.expand(n_rows, *own.shape).reshape(n_rows * own.shape[0], -1)
+        by_agent = baseline if self.stacked else baseline[list(self.members)]
+        return by_agent.expand(n_rows, *by_agent.shape).reshape(n_rows * by_agent.shape[0], -1)
 
-    def _joint(self, moments: RowBatch) -> Tensor:
+    def _joint_observation(self, batch: RowBatch) -> Tensor:
         """Every agent's features, `[row, feature]`."""
-        n_rows = moments.acting.shape[0]
-        return torch.cat([moments.observations[name].reshape(n_rows, -1) for name in self.groups], dim=-1)
+        n_rows = batch.acting.shape[0]
+        return torch.cat([batch.observations[name].reshape(n_rows, -1) for name in self.groups], dim=-1)
 
     @torch.no_grad()
-    def _units(self, moments: RowBatch) -> Tensor:
+    def _units(self, batch: RowBatch) -> Tensor:
         """The site's activations: `[row, agent of the group, unit]`, of all rows of its module for sources="all"."""
         assert self.site is not None
-        seen: list[Tensor] = []
-        with hooked(self.site.module, lambda module, given, found: seen.append(found)):
-            run(self.policy, self.output, moments)
-        if not seen:
+        activations: list[Tensor] = []
+        with hooked(self.site.module, lambda module, args, output: activations.append(output)):
+            if self.output.of_critic:
+                self.policy.value(batch.observations, state=batch.state, recurrent=batch.critic_recurrent)
+            else:
+                self.policy.logits(batch.observations[self.policy.group.name], recurrent=batch.recurrent)
+        if not activations:
             raise AnalysisError(
-                f"the site {self.site.name!r} does not fire when {self.output.to} is computed, which owes it nothing"
+                f"site {self.site.name!r} is not used when computing the {self.output.to}, so its attribution is zero "
+                "by construction"
             )
         if self.sources == "all":
-            return seen[-1]
-        own = self.site.own_rows(seen[-1])
+            return activations[-1]
+        units = self.site.select_agents(activations[-1])
         if self.site.agents is None:
-            return own
-        spread = own.new_zeros(len(own), self.policy.group.n_agents, own.shape[-1])
-        spread[:, list(self.site.agents)] = own
-        return spread
+            return units
+        by_agent = units.new_zeros(len(units), self.policy.group.n_agents, units.shape[-1])
+        by_agent[:, list(self.site.agents)] = units
+        return by_agent
 
 
-def run(policy: Policy, output: Output, moments: RowBatch) -> None:
-    """Runs the part of a policy that an output is of."""
-    if output.of_critic:
-        policy.value(moments.observations, state=moments.state, recurrent=moments.critic_recurrent)
-    else:
-        policy.logits(moments.observations[policy.group.name], recurrent=moments.recurrent)
+def observation_sources(
+    policy: Policy, output: Output, requested: Sources | None, state_shape: tuple[int, ...] | None
+) -> Sources:
+    """Whose observations an output is attributed to, or the environment's state.
+
+    Raises:
+        AnalysisError: sources that the output cannot be attributed to.
+    """
+    if requested == "own" and output.of_critic:
+        raise AnalysisError(
+            "sources='own' does not apply to a value: a critic may read every agent's observation; 'all'"
+        )
+    if requested == "own" and policy.cross_agent:
+        raise AnalysisError(
+            f"sources='own' does not apply to {policy.group.name!r}: its agents read each other's observations; use "
+            "sources='all'"
+        )
+    if requested == "state" and not output.of_critic:
+        raise AnalysisError("sources='state' applies to values and critics' units; an actor reads observations")
+    if requested == "state" and state_shape is None:
+        raise AnalysisError("sources='state': this environment has no state; use sources='all'")
+    if output.of_critic and policy.values_by_state:
+        return requested or "state"
+    return requested or ("all" if output.of_critic or policy.cross_agent else "own")
 
 
 def site_sources(policy: Policy, output: Output, site: Site) -> Sources:
-    """Whether one agent's output may depend on another's units at a site."""
+    """ "all" if one agent's output may depend on another agent's units at the site, else "own"."""
     if site.shared_forward or site.agents is not None:
         return "own"
-    in_critic = site.name.split("/")[1:2] != ["actor"]
-    if in_critic or not output.of_critic:
-        return "all" if policy.cross_agent and not in_critic else "own"
-    return "all"  # a value that is made of the actor's units: of all agents', where a mixer joins them
+    in_actor = site.name.split("/")[1:2] == ["actor"]
+    if in_actor and output.of_critic:
+        return "all"  # a value computed from the actors' units, which a mixer may join
+    return "all" if policy.cross_agent and in_actor else "own"
 
 
-def units_of_all(policy: Policy, site: Site) -> bool:
-    """Whether one agent's output may owe something to the units of all: those of actors that hear one another."""
-    shared = site.agents is None and not site.shared_forward
-    return policy.cross_agent and shared and site.name.split("/")[1:2] == ["actor"]
+def explained_by_all_units(policy: Policy, site: Site) -> bool:
+    """Whether one agent's output may depend on all agents' units: those of actors that read other agents' inputs."""
+    of_all_agents = site.agents is None and not site.shared_forward
+    return policy.cross_agent and of_all_agents and site.name.split("/")[1:2] == ["actor"]
 
 
 def check_order(policy: Policy, output: Output, site: Site) -> None:
-    """Raises AnalysisError for a unit that comes before the site by which it is to be explained."""
+    """Raises AnalysisError if an explained unit comes before the site that is to explain it."""
     if output.to != "unit":
         return
-    names = [found.name for found in policy.sites()]
+    names = [candidate.name for candidate in policy.sites()]
     if names.index(site.name) >= names.index(find_site(policy.sites(), output.site).name):
-        raise AnalysisError(f"units of {output.site!r} do not depend on those of {site.name!r}, which fires later")
+        raise AnalysisError(
+            f"units of {output.site!r} do not depend on those of {site.name!r}, which is computed later"
+        )
 
 
 def _stack(x: Tensor | None) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""The answer to an attribution over time: by lag, with the share of the state that came before."""
+"""The result of an attribution over time: values by lag, and the share of the state before the first step."""
 
 from __future__ import annotations
 
@@ -9,19 +9,31 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.plain_json import plain_json
-from marlnb.analysis.results import doubts, shown_as_html
+from marlnb.analysis.attribution.result import not_converged
+from marlnb.analysis.results import Result, strict_json
 
 
 @dataclass(frozen=True, eq=False)
-class TemporalAttribution:
-    """What each of the last observations contributed to an output, through the state.
+class TemporalAttribution(Result):
+    """What each of the last observations contributed to an output, through the recurrent state.
 
     Attributes:
-        values: `[row, agent, lag, feature]` in `units`, lag 0 the step explained; NaN where the agent was not acting.
-        state_values: `[row, agent]`, the share of the state that entered the first step, compared with zero.
-        score, baseline_score: `[row, agent]`, the output, and that of baseline observations from the zero state.
-        episode, t: `[row]`, of the steps explained.
+        values: `[row, agent, lag, feature]` in `units`, lag 0 the explained step; NaN where the agent was not acting.
+        state_values: `[row, agent]`, the contribution of the state that entered the first step, compared with zero.
+        score: `[row, agent]`, the output.
+        baseline_score: `[row, agent]`, the output of baseline observations from the zero state.
+        episode: `[row]`, of the explained steps.
+        t: `[row]`, the explained steps.
+        agents: the explained agents.
+        feature_names: of the last axis.
+        group: the agents' group.
+        to: kind of output, as `AttributionConfig.to`.
+        target: the output in words.
+        units: of the values.
+        n_steps: quadrature points.
+        baseline_name: the baseline in words.
+        tolerance: share of the output that may be unexplained.
+        origin: recording, checkpoint, experiment as JSON, and code version.
     """
 
     values: np.ndarray
@@ -49,52 +61,50 @@ class TemporalAttribution:
 
     @property
     def convergence_delta(self) -> np.ndarray:
-        """`[row, agent]`: all values and the state's share minus (score - baseline_score)."""
+        """`[row, agent]`: the sum of values and state_values minus (score - baseline_score)."""
         return self.values.sum((2, 3)) + self.state_values - (self.score - self.baseline_score)
 
     @property
     def relative_delta(self) -> np.ndarray:
-        """`[row, agent]`: as a share of the sum of |values|, at least a thousandth of its mean."""
+        """`[row, agent]`: |convergence_delta| / sum |values|; the sum is at least a thousandth of its mean."""
         size = np.abs(self.values).sum((2, 3)) + np.abs(self.state_values)
         floor = 1e-3 * float(np.nanmean(size)) if np.isfinite(size).any() else 0.0
         return np.abs(self.convergence_delta) / np.maximum(size, max(floor, 1e-30))
 
     @property
-    def _known(self) -> np.ndarray:
+    def _finite(self) -> np.ndarray:
         """`[row, agent]` bool: the agent acted, and everything is finite."""
         parts = np.isfinite(self.values).all((2, 3)), np.isfinite(self.state_values), np.isfinite(self.score)
         return np.asarray(np.logical_and.reduce(parts))
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Why this must not be trusted; empty where nothing is known against it."""
         acting = np.isfinite(self.score) | np.isfinite(self.baseline_score)
         if not acting.any():
             return ("no agent was acting at any of these rows",)
-        known, found = self._known & acting, []
-        if known.sum() != acting.sum():
-            found.append(
-                f"not finite at {int((acting & ~known).sum())} of {int(acting.sum())} rows of an agent that acts: what "
-                "it observed, its state or the baseline is not; tables and figures leave them out"
+        finite, messages = self._finite & acting, []
+        if finite.sum() != acting.sum():
+            messages.append(
+                f"not finite at {int((acting & ~finite).sum())} of {int(acting.sum())} rows of an agent that acts: its "
+                "observation, state or baseline is not; tables and figures leave them out"
             )
-        if not known.any():
-            return tuple(found)
-        worst = float(np.quantile(self.relative_delta[known], 0.95))
-        if worst > self.tolerance:
-            found.append(
-                f"did not converge: at one row of twenty {worst:.0%} or more of the output is unexplained "
-                f"(tolerated: {self.tolerance:.0%}); raise n_steps"
-            )
-        if known.sum() > 1 and float(np.ptp(self.score[known])) == 0.0:
-            found.append("the output never varies over these rows")
-        return tuple(found)
+        if not finite.any():
+            return tuple(messages)
+        unexplained = float(np.quantile(self.relative_delta[finite], 0.95))
+        if unexplained > self.tolerance:
+            messages.append(not_converged(unexplained, self.tolerance, "raise n_steps"))
+        if finite.sum() > 1 and float(np.ptp(self.score[finite])) == 0.0:
+            messages.append("the output never varies over these rows")
+        return tuple(messages)
 
     def table(self) -> pd.DataFrame:
-        """By agent and lag: the mean over rows of the sum of |values| over features, and its share; the last line of an
-        agent, lag None, is the state that came before. An agent that never acted has no line."""
+        """By agent and lag: the mean over rows of the sum of |values| over features, and its share.
+
+        The last line of an agent, lag None, is the state before the first step. An agent that never acted has no line.
+        """
         lines = []
         for k, agent in enumerate(self.agents):
-            acting = self._known[:, k]
+            acting = self._finite[:, k]
             if not acting.any():
                 continue
             by_lag = np.abs(self.values[acting, k]).sum(-1).mean(0)
@@ -104,17 +114,13 @@ class TemporalAttribution:
         return pd.DataFrame(lines)
 
     def to_json(self) -> dict[str, Any]:
-        told = {name: getattr(self, name) for name in ("group", "to", "target", "units", "n_steps", "baseline_name")}
+        names = ("group", "to", "target", "units", "n_steps", "baseline_name")
+        plain = {name: getattr(self, name) for name in names}
         lags = self.table().to_dict("records")
-        found: dict[str, Any] = plain_json({**told, "lags": lags, "warnings": list(self.warnings), **self.origin})
-        return found
+        return dict(strict_json({**plain, "lags": lags, "warnings": self.warnings, **self.origin}))
 
     def __repr__(self) -> str:
-        flag = doubts(self.warnings)
         return (
             f"TemporalAttribution({self.target}, {self.group}: {len(self.score)} rows x {len(self.agents)} agents x "
-            f"{self.lookback + 1} steps x {len(self.feature_names)} features, {self.units}{flag})"
+            f"{self.lookback + 1} steps x {len(self.feature_names)} features, {self.units}{self.remarks})"
         )
-
-    def _repr_html_(self) -> str:
-        return shown_as_html(repr(self), self.warnings, self.table())

@@ -1,4 +1,4 @@
-"""decompose_value: what each agent's Q adds to the group's, where a mixer (VDN, QMIX) makes one of many."""
+"""decompose_value: each agent's contribution to a group's Q value, which a mixer (VDN, QMIX) computes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from captum.attr import IntegratedGradients
 from torch import Tensor
 
 from marlnb.analysis.attribution.outputs import Output, pick
-from marlnb.analysis.attribution.result import TOLERANCE
-from marlnb.analysis.attribution.setup import check_recorded
-from marlnb.analysis.data.rows import Moments, Rows, RowSource
-from marlnb.analysis.plain_json import plain_json
-from marlnb.analysis.results import doubts, shown_as_html
+from marlnb.analysis.attribution.result import TOLERANCE, not_converged
+from marlnb.analysis.attribution.task import check_all_recorded
+from marlnb.analysis.data.rows import Rows, RowSource
+from marlnb.analysis.results import Result, strict_json
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.adapters.policy import ForeignPolicy
 from marlnb.models.networks.mixers import Mixer, SumMixer
@@ -32,16 +31,27 @@ Of = Literal["taken", "best"]
 
 
 @dataclass(frozen=True, eq=False)
-class ValueShares:
-    """A group's Q, taken apart.
+class ValueDecomposition(Result):
+    """A group's Q value, decomposed into the agents' contributions.
+
+    All values are in reward. Where rewards were standardised for learning, an agent's Q lacks their mean, which is in
+    `rest`.
 
     Attributes:
-        q, weight, share: `[row, agent]`: the agent's own Q; d total / d its Q; what it adds to the total. NaN where it
-            was not acting: a mixer takes such an agent's Q for 0.
-        total, rest: `[row]`, the group's Q, and what is left of it where every agent's Q is at its baseline. Shares and
-            rest add up to the total. All in reward; where rewards were standardised for learning, an agent's Q is less
-            their mean, which is in the rest.
+        q: `[row, agent]`, the agent's Q; NaN where it was not acting, for which a mixer uses 0.
+        weight: `[row, agent]`, d total / d q.
+        share: `[row, agent]`, the agent's contribution: sum of shares + rest = total.
+        total: `[row]`, the group's Q.
+        rest: `[row]`, the group's Q with every agent's Q at its baseline.
         baseline: `[agent]`, the Q that each agent's is compared with.
+        episode: `[row]`.
+        t: `[row]`.
+        agents: of the group.
+        group: its name.
+        mixer: sum or monotonic.
+        of: taken (the Q of the action taken) or best.
+        baseline_name: zero or mean.
+        origin: recording, checkpoint, experiment as JSON, and code version.
     """
 
     q: np.ndarray
@@ -63,52 +73,45 @@ class ValueShares:
 
     @property
     def convergence_delta(self) -> np.ndarray:
-        """`[row]`: shares and rest together minus the total."""
+        """`[row]`: sum of shares + rest - total."""
         return np.nansum(self.share, axis=1) + self.rest - self.total
 
     @property
     def relative_delta(self) -> np.ndarray:
-        """`[row]`: of the sum of the shares' sizes, at least a thousandth of its mean."""
+        """`[row]`: |convergence_delta| / sum |share|; the sum is at least a thousandth of its mean."""
         size = np.nansum(np.abs(self.share), axis=1)
         return np.abs(self.convergence_delta) / np.maximum(size, max(1e-3 * float(size.mean()), 1e-30))
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Why this must not be trusted; empty where nothing is known against it."""
-        found = []
-        worst = float(np.quantile(self.relative_delta, 0.95))
+        messages = []
+        unexplained = float(np.quantile(self.relative_delta, 0.95))
         if not np.isfinite(self.total).all():
-            found.append("some totals are not finite")
-        elif worst > TOLERANCE:
-            found.append(
-                f"did not converge: at one row of twenty {worst:.0%} or more of the total is unexplained "
-                f"(tolerated: {TOLERANCE:.0%}); raise n_steps"
-            )
+            messages.append("some totals are not finite")
+        elif unexplained > TOLERANCE:
+            messages.append(not_converged(unexplained, TOLERANCE, "raise n_steps"))
         if np.isfinite(self.q).any() and np.nanstd(self.q) == 0:
-            found.append("no agent's Q ever varies")
-        return tuple(found)
+            messages.append("no agent's Q ever varies")
+        return tuple(messages)
 
     def table(self) -> pd.DataFrame:
-        """By agent: means of Q, weight and share over rows, and the share of the sum of the shares' sizes; NaN for an
-        agent that never acted."""
-        size = _mean_of_known(np.abs(self.share))
-        columns = {name: _mean_of_known(getattr(self, name)) for name in ("q", "weight", "share")}
+        """By agent: mean Q, weight and share over rows, and `part`, its mean |share| as a part of all agents' sum.
+
+        NaN for an agent that never acted.
+        """
+        size = _mean_of_finite(np.abs(self.share))
+        columns = {name: _mean_of_finite(getattr(self, name)) for name in ("q", "weight", "share")}
         with np.errstate(invalid="ignore"):
             return pd.DataFrame({"agent": self.agents, **columns, "part": size / np.nansum(size)})
 
     def to_json(self) -> dict[str, Any]:
-        told = {name: getattr(self, name) for name in ("group", "mixer", "of", "baseline_name")}
+        plain = {name: getattr(self, name) for name in ("group", "mixer", "of", "baseline_name")}
         agents = self.table().to_dict("records")
-        found: dict[str, Any] = plain_json({**told, "agents": agents, "warnings": list(self.warnings), **self.origin})
-        return found
+        return dict(strict_json({**plain, "agents": agents, "warnings": self.warnings, **self.origin}))
 
     def __repr__(self) -> str:
-        flag = doubts(self.warnings)
         parts = ", ".join(f"{line.agent} {line.part:.0%}" for line in self.table().itertuples())
-        return f"ValueShares({self.group}, {self.mixer}: {parts}, {len(self.total)} rows{flag})"
-
-    def _repr_html_(self) -> str:
-        return shown_as_html(repr(self), self.warnings, self.table())
+        return f"ValueDecomposition({self.group}, {self.mixer}: {parts}, {len(self.total)} rows{self.remarks})"
 
 
 def decompose_value(
@@ -122,101 +125,101 @@ def decompose_value(
     episodes: Sequence[int] | None = None,
     checkpoint: int | None = None,
     batch_size: int = 4096,
-) -> ValueShares:
-    """Each agent's part of the group's Q at every row, and how much the mixer minds it.
+) -> ValueDecomposition:
+    """Each agent's contribution to the group's Q at every row, and the mixer's derivative by it.
 
-    VDN's total is the sum, so an agent's share is its Q. QMIX's is shared out by integrated gradients over the agents'
-    Q values, in the state of that row.
+    VDN's mixer is a sum, so an agent's share is its Q. QMIX's mixer f is decomposed by integrated gradients over the
+    agents' Q values q with the baseline q', in the state s of that row:
+
+        share_i = (q_i - q'_i) integral_0^1 df(q' + a (q - q'), s) / dq_i da
 
     Args:
-        of: the Q of the action that was taken, or of the best one.
-        baseline: the Q that each agent's is compared with: zero, which is what the mixer itself takes for an agent that
-            does not act; or each agent's mean over the recording.
+        of: the Q of the action taken, or of the best one.
+        baseline: zero, which the mixer itself uses for an agent that does not act; or each agent's mean over the
+            recording.
     Raises:
         AnalysisError: the group has no mixer.
-    Source: Sunehag et al. 2017 (arXiv:1706.05296); Rashid et al. 2018 (arXiv:1803.11485); the quadrature, captum.
+    Source: Sunehag et al. 2017 (arXiv:1706.05296); Rashid et al. 2018 (arXiv:1803.11485); Sundararajan et al. 2017
+        (arXiv:1703.01365), computed by captum.
     """
     if of not in ("taken", "best") or baseline not in ("zero", "mean"):
-        raise AnalysisError(f"of is 'taken' or 'best', baseline 'zero' or 'mean'; got {of!r} and {baseline!r}")
+        raise AnalysisError(f"of must be 'taken' or 'best', baseline 'zero' or 'mean'; got {of!r} and {baseline!r}")
     source = RowSource(recording, group)
-    known = policies if policies is not None else source.policies(checkpoint)
-    if group not in known:
-        raise AnalysisError(unknown("group with a policy", group, known))
-    policy = known[group]
+    by_group = policies if policies is not None else source.policies(checkpoint)
+    if group not in by_group:
+        raise AnalysisError(unknown("group with a policy", group, by_group))
+    policy = by_group[group]
     if not isinstance(policy, QPolicy | ForeignPolicy) or policy.mixer is None:
-        raise AnalysisError(f"the policy of {group!r} ({type(policy).__name__}) has no mixer; vdn and qmix train such")
-    check_recorded(source, policy)
+        raise AnalysisError(
+            f"the policy of {group!r} ({type(policy).__name__}) has no mixer; policies of vdn and qmix have one"
+        )
+    check_all_recorded(source, policy)
     rows = source.rows(episodes, checkpoint)
-    every = _by_batch(source, rows, policy, of, batch_size)
-    q = torch.cat([part for part, *_ in every])
-    acting = torch.cat([part for _, part, *_ in every])
-    compared = torch.zeros(q.shape[1])
+    batches = _by_batch(source, rows, policy, of, batch_size)
+    q = torch.cat([part for part, *_ in batches])
+    acting = torch.cat([part for _, part, *_ in batches])
+    baseline_q = torch.zeros(q.shape[1])
     if baseline == "mean":
-        recorded = every
-        if episodes is not None:  # what is compared with does not depend on which rows are taken apart
+        recorded = batches
+        if episodes is not None:  # a baseline must not depend on which rows are decomposed
             recorded = _by_batch(source, source.rows(None, checkpoint), policy, of, batch_size)
-        acted = sum(part.sum(0) for _, part, *_ in recorded)
-        compared = torch.stack([part.sum(0) for part, *_ in recorded]).sum(0) / torch.as_tensor(acted).clamp(min=1)
-    found = [_shares(policy.mixer, *part, compared, n_steps) for part in every]
-    share, weight, total, rest = (torch.cat(parts) for parts in zip(*found))
-    share, own, compared = (policy.value_scale * values for values in (share, q, compared))
-    total, rest = policy.in_rewards(total), policy.in_rewards(rest)
+        n_acting = sum(part.sum(0) for _, part, *_ in recorded)
+        total_q = torch.stack([part.sum(0) for part, *_ in recorded]).sum(0)
+        baseline_q = total_q / torch.as_tensor(n_acting).clamp(min=1)
+    parts = [_decompose(policy.mixer, *batch, baseline_q, n_steps) for batch in batches]
+    share, weight, total, rest = (torch.cat(tensors) for tensors in zip(*parts))
+    share, q, baseline_q = (policy.value_scale * values for values in (share, q, baseline_q))
+    total, rest = policy.to_reward_units(total), policy.to_reward_units(rest)
     absent = ~acting
-    for values in (share, weight, own):
+    for values in (share, weight, q):
         values[absent] = torch.nan
-    return ValueShares(
-        own.numpy(), weight.numpy(), share.numpy(), total.numpy(), rest.numpy(), compared.numpy(), rows.episode, rows.t,
+    return ValueDecomposition(
+        q.numpy(), weight.numpy(), share.numpy(), total.numpy(), rest.numpy(), baseline_q.numpy(), rows.episode, rows.t,
         policy.group.agents, group, "sum" if isinstance(policy.mixer, SumMixer) else "monotonic", of, baseline,
         source.origin(),
     )  # fmt: skip
 
 
-def _mean_of_known(values: np.ndarray) -> np.ndarray:
-    """`[row, agent]` -> `[agent]`, over the rows at which there is a number; NaN where there is none."""
-    known = np.isfinite(values)
+def _mean_of_finite(values: np.ndarray) -> np.ndarray:
+    """`[row, agent]` -> `[agent]`, over the rows with a finite value; NaN where there is none."""
+    finite = np.isfinite(values)
     with np.errstate(invalid="ignore"):
-        return np.asarray(np.where(known, values, 0).sum(0) / known.sum(0))
+        return np.asarray(np.where(finite, values, 0).sum(0) / finite.sum(0))
 
 
 @torch_threads(1)
 def _by_batch(
     source: RowSource, rows: Rows, policy: QPolicy | ForeignPolicy, of: Of, batch_size: int
 ) -> list[tuple[Tensor, Tensor, Tensor | None]]:
-    """Q `[row, agent]`, 0 for those who do not act; who acts; and what the mixer reads of each row."""
+    """By batch: Q `[row, agent]`, 0 for agents that do not act; who acts; and what else the mixer reads."""
     assert policy.mixer is not None
-    found = []
-    for moments in source.batches(rows, batch_size, needs_state=bool(policy.mixer.reads) or _reads_state(source)):
+    needs_state = bool(policy.mixer.reads) or source.env.state_shape is not None
+    parts = []
+    for batch in source.batches(rows, batch_size, needs_state=needs_state):
         with torch.no_grad():
-            values, _ = policy.logits(moments.observations[policy.group.name], recurrent=moments.recurrent)
-            values = _chosen(policy, values, moments, of)
-            read = policy.mixer.inputs(moments.observations, moments.state)
-        found.append((torch.where(moments.acting, values, 0), moments.acting, read))
-    return found
-
-
-def _reads_state(source: RowSource) -> bool:
-    return source.env.state_shape is not None
-
-
-def _chosen(policy: QPolicy | ForeignPolicy, values: Tensor, moments: Moments, of: Of) -> Tensor:
-    if of == "best":
-        return policy.distribution.mask(values, moments.action_mask).amax(-1)
-    return pick(values, moments.action, policy.group.action, Output("action"))
+            q, _ = policy.logits(batch.observations[policy.group.name], recurrent=batch.recurrent)
+            if of == "best":
+                q = policy.distribution.mask(q, batch.action_mask).amax(-1)
+            else:
+                q = pick(q, batch.action, policy.group.action, Output("action"))
+            mixer_inputs = policy.mixer.inputs(batch.observations, batch.state)
+        parts.append((torch.where(batch.acting, q, 0), batch.acting, mixer_inputs))
+    return parts
 
 
 @torch_threads(1)
-def _shares(
-    mixer: Mixer, q: Tensor, acting: Tensor, read: Tensor | None, compared: Tensor, n_steps: int
+def _decompose(
+    mixer: Mixer, q: Tensor, acting: Tensor, mixer_inputs: Tensor | None, baseline: Tensor, n_steps: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Shares and weights `[row, agent]`, totals and what is left `[row]`."""
-    start = compared * acting
+    """Shares and weights `[row, agent]`, totals and rests `[row]`."""
+    start = baseline * acting
     with torch.no_grad():
-        total, rest = mixer(q, read), mixer(start, read)
+        total, rest = mixer(q, mixer_inputs), mixer(start, mixer_inputs)
     if isinstance(mixer, SumMixer):
         return q - start, torch.ones_like(q), total, rest
     point = q.clone().requires_grad_()
-    (weight,) = torch.autograd.grad(mixer(point, read).sum(), point)
+    (weight,) = torch.autograd.grad(mixer(point, mixer_inputs).sum(), point)
     share = IntegratedGradients(mixer).attribute(
-        q, start, additional_forward_args=(read,), n_steps=n_steps, method="gausslegendre"
+        q, start, additional_forward_args=(mixer_inputs,), n_steps=n_steps, method="gausslegendre"
     )
     return share.detach(), weight, total, rest

@@ -1,7 +1,7 @@
-"""Episodes that repeat one another: many of them are one observation, whatever an interval over them says.
+"""Warnings about episodes that are copies of one another, which count as one observation in any statistic.
 
-A deterministic environment whose agents take their most likely actions plays the same episode again and again: what is
-held out has been fitted, and a bootstrap over such episodes has no width.
+A deterministic environment whose agents take their most likely actions plays the same episode again and again. Held-out
+episodes have then been fitted, and a bootstrap over such episodes gives an interval without width.
 """
 
 from __future__ import annotations
@@ -17,63 +17,66 @@ if TYPE_CHECKING:
     from marlnb.analysis.data.trajectories import Trajectories
     from marlnb.recording.file.reader import Recording
 
-LOOKED_AT = 200
-TOLD_BY = ("observation", "action", "reward")
+MAX_COMPARED_EPISODES = 200
+COMPARED_FIELDS = ("observation", "action", "reward")
 
 
-def repeats(recording: Recording, episode: np.ndarray) -> tuple[str, ...]:
-    """A doubt where fewer than half of the episodes differ in what any agent saw, did and was given; else nothing.
+def duplicate_episode_warnings(recording: Recording, episode: np.ndarray) -> tuple[str, ...]:
+    """A warning if fewer than half of a recording's episodes differ in observations, actions and rewards.
+
+    Returns and lengths are compared first, and the steps of up to 200 episodes only if too few of these differ.
 
     Args:
-        episode: `[row]`, the number of each row's episode. Of many, 200 are looked at, and those only if lengths and
-            returns leave it open.
+        episode: `[row]`, each row's episode number.
     """
     table = recording.episodes
     table = table[table.index.isin(episode)]
-    n = len(table)
-    outcomes = np.unique(table[["length", *recording.agents]].to_numpy(np.float64), axis=0)
-    if n < 2 or len(outcomes) >= n / 2:
+    n_episodes = len(table)
+    distinct_outcomes = np.unique(table[["length", *recording.agents]].to_numpy(np.float64), axis=0)
+    if n_episodes < 2 or len(distinct_outcomes) >= n_episodes / 2:
         return ()
-    looked = table.index.to_numpy()[np.linspace(0, n - 1, min(n, LOOKED_AT)).astype(int)]
-    return _told(_distinct(recording, looked), len(looked), greedy=not recording.settings.get("explore"))
+    sample = np.linspace(0, n_episodes - 1, min(n_episodes, MAX_COMPARED_EPISODES)).astype(int)
+    compared = table.index.to_numpy()[sample]
+    greedy = not recording.settings.get("explore")
+    return _warning(_count_distinct(recording, compared), len(compared), greedy=greedy)
 
 
-def played(seen: Trajectories) -> list[bytes]:
-    """By episode, what tells whether it is the same as another: what all agents saw and did, hashed."""
-    found = []
-    for copy in range(len(seen.table)):
-        length = int(seen.counts[:, copy].sum())
+def episode_hashes(trajectories: Trajectories) -> list[bytes]:
+    """A hash of each episode's observations and actions: equal hashes mean equal episodes."""
+    hashes = []
+    for env_index in range(len(trajectories.table)):
+        length = int(trajectories.in_episode[:, env_index].sum())
         digest = blake2b(digest_size=16)
-        for group in seen.observation:
-            for tensor in (seen.observation[group], seen.action[group]):
-                digest.update(tensor[:length, copy].cpu().numpy().tobytes())
-        found.append(digest.digest())
-    return found
+        for group in trajectories.observation:
+            for tensor in (trajectories.observation[group], trajectories.action[group]):
+                digest.update(tensor[:length, env_index].cpu().numpy().tobytes())
+        hashes.append(digest.digest())
+    return hashes
 
 
-def played_again(episodes: Sequence[bytes], *, greedy: bool) -> tuple[str, ...]:
-    """A doubt where fewer than half of what was `played` differ; greedy: the user may have actions drawn instead."""
-    return _told(len(set(episodes)), len(episodes), greedy=greedy)
+def duplicate_warnings(hashes: Sequence[bytes], *, greedy: bool) -> tuple[str, ...]:
+    """A warning if fewer than half of the `episode_hashes` differ; greedy: advise sampled actions."""
+    return _warning(len(set(hashes)), len(hashes), greedy=greedy)
 
 
-def _told(distinct: int, n: int, *, greedy: bool) -> tuple[str, ...]:
-    if n < 2 or distinct >= n / 2:
+def _warning(n_distinct: int, n_episodes: int, *, greedy: bool) -> tuple[str, ...]:
+    if n_episodes < 2 or n_distinct >= n_episodes / 2:
         return ()
-    how = " (explore=True varies them)" if greedy else ""
-    return (f"only {distinct} of {n} episodes are different, the others repeat them{how}",)
+    advice = " (explore=True varies them)" if greedy else ""
+    return (f"only {n_distinct} of {n_episodes} episodes are different, the others repeat them{advice}",)
 
 
-def _distinct(recording: Recording, numbers: np.ndarray) -> int:
-    fields = [
+def _count_distinct(recording: Recording, episodes: np.ndarray) -> int:
+    arrays = [
         recording.steps(group, name)
         for group in recording.groups
-        for name in TOLD_BY
+        for name in COMPARED_FIELDS
         if name in recording.fields(group)
     ]
-    if not fields:
-        return len(numbers)
+    if not arrays:
+        return len(episodes)
     episode = recording.rows["episode"].to_numpy()
-    rows = np.flatnonzero(np.isin(episode, numbers))
-    ends = np.flatnonzero(np.diff(episode[rows])) + 1
-    parts = [np.split(replace(array, rows=rows).to_numpy(), ends) for array in fields]
-    return len({tuple(part.tobytes() for part in played) for played in zip(*parts)})
+    rows = np.flatnonzero(np.isin(episode, episodes))
+    episode_ends = np.flatnonzero(np.diff(episode[rows])) + 1
+    by_field = [np.split(replace(array, rows=rows).to_numpy(), episode_ends) for array in arrays]
+    return len({tuple(steps.tobytes() for steps in fields) for fields in zip(*by_field)})

@@ -1,4 +1,4 @@
-"""What a result says of rows that had no label, and so were left out: a note, or a doubt where few remain."""
+"""Messages about rows that an analysis leaves out because they have no label."""
 
 from __future__ import annotations
 
@@ -6,33 +6,41 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-FEW_REMAIN = 0.5  # of the rows that were asked about
+MAX_MISSING_SHARE = 0.5  # of the rows considered; a larger share is a warning, a smaller one a note
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """Gathers what is to be said: `notes` beside a result, `doubts` where more is missing than remains."""
+class MissingLabels:
+    """Collects messages about missing labels.
+
+    Attributes:
+        notes: messages to show beside the result.
+        warnings: messages where more rows are missing than remain.
+    """
 
     notes: list[str] = field(default_factory=list)
-    doubts: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
-    def add(self, who: str, label: str, asked: np.ndarray, known: np.ndarray, missing: np.ndarray) -> None:
-        """Of the rows asked about, those that have no label.
+    def add(self, who: str, label: str, considered: np.ndarray, known: np.ndarray, not_numbers: np.ndarray) -> None:
+        """Adds a message if any of the rows considered has no label.
 
         Args:
-            who: the agent, with what else tells this question from others.
-            asked, known, missing: `[row]` bool; missing: those at which the label is not a number.
+            who: the agent, with whatever else tells this message from others.
+            label: the label's name.
+            considered: `[row]` bool, the rows that the analysis is about.
+            known: `[row]` bool, the rows that have a label.
+            not_numbers: `[row]` bool, the rows whose label is not a number.
         """
-        n, dropped = int(asked.sum()), asked & ~known
-        nan, other = int((dropped & missing).sum()), int((dropped & ~missing).sum())
+        n_rows, dropped = int(considered.sum()), considered & ~known
+        n_nan, n_unknown = int((dropped & not_numbers).sum()), int((dropped & ~not_numbers).sum())
         reasons = [
-            *([f"at {nan} {label!r} is not a number"] if nan else []),
-            *([f"at {other} it is not known, since that agent did not act or had ended"] if other else []),
+            *([f"at {n_nan} {label!r} is not a number"] if n_nan else []),
+            *([f"at {n_unknown} it is unknown because that agent did not act or had ended"] if n_unknown else []),
         ]
         if reasons:
-            few = nan + other > FEW_REMAIN * n
-            told = f"{who}: {nan + other} of {n} rows are left out: {' and '.join(reasons)}"
-            (self.doubts if few else self.notes).append(told)
+            n_missing = n_nan + n_unknown
+            messages = self.warnings if n_missing > MAX_MISSING_SHARE * n_rows else self.notes
+            messages.append(f"{who}: {n_missing} of {n_rows} rows are left out: {' and '.join(reasons)}")
 
 
 def not_a_number(values: np.ndarray) -> np.ndarray:
@@ -41,5 +49,4 @@ def not_a_number(values: np.ndarray) -> np.ndarray:
 
 
 def told_of(notes: tuple[str, ...]) -> str:
-    """Notes as they stand behind a result in its own line."""
     return "".join(f"; {note}" for note in notes)

@@ -1,6 +1,6 @@
 """Activations that another policy has when it observes what a recording holds.
 
-Two analyses need them: comparing networks at the same time steps (`View(..., subject=)`), and the control of an
+Two analyses need them: comparing networks at the same time steps (`View(..., policy_source=)`), and the control of an
 untrained network, since random features of an observation can already be decoded from (Conneau et al. 2018,
 arXiv:1805.01070, section 4.2; Zhang and Bowman 2018, arXiv:1809.10040).
 """
@@ -17,12 +17,12 @@ from torch import Tensor
 from marlnb.analysis.data.rows import Rows, RowSource
 from marlnb.errors import AnalysisError, SiteError, unknown
 from marlnb.models.hooks.capture import capture
-from marlnb.models.policies.policy import Policy
-from marlnb.recording.capture.recompute import device_of, in_critic
+from marlnb.models.policies.policy import Policy, device_of
+from marlnb.recording.capture.recompute import in_critic
 from marlnb.training.collect.threads import torch_threads
 from marlnb.training.learners import build_learners
-from marlnb.training.policies.policy_source import Subject
-from marlnb.training.runs.run import Which
+from marlnb.training.policies.policy_source import PolicySource
+from marlnb.training.runs.run_folder import Which
 
 BATCH_ROWS = 4096
 
@@ -76,17 +76,19 @@ def _unroll(source: RowSource, policy: Policy, site: str, rows: Rows) -> np.ndar
     return np.asarray(torch.stack(steps)[torch.from_numpy(time_step), torch.from_numpy(number)].numpy())
 
 
-def compatible_policy(source: RowSource, subject: Subject, checkpoint: Which, site: str, rows: Rows) -> Policy:
+def compatible_policy(
+    source: RowSource, policy_source: PolicySource, checkpoint: Which, site: str, rows: Rows
+) -> Policy:
     """The policy of another run (or of external agents) for the recorded group, if it can observe these rows.
 
     Raises:
         AnalysisError: other groups, features or agents than the recording's, or a recurrent policy and missing steps.
         SiteError: the policy has no such site, or one of single agents, or of a recurrent critic.
     """
-    name, recorded = subject.path.name, source.env.group(source.group)
-    if source.group not in subject.spec.group_names:
-        raise AnalysisError(f"{name}: {unknown('group', source.group, subject.spec.group_names)}")
-    other = subject.spec.group(source.group)
+    name, recorded = policy_source.path.name, source.env.group(source.group)
+    if source.group not in policy_source.spec.group_names:
+        raise AnalysisError(f"{name}: {unknown('group', source.group, policy_source.spec.group_names)}")
+    other = policy_source.spec.group(source.group)
     for what, expected, actual in (
         ("observations", recorded.observation.shape, other.observation.shape),
         ("features", recorded.observation.names, other.observation.names),
@@ -94,7 +96,7 @@ def compatible_policy(source: RowSource, subject: Subject, checkpoint: Which, si
     ):
         if expected != actual:
             raise AnalysisError(f"{what} of {source.group!r}: {expected} in this recording, {actual} in {name}")
-    policy = subject.policies(checkpoint)[source.group].eval()
+    policy = policy_source.policies(checkpoint)[source.group].eval()
     sites = {candidate.name: candidate for candidate in policy.sites()}
     if site not in sites:
         raise SiteError(f"{name}: {unknown('site', site, sites)}")

@@ -1,4 +1,4 @@
-"""View: whose units at which site, over which episodes; and the same moments seen by other agents' networks."""
+"""`View`: whose units are analysed, at which site, over which episodes; also units of other policies."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from marlnb.analysis.data.policy_activations import compatible_policy, policy_activations
 from marlnb.analysis.data.rows import RowSource
 from marlnb.errors import AnalysisError, unknown
 from marlnb.training.policies.policy_source import PolicySource, as_policy_source
-from marlnb.training.runs.run import Which
+from marlnb.training.runs.run_folder import Which
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
@@ -23,69 +24,76 @@ class View:
     """One agent's units at one site of a recording.
 
     Attributes:
-        agent: None where the site is of a single agent.
-        subject: another run (or agents from elsewhere) whose policies are shown the recording's observations, so that
-            two networks are compared on the same moments; None: what was recorded.
-        checkpoint: which of the subject's (None: the last), or which of the recording's, where it spans several.
-        episodes: by number; None: all.
+        recording: the recording whose rows are read.
+        site: the site's name.
+        agent: the agent's name; None where the site belongs to a single agent.
+        policy_source: another run, or external agents, whose policies observe what was recorded, so that two networks
+            are compared at the same time steps; None: the recorded activations.
+        checkpoint: of `policy_source` (None: the last), or of the recording where it spans several.
+        episodes: their numbers; None: all.
     """
 
     recording: Recording
     site: str
     agent: str | None = None
-    subject: PolicySource | str | os.PathLike[str] | None = None
+    policy_source: PolicySource | str | os.PathLike[str] | None = None
     checkpoint: Which | None = None
     episodes: tuple[int, ...] | None = None
 
     def open(self) -> Units:
-        """What is to be read, nothing read yet (but for a subject's policies, which are run here).
+        """The units, to be read when needed; policies of a `policy_source` are evaluated here.
 
         Raises:
-            AnalysisError: no such agent at the site, or several and none was named; no rows at which it acts.
+            AnalysisError: no such agent at the site, several agents and none named, or no rows at which it acts.
             SiteError: no such site.
         """
         source = RowSource(self.recording, self.site.split("/")[0])
-        own_checkpoint = None if self.subject is not None else source.resolve_checkpoint(_iteration(self.checkpoint))
-        rows = source.rows(self.episodes, own_checkpoint)
-        if self.subject is None:
-            bearers = list(self.recording[self.site].labels["agent"])
-            agent = _agent(self.agent, bearers, self.site)
-            values = self.recording[self.site].sel(agent=agent)
+        recorded = self.policy_source is None
+        checkpoint = source.resolve_checkpoint(_iteration(self.checkpoint)) if recorded else None
+        rows = source.rows(self.episodes, checkpoint)
+        site_agents = list(self.recording[self.site].labels["agent"]) if recorded else source.recorded_agents()
+        agent = _resolve_agent(self.agent, site_agents, self.site)
+        agent_index = source.env.group(source.group).agents.index(agent)
+        acting = np.flatnonzero(source.acting(rows)[:, agent_index])
+        if not len(acting):
+            raise AnalysisError(f"{agent} acts at none of the {len(rows)} rows")
+        if self.policy_source is None:
+            array = self.recording[self.site].sel(agent=agent)
+            n_units = array.shape[-1]
+
+            def read(positions: np.ndarray) -> np.ndarray:
+                return np.asarray(replace(array, rows=rows.index[acting[positions]]).to_numpy())
+        else:
+            other = as_policy_source(self.policy_source)
+            policy = compatible_policy(source, other, self.checkpoint or "last", self.site, rows)
+            values = policy_activations(source, policy, self.site, rows)[:, agent_index]
             n_units = values.shape[-1]
 
-            def read(places: np.ndarray) -> np.ndarray:
-                return np.asarray(replace(values, rows=rows.index[kept[places]]).to_numpy())
-        else:
-            from marlnb.analysis.data.policy_activations import shown_activations
+            def read(positions: np.ndarray) -> np.ndarray:
+                return np.asarray(values[acting[positions]])
 
-            agent = _agent(self.agent, source.recorded_agents(), self.site)
-            found = shown_activations(source, as_policy_source(self.subject), self.checkpoint or "last", self.site, rows)
-            own = found[:, source.env.group(source.group).agents.index(agent)]
-            n_units = own.shape[-1]
-
-            def read(places: np.ndarray) -> np.ndarray:
-                return np.asarray(own[kept[places]])
-
-        acting = source.acting(rows)[:, source.env.group(source.group).agents.index(agent)]
-        kept = np.flatnonzero(acting)
-        if not len(kept):
-            raise AnalysisError(f"{agent} acts at none of the {len(rows)} rows")
-        return Units(
-            self._name(agent), agent, source, rows.index[kept], rows.episode[kept], rows.t[kept], n_units, read
-        )
+        index, episode, t = (x[acting] for x in (rows.index, rows.episode, rows.t))
+        return Units(self._name(agent), agent, source, index, episode, t, n_units, read)
 
     def _name(self, agent: str) -> str:
-        at = "" if self.checkpoint is None else f"@{self.checkpoint}"
-        whose = at if self.subject is None else f" of {_subject_name(self.subject)}@{self.checkpoint or 'last'}"
-        return f"{agent} {self.site.split('/', 1)[1]}{whose}"
+        name = f"{agent} {self.site.split('/', 1)[1]}"
+        if self.policy_source is not None:
+            return f"{name} of {as_policy_source(self.policy_source).path.name}@{self.checkpoint or 'last'}"
+        return name if self.checkpoint is None else f"{name}@{self.checkpoint}"
 
 
 @dataclass(frozen=True)
 class Units:
-    """An agent's units over the rows at which it acts, read when asked for.
+    """An agent's units at the rows at which it acts, read when needed.
 
     Attributes:
-        index: `[row]`, where the rows lie in the file; episode, t: `[row]`.
+        name: of the view, for tables and figures.
+        agent: the agent's name.
+        source: the recording, as its group sees it.
+        index: `[row]`, positions in the file.
+        episode: `[row]`, the episode's number.
+        t: `[row]`, steps since the episode began.
+        n_units: units of the site.
     """
 
     name: str
@@ -102,17 +110,17 @@ class Units:
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """All of the environment's, for their colours."""
+        """All agents of the environment, which determine the agents' colours."""
         return self.source.env.agents
 
     @property
-    def place(self) -> int:
-        """The agent's, among those of its group."""
+    def agent_index(self) -> int:
+        """The agent's index within its group."""
         return self.source.env.group(self.source.group).agents.index(self.agent)
 
-    def at(self, places: np.ndarray) -> np.ndarray:
-        """`[row, unit]` float32 at places among these rows."""
-        return self._read(places)
+    def at(self, positions: np.ndarray) -> np.ndarray:
+        """`[row, unit]` float32, at positions among these rows."""
+        return self._read(positions)
 
     def all(self) -> np.ndarray:
         """`[row, unit]` float32.
@@ -126,41 +134,37 @@ class Units:
         return values
 
 
-def as_view(given: View | tuple[Recording, str] | tuple[Recording, str, str]) -> View:
-    """A view as it is, or that of (recording, site) or (recording, site, agent)."""
-    return given if isinstance(given, View) else View(*given)
+def as_view(view: View | tuple[Recording, str] | tuple[Recording, str, str]) -> View:
+    """The view itself, or that of (recording, site) or (recording, site, agent)."""
+    return view if isinstance(view, View) else View(*view)
 
 
 def site_agents(recording: Recording, site: str, agents: Sequence[str] | None) -> list[str]:
-    """The recorded agents that a site is of, or those of them that were asked for.
+    """The recorded agents that a site belongs to, or the requested ones among them.
 
     Raises:
-        AnalysisError: one that it is not of.
+        AnalysisError: the site does not belong to a requested agent.
     """
-    bearers = list(recording[site].labels["agent"])
+    available = list(recording[site].labels["agent"])
     for agent in agents or ():
-        if agent not in bearers:
-            raise AnalysisError(unknown(f"agent at {site!r}", agent, bearers))
-    return bearers if agents is None else list(agents)
+        if agent not in available:
+            raise AnalysisError(unknown(f"agent at {site!r}", agent, available))
+    return available if agents is None else list(agents)
 
 
-def _agent(asked: str | None, bearers: Sequence[str], site: str) -> str:
-    if asked is None:
-        if len(bearers) > 1:
-            raise AnalysisError(f"whose units at {site}? agent must be one of {list(bearers)}")
-        return bearers[0]
-    if asked not in bearers:
-        raise AnalysisError(unknown(f"agent at {site!r}", asked, bearers))
-    return asked
+def _resolve_agent(requested: str | None, available: Sequence[str], site: str) -> str:
+    if requested is None:
+        if len(available) > 1:
+            raise AnalysisError(f"site {site} belongs to several agents; choose agent= from {list(available)}")
+        return available[0]
+    if requested not in available:
+        raise AnalysisError(unknown(f"agent at {site!r}", requested, available))
+    return requested
 
 
 def _iteration(checkpoint: Which | None) -> int | None:
     if checkpoint is None or isinstance(checkpoint, int):
         return checkpoint
     if not checkpoint.isdigit():
-        raise AnalysisError(f"a recording's checkpoint is chosen by its iteration; got {checkpoint!r}")
+        raise AnalysisError(f"a recording's checkpoint is named by its iteration, a whole number; got {checkpoint!r}")
     return int(checkpoint)
-
-
-def _subject_name(subject: PolicySource | str | os.PathLike[str]) -> str:
-    return as_policy_source(subject).path.name

@@ -1,4 +1,4 @@
-"""Corrections for asking many questions at once: of p-values, and of the questions' scores under shuffled labels."""
+"""Corrections for many tests at once: of p-values, and of scores compared with scores under shuffled labels."""
 
 from __future__ import annotations
 
@@ -6,46 +6,57 @@ import numpy as np
 
 
 def holm(p: np.ndarray) -> np.ndarray:
-    """p-values `[test]` such that those at most a have together a chance of at most a to hold a false one.
+    """p-values `[test]` corrected for the chance of any false rejection (family-wise error rate).
+
+    With the p-values sorted, p_(1) <= ... <= p_(n):
+
+        p_holm_(i) = min(1, max_{j <= i} (n - j + 1) p_(j))
 
     Source: Holm 1979, A Simple Sequentially Rejective Multiple Test Procedure.
     """
     n = len(p)
     order = np.argsort(p, kind="stable")
     stepped = np.maximum.accumulate((n - np.arange(n)) * p[order])
-    found = np.empty(n)
-    found[order] = np.minimum(stepped, 1)
-    return found
+    corrected = np.empty(n)
+    corrected[order] = np.minimum(stepped, 1)
+    return corrected
 
 
 def benjamini_hochberg(p: np.ndarray) -> np.ndarray:
-    """p-values `[test]` such that among those at most a an expected share of at most a is false.
+    """p-values `[test]` corrected for the expected share of false rejections among all (false discovery rate).
 
-    Source: Benjamini and Hochberg 1995, Controlling the False Discovery Rate, for tests independent or positively
-        dependent.
+        p_fdr_(i) = min(1, min_{j >= i} n / j p_(j))
+
+    Source: Benjamini and Hochberg 1995, Controlling the False Discovery Rate, for tests that are independent or
+        positively dependent.
     """
     n = len(p)
     order = np.argsort(p, kind="stable")
     stepped = np.minimum.accumulate((n / np.arange(1, n + 1) * p[order])[::-1])[::-1]
-    found = np.empty(n)
-    found[order] = np.minimum(stepped, 1)
-    return found
+    corrected = np.empty(n)
+    corrected[order] = np.minimum(stepped, 1)
+    return corrected
 
 
 def max_statistic(score: np.ndarray, shuffled: np.ndarray) -> np.ndarray:
-    """p-values `[test]` against the best of all tests: strict as Holm's, but more tests need no more shuffles.
+    """p-values `[test]` of each score against the best of all tests under each shuffle.
 
-    A test's scores, its own and the shuffled ones, are set against their median and their spread above it: how high
-    chance reaches does not hang on how low it falls, and R^2 falls far (a perfect 1 among shuffles of -2 to -30 is no
-    more than 0.8 standard deviations up). A test is compared with the largest of all tests under each shuffle. Valid
-    when each shuffle was the same for all tests.
+    With T standardised scores and T*_b those under shuffle b of B:
+
+        p_i = (1 + #{b: max_j T*_jb >= T_i}) / (1 + B)
+
+    As strict as Holm's correction, but more tests need no more shuffles. Valid if each shuffle was the same for all
+    tests. A test's scores are standardised by their median and their spread above it, because how high chance reaches
+    does not depend on how low it falls: R^2 falls far (a perfect 1 among shuffles of -2 to -30 is only 0.8 standard
+    deviations above their mean).
 
     Args:
-        score: `[test]`; shuffled: `[test, shuffle]`.
+        score: `[test]`.
+        shuffled: `[test, shuffle]`.
     Source: Westfall and Young 1993, Resampling-Based Multiple Testing, section 2.4 (single step).
     """
-    every = np.concatenate([score[:, None], shuffled], axis=1)
-    centred = every - np.median(every, axis=1, keepdims=True)
+    scores = np.concatenate([score[:, None], shuffled], axis=1)
+    centred = scores - np.median(scores, axis=1, keepdims=True)
     spread = np.sqrt(2 * (np.maximum(centred, 0) ** 2).mean(axis=1, keepdims=True))
     standardised = centred / np.where(spread == 0, 1, spread)
     largest = standardised[:, 1:].max(axis=0)

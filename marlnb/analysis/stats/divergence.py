@@ -1,4 +1,4 @@
-"""How far apart two action distributions are, step by step."""
+"""Distances between two action distributions, step by step."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from marlnb.models.policies.distributions import LOG_STD_RANGE, ActionDistributi
 
 
 def total_variation(distribution: ActionDistribution, before: Tensor, after: Tensor) -> Tensor | None:
-    """Half the summed absolute difference of probabilities, 0 to 1, `[...]`, of parameters `[..., parameter]`: the
-    largest difference in the probability of any event. Of a multi-discrete action the mean over its components; None
-    for continuous actions."""
+    """Total variation distance `[...]` in [0, 1] of parameters `[..., parameter]`: TV(p, q) = sum_a |p_a - q_a| / 2.
+
+    It is the largest difference in the probability of any event. For a multi-discrete action, the mean over its
+    components; None for continuous actions.
+    """
     parts = _components(distribution, before, after)
     if parts is None:
         return None
@@ -19,8 +21,11 @@ def total_variation(distribution: ActionDistribution, before: Tensor, after: Ten
 
 
 def kl_divergence(distribution: ActionDistribution, before: Tensor, after: Tensor) -> Tensor | None:
-    """KL(before || after) in nats, `[...]`; of a squashed Gaussian that of the normals before it, which is the same.
-    None for a distribution without a density."""
+    """KL(p || q) = sum_a p_a (log p_a - log q_a) in nats, `[...]`, with p before and q after.
+
+    For Gaussians, per component: (s_p^2 / s_q^2 + (m_p - m_q)^2 / s_q^2 - 1 - ln(s_p^2 / s_q^2)) / 2. Squashing changes
+    neither. None for a distribution without a density.
+    """
     if type(distribution) is Gaussian:
         mean_p, std_p = _normal(before, distribution)
         mean_q, std_q = _normal(after, distribution)

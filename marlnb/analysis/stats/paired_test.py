@@ -1,4 +1,4 @@
-"""Paired differences over episodes: every episode is played with and without, so each is its own control."""
+"""Paired differences over episodes: each episode is played with and without a change, and is its own control."""
 
 from __future__ import annotations
 
@@ -8,18 +8,26 @@ from typing import Literal
 
 import numpy as np
 
+from marlnb.analysis.results import CONFIDENCE
+
 Intervals = Literal["t", "bootstrap"]
-CONFIDENCE, POWER, RESAMPLES = 0.95, 0.8, 9999
+POWER = 0.8  # Cohen 1988, section 2.4
+N_BOOTSTRAP = 9999  # as in scipy.stats.bootstrap
+_BATCH_SIZE = 512  # bootstrap samples at once
 
 
 @dataclass(frozen=True)
-class Difference:
-    """A mean difference over n pairs with its 95% interval.
+class PairedDifference:
+    """A mean difference over pairs.
 
     Attributes:
-        p_value: of the two-sided paired t test that there is none; 1 where all differences are zero.
-        detectable: the smallest true difference that a test of this many pairs, as scattered as these, would have
-            found in 80 of 100 cases; None for fewer than two pairs.
+        n: pairs.
+        mean: of the differences.
+        low: lower end of its 95% interval.
+        high: upper end of its 95% interval.
+        p_value: of the two-sided paired t test; 1 where all differences are zero.
+        detectable: the smallest true difference that a test of this many pairs, as scattered as these, would find in
+            80 of 100 cases; None for fewer than two pairs.
     """
 
     n: int
@@ -30,53 +38,63 @@ class Difference:
     detectable: float | None
 
 
-def paired(differences: np.ndarray, intervals: Intervals = "t", *, seed: int = 0) -> Difference:
-    """The mean of `[episode]` differences; NaN marks an episode that has none, and is left out.
+def paired_test(differences: np.ndarray, intervals: Intervals = "t", *, seed: int = 0) -> PairedDifference:
+    """The mean of `[episode]` differences d with its interval and t test; NaN marks an episode without a difference.
+
+    With s the standard deviation of d and t_q the quantile of Student's distribution with n - 1 degrees of freedom:
+
+        interval   = mean(d) -+ t_0.975 s / sqrt(n)
+        p          = 2 P(T <= -|mean(d)| sqrt(n) / s)
+        detectable = (t_0.975 + t_0.8) s / sqrt(n)
 
     Args:
-        intervals: t, or bootstrap (see `bootstrapped`), which does not take means of episodes to be spread as a normal
-            distribution; `p_value` and `detectable` are of the t test either way.
+        intervals: t, or bootstrap (see `bca_interval`), which does not assume normally distributed means;
+            `p_value` and `detectable` belong to the t test either way.
         seed: of the bootstrap.
-    Source: the paired t test; of the detectable difference, Cohen 1988, section 2.2, with t quantiles.
+    Source: Student 1908 for the test; Cohen 1988, section 2.2, for the detectable difference, with t quantiles.
     """
     from scipy.special import stdtr, stdtrit  # scipy.stats takes seconds to import
 
-    found = np.asarray(differences, dtype=np.float64)
-    found = found[np.isfinite(found)]
-    n = len(found)
-    mean = float(found.mean()) if n else float("nan")
+    known = np.asarray(differences, dtype=np.float64)
+    known = known[np.isfinite(known)]
+    n = len(known)
+    mean = float(known.mean()) if n else float("nan")
     if n < 2:
-        return Difference(n, mean, float("-inf"), float("inf"), 1.0, None)
-    error = float(found.std(ddof=1)) / sqrt(n)
+        return PairedDifference(n, mean, float("-inf"), float("inf"), 1.0, None)
+    error = float(known.std(ddof=1)) / sqrt(n)
     if error == 0:
-        return Difference(n, mean, mean, mean, 1.0 if mean == 0 else 0.0, 0.0)
-    half = float(stdtrit(n - 1, 0.5 + CONFIDENCE / 2)) * error
+        return PairedDifference(n, mean, mean, mean, 1.0 if mean == 0 else 0.0, 0.0)
+    half_width = float(stdtrit(n - 1, 0.5 + CONFIDENCE / 2)) * error
     p_value = float(2 * stdtr(n - 1, -abs(mean) / error))
-    low, high = (mean - half, mean + half) if intervals == "t" else bootstrapped(found, seed)
-    return Difference(n, mean, low, high, p_value, half + float(stdtrit(n - 1, POWER)) * error)
+    low, high = (mean - half_width, mean + half_width) if intervals == "t" else bca_interval(known, seed)
+    return PairedDifference(n, mean, low, high, p_value, half_width + float(stdtrit(n - 1, POWER)) * error)
 
 
-def bootstrapped(found: np.ndarray, seed: int) -> tuple[float, float]:
-    """The 95% interval of the mean of `[episode]` numbers that are not all equal: episodes drawn anew, BCa.
+def bca_interval(values: np.ndarray, seed: int) -> tuple[float, float]:
+    """The 95% BCa bootstrap interval (bias-corrected, accelerated) of the mean of `[episode]` values, not all equal.
 
-    Source: Efron 1987, as scipy.stats.bootstrap has it, whose draws these are too (it takes seconds to import).
+    With z_q the normal quantile, b = z of the share of bootstrap means below the mean, and the acceleration a from the
+    leave-one-out means m_i:
+
+        a     = sum_i (m - m_i)^3 / (6 (sum_i (m - m_i)^2)^{3/2})
+        q_low = Phi(b + (b + z_0.025) / (1 - a (b + z_0.025)))      and likewise q_high with z_0.975
+
+    Source: Efron 1987, Better Bootstrap Confidence Intervals; draws and result are those of scipy.stats.bootstrap,
+        which takes seconds to import.
     """
     from scipy.special import ndtr, ndtri
 
-    n, mean = len(found), found.mean()
-    generator, means = np.random.default_rng(seed), []
-    for start in range(0, RESAMPLES, _BATCH):
-        drawn = generator.integers(0, n, (min(_BATCH, RESAMPLES - start), n))
-        means.append(found[drawn].mean(1))
-    every = np.concatenate(means)
-    below = ((every < mean).mean() + (every <= mean).mean()) / 2
-    without = (found.sum() - found) / (n - 1)
-    left = without.mean() - without
-    skew = (left**3).sum() / (6 * (left**2).sum() ** 1.5)
-    bias = ndtri(below)
+    n, mean = len(values), values.mean()
+    generator, batches = np.random.default_rng(seed), []
+    for start in range(0, N_BOOTSTRAP, _BATCH_SIZE):
+        drawn = generator.integers(0, n, (min(_BATCH_SIZE, N_BOOTSTRAP - start), n))
+        batches.append(values[drawn].mean(1))
+    means = np.concatenate(batches)
+    share_below = ((means < mean).mean() + (means <= mean).mean()) / 2
+    leave_one_out = (values.sum() - values) / (n - 1)
+    deviation = leave_one_out.mean() - leave_one_out
+    acceleration = (deviation**3).sum() / (6 * (deviation**2).sum() ** 1.5)
+    bias = ndtri(share_below)
     z = bias + ndtri(np.array([0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2]))
-    low, high = np.quantile(every, ndtr(bias + z / (1 - skew * z)))
+    low, high = np.quantile(means, ndtr(bias + z / (1 - acceleration * z)))
     return float(low), float(high)
-
-
-_BATCH = 512  # resamples at once

@@ -1,14 +1,14 @@
-"""Random directions to compare a found one with: as long; or as long, and with as much variance along them."""
+"""Random directions as controls for a direction of interest: of equal length, or also of equal variance."""
 
 from __future__ import annotations
 
 import numpy as np
 
-CLOSE = 0.1  # relative difference of variances that counts as matched
+MAX_VARIANCE_MISMATCH = 0.1  # relative difference of variances that counts as matched
 
 
 def random_directions(target: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Sets of random unit vectors `[set, direction, unit]`, even in all that is orthogonal to `target`
+    """Sets of random unit vectors `[set, direction, unit]`, uniform in the orthogonal complement of `target`
     `[direction, unit]`."""
     basis = _span(target)
     drawn = rng.standard_normal((n, *target.shape))
@@ -19,11 +19,13 @@ def random_directions(target: np.ndarray, n: int, rng: np.random.Generator) -> n
 def matched_directions(
     target: np.ndarray, covariance: np.ndarray, n: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, float]:
-    """Sets of random unit vectors `[set, direction, unit]`, orthogonal to all of `target` `[direction, unit]`.
+    """Sets of random unit vectors `[set, direction, unit]`, orthogonal to `target` `[direction, unit]`.
 
-    The k-th of a set has as much variance along it as the k-th of `target`, as near as the space leaves: a direction
-    along which nothing varies would be no control, since erasing it changes nothing. A draw is Gaussian noise, shaped
-    by a power of the covariance that makes its variance right.
+    The k-th of a set has the variance of the k-th of `target`, as closely as the space allows: a direction along which
+    nothing varies would be no control, since erasing it changes nothing. With g Gaussian noise and C the covariance in
+    the orthogonal complement:
+
+        v = C^a g / |C^a g|,    the power a chosen by bisection so that v' C v = target' C target
 
     Returns:
         the sets, and the largest relative difference of variances.
@@ -32,16 +34,16 @@ def matched_directions(
     basis = _span(target)
     rest = np.eye(n_units) - basis @ basis.T
     values, vectors = np.linalg.eigh(rest @ covariance @ rest)
-    keep = np.argsort(values)[basis.shape[1] :]  # the target's own span has variance 0 in this matrix
-    values, vectors = np.clip(values[keep], 1e-12, None), vectors[:, keep]
-    wanted = [float(each @ covariance @ each) for each in target]
-    sets, worst = np.empty((n, len(target), n_units)), 0.0
-    for place in np.ndindex(n, len(target)):
-        noise = rng.standard_normal(len(values))
-        along, found = _shaped(noise, values, wanted[place[1]])
-        sets[place] = vectors @ along
-        worst = max(worst, abs(found - wanted[place[1]]) / max(wanted[place[1]], 1e-12))
-    return sets, worst
+    complement = np.argsort(values)[basis.shape[1] :]  # the span of the target has variance 0 in this matrix
+    values, vectors = np.clip(values[complement], 1e-12, None), vectors[:, complement]
+    target_variance = [float(direction @ covariance @ direction) for direction in target]
+    sets, mismatch = np.empty((n, len(target), n_units)), 0.0
+    for index in np.ndindex(n, len(target)):
+        wanted = target_variance[index[1]]
+        coordinates, variance = _with_variance(rng.standard_normal(len(values)), values, wanted)
+        sets[index] = vectors @ coordinates
+        mismatch = max(mismatch, abs(variance - wanted) / max(wanted, 1e-12))
+    return sets, mismatch
 
 
 def _span(target: np.ndarray) -> np.ndarray:
@@ -50,15 +52,15 @@ def _span(target: np.ndarray) -> np.ndarray:
     return np.asarray(left[:, sizes > 1e-9 * sizes[0]])
 
 
-def _shaped(noise: np.ndarray, values: np.ndarray, wanted: float) -> tuple[np.ndarray, float]:
-    """Noise in eigen-coordinates times a power of the eigenvalues, of length 1, and its variance, by bisection."""
+def _with_variance(noise: np.ndarray, values: np.ndarray, wanted: float) -> tuple[np.ndarray, float]:
+    """Unit vector, in coordinates of the eigenvectors, of noise times a power of the eigenvalues; and its variance."""
     logs = np.log(values)
 
     def at(power: float) -> tuple[np.ndarray, float]:
         exponents = power * logs
-        along = noise * np.exp(exponents - exponents.max())
-        along = along / np.linalg.norm(along)
-        return along, float(along**2 @ values)
+        scaled = noise * np.exp(exponents - exponents.max())
+        scaled = scaled / np.linalg.norm(scaled)
+        return scaled, float(scaled**2 @ values)
 
     low, high = -40.0, 40.0  # the variance rises with the power
     for _ in range(60):

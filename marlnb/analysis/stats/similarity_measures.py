@@ -1,8 +1,8 @@
-"""How alike two sets of units are, from sums over rows alone: recordings of any length are read once, in batches.
+"""Similarity of two sets of units, computed from sums over rows, so that long recordings are read once, in batches.
 
-X `[row, p]` and Y `[row, q]` are the units of two views at the same moments, each centred. All measures are between 0
-and 1 and do not change when the units of one side are rotated together (but for PWCCA, whose weights are of X's single
-units) or all scaled by one number; those of the CCA family do not change under any invertible linear map.
+X `[row, p]` and Y `[row, q]` are the units of two views at the same time steps, each centred. All measures are between
+0 and 1. They are invariant to a rotation of one side's units (except PWCCA, which weights X's single units) and to
+scaling all of them by one number; those of the CCA family are invariant to any invertible linear map.
 """
 
 from __future__ import annotations
@@ -13,22 +13,34 @@ from typing import Literal, get_args
 
 import numpy as np
 
-Method = Literal["cka", "unbiased_cka", "cca", "svcca", "pwcca", "procrustes"]
-METHODS: tuple[str, ...] = get_args(Method)
-KEPT_VARIANCE = 0.99
-"""SVCCA's share of variance (Raghu et al. 2017, section 2)."""
+SimilarityMethod = Literal["cka", "unbiased_cka", "cca", "svcca", "pwcca", "procrustes"]
+METHODS: tuple[str, ...] = get_args(SimilarityMethod)
+SVCCA_VARIANCE = 0.99
+"""Share of the variance that SVCCA keeps (Raghu et al. 2017, section 2)."""
 RANK_TOLERANCE = 1e-7
-"""Directions with less of the largest one's variance are rounding: activations are float32."""
+"""Directions with a smaller share of the largest variance are rounding errors: activations are float32."""
 
 
 @dataclass(frozen=True)
-class Sums:
+class SimilaritySums:
     """Sums over the rows of each block, or of one draw of blocks; every array has a leading axis `[block]`.
 
     Attributes:
-        n: rows; x, y: `[p]`, `[q]`; xx, yy, xy: products `[p, p]`, `[q, q]`, `[p, q]`.
-        x2, y2, x4, y4, x2y2: sums of |x|², |y|², |x|⁴, |y|⁴ and |x|²|y|²; xx2, yy2, xy2, yx2: `[p]` and `[q]`, sums of
-            x|x|², y|y|², x|y|² and y|x|².
+        n: rows.
+        x: `[p]`.
+        y: `[q]`.
+        xx: `[p, p]`, products.
+        yy: `[q, q]`.
+        xy: `[p, q]`.
+        x2: sum of |x|^2.
+        y2: sum of |y|^2.
+        x4: sum of |x|^4.
+        y4: sum of |y|^4.
+        x2y2: sum of |x|^2 |y|^2.
+        xx2: `[p]`, sum of x |x|^2.
+        yy2: `[q]`, sum of y |y|^2.
+        xy2: `[p]`, sum of x |y|^2.
+        yx2: `[q]`, sum of y |x|^2.
     """
 
     n: np.ndarray
@@ -47,15 +59,17 @@ class Sums:
     xy2: np.ndarray
     yx2: np.ndarray
 
-    def drawn(self, weights: np.ndarray) -> Sums:
-        """The sums of one draw: each block as often as `weights` `[block]` says."""
-        return Sums(*(np.tensordot(weights, getattr(self, field.name), axes=1) for field in fields(self)))
+    def weighted(self, weights: np.ndarray) -> SimilaritySums:
+        """The sums with each block counted `weights` `[block]` times."""
+        return SimilaritySums(*(np.tensordot(weights, getattr(self, field.name), axes=1) for field in fields(self)))
 
 
-def block_sums(batches: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]], p: int, q: int, n_blocks: int) -> Sums:
+def block_sums(
+    batches: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]], p: int, q: int, n_blocks: int
+) -> SimilaritySums:
     """Sums of (x `[row, p]`, y `[row, q]`, block `[row]`), batch by batch, in float64."""
     shapes = [(), (p,), (q,), (p, p), (q, q), (p, q), *[()] * 5, (p,), (q,), (p,), (q,)]
-    sums = Sums(*(np.zeros((n_blocks, *shape)) for shape in shapes))
+    sums = SimilaritySums(*(np.zeros((n_blocks, *shape)) for shape in shapes))
     for x32, y32, blocks in batches:
         x_all, y_all = x32.astype(np.float64), y32.astype(np.float64)
         for block in np.unique(blocks):
@@ -67,8 +81,8 @@ def block_sums(batches: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]], p: 
     return sums
 
 
-def measure(method: Method) -> Callable[[Sums], float]:
-    """The function of summed rows that a method is."""
+def similarity_function(method: SimilarityMethod) -> Callable[[SimilaritySums], float]:
+    """The function of the sums that computes a method."""
     return {
         "cka": cka,
         "unbiased_cka": unbiased_cka,
@@ -79,8 +93,10 @@ def measure(method: Method) -> Callable[[Sums], float]:
     }[method]
 
 
-def cka(sums: Sums) -> float:
-    """Linear centred kernel alignment, |Y'X|² / (|X'X| |Y'Y|) in Frobenius norms.
+def cka(sums: SimilaritySums) -> float:
+    """Linear centred kernel alignment, in Frobenius norms:
+
+        CKA(X, Y) = |Y'X|^2 / (|X'X| |Y'Y|)
 
     Source: Kornblith et al. 2019, Similarity of Neural Network Representations Revisited, section 3 (arXiv:1905.00414).
     """
@@ -88,32 +104,41 @@ def cka(sums: Sums) -> float:
     return _ratio(float((xy**2).sum()), float(np.sqrt((xx**2).sum() * (yy**2).sum())))
 
 
-def unbiased_cka(sums: Sums) -> float:
-    """Linear CKA with the unbiased estimator of HSIC: about 0 for unrelated units, however few the rows.
+def unbiased_cka(sums: SimilaritySums) -> float:
+    """Linear CKA with the unbiased estimator of HSIC, which is about 0 for unrelated units, however few the rows.
+
+        CKA = HSIC_1(XX', YY') / sqrt(HSIC_1(XX', XX') HSIC_1(YY', YY'))
 
     Source: Nguyen et al. 2020, section 2 (arXiv:2010.15327), with HSIC_1 of Song et al. 2012, equation 5.
     """
-    own = _hsic(sums.n, sums.xx, sums.x, sums.x, sums.x2, sums.x2, sums.x4, sums.xx2, sums.xx2)
-    other = _hsic(sums.n, sums.yy, sums.y, sums.y, sums.y2, sums.y2, sums.y4, sums.yy2, sums.yy2)
-    both = _hsic(sums.n, sums.xy, sums.x, sums.y, sums.x2, sums.y2, sums.x2y2, sums.xy2, sums.yx2)
-    return _ratio(both, float(np.sqrt(max(own, 0.0) * max(other, 0.0))))
+    hsic_xx = _hsic(sums.n, sums.xx, sums.x, sums.x, sums.x2, sums.x2, sums.x4, sums.xx2, sums.xx2)
+    hsic_yy = _hsic(sums.n, sums.yy, sums.y, sums.y, sums.y2, sums.y2, sums.y4, sums.yy2, sums.yy2)
+    hsic_xy = _hsic(sums.n, sums.xy, sums.x, sums.y, sums.x2, sums.y2, sums.x2y2, sums.xy2, sums.yx2)
+    return _ratio(hsic_xy, float(np.sqrt(max(hsic_xx, 0.0) * max(hsic_yy, 0.0))))
 
 
-def cca(sums: Sums) -> float:
-    """The mean of the canonical correlations."""
+def cca(sums: SimilaritySums) -> float:
+    """The mean canonical correlation.
+
+        rho_i = singular values of (X'X)^-1/2 X'Y (Y'Y)^-1/2,    CCA = mean_i rho_i
+
+    Source: Hotelling 1936, Relations Between Two Sets of Variates.
+    """
     return float(np.mean(canonical_correlations(sums)))
 
 
-def svcca(sums: Sums) -> float:
-    """The mean canonical correlation of the principal components that hold 99% of each side's variance.
+def svcca(sums: SimilaritySums) -> float:
+    """The mean canonical correlation of the leading principal components, with 99% of each side's variance.
 
     Source: Raghu et al. 2017, SVCCA, section 2 (arXiv:1706.05806).
     """
-    return float(np.mean(canonical_correlations(sums, kept=KEPT_VARIANCE)))
+    return float(np.mean(canonical_correlations(sums, kept=SVCCA_VARIANCE)))
 
 
-def pwcca(sums: Sums) -> float:
-    """Canonical correlations weighted by how much of X's units their directions account for (not symmetric).
+def pwcca(sums: SimilaritySums) -> float:
+    """Canonical correlations weighted by how much of X's units their directions h_i account for (not symmetric).
+
+        PWCCA = sum_i a_i rho_i / sum_i a_i,    a_i = sum_j |<h_i, x_j>|
 
     Source: Morcos et al. 2018, Insights on representational similarity in neural networks with CCA, section 3
         (arXiv:1806.05759).
@@ -122,15 +147,15 @@ def pwcca(sums: Sums) -> float:
     white_x, white_y = _whitening(xx, 1.0), _whitening(yy, 1.0)
     if not white_x.size or not white_y.size:
         return 0.0
-    left, found, _ = np.linalg.svd(white_x.T @ xy @ white_y, full_matrices=False)
+    left, correlations, _ = np.linalg.svd(white_x.T @ xy @ white_y, full_matrices=False)
     weights = np.abs(xx @ white_x @ left).sum(0)
-    return float(weights @ np.clip(found, 0, 1) / weights.sum())
+    return float(weights @ np.clip(correlations, 0, 1) / weights.sum())
 
 
-def procrustes(sums: Sums) -> float:
-    """How well a rotation carries one side onto the other, both scaled to norm 1: |Y'X|_nuclear / (|X| |Y|).
+def procrustes(sums: SimilaritySums) -> float:
+    """How well a rotation maps one side onto the other, both scaled to norm 1:
 
-    1 - this is half the squared Procrustes distance.
+        1 - d^2 / 2 = |Y'X|_nuclear / (|X| |Y|),    d = min_R |X / |X| - Y R / |Y|| the Procrustes distance
 
     Source: Ding et al. 2021, Grounding Representation Similarity with Statistical Testing, section 2
         (arXiv:2108.01661).
@@ -139,8 +164,8 @@ def procrustes(sums: Sums) -> float:
     return _ratio(float(np.linalg.norm(xy, "nuc")), float(np.sqrt(np.trace(xx) * np.trace(yy))))
 
 
-def canonical_correlations(sums: Sums, kept: float = 1.0) -> np.ndarray:
-    """`[min(rank of X, rank of Y)]`, descending, after keeping a share `kept` of each side's variance; [0] if none."""
+def canonical_correlations(sums: SimilaritySums, kept: float = 1.0) -> np.ndarray:
+    """`[min(rank of X, rank of Y)]`, descending, of the share `kept` of each side's variance; [0] if none."""
     xx, yy, xy = _covariances(sums)
     white_x, white_y = _whitening(xx, kept), _whitening(yy, kept)
     if not white_x.size or not white_y.size:
@@ -148,7 +173,7 @@ def canonical_correlations(sums: Sums, kept: float = 1.0) -> np.ndarray:
     return np.clip(np.linalg.svd(white_x.T @ xy @ white_y, compute_uv=False), 0.0, 1.0)
 
 
-def _covariances(sums: Sums) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _covariances(sums: SimilaritySums) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sums of products of centred units."""
     n = sums.n
     return (
@@ -181,7 +206,12 @@ def _hsic(
     ab2: np.ndarray,
     ba2: np.ndarray,
 ) -> float:
-    """HSIC_1 of the kernels K = AA', L = BB' without their diagonals, from sums: row i of K sums to a_i·a - |a_i|²."""
+    """The unbiased HSIC of the kernels K = AA', L = BB' with zero diagonals, from sums (Song et al. 2012, equation 5).
+
+        HSIC_1 = (tr(K L) + 1'K1 1'L1 / ((n - 1)(n - 2)) - 2 / (n - 2) 1'K L1) / (n (n - 3))
+
+    Row i of K sums to a_i'a - |a_i|^2 with a = sum_i a_i, so every term is a product of sums.
+    """
     trace = (ab**2).sum() - a2b2
     total_k, total_l = a @ a - a2, b @ b - b2
     products = a @ ab @ b - a @ ab2 - b @ ba2 + a2b2

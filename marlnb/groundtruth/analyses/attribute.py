@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from marlnb.analysis.attribution.attribute import attribute
-from marlnb.analysis.attribution.methods import Method
-from marlnb.groundtruth.instance import Case, analysis, claims_of_units, largest
+from marlnb.groundtruth.instance import Instance, analysis, claims_from_units, select_large
 from marlnb.groundtruth.scoring.claims import Claim, Finding
 
 RANK_SHARE = 0.1
@@ -18,39 +17,39 @@ RANK_SHARE = 0.1
 
 
 @analysis("attribute")
-def attribute_units(case: Case) -> Finding:
+def attribute_units(instance: Instance) -> Finding:
     units: dict[tuple[str, str], tuple[int, ...]] = {}
     claims: list[Claim] = []
-    for group in case.question.groups:
-        sites = case.hidden_sites(group)
+    for group in instance.task.groups:
+        sites = instance.hidden_sites(group)
         for site in sites:
-            size = np.abs(_values(case, group, site, "integrated_gradients")).mean(1).max(0)  # [agent, unit]
-            sizes = {(agent, site): size[k] for k, agent in enumerate(case.members(group))}
-            here = largest(sizes, case.question.smallest, case.floor(group))
+            size = np.abs(_values(instance, group, site, "integrated_gradients")).mean(1).max(0)  # [agent, unit]
+            sizes = {(agent, site): size[k] for k, agent in enumerate(instance.members(group))}
+            here = select_large(sizes, instance.task.min_effect_share, instance.floor(group))
             units |= here
-            slopes = _values(case, group, site, "gradient").mean(1)  # [output, agent, unit]
-            for k, agent in enumerate(case.members(group)):
+            slopes = _values(instance, group, site, "gradient").mean(1)  # [output, agent, unit]
+            for k, agent in enumerate(instance.members(group)):
                 if here.get((agent, site)):
-                    claims += _along(agent, site, here[agent, site], slopes[:, k], case.outputs[group])
+                    claims += _along(agent, site, here[agent, site], slopes[:, k], instance.outputs[group])
     attempts = ("agents", "sites", "units", "subspace", "effect")
-    return case.finding("attribute", attempts, [*claims_of_units(units), *claims])
+    return instance.finding("attribute", attempts, [*claims_from_units(units), *claims])
 
 
-def _values(case: Case, group: str, site: str, method: Method) -> np.ndarray:
+def _values(instance: Instance, group: str, site: str, method: str) -> np.ndarray:
     """`[output, row, agent, unit]`."""
     found = [
         attribute(
-            case.recording,
+            instance.recording,
             group=group,
             to="logit",
             target=output,
             site=site,
             method=method,
             n_steps=16,
-            policies=case.policies,
+            policies=instance.policies,
             progress=False,
         ).values
-        for output in case.outputs[group]
+        for output in instance.outputs[group]
     ]
     return np.nan_to_num(np.stack(found))
 

@@ -9,10 +9,10 @@ from captum.attr import DeepLift, FeatureAblation, InputXGradient, IntegratedGra
 from torch import Tensor, nn
 
 from marlnb.analysis.attribution.batch import attribute_batch
-from marlnb.analysis.attribution.methods import Method, MethodOptions
+from marlnb.analysis.attribution.config import AttributionConfig
 from marlnb.analysis.attribution.outputs import Output, resolve_output
-from marlnb.analysis.attribution.target import Question
-from marlnb.analysis.data.rows import Moments
+from marlnb.analysis.attribution.target import AttributionTarget
+from marlnb.analysis.data.rows import RowBatch
 from marlnb.errors import AnalysisError
 from marlnb.models.networks.gru import GRUConfig
 from marlnb.models.networks.mlp import MLPConfig
@@ -44,7 +44,7 @@ def policy_of(
     return policy.eval()
 
 
-def moments_of(env: EnvSpec, policy: ActorCritic) -> Moments:
+def moments_of(env: EnvSpec, policy: ActorCritic) -> RowBatch:
     generator = torch.Generator().manual_seed(2)
     spec = env.group("agent")
 
@@ -55,7 +55,7 @@ def moments_of(env: EnvSpec, policy: ActorCritic) -> Moments:
         [torch.randint(n, (N_ROWS, N_AGENTS), generator=generator) for n in spec.action.n or (2,)], dim=-1
     )
     state = None if policy.recurrent_shape is None else draw(N_ROWS, N_AGENTS, *policy.recurrent_shape)
-    return Moments(
+    return RowBatch(
         observations={"speaker": draw(N_ROWS, 1, 2), "agent": draw(N_ROWS, N_AGENTS, N_FEATURES)},
         action=action.squeeze(-1)
         if spec.action.kind == "discrete"
@@ -70,9 +70,9 @@ def moments_of(env: EnvSpec, policy: ActorCritic) -> Moments:
 def run(
     policy: ActorCritic,
     env: EnvSpec,
-    moments: Moments,
+    moments: RowBatch,
     output: Output,
-    method: Method = "integrated_gradients",
+    method: str = "integrated_gradients",
     sources: str = "own",
     baseline: Tensor | None = None,
     n_steps: int = 50,
@@ -83,8 +83,9 @@ def run(
             (N_AGENTS, N_FEATURES) if sources == "own" else (width if output.to == "value" else N_AGENTS * N_FEATURES,)
         )
         baseline = torch.full(shape, 0.25)
-    question = Question(policy, env, output, tuple(range(N_AGENTS)), sources)  # type: ignore[arg-type]
-    return attribute_batch(question, moments, baseline.unsqueeze(0), MethodOptions(method, n_steps))
+    target = AttributionTarget(policy, env, output, tuple(range(N_AGENTS)), sources)  # type: ignore[arg-type]
+    config = AttributionConfig(group="agent", method=method, n_steps=n_steps)
+    return attribute_batch(target, moments, baseline.unsqueeze(0), config)
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -195,7 +196,7 @@ def test_a_linear_policy_is_explained_as_by_hand() -> None:
 
 
 @pytest.mark.parametrize("method", ["integrated_gradients", "deeplift", "feature_ablation", "saliency"])
-def test_no_actor_owes_anything_to_another_agents_observation(method: Method) -> None:
+def test_no_actor_owes_anything_to_another_agents_observation(method: str) -> None:
     env = env_of(DISCRETE)
     policy = policy_of(env)
     moments = moments_of(env, policy)
@@ -259,7 +260,7 @@ def test_log_probabilities_in_nats() -> None:
         policy = policy_of(env)
         moments = moments_of(env, policy)
         if action is CONTINUOUS:
-            moments = Moments(moments.observations, moments.action.tanh() * 0.9, moments.acting)
+            moments = RowBatch(moments.observations, moments.action.tanh() * 0.9, moments.acting)
         values, score, start = run(policy, env, moments, resolve_output(action, "log_prob", None))
         parameters = policy.actor.step(moments.observations["agent"])[0].detach()
         if action is DISCRETE:
@@ -287,7 +288,7 @@ def test_an_agent_that_is_not_acting_has_no_attribution() -> None:
 @pytest.mark.parametrize(
     ("action", "to", "target", "message"),
     [
-        (DISCRETE, "logit", None, "which logit"),
+        (DISCRETE, "logit", None, "needs a target"),
         (DISCRETE, "logit", 4, "no choice 4"),
         (DISCRETE, "action", 2, "to='logit'"),
         (DISCRETE, "logits", None, "did you mean 'logit'"),

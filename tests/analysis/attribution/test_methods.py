@@ -24,9 +24,10 @@ from torch import Tensor, nn
 
 from marlnb.analysis.attribution.attribute import attribute
 from marlnb.analysis.attribution.batch import attribute_batch
-from marlnb.analysis.attribution.faithfulness import measure
-from marlnb.analysis.attribution.kernel_shap import kernel_shap
-from marlnb.analysis.attribution.methods import MethodOptions, explain
+from marlnb.analysis.attribution.config import AttributionConfig
+from marlnb.analysis.attribution.explain import explain
+from marlnb.analysis.attribution.faithfulness import measure_faithfulness
+from marlnb.analysis.attribution.kernel_shap import shapley_by_regression
 from marlnb.analysis.attribution.result import Attribution
 from marlnb.analysis.attribution.target import Examples
 from marlnb.errors import AnalysisError
@@ -34,6 +35,10 @@ from marlnb.recording.file.reader import Recording
 from marlnb.training.runs.run import Run
 
 N_UNITS = 64
+
+
+def options_of(method: str, **options: object) -> AttributionConfig:
+    return AttributionConfig(group="listener", method=method, **options)  # type: ignore[arg-type]
 
 
 class ListenerLogit(nn.Module):
@@ -86,17 +91,17 @@ def curved() -> tuple[nn.Module, Tensor, Tensor]:
 
 def test_kernel_shap_of_all_coalitions_is_shapleys_value(curved: tuple[nn.Module, Tensor, Tensor]) -> None:
     f, x, baseline = curved
-    found = kernel_shap(f, x, baseline, (), n_samples=14)
+    found = shapley_by_regression(f, x, baseline, (), n_samples=14)
     np.testing.assert_allclose(found, exact_shapley(f, x, baseline), atol=1e-5)
     one = KernelShap(f).attribute(x[:1], baseline[:1], n_samples=600)
     np.testing.assert_allclose(found[:1], one, atol=0.4)  # captum draws coalitions
-    few = kernel_shap(f, x, baseline, (), n_samples=8, generator=torch.Generator().manual_seed(0))
+    few = shapley_by_regression(f, x, baseline, (), n_samples=8, generator=torch.Generator().manual_seed(0))
     np.testing.assert_allclose(few.sum(-1), f(x) - f(baseline), atol=1e-5)
 
 
 def test_sampled_permutations_approach_shapleys_value_and_add_up(curved: tuple[nn.Module, Tensor, Tensor]) -> None:
     f, x, baseline = curved
-    options = MethodOptions("shapley_value_sampling", n_samples=400)
+    options = options_of("shapley_value_sampling", n_samples=400)
     found = explain(f, x, [baseline], (), options, generator=torch.Generator().manual_seed(0))
     np.testing.assert_allclose(found.sum(-1), f(x) - f(baseline), atol=1e-5)
     np.testing.assert_allclose(found, exact_shapley(f, x, baseline), atol=0.2)
@@ -105,17 +110,17 @@ def test_sampled_permutations_approach_shapleys_value_and_add_up(curved: tuple[n
 def test_groups_of_features_are_taken_away_together(curved: tuple[nn.Module, Tensor, Tensor]) -> None:
     f, x, baseline = curved
     groups = torch.tensor([0, 1, 0, 1])
-    ablated = explain(f, x, [baseline], (), MethodOptions("feature_ablation"), groups=groups)
+    ablated = explain(f, x, [baseline], (), options_of("feature_ablation"), groups=groups)
     for k in range(2):
         without = torch.where(groups == k, baseline, x)
         np.testing.assert_allclose(ablated[:, k], f(x) - f(without), atol=1e-6)
-    shap = explain(f, x, [baseline], (), MethodOptions("kernel_shap", n_samples=2), groups=groups)
+    shap = explain(f, x, [baseline], (), options_of("kernel_shap", n_samples=2), groups=groups)
     alone = [f(torch.where(groups == k, x, baseline)) - f(baseline) for k in range(2)]
     joined = [f(x) - f(torch.where(groups == k, baseline, x)) for k in range(2)]
     for k in range(2):
         np.testing.assert_allclose(shap[:, k], (alone[k] + joined[k]) / 2, atol=1e-5)
-    each = explain(f, x, [baseline], (), MethodOptions("integrated_gradients"))
-    summed = explain(f, x, [baseline], (), MethodOptions("integrated_gradients"), groups=groups)
+    each = explain(f, x, [baseline], (), options_of("integrated_gradients"))
+    summed = explain(f, x, [baseline], (), options_of("integrated_gradients"), groups=groups)
     np.testing.assert_allclose(summed, torch.stack((each[:, [0, 2]].sum(1), each[:, [1, 3]].sum(1)), 1), atol=1e-6)
 
 
@@ -124,7 +129,7 @@ def test_gradient_shap_approaches_captums_over_the_same_baselines(curved: tuple[
     drawn = torch.randn(4, 4, generator=torch.Generator().manual_seed(1))
     baselines = [one.expand_as(x) for one in drawn for _ in range(600)]
     generator = torch.Generator().manual_seed(2)
-    found = explain(f, x, baselines, (), MethodOptions("gradient_shap"), generator=generator)
+    found = explain(f, x, baselines, (), options_of("gradient_shap"), generator=generator)
     torch.manual_seed(0)
     np.random.seed(0)
     expected = GradientShap(f).attribute(x, drawn, n_samples=4000)
@@ -134,7 +139,7 @@ def test_gradient_shap_approaches_captums_over_the_same_baselines(curved: tuple[
 
 def test_smoothing_averages_over_noisy_copies(curved: tuple[nn.Module, Tensor, Tensor]) -> None:
     f, x, baseline = curved
-    options = MethodOptions("gradient", smooth=3, noise=0.5)
+    options = options_of("gradient", smooth=3, noise=0.5)
     deviations = torch.tensor([[1.0, 0.0, 2.0, 0.0]])
     generator = torch.Generator().manual_seed(7)
     found = explain(f, x, [baseline], (), options, deviations=deviations, generator=generator)
@@ -282,8 +287,8 @@ def test_values_that_miss_what_features_do_are_not_trusted() -> None:
 
     x = 1e-3 * torch.randn(64, 2, generator=torch.Generator().manual_seed(0))
     examples = Examples(Product(), x, (), 1, torch.tensor([0]))
-    found = measure(
-        examples, [torch.ones_like(x)], MethodOptions("gradient"), acting=torch.ones(64, dtype=torch.bool),
+    found = measure_faithfulness(
+        examples, [torch.ones_like(x)], options_of("gradient"), acting=torch.ones(64, dtype=torch.bool),
         groups=None, deviations=torch.ones(1, 2),
     )  # fmt: skip
     assert found.infidelity > 0.9 and found.sensitivity > 1 and len(found.warnings) == 2
@@ -305,7 +310,7 @@ def test_a_stream_that_broke_off_is_gone_on_with(recording: Recording, monkeypat
         attribute(recording, save="stream", **asked)  # type: ignore[arg-type]
     path = recording.path.with_suffix(".attributions") / "stream.h5"
     broken = Attribution.load(path)
-    assert broken.values.shape[0] == 800 and "broke off after 800 of 1500 rows" in broken.warnings[0]
+    assert broken.values.shape[0] == 800 and "interrupted after 800 of 1500 rows" in broken.warnings[0]
     with pytest.raises(AnalysisError, match="another question"):
         attribute(recording, save="stream", **{**asked, "n_samples": 3})  # type: ignore[arg-type]
     done = attribute(recording, save="stream", **asked)  # type: ignore[arg-type]

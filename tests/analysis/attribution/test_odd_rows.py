@@ -17,7 +17,7 @@ from marlnb import plots
 from marlnb.analysis.attribution.attribute import attribute
 from marlnb.analysis.attribution.result import Attribution
 from marlnb.analysis.attribution.temporal import attribute_over_time
-from marlnb.analysis.attribution.value_decomposition import ValueShares, decompose_value
+from marlnb.analysis.attribution.value_decomposition import ValueDecomposition, decompose_value
 from marlnb.analysis.communication.communication import communication
 from marlnb.analysis.communication.influence import influence
 from marlnb.errors import AnalysisError, ShapeError
@@ -98,7 +98,7 @@ def test_steps_and_baselines_that_cannot_be_are_refused(team: Recording) -> None
 def test_noise_and_units_that_cannot_be_are_refused(recording: Recording) -> None:
     with pytest.raises(AnalysisError, match="noise 0"):
         attribute(recording, group="listener", smooth=2, noise=-1)
-    with pytest.raises(AnalysisError, match="which unit"):
+    with pytest.raises(AnalysisError, match="needs target="):
         attribute(recording, group="listener", to="unit", target=("listener/actor/hidden_1", 1.7))  # type: ignore[arg-type]
 
 
@@ -116,7 +116,7 @@ def test_a_mean_over_the_recording_does_not_depend_on_the_rows(tmp_path: Path) -
 def test_an_agent_that_never_acts_has_no_part_and_the_others_theirs() -> None:
     known = np.array([[1.0, np.nan, 3.0], [1.0, np.nan, 3.0]])
     row = np.zeros(2)
-    shares = ValueShares(
+    shares = ValueDecomposition(
         known, known, known, known[:, 0] * 4, row, row, row, row, ("a", "b", "c"), "g", "sum", "taken", "zero"
     )
     assert shares.table()["part"].tolist()[::2] == [0.25, 0.75] and np.isnan(shares.table()["part"][1])

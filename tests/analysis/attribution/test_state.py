@@ -89,7 +89,7 @@ def test_a_state_of_observations_has_their_names_and_owners(made: tuple[Agents, 
 
 
 def test_a_state_of_something_else_is_numbered(made: tuple[Agents, Recording], monkeypatch: pytest.MonkeyPatch) -> None:
-    from marlnb.analysis.attribution.attribute import setup as attribution_setup
+    from marlnb.analysis.attribution import setup as attribution_setup
     from marlnb.analysis.data.rows import RowSource
 
     batches = RowSource.batches

@@ -12,8 +12,8 @@ from marlnb.analysis.stats.linear_models import (
     FoldScores,
     balanced_accuracy,
     constant_score,
+    control_task_score,
     episode_folds,
-    memorised_score,
     permute_by_episode,
     score_folds,
     score_labels,
@@ -70,10 +70,10 @@ def test_what_identifies_the_episode_can_be_memorised_and_noise_cannot() -> None
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 20)[EPISODE]
     identity = np.eye(20)[EPISODE]
-    assert memorised_score(identity, y, EPISODE, "classification", rng) == 1.0
+    assert control_task_score(identity, y, EPISODE, "classification", rng) == 1.0
     noise = rng.standard_normal((100, 3))
-    assert memorised_score(noise, y, EPISODE, "classification", rng) < 0.75  # type: ignore[operator]
-    assert memorised_score(identity[::5], y[::5], EPISODE[::5], "classification", rng) is None
+    assert control_task_score(noise, y, EPISODE, "classification", rng) < 0.75  # type: ignore[operator]
+    assert control_task_score(identity[::5], y[::5], EPISODE[::5], "classification", rng) is None
 
 
 def test_scores_of_a_known_answer() -> None:

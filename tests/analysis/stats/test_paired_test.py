@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from marlnb.analysis.stats.paired_test import paired
+from marlnb.analysis.stats.paired_test import paired_test
 
 SAMPLES = {
     "normal": np.random.default_rng(0).normal(0.3, 1.0, 200),
@@ -21,24 +21,24 @@ SAMPLES = {
 def test_bootstrap_is_scipys(name: str) -> None:
     found = SAMPLES[name]
     theirs = stats.bootstrap((found,), np.mean, n_resamples=9999, batch=512, rng=np.random.default_rng(7))
-    mine = paired(found, "bootstrap", seed=7)
+    mine = paired_test(found, "bootstrap", seed=7)
     np.testing.assert_allclose((mine.low, mine.high), theirs.confidence_interval, rtol=1e-12)
     assert mine.low <= found.mean() <= mine.high
     test = stats.ttest_1samp(found, 0.0)
-    assert mine.p_value == pytest.approx(test.pvalue) and mine.detectable == paired(found).detectable
+    assert mine.p_value == pytest.approx(test.pvalue) and mine.detectable == paired_test(found).detectable
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_the_default_is_the_t_interval(name: str) -> None:
     found = SAMPLES[name]
     interval = stats.ttest_1samp(found, 0.0).confidence_interval()
-    mine = paired(found)
+    mine = paired_test(found)
     np.testing.assert_allclose((mine.low, mine.high), (interval.low, interval.high), rtol=1e-9)
 
 
 def test_what_has_no_spread_or_no_pair_is_the_same_either_way() -> None:
     for intervals in ("t", "bootstrap"):
-        still = paired(np.full(9, 0.25), intervals)  # type: ignore[arg-type]
+        still = paired_test(np.full(9, 0.25), intervals)  # type: ignore[arg-type]
         assert (still.low, still.high, still.p_value) == (0.25, 0.25, 0.0)
-        lone = paired(np.array([1.0, np.nan]), intervals)  # type: ignore[arg-type]
+        lone = paired_test(np.array([1.0, np.nan]), intervals)  # type: ignore[arg-type]
         assert (lone.n, lone.low, lone.high) == (1, -np.inf, np.inf)

@@ -1,0 +1,244 @@
+"""What an attribution needs before any row is explained: the policy, the target, the feature axis and its tolerance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from marlnb.analysis.attribution.baselines import ResolvedBaseline, deviations
+from marlnb.analysis.attribution.config import AttributionConfig, Features
+from marlnb.analysis.attribution.faithfulness import N_ROWS, Faithfulness, measure_faithfulness
+from marlnb.analysis.attribution.feature_groups import feature_names, group_features, group_numbers, matching
+from marlnb.analysis.attribution.outputs import Output, find_site
+from marlnb.analysis.attribution.result import SMOOTH_TOLERANCE, TOLERANCE
+from marlnb.analysis.attribution.target import (
+    AttributionTarget,
+    check_order,
+    explained_by_all_units,
+    observation_sources,
+    site_sources,
+)
+from marlnb.analysis.data.rows import Rows, RowSource
+from marlnb.errors import AnalysisError, unknown
+from marlnb.models.hooks.sites import Site
+from marlnb.models.policies.policy import Policy
+from marlnb.specs import GroupSpec
+
+N_COMPARED_STATES = 256  # rows at which the state is compared with the observations
+SMOOTH_LAYERS = (nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.Softplus)
+KINKED_LAYERS = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.ELU, nn.Hardtanh, nn.MaxPool2d)
+
+
+@dataclass(frozen=True)
+class AttributionTask:
+    """The target whose inputs are explained.
+
+    Attributes:
+        target: output, agents and explaining inputs.
+        layer: of conductance, whose units are explained; None otherwise.
+    """
+
+    target: AttributionTarget
+    layer: Site | None
+
+    @property
+    def site(self) -> Site | None:
+        """The site whose units are the features; None: features are observed."""
+        return self.layer or self.target.site
+
+
+@dataclass(frozen=True)
+class FeatureAxis:
+    """The last axis of an attribution's values.
+
+    Attributes:
+        names: of the features or groups.
+        owners: for all sources, the agent that each feature belongs to; empty where it is the explained agent.
+        members: by group, the names of its features; None for single features.
+        groups: `[feature]`, the number of each feature's group; None for single features.
+    """
+
+    names: tuple[str, ...]
+    owners: tuple[str, ...] = ()
+    members: Mapping[str, tuple[str, ...]] | None = None
+    groups: Tensor | None = None
+
+
+def choose_policy(policies: Mapping[str, Policy], group: str, output: Output, source: RowSource) -> Policy:
+    """The group's policy in eval mode.
+
+    Raises:
+        AnalysisError: there is none, or no critic for a value, or a critic whose state was not recorded.
+    """
+    if group not in policies:
+        raise AnalysisError(unknown("group with a policy", group, policies))
+    policy = policies[group]
+    if output.to == "value" and not policy.has_critic:
+        raise AnalysisError(f"the policy of {group!r} has no critic, so no value to attribute; use to='action'")
+    if output.of_critic and policy.critic_recurrent_shape is not None and not source.has_critic_state:
+        raise AnalysisError(
+            f"the recurrent critic of {group!r} needs its recorded state, which is missing: record again"
+        )
+    if output.to == "unit":
+        site = find_site(policy.sites(), output.site)
+        if not 0 <= output.unit < site.n_units:
+            raise AnalysisError(f"no unit {output.unit} at {site.name!r}; valid: 0 to {site.n_units - 1}")
+    return policy.eval()
+
+
+def explained_agents(
+    spec: GroupSpec, agent: str | None, policy: Policy, output: Output, site: str | None
+) -> tuple[int, ...]:
+    """Indices of the explained agents: the requested one, or all that the sites involved belong to."""
+    members = set(range(spec.n_agents))
+    for name in (site, output.site):
+        if name:
+            members &= set(find_site(policy.sites(), name).agents or range(spec.n_agents))
+    if agent is not None:
+        if agent not in spec.agents:
+            raise AnalysisError(unknown(f"agent of group {spec.name!r}", agent, spec.agents))
+        if spec.agents.index(agent) not in members:
+            raise AnalysisError(f"{site or output.site!r} is not a site of {agent!r}")
+        members = {spec.agents.index(agent)}
+    return tuple(sorted(members))
+
+
+def build_task(
+    source: RowSource, policy: Policy, output: Output, members: tuple[int, ...], config: AttributionConfig
+) -> AttributionTask:
+    """The task that a config describes, checked.
+
+    Raises:
+        AnalysisError: sources that do not apply, conductance without a site, a site computed after the explained unit.
+    """
+    if policy.cross_agent:
+        check_all_recorded(source, policy)
+    env, site = source.env, None if config.site is None else find_site(policy.sites(), config.site)
+    if site is not None:
+        check_order(policy, output, site)
+    if config.settings.by_layer:
+        if site is None:
+            raise AnalysisError(f"method={config.method!r} explains by a layer's units; choose it with site=")
+        by_state = output.of_critic and policy.values_by_state
+        return AttributionTask(AttributionTarget(policy, env, output, members, "state" if by_state else "all"), site)
+    if site is not None:
+        sources = site_sources(policy, output, site)
+    else:
+        sources = observation_sources(policy, output, config.sources, env.state_shape)
+    return AttributionTask(AttributionTarget(policy, env, output, members, sources, site), None)
+
+
+def check_all_recorded(source: RowSource, policy: Policy) -> None:
+    """Raises AnalysisError if an agent on which the group's outputs depend was not recorded."""
+    missing = [agent for agent in policy.group.agents if agent not in source.recorded_agents()]
+    if missing:
+        raise AnalysisError(f"outputs of {policy.group.name!r} depend on all its agents; not recorded: {missing}")
+
+
+def feature_axis(task: AttributionTask, features: Features, source: RowSource, recorded: Rows) -> FeatureAxis:
+    """The feature axis of a task's values.
+
+    Args:
+        recorded: the recording's rows, which show whether the state consists of the agents' observations.
+    """
+    target, site = task.target, task.site
+    env, spec = target.env, target.policy.group
+    if site is not None:
+        units = [f"unit_{k}" for k in range(site.n_units)]
+        if task.layer is not None and features != "each":
+            raise AnalysisError("conductance explains by single units; use features='each'")
+        all_units = target.sources == "all" if task.layer is None else explained_by_all_units(target.policy, site)
+        return _axis([(agent, units) for agent in spec.agents] if all_units else [("", units)], features)
+    if target.sources == "own":
+        return _axis([("", list(feature_names(spec)))], features)
+    if target.sources == "state":
+        return _axis(_state_features(source, recorded), features)
+    groups = [group for group in env.groups if group.name in target.groups]
+    return _axis([(agent, list(feature_names(group))) for group in groups for agent in group.agents], features)
+
+
+def _state_features(source: RowSource, recorded: Rows) -> list[tuple[str, list[str]]]:
+    """(agent, names of its features) where the state consists of the agents' observations; else one part."""
+    env = source.env
+    state_names = ["state[" + ",".join(map(str, index)) + "]" for index in np.ndindex(*(env.state_shape or ()))]
+    if len(state_names) != sum(group.n_agents * group.observation.size for group in env.groups):
+        return [("", state_names)]
+    n_compared = min(len(recorded), N_COMPARED_STATES)
+    sample = recorded.at(np.unique(np.linspace(0, len(recorded) - 1, n_compared).astype(np.int64)))
+    (batch,) = source.batches(sample, len(sample), needs_state=True)
+    assert batch.state is not None
+    joint = torch.cat([batch.observations[name].flatten(1) for name in env.group_names], dim=-1)
+    if not torch.equal(joint.float(), batch.state.flatten(1)):
+        return [("", state_names)]
+    return [(agent, list(feature_names(group))) for group in env.groups for agent in group.agents]
+
+
+def _axis(parts: Sequence[tuple[str, list[str]]], features: Features) -> FeatureAxis:
+    """The axis of (owner, names of its features), one part after another."""
+    has_owners = bool(parts[0][0])
+    if features == "each":
+        names = tuple(name for _, part in parts for name in part)
+        return FeatureAxis(names, tuple(owner for owner, part in parts for _ in part) if has_owners else ())
+    if isinstance(features, Mapping):
+        all_names = [name for _, part in parts for name in part]
+        for group, globs in features.items():
+            if not matching(all_names, globs):
+                raise AnalysisError(f"group {group!r}: {unknown('feature', str(globs), all_names)}")
+    group_names, owners, members, group_of, n_groups = [], [], {}, [], 0
+    for owner, part in parts:
+        groups = group_features(part, features, strict=False)
+        group_of.append(group_numbers(groups, len(part)) + n_groups)
+        n_groups += len(groups)
+        for name, indices in groups.items():
+            group_names.append(name)
+            owners.append(owner)
+            members[f"{owner}: {name}" if owner else name] = tuple(part[k] for k in indices)
+    numbers = torch.from_numpy(np.concatenate(group_of))
+    return FeatureAxis(tuple(group_names), tuple(owners) if has_owners else (), members, numbers)
+
+
+def convergence_tolerance(policy: Policy, output: Output) -> float:
+    """Share of an output that may be unexplained: a quadrature converges slowly on a network with kinks.
+
+    A network whose nonlinearities are not modules, and a value, which may be a maximum, count as kinked.
+    """
+    layers = [module for module in policy.modules() if isinstance(module, SMOOTH_LAYERS + KINKED_LAYERS)]
+    smooth = bool(layers) and not any(isinstance(layer, KINKED_LAYERS) for layer in layers)
+    return SMOOTH_TOLERANCE if smooth and output.to != "value" else TOLERANCE
+
+
+def sampled_faithfulness(
+    source: RowSource,
+    target: AttributionTarget,
+    rows: Rows,
+    recorded: Rows,
+    baseline: ResolvedBaseline,
+    config: AttributionConfig,
+    axis: FeatureAxis,
+) -> Faithfulness | None:
+    """Faithfulness over a seeded sample of the rows; None if no agent acts at any of them.
+
+    Args:
+        recorded: all rows of the recording, from which features' deviations are computed.
+    """
+    drawn = np.random.default_rng(config.seed).choice(len(rows), min(N_ROWS, len(rows)), replace=False)
+    sample = rows.at(np.sort(drawn))
+    (batch,) = source.batches(sample, len(sample), needs_state=target.output.of_critic)
+    if config.method == "gradient_shap":  # each of its draws is one more pass
+        batch = batch.at(slice(0, N_ROWS // 2))
+    inputs = target.inputs(batch)
+    examples = target.examples(batch, inputs)
+    acting = batch.acting[:, list(target.members)]
+    if not acting.any():
+        return None
+    counted = torch.zeros(len(inputs), examples.n_agents, dtype=torch.bool)
+    counted[:, examples.explained] = acting
+    spread = target.baseline(deviations(target, source, recorded), len(inputs))
+    baselines = [target.baseline(values, len(inputs)) for values in baseline.values]
+    return measure_faithfulness(
+        examples, baselines, config, acting=counted.reshape(-1), groups=axis.groups, deviations=spread
+    )

@@ -1,0 +1,142 @@
+"""Labels from elsewhere: other agents, functions, other times; and several sites at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from marlnb.analysis.data.labels import resolve_label, rows_later
+from marlnb.analysis.data.rows import Rows, RowSource
+from marlnb.analysis.decoding.decode import decode
+from marlnb.analysis.representations.event_average import event_average
+from marlnb.analysis.representations.tuning import tuning
+from marlnb.errors import AnalysisError
+from marlnb.recording.file.reader import Recording
+
+
+def test_the_row_some_steps_later_by_hand() -> None:
+    rows = Rows(np.arange(7), np.array([4, 4, 4, 1, 1, 1, 1]), np.array([0, 1, 2, 0, 1, 3, 4]))
+    assert rows_later(rows, 1).tolist() == [1, 2, -1, 4, -1, 6, -1]
+    assert rows_later(rows, -1).tolist() == [-1, 0, 1, -1, 3, -1, 5]
+    assert rows_later(rows, 9).tolist() == [-1] * 7
+
+
+def test_what_another_agent_sees_does_and_earns(recording: Recording) -> None:
+    source = RowSource(recording, "listener")
+    rows = source.rows([3, 5])
+    seen = resolve_label(source, rows, ("speaker_0", "observation", "goal_red"))
+    theirs = recording.steps("speaker", "observation").sel(episode=[3, 5]).to_numpy()
+    np.testing.assert_array_equal(seen.values[:, 0], theirs[:, 0, 0])
+    said = resolve_label(source, rows, ("speaker_0", "action"))
+    np.testing.assert_array_equal(
+        said.values[:, 0], recording.steps("speaker", "action").sel(episode=[3, 5]).to_numpy()[:, 0]
+    )
+    reward = recording.steps("listener", "reward").sel(episode=[3, 5]).to_numpy()[:, 0].reshape(2, 25)
+    to_go = resolve_label(source, rows, "return_to_go").values[:, 0].reshape(2, 25)
+    np.testing.assert_allclose(to_go, reward[:, ::-1].cumsum(axis=1)[:, ::-1], rtol=1e-5)
+    later = said.later(rows, 2)
+    np.testing.assert_array_equal(later.values[:23, 0], said.values[2:25, 0])
+    assert later.known[:, 0].reshape(2, 25).sum(axis=1).tolist() == [23, 23]
+
+
+def test_several_sites_and_offsets_are_one_result(recording: Recording) -> None:
+    speed = ("listener_0", "observation", "velocity_x")
+    found = decode(recording, site="listener/actor/hidden_*", label=speed, offset=[-1, 0], n_shuffles=3)
+    assert [(s.site[-1], s.offset, s.n_rows) for s in found.scores] == [
+        ("1", -1, 60 * 24), ("1", 0, 60 * 25), ("2", -1, 60 * 24), ("2", 0, 60 * 25),
+    ]  # fmt: skip
+    assert found.of(site="listener/actor/hidden_1", offset=0).score > 0.95
+    assert all(s.p_holm == 1.0 and s.p_value == 0.25 for s in found.scores)
+    assert "none can survive Holm's correction with fewer than 79 shuffles" in found.resolution
+    assert len(found.direction(site="listener/actor/hidden_2", offset=0).vector) == 64
+    assert found.to_json()["scores"][0]["offset"] == -1
+    with pytest.raises(AnalysisError, match="2 scores match"):
+        found.of(offset=0)
+
+
+def test_a_planted_share_of_variance_is_recovered(recording: Recording) -> None:
+    units = recording["listener/actor/hidden_1"].to_numpy()[:, 0]
+    noise = np.random.default_rng(0).standard_normal(len(units))
+    signal = units @ np.linspace(-1, 1, 64)
+
+    def half_known(recording: Recording) -> np.ndarray:
+        return signal / signal.std() + noise
+
+    found = decode(recording, site="listener/actor/hidden_1", label=half_known, n_shuffles=1)
+    assert found.label == "half_known" and found.of().score == pytest.approx(0.5, abs=0.08)
+
+
+def test_what_cannot_be_a_label_is_refused(recording: Recording) -> None:
+    def ask(label: object, **options: object) -> None:
+        decode(recording, site="listener/actor/hidden_1", label=label, **options)  # type: ignore[arg-type]
+
+    with pytest.raises(AnalysisError, match="did you mean 'goal_red'"):
+        ask(("speaker_0", "observation", "goal_re"))
+    with pytest.raises(AnalysisError, match="which feature of observation"):
+        ask(("speaker_0", "observation"))
+    with pytest.raises(AnalysisError, match="did you mean 'speaker_0'"):
+        ask(("speaker_1", "action"))
+    with pytest.raises(AnalysisError, match="no rows of checkpoint 99"):
+        ask("goal", checkpoint=99)
+    with pytest.raises(AnalysisError, match="known in 0 episodes of this recording"):
+        ask("goal", offset=30)
+
+
+def test_words_are_classes(recording: Recording) -> None:
+    goal = recording.label("goal").to_numpy()
+    words = np.array(["red", "green", "blue"])[goal]
+    for label in (words, words.astype(object), lambda recording: words):
+        found = decode(recording, site="listener/actor/hidden_1", label=label, n_shuffles=1, progress=False)
+        assert found.kind == "classification" and found.classes == ("blue", "green", "red") and found.notes == ()
+        same = decode(recording, site="listener/actor/hidden_1", label=2 - goal, n_shuffles=1, progress=False)
+        swapped = np.array([2, 1, 0])  # alphabetical order is the other way round
+        np.testing.assert_array_equal(found.decoders[0].patterns, same.decoders[0].patterns)
+        assert swapped[goal].tolist() == (2 - goal).tolist() and found.of().score == same.of().score
+    tuned = tuning(recording, site="listener/actor/hidden_1", label=words, n_shuffles=20, n_bootstrap=20)
+    assert tuned.bins == ("blue", "green", "red")
+    happened = event_average(recording, site="listener/actor/hidden_1", event=words, value="green")
+    assert happened.event == "label = green"
+
+
+def test_objects_are_what_they_hold(recording: Recording) -> None:
+    """As pandas gives them: None is no value, and no class either."""
+    speed = recording.steps("listener", "observation").sel(feature="velocity_x").to_numpy()[:, 0].astype(object)
+    speed[:100] = None
+    source = RowSource(recording, "listener")
+    found = resolve_label(source, source.rows(None), speed)
+    assert found.values.dtype == np.float64 and found.known[:, 0].tolist() == [False] * 100 + [True] * 1400
+    mixed = np.where(np.arange(1500) < 7, None, "here").astype(object)
+    with pytest.raises(AnalysisError, match="a word at some rows and none at 7"):
+        resolve_label(source, source.rows(None), mixed)
+    with pytest.raises(AnalysisError, match="neither numbers nor words"):
+        resolve_label(source, source.rows(None), np.array([{}] * 1500, dtype=object))
+
+
+def test_whole_numbers_given_as_floats_are_told_of(recording: Recording) -> None:
+    """An integer column with missing values is one of floats."""
+    goal = recording.label("goal").to_numpy().astype(float)
+    goal[:40] = np.nan
+    site = "listener/actor/hidden_1"
+    found = decode(recording, site=site, label=goal, n_shuffles=1, progress=False)
+    assert found.kind == "regression"
+    assert (
+        found.notes[0]
+        == "'label' holds 0, 1, 2 as floats and is taken as a quantity; kind='classification' makes classes"
+    )
+    asked = decode(recording, site=site, label=goal, kind="regression", n_shuffles=1, progress=False)
+    assert len(asked.notes) == 1 and "not a number" in asked.notes[0]
+    with pytest.raises(AnalysisError, match="no kind of decoding 'classify'; did you mean 'classification'"):
+        decode(recording, site=site, label=goal, kind="classify")  # type: ignore[arg-type]
+
+
+def test_a_class_that_is_missing_from_folds_raises_chance_and_no_interval_leaves_the_scale(
+    recording: Recording,
+) -> None:
+    """Where four folds of five hold one class only, the constant answer is right in them: 0.9 and not 0.5."""
+    rare = (recording.rows["episode"].to_numpy() == 1).astype(int)
+    found = decode(recording, site="listener/actor/hidden_1", label=rare, n_shuffles=2, progress=False).of()
+    assert found.chance == pytest.approx(0.9) and 0 <= found.low <= found.high <= 1
+    streamed = decode(
+        recording, site="listener/actor/hidden_1", label=rare, n_shuffles=2, memory_bytes=1, progress=False
+    ).of()
+    assert streamed.chance == pytest.approx(0.9) and not streamed.survives()
