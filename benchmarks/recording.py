@@ -3,8 +3,8 @@
     python -m benchmarks.recording [--part overhead] [--rollout mpe/simple_spread] [--seconds 100]
 
 Rollouts of simple_spread through mpe2 and PettingZoo, whose steps cost what steps of real environments do (the target
-of 3% is set against those), and of marlnb's own, batched one, where a step costs next to nothing. "The rollout" is all
-that plays it: acting, stepping every copy, resets, counting returns. Its copies are stepped in worker processes, as
+of 5% is set against those), and of marlnb's own, batched one, where a step costs next to nothing. "The rollout" is all
+that plays it: acting, stepping every env, resets, counting returns. Its envs are stepped in worker processes, as
 `record` has it, or in this process (`workers=0`), where what a recorder does to the caches meets the environment's own
 code; the CPU time is that of all threads of this process, and of the workers. Every step goes to disk. "all" is what
 `record` keeps unless told otherwise: every site of the actor (two hidden layers of 64 and the head), observations,
@@ -43,7 +43,6 @@ from typing import Any
 import h5py
 import numpy as np
 import torch
-from marlnb.recording.capture.request import Request
 
 from benchmarks.turns import TakingTurns, children
 from marlnb.algorithms.ppo import MAPPOConfig
@@ -51,9 +50,10 @@ from marlnb.config import ENVIRONMENTS
 from marlnb.envs.pettingzoo import PettingZooConfig
 from marlnb.experiment import Experiment
 from marlnb.models.networks.mlp import MLPConfig
+from marlnb.recording.capture.config import RecordingConfig
 from marlnb.recording.capture.episode_recorder import EpisodeRecorder
 from marlnb.recording.capture.preparation import Prepared, prepare
-from marlnb.recording.capture.schema import Contents
+from marlnb.recording.capture.schema import RecordingSchema
 from marlnb.recording.capture.sources import T
 from marlnb.recording.file.layout import Field
 from marlnb.recording.file.writer import RecordingWriter
@@ -62,7 +62,7 @@ from marlnb.training.learners import build_learners
 from marlnb.training.runs.checkpoint import save_checkpoint
 from marlnb.training.runs.run import Run
 
-ROLLOUTS = (  # environment, copies, workers (-1: as many as there are cores)
+ROLLOUTS = (  # environment, envs, workers (-1: as many as there are cores)
     ("pettingzoo/simple_spread", 8, -1),
     ("pettingzoo/simple_spread", 8, 0),
     ("pettingzoo/simple_spread", 1, 0),
@@ -70,7 +70,7 @@ ROLLOUTS = (  # environment, copies, workers (-1: as many as there are cores)
 )
 RECORDERS = ("idle", "all")
 LENGTHS = (1000, 5000)
-TARGET = 0.03
+TARGET = 0.05
 EPISODE_STEPS = 25
 EPISODES = 4  # of a turn
 BLOCK_ROWS = 16384  # as `record` has it for these fields
@@ -93,14 +93,14 @@ def main() -> None:
             totals = " | ".join(f"all, {steps:,} steps" for steps in LENGTHS)
             cases = " | ".join(f"{case}, calls µs | % (95%) | paired % (95%)" for case in RECORDERS)
             print(
-                f"| rollout | copies | workers | bytes a step | groups | plain µs/step | nothing, paired % (95%) | "
+                f"| rollout | envs | workers | bytes a step | groups | plain µs/step | nothing, paired % (95%) | "
                 f"{cases} | floor µs | file ms | {totals} |"
             )
             print("| --- " * (9 + 3 * len(RECORDERS) + len(LENGTHS)) + "|")
-            for name, copies, workers in ROLLOUTS:
+            for name, n_envs, workers in ROLLOUTS:
                 if options.rollout in (None, name):
-                    run = untrained_run(Path(folder) / f"{name.replace('/', '-')}-{copies}-{workers}", name, workers)
-                    print(overhead(run, Path(folder), copies, options), flush=True)
+                    run = untrained_run(Path(folder) / f"{name.replace('/', '-')}-{n_envs}-{workers}", name, workers)
+                    print(overhead(run, Path(folder), n_envs, options), flush=True)
         if options.part != "overhead":
             bandwidth_and_reads(Path(folder), options.megabytes, options.repeats)
 
@@ -116,27 +116,14 @@ def untrained_run(path: Path, name: str, workers: int) -> Run:
     return run
 
 
-def overhead(run: Run, folder: Path, copies: int, options: argparse.Namespace) -> str:
+def overhead(run: Run, folder: Path, n_envs: int, options: argparse.Namespace) -> str:
     """One line of the table."""
-    request = Request(
-        episodes=copies,  # fewer would be played by fewer copies
-        sites="*/actor/*",
-        agents=None,
-        every=1,
-        dtype=options.dtype,
-        seed=0,
-        explore=False,
-        values=True,
-        frames=False,
-        checkpoint="last",
-        n_envs=copies,
-        env=None,
-        device="cpu",
-    )
-    with prepare(run, request) as prepared:
-        contents, worker_pids = prepared.trial.contents, children()
+    # fewer episodes than envs would be played by fewer envs
+    config = RecordingConfig(episodes=n_envs, dtype=options.dtype, seed=0, n_envs=n_envs)
+    with prepare(run, config) as prepared:
+        schema, worker_pids = prepared.dry_run.schema, children()
         turns = taking_turns(prepared, folder, options.seconds)
-        floor = statistics.median(floor_s(contents, copies, folder / "floor.bin") for _ in range(options.repeats))
+        floor = statistics.median(floor_s(schema, n_envs, folder / "floor.bin") for _ in range(options.repeats))
     plain, file_s = statistics.median(turns.plain_s), statistics.median(turns.file_s)
     each = " | ".join(
         f"{statistics.median(turns.calls_s[name]) * 1e6:.1f} | {_shown(turns.calls_share[name])} | "
@@ -146,9 +133,9 @@ def overhead(run: Run, folder: Path, copies: int, options: argparse.Namespace) -
     all_share = statistics.median(turns.calls_share["all"])
     totals = [all_share + file_s / steps / plain for steps in LENGTHS]
     shown = " | ".join(f"{total:+.1%} {'met' if total <= TARGET else 'missed'}" for total in totals)
-    step_bytes = copies * sum(field.row_bytes for field in contents.fields)
+    step_bytes = n_envs * sum(field.row_bytes for field in schema.fields)
     workers = len(worker_pids)
-    told = f"{run.experiment.env.name} | {copies} | {workers} | {step_bytes:,} | {len(turns.added_s['all'])}"
+    told = f"{run.experiment.env.name} | {n_envs} | {workers} | {step_bytes:,} | {len(turns.added_s['all'])}"
     told += f" | {plain * 1e6:.0f}"
     nothing = _shown([added / plain for added in turns.added_s["nothing"]])
     return f"| {told} | {nothing} | {each} | {floor * 1e6:.0f} | {file_s * 1e3:.1f} | {shown} |"
@@ -169,7 +156,7 @@ def median_interval(values: list[float]) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Turns:
-    """CPU seconds of a step of all copies.
+    """CPU seconds of a step of all envs.
 
     Attributes:
         plain_s: `[group]`, without a recorder; file_s: of files, made and closed.
@@ -187,25 +174,25 @@ class Turns:
 def taking_turns(prepared: Prepared, folder: Path, seconds: float) -> Turns:
     """One rollout of about so many seconds; its first group, in which memory is touched first, does not count."""
     n_envs, file_s = prepared.env.n_envs, []
-    watchers, writers = {}, []
+    recorders, writers = {}, []
     for name, every in (("idle", 10**6), ("all", 1)):
         began = time.process_time()
         agents: dict[str, list[Any]] = {"id": [0] * 3, "name": ["a"] * 3}
-        contents = prepared.trial.contents
+        schema = prepared.dry_run.schema
         if every > 1:
-            contents = replace(contents, context=(*contents.context, T))
-        writer = RecordingWriter(folder / f"{name}.h5", contents.fields, {}, agents, expected_rows=BLOCK_ROWS)
+            schema = replace(schema, context=(*schema.context, T))
+        writer = RecordingWriter(folder / f"{name}.h5", schema.fields, {}, agents, expected_rows=BLOCK_ROWS)
         options: dict[str, Any] = {"every": every, "activations": prepared.activations}
-        watchers[name] = EpisodeRecorder(prepared.env, contents, writer, **options)
+        recorders[name] = EpisodeRecorder(prepared.env, schema, writer, **options)
         writers.append(writer)
         file_s.append(time.process_time() - began)
-    callback = TakingTurns(watchers, EPISODES * EPISODE_STEPS)
+    callback = TakingTurns(recorders, EPISODES * EPISODE_STEPS)
     rounds = -(-BLOCK_ROWS // (n_envs * callback.n_steps))
-    groups = FEWEST_GROUPS + int(seconds / (4 * rounds * callback.n_steps * prepared.trial.step_s))
+    groups = FEWEST_GROUPS + int(seconds / (4 * rounds * callback.n_steps * prepared.dry_run.step_s))
     episodes = 4 * (groups + 1) * rounds * EPISODES * n_envs
     play(prepared.env, prepared.policies, episodes=episodes, seed=0, explore=False, callback=callback)
-    for place, (recorder, writer) in enumerate(zip(watchers.values(), writers)):
-        recorder.settle()
+    for place, (recorder, writer) in enumerate(zip(recorders.values(), writers)):
+        recorder.write_finished()
         writer.flush()
         began = time.process_time()
         writer.close(complete=True)
@@ -225,30 +212,30 @@ def taking_turns(prepared: Prepared, folder: Path, seconds: float) -> Turns:
     return Turns(alone.mean(1).tolist(), added, calls, shares, file_s)
 
 
-def floor_s(contents: Contents, copies: int, path: Path) -> float:
-    """CPU seconds, for a step of all copies, of the networks and labels over the rows and of writing their bytes."""
+def floor_s(schema: RecordingSchema, n_envs: int, path: Path) -> float:
+    """CPU seconds, for a step of all envs, of the networks and labels over the rows and of writing their bytes."""
     n_rows, passes = 1024, 16
-    row_bytes = sum(field.row_bytes for field in contents.fields)
+    row_bytes = sum(field.row_bytes for field in schema.fields)
     block = np.ones((n_rows, row_bytes), np.uint8)
-    fields = {field.path: field for field in contents.buffered}
-    inputs = {name: each.observation for name, each in contents.inputs.items()}
+    fields = {field.path: field for field in schema.buffered}
+    inputs = {name: each.observation for name, each in schema.inputs.items()}
     seen = {name: torch.rand(n_rows, *fields[place].shape) for name, place in inputs.items()}
-    moments = None if contents.labels is None else torch.rand(n_rows, *contents.labels.source.field.shape)
+    label_states = None if schema.labels is None else torch.rand(n_rows, *schema.labels.source.field.shape)
     with open(path, "wb") as file, ExitStack() as stack:
-        actors = [(actor.selection.group.name, stack.enter_context(actor.evaluating())) for actor in contents.actors]
-        critics = [stack.enter_context(critic.evaluating()) for critic in contents.critics]
+        actors = [(actor.selection.group.name, stack.enter_context(actor.evaluating())) for actor in schema.actors]
+        critics = [stack.enter_context(critic.evaluating()) for critic in schema.critics]
         began = time.process_time()
         for _ in range(passes):
             for group, evaluate in actors:
                 evaluate(seen[group], None)
             for judge in critics:
                 judge(seen, None)
-            if contents.labels is not None and moments is not None:
-                contents.labels.tell(moments)
+            if schema.labels is not None and label_states is not None:
+                schema.labels.compute(label_states)
             block.tofile(file)
         spent = time.process_time() - began
     path.unlink()
-    return spent / n_rows / passes * copies
+    return spent / n_rows / passes * n_envs
 
 
 def bandwidth_and_reads(folder: Path, megabytes: int, repeats: int) -> None:

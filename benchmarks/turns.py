@@ -9,7 +9,7 @@ from pathlib import Path
 from marlnb.envs.vector import Step
 from marlnb.recording.capture.episode_recorder import EpisodeRecorder
 from marlnb.recording.file.writer import RecordingWriter
-from marlnb.training.collect.episodes import TOLD_ALL, TimeStep
+from marlnb.training.collect.episodes import TimeStep
 
 
 @dataclass(frozen=True)
@@ -35,32 +35,28 @@ def cpu_s(workers: list[int]) -> float:
 class Timed:
     """A recorder whose calls are timed; or none, which tells what the clock's readings cost.
 
-    The clock is read at every step, also at those that the recorder need not be told of, as `play` has it.
+    The clock is read at every step, also without a recorder.
     """
 
     def __init__(self, recorder: EpisodeRecorder | None) -> None:
         self.recorder, self.spent_ns, self.left_at = recorder, 0, time.monotonic()
-        self.rests, self.unseen = TOLD_ALL
 
     def before_step(self, time_step: TimeStep) -> None:
         began = time.thread_time_ns()
-        if self.recorder is not None and not (self.rests or self.unseen):
+        if self.recorder is not None:
             self.recorder.before_step(time_step)
         self.spent_ns += time.thread_time_ns() - began
 
     def after_step(self, time_step: TimeStep, step: Step, ended: bool) -> None:
         began = time.thread_time_ns()
-        if self.rests and not ended:
-            self.rests -= 1
-        elif self.recorder is not None:
-            self.rests, self.unseen = self.recorder.after_step(time_step, step, ended)
+        if self.recorder is not None:
+            self.recorder.after_step(time_step, step, ended)
         self.spent_ns += time.thread_time_ns() - began
 
     def enter(self) -> None:
         """Its turn begins: a file is written to every some seconds, and those of the others' turns do not count."""
         if self.recorder is not None and isinstance(self.recorder.writer, RecordingWriter):
             self.recorder.writer._flushed_at += time.monotonic() - self.left_at
-            self.recorder._waiting.begin()  # it has not seen the others' steps
 
     def leave(self) -> None:
         self.left_at = time.monotonic()
@@ -72,7 +68,7 @@ class Timed:
 
 
 class TakingTurns:
-    """Tells the watchers in turns of `n_steps` steps, with a turn alone before each; all copies begin an episode."""
+    """Calls the recorders in turns of `n_steps` steps, with a turn alone before each; all envs begin an episode."""
 
     def __init__(self, recorders: dict[str, EpisodeRecorder], n_steps: int) -> None:
         self.order: list[tuple[str, Timed]] = []
@@ -91,7 +87,7 @@ class TakingTurns:
         self.callback.after_step(time_step, step, ended)
         self.steps += 1
         if self.steps == self.n_steps:
-            assert bool(step.done.all()), "copies whose episodes end at different times cannot take turns"
+            assert bool(step.done.all()), "envs whose episodes end at different times cannot take turns"
             now = cpu_s(self.workers)
             calls_s = self.callback.taken_ns() * 1e-9
             name = self.order[self.turn][0]

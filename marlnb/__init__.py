@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from marlnb.lazy import lazy_exports
+from marlnb.models.hooks.activation_sources import ActivationSource, register_activation_reader
 
 if TYPE_CHECKING:
     from marlnb import algorithms as algorithms
@@ -64,15 +65,15 @@ if TYPE_CHECKING:
     from marlnb.envs.torchrl.as_torchrl import as_torchrl as as_torchrl
     from marlnb.errors import MarlnbError as MarlnbError
     from marlnb.experiment import Experiment as Experiment
+    from marlnb.models.hooks.directions import Clamp as Clamp
     from marlnb.models.hooks.directions import Direction as Direction
+    from marlnb.models.hooks.directions import Erase as Erase
+    from marlnb.models.hooks.directions import Steer as Steer
     from marlnb.models.hooks.edits import Ablate as Ablate
-    from marlnb.models.hooks.edits import Clamp as Clamp
     from marlnb.models.hooks.edits import Noise as Noise
     from marlnb.models.hooks.edits import Scale as Scale
     from marlnb.models.hooks.edits_channel import BlockChannel as BlockChannel
     from marlnb.models.hooks.edits_channel import PermuteChannel as PermuteChannel
-    from marlnb.models.hooks.edits_directions import Erase as Erase
-    from marlnb.models.hooks.edits_directions import Steer as Steer
     from marlnb.models.hooks.edits_patch import Patch as Patch
     from marlnb.recording.capture.plan import plan_recording as plan_recording
     from marlnb.recording.capture.recorder import record as record
@@ -106,3 +107,13 @@ if TYPE_CHECKING:
     from marlnb.widgets.runs.run_panel import attach as attach
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__, __file__)
+
+
+def _read_activations(path: str) -> ActivationSource:
+    from marlnb.recording.file.activation_source import RecordedActivations
+
+    return RecordedActivations(path)
+
+
+# Edits are below recordings, and this package is imported in every process: so edits can open recordings in all of them.
+register_activation_reader(_read_activations)

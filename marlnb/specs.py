@@ -13,6 +13,7 @@ from typing import Literal
 from marlnb.errors import ConfigError, unknown
 
 ActionKind = Literal["discrete", "multi_discrete", "continuous"]
+SEED_SPAN = 2**31  # every seed is in [0, SEED_SPAN)
 
 
 @dataclass(frozen=True)

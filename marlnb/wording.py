@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import Field
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from marlnb.codec import to_json
@@ -40,6 +41,32 @@ def write_value(value: Any) -> str:
 def write_override(key: str, value: Any) -> str:
     """`key=value` that `Experiment.compose` reads as exactly this value, whatever text it is."""
     return f"{key}={_write(to_json(value), grouped=False)}"
+
+
+def write_arguments(kind: type[Any], values: Mapping[str, Any]) -> str:
+    """The keyword arguments of a call, without defaults: `, seed=3, sites=['a/*']`."""
+    changed = _changed(kind, values)
+    return "".join(f", {name}={list(x) if isinstance(x, tuple) else x!r}" for name, _, x in changed)
+
+
+def write_command_options(kind: type[Any], values: Mapping[str, Any]) -> list[str]:
+    """The words of a command's options, without defaults: `--seed 3 --no-values --sites 'a/*' 'b/*'`."""
+    words: list[str] = []
+    for name, default, value in _changed(kind, values):
+        flag = name.replace("_", "-")
+        if isinstance(default, bool):
+            words.append(f"--no-{flag}" if default else f"--{flag}")
+        else:
+            words += [f"--{flag}", *map(str, value if isinstance(value, tuple | list) else [value])]
+    return words
+
+
+def _changed(kind: type[Any], values: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """(name, default, value) of the options that differ from their defaults."""
+    for item in fields(kind):
+        default = item.default_factory() if item.default_factory is not MISSING else item.default
+        if item.name in values and values[item.name] != default:
+            yield item.name, default, values[item.name]
 
 
 def _write(plain: Any, *, grouped: bool) -> str:

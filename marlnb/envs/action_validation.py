@@ -13,7 +13,7 @@ from marlnb.specs import GroupSpec
 TOLERANCE = 1e-5  # of an action's range: what rounding in a policy may overshoot
 
 
-class Incoming:
+class ActionValidator:
     """What one group's actions must be.
 
     Args:

@@ -37,7 +37,7 @@ def construct(where: str, constructor: Callable[..., Any], kwargs: Mapping[str, 
     except Exception as error:
         told = _about_arguments(error, constructor, kwargs) if isinstance(error, TypeError) else None
         if told is None:
-            whose = user_code.told(error, or_library=True) or f"{type(error).__name__}: {error}"
+            whose = user_code.describe_error(error, or_library=True) or f"{type(error).__name__}: {error}"
             told = f"the constructor, given {dict(kwargs)}, raised {whose}"
         raise EnvBuildError(f"{where}: {told}") from error
 

@@ -22,9 +22,9 @@ from marlnb.envs.steps import (
     valid,
     where,
 )
-from marlnb.envs.vector import SEED_SPAN, Step, VectorEnv, episode_seeds
+from marlnb.envs.vector import Step, VectorEnv, episode_seeds
 from marlnb.errors import EnvError
-from marlnb.specs import GroupSpec
+from marlnb.specs import SEED_SPAN, GroupSpec
 
 COPIES = 3
 
@@ -204,11 +204,11 @@ def _check_labels(env: VectorEnv) -> None:
     for name, label in told.items():
         shape = (env.n_envs,) if label.group is None else (env.n_envs, env.spec.group(label.group).n_agents)
         _check_tensor(env, f"label {name}", labels[name], shape, torch.int64 if label.classes else torch.float32)
-    time_step = env.label_moment()
+    time_step = env.label_state()
     later = {} if time_step is None else env.labels_of(time_step)
     for name, value in later.items():
         if name not in labels or not torch.equal(value, labels[name]):
-            raise _fail(env, "labels", f"labels_of(label_moment()) tells another {name!r} than labels()")
+            raise _fail(env, "labels", f"labels_of(label_state()) tells another {name!r} than labels()")
 
 
 def _check_distinct(env: VectorEnv, played: _Played) -> None:

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from marlnb.envs.vector import SEED_SPAN, GroupStep, Step, VectorEnv, allocate_step, step_of
-from marlnb.envs.workers.copies import Copies
-from marlnb.envs.workers.memory import Arrays, GroupArrays, allocated
+from marlnb.envs.vector import GroupStep, Step, VectorEnv, allocate_step, step_of
+from marlnb.envs.workers.env_batch import EnvBatch
+from marlnb.envs.workers.memory import Arrays, GroupArrays, allocate_arrays
 from marlnb.envs.workers.pool import Pool
-from marlnb.envs.workers.randomness import Kept
-from marlnb.envs.workers.source import Source
+from marlnb.envs.workers.randomness import PreservedGenerators
+from marlnb.envs.workers.source import EnvSource
 from marlnb.errors import EnvBuildError, EnvError
-from marlnb.specs import EnvSpec, GroupSpec
+from marlnb.specs import SEED_SPAN, EnvSpec, GroupSpec
 
 TOLERANCE = 1e-5  # of an action's range: what rounding in a policy may overshoot
 
@@ -34,26 +34,26 @@ class Stepper(Protocol):
     def close(self) -> None: ...
 
 
-class Here:
+class InProcess:
     """Steps all copies in this process."""
 
-    def __init__(self, source: Source, n_envs: int) -> None:
-        with Kept(python=True):
-            self._copies = Copies(source, range(n_envs))
+    def __init__(self, source: EnvSource, n_envs: int) -> None:
+        with PreservedGenerators(python=True):
+            self._copies = EnvBatch(source, range(n_envs))
             self.spec = self._copies.describe()
-            self.arrays = allocated(self.spec, n_envs)
+            self.arrays = allocate_arrays(self.spec, n_envs)
             self._copies.attach(self.spec, self.arrays, n_envs)
         self.envs = self._copies.envs
         self._closed = False
 
     def reset(self) -> None:
         self._check_open()
-        with Kept(python=True):
+        with PreservedGenerators(python=True):
             self._copies.reset()
 
     def step(self) -> None:
         self._check_open()
-        with Kept(python=self._copies.draw_python):
+        with PreservedGenerators(python=self._copies.draw_python):
             self._copies.step()
 
     def render(self, index: int) -> np.ndarray:
@@ -80,16 +80,16 @@ class ParallelVectorEnv(VectorEnv):
         EnvError: the environment cannot be built, or its spaces or groups cannot be handled.
     """
 
-    def __init__(self, source: Source, n_envs: int, n_workers: int, device: str = "cpu") -> None:
+    def __init__(self, source: EnvSource, n_envs: int, n_workers: int, device: str = "cpu") -> None:
         if n_envs < 1:
             raise EnvBuildError(f"{source.name}: at least one copy is needed; got n_envs={n_envs}")
         self.n_envs, self.device = n_envs, torch.device(device)
         self._source = source
-        self._stepper: Stepper = Pool(source, n_envs, min(n_workers, n_envs)) if n_workers else Here(source, n_envs)
+        self._stepper: Stepper = Pool(source, n_envs, min(n_workers, n_envs)) if n_workers else InProcess(source, n_envs)
         self.spec = self._stepper.spec
         arrays = self._stepper.arrays
         self._actions = {
-            group.name: ActionPort(group, arrays.groups[group.name], f"{self.spec.name}: group {group.name!r}")
+            group.name: ActionBuffer(group, arrays.groups[group.name], f"{self.spec.name}: group {group.name!r}")
             for group in self.spec.groups
         }
         self._shared = step_of(arrays)
@@ -129,7 +129,7 @@ class ParallelVectorEnv(VectorEnv):
 
     def environment(self, index: int = 0) -> Any | None:
         """Copy `index` itself; None where a worker has it."""
-        return self._stepper.envs[index] if isinstance(self._stepper, Here) else None
+        return self._stepper.envs[index] if isinstance(self._stepper, InProcess) else None
 
     def close(self) -> None:
         self._stepper.close()
@@ -140,7 +140,7 @@ class ParallelVectorEnv(VectorEnv):
         return self._step
 
 
-class ActionPort:
+class ActionBuffer:
     """Where one group's actions are put: checked, and clipped to their bounds."""
 
     def __init__(self, group: GroupSpec, arrays: GroupArrays, where: str) -> None:

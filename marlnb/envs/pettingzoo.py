@@ -13,7 +13,7 @@ from marlnb.codec import from_json, to_json
 from marlnb.config import ENVIRONMENTS, EnvConfig, option
 from marlnb.cores import usable_cores
 from marlnb.errors import ConfigError
-from marlnb.imports import found_at
+from marlnb.imports import load_object
 
 if TYPE_CHECKING:
     from marlnb.envs.vector import VectorEnv
@@ -62,9 +62,9 @@ class PettingZooConfig(EnvConfig):
             ConfigError: `turn_based` for a constructor of the user's own, which returns what it returns.
         """
         from marlnb.envs.parallel import ParallelVectorEnv
-        from marlnb.envs.workers.source import Source
+        from marlnb.envs.workers.source import EnvSource
 
-        source = Source(
+        source = EnvSource(
             name=self.name,
             constructor=self._by_turns() if self.turn_based else self._where(),
             kwargs=self._constructor_kwargs(),
@@ -118,7 +118,7 @@ class CustomConfig(PettingZooConfig):
     def _arguments_class(self) -> type[Any] | None:
         if not self.arguments:
             return None
-        kind = found_at(self.arguments)
+        kind = load_object(self.arguments)
         if not isinstance(kind, type) or not is_dataclass(kind):
             raise ConfigError(f"{self.name}.arguments must name a dataclass; {self.arguments} is {kind!r}")
         return kind
@@ -189,5 +189,5 @@ def register_installed() -> None:
         globals()[kind.__name__] = ENVIRONMENTS.register(f"pettingzoo/{name}")(kind)
 
 
-ENVIRONMENTS.come_from("pettingzoo/", "pettingzoo", "mpe2")
+ENVIRONMENTS.provided_by("pettingzoo/", "pettingzoo", "mpe2")
 register_installed()

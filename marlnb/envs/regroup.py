@@ -58,7 +58,7 @@ def _built(env: EnvConfig, n_envs: int, device: str) -> VectorEnv:
     except MarlnbError:
         raise
     except Exception as error:
-        if (whose := user_code.told(error)) is None:
+        if (whose := user_code.describe_error(error)) is None:
             raise
         raise EnvBuildError(f"{env.name}: {type(env).__name__}.build raised {whose}") from error
     if not isinstance(built, VectorEnv):
@@ -66,7 +66,7 @@ def _built(env: EnvConfig, n_envs: int, device: str) -> VectorEnv:
     return built
 
 
-class Neighbours(NamedTuple):
+class AgentSlice(NamedTuple):
     """Neighbouring agents of one group that are neighbours in another: rows `there` of `group` are rows `here`."""
 
     group: str
@@ -123,8 +123,8 @@ class Regrouped(VectorEnv):
     def labels(self) -> dict[str, Tensor]:
         return self._told(self.env.labels())
 
-    def label_moment(self) -> Tensor | None:
-        return self.env.label_moment()
+    def label_state(self) -> Tensor | None:
+        return self.env.label_state()
 
     def labels_of(self, moments: Tensor) -> dict[str, Tensor]:
         return self._told(self.env.labels_of(moments))
@@ -203,14 +203,14 @@ def _check_alike(env: str, name: str, one: str, first: GroupSpec, other: str, se
             )
 
 
-def _runs(agents: tuple[str, ...], spec: EnvSpec) -> Iterator[Neighbours]:
+def _runs(agents: tuple[str, ...], spec: EnvSpec) -> Iterator[AgentSlice]:
     """Where each of these agents is found in the groups of `spec`, neighbours together."""
     places = {agent: (group.name, row) for group in spec.groups for row, agent in enumerate(group.agents)}
     start = 0
     for here in range(1, len(agents) + 1):
         group, row = places[agents[start]]
         if here == len(agents) or places[agents[here]] != (group, row + here - start):
-            yield Neighbours(group, slice(row, row + here - start), slice(start, here))
+            yield AgentSlice(group, slice(row, row + here - start), slice(start, here))
             start = here
 
 

@@ -14,7 +14,7 @@ import torch
 from numpy.random import get_bit_generator, set_bit_generator  # type: ignore[attr-defined]
 
 
-class Streams:
+class RngStreams:
     """One environment's stand-in for the generators of torch (of the CPU, and of `device`), numpy and Python."""
 
     def __init__(self, device: torch.device) -> None:
@@ -39,7 +39,7 @@ class Streams:
         np.random.seed(seed)
         random.seed(seed)
 
-    def __enter__(self) -> Streams:
+    def __enter__(self) -> RngStreams:
         self._outside = [generator.get_state() for generator in self._torch], get_bit_generator(), random.getstate()
         for generator, state in zip(self._torch, self._states):
             generator.set_state(state)

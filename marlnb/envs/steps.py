@@ -64,7 +64,7 @@ def cloned(step: Step) -> Step:
         for name, rows in step.groups.items()
     }
     common = {name: copied(getattr(step, name)) for name in ("done", "episode_seed", "state", "final_state")}
-    return replace(step, groups=groups, memory=None, **common)  # type: ignore[arg-type]
+    return replace(step, groups=groups, **common)  # type: ignore[arg-type]
 
 
 def valid(step: Step) -> Iterator[Tensor]:

@@ -1,35 +1,36 @@
-"""VectorEnv: B copies of an environment stepped at once. The one protocol that training, recording and tests know."""
+"""VectorEnv: B environments stepped at once. The one interface that training, recording and tests use."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from marlnb.envs.workers.memory import Arrays, allocated
+from marlnb.envs.workers.memory import Arrays, allocate_arrays
 from marlnb.errors import EnvBuildError, EnvError
-from marlnb.specs import EnvSpec
-
-SEED_SPAN = 2**31
+from marlnb.specs import SEED_SPAN, EnvSpec
 
 
 @dataclass(slots=True)
 class GroupStep:
-    """One group's buffers, allocated once and overwritten by the next `step` or `reset`.
+    """One group's buffers: allocated once, overwritten by the next `step` or `reset`.
 
-    The moment before the next action (after an episode's end: the first moment of the new episode):
-        observation `[env, agent, *shape]`; alive, acting `[env, agent]` bool (acting: asked for an action now; acting
-        implies alive); action_mask `[env, agent, n_logits]` bool, True where allowed, None where there is none.
-        Rows of agents that are not alive are zero in observation.
-    The transition just made (all zero after `reset`):
-        reward `[env, agent]` float32; terminated, truncated `[env, agent]` bool, True on the one step at which that
-        agent's episode ends; final_observation `[env, agent, *shape]`, what the agent saw at that end, valid where
-        terminated or truncated.
+    The first four describe the current time step, before the next action. After an episode's end that is the first
+    time step of the next episode. The others describe the transition just made; they are all zero after `reset`.
+
+    Attributes:
+        observation: `[env, agent, *shape]`; zero for agents that are not alive.
+        alive: `[env, agent]` bool.
+        acting: `[env, agent]` bool: the agent needs an action now. Acting implies alive.
+        action_mask: `[env, agent, n_logits]` bool, True where allowed; None if the group has no mask.
+        reward: `[env, agent]` float32.
+        terminated: `[env, agent]` bool, True on the one step at which that agent's episode ends by the rules.
+        truncated: `[env, agent]` bool, True on the one step at which that agent's episode is cut off.
+        final_observation: `[env, agent, *shape]`, the agent's last observation; valid where terminated or truncated.
     """
 
     observation: Tensor
@@ -44,13 +45,14 @@ class GroupStep:
 
 @dataclass(slots=True)
 class Step:
-    """What `reset` and `step` return: buffers per group, and what is common to a copy.
+    """What `reset` and `step` return.
 
-    done `[env]` bool: the copy's episode has just ended and it has been reset already.
-    episode_seed `[env]` int64: the seed of the episode that the observations belong to.
-    state, final_state `[env, *state_shape]`: as observation and final_observation, None where there is no state.
-    memory `[byte]` uint8: where all of these lie together on the CPU, so that a step can be kept with one copy; None
-    where they do not.
+    Attributes:
+        groups: the buffers of each group.
+        done: `[env]` bool: the environment's episode has just ended, and the environment is already reset.
+        episode_seed: `[env]` int64: the seed of the episode that the observations belong to.
+        state: `[env, *state_shape]`, the global state now; None if the environment has none.
+        final_state: `[env, *state_shape]`, the global state at the episode's end; valid where done.
     """
 
     groups: dict[str, GroupStep]
@@ -58,14 +60,18 @@ class Step:
     episode_seed: Tensor
     state: Tensor | None = None
     final_state: Tensor | None = None
-    memory: np.ndarray | None = None
 
 
 class VectorEnv(ABC):
-    """B copies of one environment, per-group tensors, reset by themselves at an episode's end.
+    """B environments of one kind, with tensors per group. Each resets itself when its episode ends.
 
-    The k-th episode of copy b runs under the seed `(seed + k * n_envs + b) mod 2**31`: distinct for every copy and
-    episode, and the whole rollout is a function of `seed` and the actions.
+    Episode k of environment b has the seed `(seed + k * n_envs + b) mod 2**31`. The seeds of all environments and
+    episodes differ, and the whole rollout is a function of `seed` and the actions.
+
+    Attributes:
+        spec: groups, spaces and labels.
+        n_envs: B.
+        device: where the step's tensors are.
     """
 
     spec: EnvSpec
@@ -74,54 +80,48 @@ class VectorEnv(ABC):
 
     @abstractmethod
     def reset(self, seed: int) -> Step:
-        """Starts every copy anew; episode numbers start at zero."""
+        """Starts a new episode in every environment; episode numbers start at zero."""
 
     @abstractmethod
     def step(self, actions: Mapping[str, Tensor]) -> Step:
-        """Steps every copy.
+        """Steps every environment.
 
         Args:
-            actions: per group, as `ActionSpec` says; the values for agents that are not acting are ignored. They are
-                the caller's: never written to.
+            actions: per group, in the form that `ActionSpec` states. Values of agents that are not acting are ignored.
+                The tensors belong to the caller and are never written to.
         """
 
     def state_dict(self) -> dict[str, Tensor] | None:
-        """Everything that `load_state_dict` needs to go on bit for bit; None where it cannot be saved."""
+        """Everything that `load_state_dict` needs to continue with the same bits; None if the env cannot be saved."""
         return None
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> Step:
-        """Goes on from a saved state; returns the step whose observations are current."""
+        """Continues from a saved state; returns the step whose observations are current."""
         raise EnvError(f"{self.spec.name} cannot be restored from a saved state; reset it with a known seed instead")
 
     def labels(self) -> dict[str, Tensor]:
-        """The concepts of `spec.labels` at the current moment: `[env]` or `[env, agent of the group]`."""
+        """The labels of `spec.labels` now: `[env]`, or `[env, agent]` for a label of one group."""
         return {}
 
-    def label_moment(self) -> Tensor | None:
-        """The current moment as `labels_of` takes it, `[env, value]`, for an environment that can tell labels later and
-        of many moments at once; valid until the next step. None: its labels are asked for at each."""
+    def label_state(self) -> Tensor | None:
+        """`[env, value]`: everything that `labels_of` needs to compute the current labels later; valid until the next
+        step. None if this environment computes labels only with `labels()`."""
         return None
 
-    def labels_of(self, moments: Tensor) -> dict[str, Tensor]:
-        """The concepts of `spec.labels` in moments `[moment, value]`: `[moment]` or `[moment, agent of the group]`."""
-        raise EnvError(f"{self.spec.name} tells its labels at each moment only; ask labels()")
+    def labels_of(self, states: Tensor) -> dict[str, Tensor]:
+        """The labels of `spec.labels` in many label states `[row, value]`: `[row]`, or `[row, agent]`."""
+        raise EnvError(f"{self.spec.name} computes labels for the current time step only; use labels()")
 
     def render(self, index: int = 0) -> np.ndarray:
-        """Copy `index` as an image `[height, width, 3]` uint8.
+        """Environment `index` as an image `[height, width, 3]` uint8.
 
         Raises:
-            EnvError: it has no picture, or was built without one.
+            EnvError: there is no such environment, or it cannot be drawn.
         """
-        raise EnvBuildError(f"{self.spec.name} has no picture to render")
-
-    def announce(self, folder: Path) -> None:
-        """Leaves in a run's folder what other processes need to find this environment; most have nothing to tell."""
-
-    def hurry(self) -> None:
-        """An end is asked for: one that waits for somebody outside waits no more; safe from a signal handler."""
+        raise EnvBuildError(f"{self.spec.name} cannot be rendered")
 
     def close(self) -> None:
-        """Frees processes and memory; safe to call twice."""
+        """Frees processes and memory. Calling it twice is allowed."""
 
     def __enter__(self) -> VectorEnv:
         return self
@@ -129,10 +129,15 @@ class VectorEnv(ABC):
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    def _check_index(self, index: int) -> None:
+        """Raises EnvError if there is no environment `index`."""
+        if not 0 <= index < self.n_envs:
+            raise EnvError(f"{self.spec.name} has environments 0 to {self.n_envs - 1}; got {index}")
+
 
 def allocate_step(spec: EnvSpec, n_envs: int, device: torch.device | str) -> Step:
-    """Zeroed buffers for `spec`, all agents alive and acting."""
-    step = step_of(allocated(spec, n_envs))
+    """Zeroed buffers for `spec`, with all agents alive and acting."""
+    step = step_of(allocate_arrays(spec, n_envs))
     for group in step.groups.values():
         for flags in (group.alive, group.acting, group.action_mask):
             if flags is not None:
@@ -147,7 +152,7 @@ def allocate_step(spec: EnvSpec, n_envs: int, device: torch.device | str) -> Ste
 
 
 def step_of(arrays: Arrays) -> Step:
-    """Tensors over the arrays' own memory."""
+    """Tensors that share the arrays' memory."""
 
     def tensor(array: np.ndarray | None) -> Tensor | None:
         return None if array is None else torch.from_numpy(array)
@@ -156,11 +161,11 @@ def step_of(arrays: Arrays) -> Step:
         name: GroupStep(**{field.name: tensor(getattr(group, field.name)) for field in fields(GroupStep)})  # type: ignore[arg-type]
         for name, group in arrays.groups.items()
     }
-    common = {name: tensor(getattr(arrays, name)) for name in ("done", "episode_seed", "state", "final_state")}
-    return Step(groups, **common, memory=arrays.memory)  # type: ignore[arg-type]
+    shared = {name: tensor(getattr(arrays, name)) for name in ("done", "episode_seed", "state", "final_state")}
+    return Step(groups, **shared)  # type: ignore[arg-type]
 
 
 def episode_seeds(seed: int, episode: Tensor) -> Tensor:
-    """The seed of episode number `episode[b]` of each copy b, `[env]` int64."""
-    copies = torch.arange(episode.numel(), device=episode.device)
-    return (seed + episode * episode.numel() + copies) % SEED_SPAN
+    """The seed of episode number `episode[b]` of each environment b, `[env]` int64."""
+    env_index = torch.arange(episode.numel(), device=episode.device)
+    return (seed + episode * episode.numel() + env_index) % SEED_SPAN

@@ -1,4 +1,4 @@
-"""The file that tells simulators where to connect and with which token, readable by its owner alone."""
+"""The file that tells simulators where to connect and with which token. Only its owner can read it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from marlnb.errors import EnvBuildError
 
 
 class AddressFile:
-    """Written at once and whole; `remove` takes it away, unless another server has put its own there since."""
+    """Written atomically. `remove` deletes it, unless another server has replaced it since."""
 
     NAME = SERVER_FILE
 

@@ -1,6 +1,6 @@
-"""The listening end: connections that have shown the token, and their messages, looked at whenever it is polled.
+"""The listening end: connections that have presented the token, and their messages, read whenever it is polled.
 
-There is no thread: what simulators send waits in their sockets until the environment is stepped.
+There is no thread: messages of simulators wait in their sockets until the environment is stepped.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from typing import Any
 import numpy as np
 
 from marlnb.client import PROTOCOL, Inbox, Message, WireError
-from marlnb.envs.external.config import UNIX
+from marlnb.envs.external.options import UNIX
 from marlnb.errors import EnvBuildError
 
-GREETING_BYTES = 4096  # a stranger's first message is that small
-GREETING_S = 10.0  # and comes that soon
-SENDING_S = 5.0  # a reply that cannot be handed over in that time has lost its reader
-MOST_CONNECTIONS = 512
+GREETING_BYTES = 4096  # maximal size of the first message of an unknown connection
+GREETING_S = 10.0  # maximal time until that message arrives
+SEND_TIMEOUT_S = 5.0  # a connection that does not take a reply in this time is closed
+MAX_CONNECTIONS = 512
 
 
 class Connection:
-    """One simulator, or a stranger that has not shown the token yet."""
+    """One simulator, or a connection that has not presented the token yet."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.inbox = Inbox(GREETING_BYTES, 0)
         self.is_known = False
-        self.since = time.monotonic()
+        self.opened_at = time.monotonic()
         self.is_open = True
-        sock.settimeout(SENDING_S)
+        sock.settimeout(SEND_TIMEOUT_S)
 
     def reply(self, op: str, arrays: dict[tuple[str, str], np.ndarray] | None = None, **facts: Any) -> None:
-        """Sends; a connection that cannot be sent to is closed, which the next poll tells."""
+        """Sends a message. If that fails, the connection is closed, and the next poll reports it."""
         try:
             self.sock.sendall(Message({"op": op, **facts}, arrays or {}).pack())
         except OSError:
@@ -47,31 +47,31 @@ class Connection:
 
 
 class Server:
-    """Listens at `address` for simulators that show `token`.
+    """Listens at `address` for simulators that present `token`.
 
     Args:
-        welcome: what a simulator is told about agents, plain JSON.
-        most_body: the most array bytes that a message may have.
+        welcome: the description of the agents that simulators receive, plain JSON.
+        max_body: the largest number of array bytes in a message.
     Attributes:
-        address: where it listens, its port filled in.
+        address: where it listens, with the real port.
     Raises:
-        EnvBuildError: the address is taken, or not one to listen at.
+        EnvBuildError: the address is in use, or cannot be listened at.
     """
 
-    def __init__(self, address: str, token: str, welcome: dict[str, Any], most_body: int) -> None:
-        self._token, self._welcome, self._most_body = token.encode(), welcome, most_body
+    def __init__(self, address: str, token: str, welcome: dict[str, Any], max_body: int) -> None:
+        self._token, self._welcome, self._max_body = token.encode(), welcome, max_body
         self._selector = selectors.DefaultSelector()
         self._connections: set[Connection] = set()
         self._unix_path = address[len(UNIX) :] if address.startswith(UNIX) else None
         try:
-            self._socket, self.address = _listening(address)
+            self._socket, self.address = _listen(address)
         except OSError as error:
             self._selector.close()
             raise EnvBuildError(f"cannot listen at {address}: {error}") from error
         self._selector.register(self._socket, selectors.EVENT_READ, None)
 
     def poll(self, timeout_s: float) -> Iterator[tuple[Connection, Message | None]]:
-        """Messages of known simulators that have come, waiting for some at most so long; None: that one is gone."""
+        """Messages of known simulators, after waiting for some at most `timeout_s`; None: that one disconnected."""
         for key, _ in self._selector.select(timeout_s):
             if key.data is None:
                 self._accept()
@@ -79,17 +79,18 @@ class Server:
                 yield from self._read(key.data)
         for connection in [c for c in self._connections if not c.is_open]:
             yield from self._lose(connection)
-        if len(self._connections) > 0:
-            self._dismiss_strangers()
+        now = time.monotonic()
+        for connection in [c for c in self._connections if not c.is_known and now - c.opened_at > GREETING_S]:
+            self._close(connection)
 
     @property
     def n_known(self) -> int:
-        """Simulators that are connected and have shown the token."""
+        """Connected simulators that have presented the token."""
         return sum(connection.is_known for connection in self._connections)
 
     def close(self) -> None:
         for connection in list(self._connections):
-            self._forget(connection)
+            self._close(connection)
         self._selector.close()
         self._socket.close()
         if self._unix_path is not None:
@@ -101,7 +102,7 @@ class Server:
             sock, _ = self._socket.accept()
         except OSError:
             return
-        if len(self._connections) >= MOST_CONNECTIONS:
+        if len(self._connections) >= MAX_CONNECTIONS:
             sock.close()
             return
         if sock.family != socket.AF_UNIX:
@@ -130,43 +131,37 @@ class Server:
             connection.is_open = False
 
     def _greet(self, connection: Connection, message: Message) -> None:
-        given = message.header.get("token")
-        if message.op != "hello" or not isinstance(given, str):
-            refusal = "the first message must be a hello with the token"
+        token = message.header.get("token")
+        if message.op != "hello" or not isinstance(token, str):
+            problem = "the first message must be a hello with the token"
         elif message.header.get("protocol") != PROTOCOL:
-            refusal = f"protocol {message.header.get('protocol')!r} of the client; this server speaks {PROTOCOL}"
-        elif not hmac.compare_digest(given.encode(errors="replace"), self._token):
-            refusal = "the token is not this server's"
+            problem = f"protocol {message.header.get('protocol')!r} of the client; this server speaks {PROTOCOL}"
+        elif not hmac.compare_digest(token.encode(errors="replace"), self._token):
+            problem = "the token is not this server's"
         else:
             connection.is_known = True
-            connection.inbox.most_header, connection.inbox.most_body = self._most_header(), self._most_body
+            connection.inbox.max_header = GREETING_BYTES + 512 * len(self._welcome["agents"])
+            connection.inbox.max_body = self._max_body
             connection.reply("welcome", **self._welcome)
             return
-        connection.reply("error", message=refusal)
+        connection.reply("error", message=problem)
         connection.is_open = False
 
-    def _most_header(self) -> int:
-        return GREETING_BYTES + 512 * len(self._welcome["agents"])
-
     def _lose(self, connection: Connection) -> Iterator[tuple[Connection, None]]:
-        self._forget(connection)
+        self._close(connection)
         if connection.is_known:
             yield connection, None
 
-    def _forget(self, connection: Connection) -> None:
+    def _close(self, connection: Connection) -> None:
         if connection in self._connections:
             self._connections.discard(connection)
             self._selector.unregister(connection.sock)
             connection.sock.close()
         connection.is_open = False
 
-    def _dismiss_strangers(self) -> None:
-        now = time.monotonic()
-        for connection in [c for c in self._connections if not c.is_known and now - c.since > GREETING_S]:
-            self._forget(connection)
 
-
-def _listening(address: str) -> tuple[socket.socket, str]:
+def _listen(address: str) -> tuple[socket.socket, str]:
+    """A listening socket, and its address with the real port."""
     if not address.startswith(UNIX):
         host, _, port = address.rpartition(":")
         host = host.strip("[]")
@@ -177,7 +172,7 @@ def _listening(address: str) -> tuple[socket.socket, str]:
     path = address[len(UNIX) :]
     _remove_stale(path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)  # the owner alone may connect
+    umask = os.umask(0o177)  # only the owner may connect
     try:
         sock.bind(path)
         sock.listen(128)
@@ -185,19 +180,19 @@ def _listening(address: str) -> tuple[socket.socket, str]:
         sock.close()
         raise
     finally:
-        os.umask(before)
+        os.umask(umask)
     return sock, address
 
 
 def _remove_stale(path: str) -> None:
-    """Removes a socket that nobody listens at any more.
+    """Removes a socket file that no process listens at any more.
 
     Raises:
-        OSError: somebody does, or something else is there.
+        OSError: a process listens there, or the path is not a socket.
     """
     try:
         if not stat.S_ISSOCK(os.lstat(path).st_mode):
-            raise FileExistsError(f"{path} is there and is no socket")
+            raise FileExistsError(f"{path} exists and is not a socket")
     except FileNotFoundError:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -206,4 +201,4 @@ def _remove_stale(path: str) -> None:
         except OSError:
             os.unlink(path)
             return
-    raise OSError("somebody listens there already")
+    raise OSError("another process already listens there")

@@ -1,4 +1,4 @@
-"""What every small game states: its options, and the answers that are known about it."""
+"""The options of a small game, and its known answers."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from marlnb.config import EnvConfig, option
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 
+Payoffs = tuple[tuple[float, ...], ...]
+
 
 @dataclass(frozen=True)
 class Answer:
-    """What is known about one moment when every agent plays its best from there on.
+    """What is known about one time step if every agent plays optimally from there on.
 
     Attributes:
-        observation: of each agent, in the group's order: one number a feature.
-        value: of each agent: its discounted return from here; None for an agent that is not asked for an action.
-        action: of each agent: the choice, or the number, that is best; None where any is, or where it is not asked.
-        team: the value of a team whose reward is the mean over its living agents; None where it is not known.
+        observation: of each agent, in the group's order: one number per feature.
+        value: of each agent: its discounted return from here; None for an agent that does not act now.
+        action: of each agent: the best choice or number; None if all are equally good, or if it does not act now.
+        team: the value of a team whose reward is the mean over its living agents; None if it is not known.
     """
 
     observation: tuple[tuple[float, ...], ...]
@@ -30,16 +32,16 @@ class Answer:
 class GameConfig(EnvConfig):
     """A game of one group of agents whose best return is known."""
 
-    state: bool = option(False, help="also give the global state: all agents' observations in a row")
+    state: bool = option(False, help="provide the global state: all agents' observations, concatenated")
 
     @property
     @abstractmethod
     def optimal_return(self) -> float:
-        """Undiscounted return of an episode under the best policy, averaged over the agents."""
+        """Undiscounted return of an episode under the optimal policy, averaged over the agents."""
 
     @abstractmethod
     def answers(self, gamma: float) -> tuple[Answer, ...]:
-        """What is known about the moments that the best policy meets, at a discount of `gamma`."""
+        """The answers for the time steps that the optimal policy visits, with the discount `gamma`."""
 
     def game_spec(
         self,

@@ -1,4 +1,4 @@
-"""Game: copies of a small game as a VectorEnv; a subclass gives its rules."""
+"""Game: a small game as a VectorEnv; a subclass defines its rules."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ from marlnb.specs import EnvSpec
 
 
 class Outcome(NamedTuple):
-    """What one step did: reward `[env, agent]` float32; whose episode ended, and whose was cut, `[env, agent]` bool.
+    """The result of one step; entries of agents that were not alive are ignored.
 
-    What is said of agents that were not alive is ignored.
+    Attributes:
+        reward: `[env, agent]` float32.
+        terminated: `[env, agent]` bool.
+        truncated: `[env, agent]` bool.
     """
 
     reward: Tensor
@@ -28,20 +31,20 @@ class Outcome(NamedTuple):
 
 
 class Game(VectorEnv):
-    """B copies of a game of one group of agents. An episode is a function of its seed and the actions alone.
+    """B envs of a game with one group of agents. An episode is a function of its seed and the actions alone.
 
     Attributes:
-        clock: `[env]` int64, steps made in the present episode.
+        clock: `[env]` int64, steps made in the current episode.
         alive: `[env, agent]` bool.
-        memory: what else the rules remember, each `[env, ...]`.
-        n_draws: uniform numbers that an episode begins with.
+        memory: the other state of the rules, each `[env, ...]`.
+        n_draws: how many uniform random numbers each episode draws at its start.
     """
 
     n_draws: int = 0
 
     def __init__(self, config: GameConfig, spec: EnvSpec, n_envs: int, device: str = "cpu") -> None:
         if n_envs < 1:
-            raise EnvBuildError(f"{config.name} needs at least one copy; asked for n_envs={n_envs}")
+            raise EnvBuildError(f"{config.name} needs at least one env; got n_envs={n_envs}")
         self.spec, self.n_envs, self.device = spec, n_envs, torch.device(device)
         (self.group,) = spec.groups
         self._step = allocate_step(spec, n_envs, self.device)
@@ -50,26 +53,31 @@ class Game(VectorEnv):
         self._episode = torch.zeros(n_envs, dtype=torch.int64, device=self.device)
         self.clock = torch.zeros_like(self._episode)
         self.alive = torch.ones(n_envs, self.group.n_agents, dtype=torch.bool, device=self.device)
-        self.memory: dict[str, Tensor] = self.remember()
+        self.memory: dict[str, Tensor] = self.initial_memory()
 
     @abstractmethod
-    def remember(self) -> dict[str, Tensor]:
-        """Zeroed memory, each `[env, ...]`, on the game's device."""
+    def initial_memory(self) -> dict[str, Tensor]:
+        """The memory before the first episode, each `[env, ...]`, on the game's device."""
 
     @abstractmethod
-    def begin(self, copies: Tensor, drawn: Tensor) -> None:
-        """Sets the memory of the copies `[env]` bool that begin an episode; drawn `[n_draws, env]`, in [0, 1)."""
+    def begin(self, starting: Tensor, drawn: Tensor) -> None:
+        """Sets the memory of envs that start an episode.
+
+        Args:
+            starting: `[env]` bool, the envs that start an episode.
+            drawn: `[n_draws, env]`, uniform in [0, 1).
+        """
 
     @abstractmethod
     def play(self, action: Tensor) -> Outcome:
-        """One step of every copy: `action` as the group's ActionSpec says; `clock` has not counted it yet."""
+        """One step of every env: `action` as the group's ActionSpec states; `clock` does not count this step yet."""
 
     @abstractmethod
-    def look(self) -> Tensor:
-        """What every agent sees now, `[env, agent, feature]`; rows of agents that are not alive are ignored."""
+    def observe(self) -> Tensor:
+        """Every agent's observation now, `[env, agent, feature]`; rows of agents that are not alive are ignored."""
 
-    def asked(self) -> Tensor:
-        """Who, if alive, is asked for an action now, `[env, agent]` bool."""
+    def asked_to_act(self) -> Tensor:
+        """`[env, agent]` bool: the agents that act now, if they are alive."""
         return self.alive
 
     def reset(self, seed: int) -> Step:
@@ -82,42 +90,42 @@ class Game(VectorEnv):
         if self._step.final_state is not None:
             self._step.final_state.zero_()
         self._begin(torch.ones_like(self._step.done))
-        return self._show()
+        return self._write_step()
 
     def step(self, actions: Mapping[str, Tensor]) -> Step:
         if not self._started:
             raise EnvError(f"{self.spec.name} was stepped before its first reset(seed)")
         action, shape = actions.get(self.group.name), (*self.alive.shape, *self.group.action.shape)
         if action is None or tuple(action.shape) != shape:
-            found = {name: list(value.shape) for name, value in actions.items()}
+            got = {name: list(value.shape) for name, value in actions.items()}
             raise EnvError(
-                f"{self.spec.name} needs actions of shapes {{{self.group.name!r}: {list(shape)}}}; got {found}"
+                f"{self.spec.name} needs actions of shapes {{{self.group.name!r}: {list(shape)}}}; got {got}"
             )
-        outcome, was, rows = self.play(action), self.alive, self._step.groups[self.group.name]
-        rows.reward.copy_(outcome.reward * was)
-        rows.terminated.copy_(outcome.terminated & was)
-        rows.truncated.copy_(outcome.truncated & was & ~rows.terminated)
+        outcome, was_alive, rows = self.play(action), self.alive, self._step.groups[self.group.name]
+        rows.reward.copy_(outcome.reward * was_alive)
+        rows.terminated.copy_(outcome.terminated & was_alive)
+        rows.truncated.copy_(outcome.truncated & was_alive & ~rows.terminated)
         self.clock += 1
-        self.alive = was & ~(rows.terminated | rows.truncated)
+        self.alive = was_alive & ~(rows.terminated | rows.truncated)
         torch.logical_not(self.alive.any(1), out=self._step.done)
-        seen = self.look() * was[..., None]
-        rows.final_observation.copy_(seen)
+        final = self.observe() * was_alive[..., None]
+        rows.final_observation.copy_(final)
         if self._step.final_state is not None:
-            self._step.final_state.copy_(seen.flatten(1))
+            self._step.final_state.copy_(final.flatten(1))
         if bool(self._step.done.any()):
             self._episode += self._step.done
             self._begin(self._step.done)
-        return self._show()
+        return self._write_step()
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Every copy's memory, clock and episode number, copied."""
-        own = {"clock": self.clock, "alive": self.alive, "episode": self._episode, "seed": torch.tensor(self._seed)}
-        return {name: value.clone() for name, value in {**own, **self._memories()}.items()}
+        """Every env's memory, clock and episode number, copied."""
+        state = {"clock": self.clock, "alive": self.alive, "episode": self._episode, "seed": torch.tensor(self._seed)}
+        return {name: value.clone() for name, value in {**state, **self._memories()}.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> Step:
         if state["alive"].shape != self.alive.shape:
             raise EnvError(
-                f"{self.spec.name}: the saved state is of {tuple(state['alive'].shape)} copies and agents, "
+                f"{self.spec.name}: the saved state has {tuple(state['alive'].shape)} envs and agents; "
                 f"this environment has {tuple(self.alive.shape)}"
             )
         self._seed, self._started = int(state["seed"]), True
@@ -127,22 +135,22 @@ class Game(VectorEnv):
         for name, value in self._memories().items():
             value.copy_(state[name])
         self._step.episode_seed.copy_(episode_seeds(self._seed, self._episode))
-        return self._show()
+        return self._write_step()
 
     def _memories(self) -> dict[str, Tensor]:
         return {f"memory_{name}": value for name, value in self.memory.items()}
 
-    def _begin(self, copies: Tensor) -> None:
+    def _begin(self, starting: Tensor) -> None:
         self._step.episode_seed.copy_(episode_seeds(self._seed, self._episode))
-        self.clock.masked_fill_(copies, 0)
-        self.alive = self.alive | copies[:, None]
-        self.begin(copies, uniform(self._step.episode_seed, self.n_draws))
+        self.clock.masked_fill_(starting, 0)
+        self.alive = self.alive | starting[:, None]
+        self.begin(starting, uniform(self._step.episode_seed, self.n_draws))
 
-    def _show(self) -> Step:
+    def _write_step(self) -> Step:
         rows = self._step.groups[self.group.name]
         rows.alive.copy_(self.alive)
-        torch.logical_and(self.asked(), self.alive, out=rows.acting)
-        rows.observation.copy_(self.look() * self.alive[..., None])
+        torch.logical_and(self.asked_to_act(), self.alive, out=rows.acting)
+        rows.observation.copy_(self.observe() * self.alive[..., None])
         if self._step.state is not None:
             self._step.state.copy_(rows.observation.flatten(1))
         return self._step

@@ -5,57 +5,62 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from marlnb.envs.games.config import GameConfig, Payoffs
 from marlnb.envs.games.game import Game, Outcome
-from marlnb.envs.games.matrix import OneShotConfig, TwoStepConfig
 from marlnb.specs import EnvSpec
 
 
 class OneShot(Game):
-    """One matrix, one step."""
+    """One payoff matrix, one step."""
 
-    def __init__(self, config: OneShotConfig, spec: EnvSpec, n_envs: int, device: str) -> None:
+    def __init__(self, config: GameConfig, spec: EnvSpec, payoffs: Payoffs, n_envs: int, device: str) -> None:
         super().__init__(config, spec, n_envs, device)
-        self.payoffs = torch.tensor(config.payoffs, device=self.device)
-        self.who = torch.eye(2, device=self.device).expand(n_envs, 2, 2)
+        self.payoffs = torch.tensor(payoffs, device=self.device)
+        self.identity = torch.eye(2, device=self.device).expand(n_envs, 2, 2)
 
-    def remember(self) -> dict[str, Tensor]:
+    def initial_memory(self) -> dict[str, Tensor]:
         return {}
 
-    def begin(self, copies: Tensor, drawn: Tensor) -> None:
+    def begin(self, starting: Tensor, drawn: Tensor) -> None:
         pass
 
     def play(self, action: Tensor) -> Outcome:
-        paid = self.payoffs[action[:, 0], action[:, 1]]
-        ended = torch.ones_like(self.alive)
-        return Outcome(paid[:, None].expand(-1, 2), ended, ~ended)
+        reward = self.payoffs[action[:, 0], action[:, 1]]
+        terminated = torch.ones_like(self.alive)
+        return Outcome(reward[:, None].expand(-1, 2), terminated, ~terminated)
 
-    def look(self) -> Tensor:
-        return self.who
+    def observe(self) -> Tensor:
+        return self.identity
 
 
 class TwoStep(Game):
-    """`place` `[env]`: 0 at the start, 1 where 7 is certain, 2 where coordination pays."""
+    """Two steps; the first choice of agent_0 selects the payoff matrix of the second step.
 
-    def __init__(self, config: TwoStepConfig, spec: EnvSpec, n_envs: int, device: str) -> None:
+    Memory: `place` `[env]`: 0 at the start, 1 in the safe game, 2 in the risky game.
+    """
+
+    def __init__(
+        self, config: GameConfig, spec: EnvSpec, safe: Payoffs, risky: Payoffs, n_envs: int, device: str
+    ) -> None:
         super().__init__(config, spec, n_envs, device)
-        nothing = ((0.0, 0.0), (0.0, 0.0))
-        self.payoffs = torch.tensor((nothing, config.safe_payoffs, config.risky_payoffs), device=self.device)
-        self.who = torch.eye(2, device=self.device).expand(n_envs, 2, 2)
-        self.places = torch.eye(3, device=self.device)
+        start = ((0.0, 0.0), (0.0, 0.0))
+        self.payoffs = torch.tensor((start, safe, risky), device=self.device)
+        self.identity = torch.eye(2, device=self.device).expand(n_envs, 2, 2)
+        self.one_hot_place = torch.eye(3, device=self.device)
 
-    def remember(self) -> dict[str, Tensor]:
+    def initial_memory(self) -> dict[str, Tensor]:
         return {"place": torch.zeros_like(self.clock)}
 
-    def begin(self, copies: Tensor, drawn: Tensor) -> None:
-        self.memory["place"].masked_fill_(copies, 0)
+    def begin(self, starting: Tensor, drawn: Tensor) -> None:
+        self.memory["place"].masked_fill_(starting, 0)
 
     def play(self, action: Tensor) -> Outcome:
         place = self.memory["place"]
-        paid = self.payoffs[place, action[:, 0], action[:, 1]]
-        ended = (place > 0)[:, None].expand(-1, 2)
+        reward = self.payoffs[place, action[:, 0], action[:, 1]]
+        terminated = (place > 0)[:, None].expand(-1, 2)
         self.memory["place"] = torch.where(place == 0, 1 + action[:, 0], place)
-        return Outcome(paid[:, None].expand(-1, 2), ended, torch.zeros_like(self.alive))
+        return Outcome(reward[:, None].expand(-1, 2), terminated, torch.zeros_like(self.alive))
 
-    def look(self) -> Tensor:
-        place = self.places[self.memory["place"]]
-        return torch.cat((place[:, None].expand(-1, 2, -1), self.who), -1)
+    def observe(self) -> Tensor:
+        place = self.one_hot_place[self.memory["place"]]
+        return torch.cat((place[:, None].expand(-1, 2, -1), self.identity), -1)

@@ -1,4 +1,4 @@
-"""An agent's actions in mpe2's numbering, and how they become forces and messages."""
+"""An agent's actions, numbered as in mpe2, and their conversion to forces and messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Act = Callable[[Tensor], None]
 
 
 def action_spec(body: Body, n_words: int, continuous: bool) -> ActionSpec:
-    """Moves and words of one agent: a choice among their pairs (move + 5 × word), or a number in 0..1 for each."""
+    """Moves and words of one agent: one choice of a pair (move + 5 × word), or a number in 0..1 for each."""
     moves = MOVES if body.movable else ()
     words = () if body.silent else tuple(f"say_{word}" for word in range(n_words))
     if continuous:
@@ -27,7 +27,7 @@ def action_spec(body: Body, n_words: int, continuous: bool) -> ActionSpec:
 
 
 def actor(world: World, body: Body, agents: slice, speakers: slice, continuous: bool) -> Act:
-    """A function that turns one group's actions `[env, agent, …]` into the world's control and message."""
+    """A function that writes one group's actions `[env, agent, …]` into the world's control and message."""
     control = world.control[:, agents] if body.movable else None
     message = None if body.silent else world.message[speakers]
     if continuous:
@@ -40,13 +40,12 @@ def _discrete(world: World, control: Tensor | None, message: Tensor | None, push
     words = torch.arange(message.shape[1] if message is not None else 0, device=world.device)[:, None]
 
     def act(action: Tensor) -> None:
-        chosen = action.t()
-        word = chosen
+        move = word = action.t()
         if control is not None and message is not None:
-            word, chosen = chosen.div(len(MOVES), rounding_mode="floor"), chosen.remainder(len(MOVES))
+            word, move = move.div(len(MOVES), rounding_mode="floor"), move.remainder(len(MOVES))
         if control is not None:
-            torch.take(x, chosen, out=control[0])
-            torch.take(y, chosen, out=control[1])
+            torch.take(x, move, out=control[0])
+            torch.take(y, move, out=control[1])
         if message is not None:
             torch.eq(word[:, None], words, out=message)
 

@@ -1,4 +1,4 @@
-"""Uniform numbers as a pure function of a seed and a counter, the same on every device and for any number of copies."""
+"""Uniform numbers as a pure function of a seed and a counter: the same on every device and for any number of envs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def uniform(seed: Tensor, n: int) -> Tensor:
         seed: `[env]` int64.
     Returns:
         `[n, env]` float64, 53 random bits each.
-    Source: splitmix64 (Steele, Lea, Flood 2014), the seed mixed once and the counter added in steps of its gamma.
+    Source: splitmix64 (Steele, Lea, Flood 2014): number k is mix(mix(seed + gamma) + k * gamma) >> 11, times 2**-53.
     """
     counter = torch.arange(1, n + 1, device=seed.device).mul_(_GOLDEN)
     mixed = _mix(_mix(seed + _GOLDEN) + counter[:, None])

@@ -1,8 +1,9 @@
-"""MPE: a scenario's copies as a VectorEnv, equal to mpe2 number for number from the same state and actions."""
+"""MPE: a scenario as a VectorEnv. From the same state and actions, its numbers equal mpe2's."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from marlnb.envs.mpe.actions import action_spec, actor
 from marlnb.envs.mpe.draws import uniform
 from marlnb.envs.mpe.labels import label_specs, read_labels
-from marlnb.envs.mpe.scenario import MPEConfig, Scenario
+from marlnb.envs.mpe.scenario import MPEOptions, Scenario
 from marlnb.envs.mpe.world import DTYPE, World
 from marlnb.envs.vector import Step, VectorEnv, allocate_step, episode_seeds
 from marlnb.errors import EnvBuildError, EnvError
@@ -19,35 +20,35 @@ from marlnb.specs import EnvSpec, GroupSpec, ObservationSpec
 
 
 class MPE(VectorEnv):
-    """B copies of one scenario.
+    """B envs of one scenario.
 
-    An episode is a function of its seed alone, whatever the number of copies and the device. Without early endings
-    all copies run in lockstep, so that an ordinary step asks the device nothing.
+    An episode is a function of its seed alone, for any number of envs and on any device. Unless episodes can end early,
+    all envs run in lockstep, so an ordinary step needs no synchronisation with the device.
     """
 
-    def __init__(self, config: MPEConfig, n_envs: int, device: str = "cpu") -> None:
+    def __init__(self, config: MPEOptions, n_envs: int, device: str = "cpu") -> None:
         if n_envs < 1:
-            raise EnvBuildError(f"{config.name} needs at least one copy; asked for n_envs={n_envs}")
+            raise EnvBuildError(f"{config.name} needs at least one env; got n_envs={n_envs}")
         self.config, self.n_envs, self.device = config, n_envs, torch.device(device)
         self.scenario: Scenario = config.scenario()
         layout = self.scenario.layout()
         self.world = _world(self.scenario, n_envs, self.device)
         features = [self.scenario.features(layout, agent) for agent in range(len(self.scenario.agents))]
-        self.spec = _spec(config, self.scenario, [tuple(name for name, _ in seen) for seen in features])
+        self.spec = _spec(config, self.scenario, [tuple(name for name, _ in agent) for agent in features])
         self._step = allocate_step(self.spec, n_envs, self.device)
-        self._prepare_groups([row for seen in features for _, row in seen])
+        self._prepare_groups([row for agent in features for _, row in agent])
         self._seed = 0
         self._episode = torch.zeros(n_envs, dtype=torch.int64, device=self.device)
         self._clock = torch.zeros(n_envs, dtype=torch.int64, device=self.device)
-        self._ticks = 0
+        self._lockstep_clock = 0
         self._started = False
-        self._recalled: World | None = None  # where labels_of puts its moments
+        self._label_world: World | None = None  # in which labels_of restores label states
 
     def reset(self, seed: int) -> Step:
         self._seed = int(seed)
         self._episode.zero_()
         self._clock.zero_()
-        self._ticks = 0
+        self._lockstep_clock = 0
         self._started = True
         self._clear_transition()
         self._begin(None)
@@ -60,7 +61,9 @@ class MPE(VectorEnv):
         for name, (shape, act) in self._acts.items():
             action = actions.get(name)
             if action is None or action.shape != shape:
-                raise self._refuse(actions)
+                shapes = {name: list(shape) for name, (shape, _) in self._acts.items()}
+                got = {name: list(action.shape) for name, action in actions.items()}
+                raise EnvError(f"{self.spec.name} needs actions of shapes {shapes}; got {got}")
             act(action)
         self.world.advance()
         self.world.measure()
@@ -76,11 +79,14 @@ class MPE(VectorEnv):
         return self._step
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Every copy's world, clock and episode number; tensors of this environment's device, copied."""
+        """Every env's world, clock and episode number; copied tensors on this environment's device."""
+        lockstep_clock = torch.full_like(self._clock, self._lockstep_clock)
         return {
             "rows": self.world.rows.clone(),
             "start_range": self.world.start_range.clone(),
-            "clock": self._clock.clone() if self.scenario.may_finish else torch.full_like(self._clock, self._ticks),
+            "clock": self._clock.clone()
+            if self.scenario.may_finish
+            else torch.full_like(self._clock, self._lockstep_clock),
             "episode": self._episode.clone(),
             "seed": torch.tensor(self._seed),
             **{f"choice_{name}": value.clone() for name, value in self.world.choice.items()},
@@ -89,14 +95,14 @@ class MPE(VectorEnv):
     def load_state_dict(self, state: Mapping[str, Tensor]) -> Step:
         if state["rows"].shape != self.world.rows.shape:
             raise EnvError(
-                f"{self.spec.name}: the saved state is of {tuple(state['rows'].shape)} rows and copies, "
+                f"{self.spec.name}: the saved state has {tuple(state['rows'].shape)} rows and envs; "
                 f"this environment has {tuple(self.world.rows.shape)}"
             )
         self.world.rows.copy_(state["rows"])
         self.world.start_range.copy_(state["start_range"])
         self.world.choice = {name: state[f"choice_{name}"].to(self.device).clone() for name in self.scenario.choices}
         self._clock.copy_(state["clock"])
-        self._ticks = int(self._clock[0])
+        self._lockstep_clock = int(self._clock[0])
         self._episode.copy_(state["episode"])
         self._seed = int(state["seed"])
         self._started = True
@@ -109,83 +115,81 @@ class MPE(VectorEnv):
     def labels(self) -> dict[str, Tensor]:
         return read_labels(self.scenario, self.world)
 
-    def label_moment(self) -> Tensor:
-        own = self.world.own_rows
-        drawn = [self.world.choice[name].to(DTYPE)[None] for name in self.scenario.choices]
-        return (torch.cat((own, *drawn)) if drawn else own).t()
+    def label_state(self) -> Tensor:
+        choices = [self.world.choice[name].to(DTYPE)[None] for name in self.scenario.choices]
+        return torch.cat((self.world.state_rows, *choices)).t()
 
-    def labels_of(self, moments: Tensor) -> dict[str, Tensor]:
-        world = self._recalled
-        if world is None or world.n_envs != len(moments):
-            world = self._recalled = _world(self.scenario, len(moments), self.device)
-        own, *drawn = moments.t().split([len(world.own_rows), *[1] * len(self.scenario.choices)])
-        world.own_rows.copy_(own)
-        world.choice = {name: value[0].long() for name, value in zip(self.scenario.choices, drawn)}
+    def labels_of(self, states: Tensor) -> dict[str, Tensor]:
+        world = self._label_world
+        if world is None or world.n_envs != len(states):
+            world = self._label_world = _world(self.scenario, len(states), self.device)
+        rows, *choices = states.t().split([len(world.state_rows), *[1] * len(self.scenario.choices)])
+        world.state_rows.copy_(rows)
+        world.choice = {name: value[0].long() for name, value in zip(self.scenario.choices, choices)}
         world.measure()
         self.scenario.refresh(world)
         return read_labels(self.scenario, world)
 
     def clock(self, index: int) -> int:
-        """Steps that copy `index` has made in its present episode."""
-        return int(self._clock[index]) if self.scenario.may_finish else self._ticks
+        """Steps that env `index` has made in its current episode."""
+        return int(self._clock[index]) if self.scenario.may_finish else self._lockstep_clock
 
     def render(self, index: int = 0) -> np.ndarray:
-        """Copy `index` as mpe2 draws it, `[height 700, width 700, 3]` uint8."""
-        from marlnb.envs.mpe.picture import draw
+        """Env `index` as mpe2 draws it, `[height 700, width 700, 3]` uint8."""
+        return np.ascontiguousarray(self.to_mpe2(index).render())
 
-        if not 0 <= index < self.n_envs:
-            raise EnvError(f"{self.spec.name} has copies 0..{self.n_envs - 1}; asked to draw number {index}")
-        return draw(self, index)
+    def to_mpe2(self, index: int) -> Any:
+        """mpe2's raw environment (`AECEnv`) in the state of env `index`, ready for its next step."""
+        from marlnb.envs.mpe.picture import to_mpe2
+
+        self._check_index(index)
+        return to_mpe2(self.config, self.scenario, self.world, index, self.clock(index))
 
     def _prepare_groups(self, rows: list[int]) -> None:
-        """Per group: where its agents, speakers and features lie, and the function that applies its actions."""
-        self._row_of_feature = torch.tensor(rows, device=self.device)
+        """Per group: the slices of its agents, speakers and features, and the function that applies its actions."""
+        self._feature_rows = torch.tensor(rows, device=self.device)
         dtype = getattr(torch, self.config.dtype)
         self._rows = self.world.rows if dtype == DTYPE else torch.zeros_like(self.world.rows, dtype=dtype)
-        self._seen = torch.zeros(len(rows), self.n_envs, dtype=dtype, device=self.device)
+        self._features = torch.zeros(len(rows), self.n_envs, dtype=dtype, device=self.device)
         self._reward = torch.zeros(len(self.scenario.agents), self.n_envs, dtype=DTYPE, device=self.device)
-        self._acts, self._seen_rows, self._reward_rows = {}, [], []
+        self._acts, self._group_features, self._reward_rows = {}, [], []
         agent = speaker = feature = 0
         for group in self.spec.groups:
             body, n, size = self.scenario.agents[agent], group.n_agents, group.observation.size
             agents, speakers = slice(agent, agent + n), slice(speaker, speaker + (0 if body.silent else n))
             act = actor(self.world, body, agents, speakers, self.config.continuous_actions)
             self._acts[group.name] = (torch.Size((self.n_envs, n, *group.action.shape)), act)
-            seen = self._seen[feature : feature + n * size]
-            self._seen_rows.append(seen.t())
+            features = self._features[feature : feature + n * size]
+            self._group_features.append(features.t())
             self._reward_rows.append(self._reward[agents].t())
             agent, speaker, feature = agents.stop, speakers.stop, feature + n * size
 
-    def _refuse(self, actions: Mapping[str, Tensor]) -> EnvError:
-        needed = {name: list(shape) for name, (shape, _) in self._acts.items()}
-        found = {name: list(action.shape) for name, action in actions.items()}
-        return EnvError(f"{self.spec.name} needs actions of shapes {needed}; got {found}")
-
-    def _begin(self, copies: Tensor | None) -> None:
-        """New episodes in the copies of these numbers `[copy]`, or in all."""
+    def _begin(self, env_index: Tensor | None) -> None:
+        """Starts new episodes in the envs with these numbers, or in all."""
         seeds = episode_seeds(self._seed, self._episode)
         self._step.episode_seed.copy_(seeds)
         n_entities = self.world.n_agents + self.world.n_landmarks
         scenario, world = self.scenario, self.world
-        drawn = uniform(seeds if copies is None else seeds[copies], 2 * n_entities + len(scenario.choices))
+        drawn = uniform(seeds if env_index is None else seeds[env_index], 2 * n_entities + len(scenario.choices))
         start = drawn[: 2 * n_entities].view(2, n_entities, -1).mul_(2.0).sub_(1.0)
         start[:, world.n_agents :].mul_(scenario.landmark_range)
-        chosen = {name: drawn[2 * n_entities + k].mul(n).long() for k, (name, n) in enumerate(scenario.choices.items())}
-        where = slice(None) if copies is None else copies
-        world.place(start.float().to(DTYPE), chosen, where)
+        choices = {
+            name: drawn[2 * n_entities + k].mul(n).long() for k, (name, n) in enumerate(scenario.choices.items())
+        }
+        world.place(start.float().to(DTYPE), choices, slice(None) if env_index is None else env_index)
         scenario.begin(world)
         world.measure()
         scenario.refresh(world)
 
     def _end_all_or_none(self) -> None:
-        """Lockstep: the clock is a plain number, and flags are written only when they change."""
-        self._ticks += 1
-        if self._ticks >= self.config.max_cycles:
+        """Lockstep: the clock is a Python number, and flags are written only when they change."""
+        self._lockstep_clock += 1
+        if self._lockstep_clock >= self.config.max_cycles:
             self._observe_end()
             self._step.done.fill_(True)
             for group in self._step.groups.values():
                 group.truncated.fill_(True)
-            self._ticks = 0
+            self._lockstep_clock = 0
             self._episode.add_(1)
             self._begin(None)
             self._flagged = True
@@ -193,39 +197,39 @@ class MPE(VectorEnv):
             self._clear_flags()
 
     def _end_some(self) -> None:
-        """Copies end by themselves: by success, else by their own clock."""
+        """Each env ends by itself: by success, or by its own clock."""
         truncated = self._clock.add_(1) >= self.config.max_cycles
         terminated = self.scenario.finished(self.world).logical_and_(~truncated)
         torch.logical_or(truncated, terminated, out=self._step.done)
         for group in self._step.groups.values():
             group.truncated.copy_(truncated[:, None])
             group.terminated.copy_(terminated[:, None])
-        copies = self._step.done.nonzero()[:, 0]
-        if copies.numel():
+        ended = self._step.done.nonzero()[:, 0]
+        if ended.numel():
             self._observe_end()
-            self._clock[copies] = 0
-            self._episode[copies] += 1
-            self._begin(copies)
+            self._clock[ended] = 0
+            self._episode[ended] += 1
+            self._begin(ended)
 
     def _observe_now(self) -> None:
         self._gather()
-        for group, seen in zip(self._step.groups.values(), self._seen_rows):
-            group.observation.view(seen.shape).copy_(seen)
+        for group, features in zip(self._step.groups.values(), self._group_features):
+            group.observation.view(features.shape).copy_(features)
         if self._step.state is not None:
-            self._step.state.copy_(self._seen.t())
+            self._step.state.copy_(self._features.t())
 
     def _observe_end(self) -> None:
         self._gather()
-        for group, seen in zip(self._step.groups.values(), self._seen_rows):
-            group.final_observation.view(seen.shape).copy_(seen)
+        for group, features in zip(self._step.groups.values(), self._group_features):
+            group.final_observation.view(features.shape).copy_(features)
         if self._step.final_state is not None:
-            self._step.final_state.copy_(self._seen.t())
+            self._step.final_state.copy_(self._features.t())
 
     def _gather(self) -> None:
-        """Picks the observed rows; in two dimensions and one dtype, torch transposes them five times faster."""
+        """Selects the observed rows. torch transposes them five times faster in two dimensions and one dtype."""
         if self._rows is not self.world.rows:
             self._rows.copy_(self.world.rows)
-        torch.index_select(self._rows, 0, self._row_of_feature, out=self._seen)
+        torch.index_select(self._rows, 0, self._feature_rows, out=self._features)
 
     def _clear_transition(self) -> None:
         self._clear_flags()
@@ -247,11 +251,11 @@ def _world(scenario: Scenario, n_envs: int, device: torch.device) -> World:
     return World(scenario.agents, scenario.landmarks, scenario.layout(), n_envs, device)
 
 
-def _spec(config: MPEConfig, scenario: Scenario, seen: list[tuple[str, ...]]) -> EnvSpec:
+def _spec(config: MPEOptions, scenario: Scenario, features: list[tuple[str, ...]]) -> EnvSpec:
     groups, agent = [], 0
     for name, members in scenario.groups.items():
-        names = seen[agent]
-        assert all(other == names for other in seen[agent : agent + len(members)]), f"{name}: one name a feature"
+        names = features[agent]
+        assert all(other == names for other in features[agent : agent + len(members)]), name
         observation = ObservationSpec((len(names),), config.dtype, names)
         action = action_spec(scenario.agents[agent], scenario.n_words, config.continuous_actions)
         groups.append(GroupSpec(name, members, observation, action))
@@ -259,7 +263,7 @@ def _spec(config: MPEConfig, scenario: Scenario, seen: list[tuple[str, ...]]) ->
     return EnvSpec(
         name=config.name,
         groups=tuple(groups),
-        state_shape=(sum(len(names) for names in seen),) if config.state else None,
+        state_shape=(sum(len(names) for names in features),) if config.state else None,
         max_steps=config.max_cycles,
         labels=label_specs(scenario),
     )

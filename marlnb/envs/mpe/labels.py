@@ -1,4 +1,4 @@
-"""Concepts that every MPE scenario can tell, to decode from hidden units: places, what is nearest, what was said."""
+"""Labels of every MPE scenario, to decode from hidden units: positions, the nearest landmark, the last word."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def label_specs(scenario: Scenario) -> tuple[LabelSpec, ...]:
-    """Per group, as its bodies allow: position, velocity, nearest landmark, last word; then the scenario's own."""
+    """Per group that moves or speaks: position, velocity, nearest landmark, last word; then the scenario's own."""
     specs = []
     landmarks = tuple(landmark.name for landmark in scenario.landmarks)
     words = ("silent", *(f"say_{word}" for word in range(scenario.n_words)))
@@ -33,33 +33,24 @@ def label_specs(scenario: Scenario) -> tuple[LabelSpec, ...]:
 
 def read_labels(scenario: Scenario, world: World) -> dict[str, Tensor]:
     """Values of `label_specs`: `[env, agent]`, or `[env]` where the label has no group; int64 or float32, copies."""
-    found: dict[str, Tensor] = {}
+    values: dict[str, Tensor] = {}
     speaker = 0
     for group, agents in _groups(scenario):
         if scenario.agents[agents.start].movable:
-            found |= _placed(group, agents, world)
+            for k, axis in enumerate(AXES):
+                values[f"{group}_position_{axis}"] = world.position[k, agents].t()
+                values[f"{group}_velocity_{axis}"] = world.velocity[k, agents].t()
+            if world.n_landmarks:
+                nearest = world.distance[agents, world.n_agents :].min(1)
+                values[f"{group}_nearest_landmark"] = nearest.indices.t()
+                values[f"{group}_nearest_distance"] = nearest.values.t()
         if not scenario.agents[agents.start].silent:
-            said = world.message[speaker : speaker + agents.stop - agents.start]
-            found[f"{group}_word"] = ((said.argmax(1) + 1) * (said != 0).any(1)).t()
+            message = world.message[speaker : speaker + agents.stop - agents.start]
+            values[f"{group}_word"] = ((message.argmax(1) + 1) * (message != 0).any(1)).t()  # 0: silent
             speaker += agents.stop - agents.start
-    found |= scenario.read_labels(world)
-    return {name: value.float() if value.is_floating_point() else value for name, value in _copies(found)}
-
-
-def _placed(group: str, agents: slice, world: World) -> dict[str, Tensor]:
-    found = {}
-    for k, axis in enumerate(AXES):
-        found[f"{group}_position_{axis}"] = world.position[k, agents].t()
-        found[f"{group}_velocity_{axis}"] = world.velocity[k, agents].t()
-    if world.n_landmarks:
-        nearest = world.distance[agents, world.n_agents :].min(1)
-        found[f"{group}_nearest_landmark"] = nearest.indices.t()
-        found[f"{group}_nearest_distance"] = nearest.values.t()
-    return found
-
-
-def _copies(found: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    return ((name, value.clone()) for name, value in found.items())
+    values |= scenario.read_labels(world)
+    # cloned: the values are views of the world, which the next step overwrites
+    return {name: value.float() if value.is_floating_point() else value.clone() for name, value in values.items()}
 
 
 def _groups(scenario: Scenario) -> Iterator[tuple[str, slice]]:

@@ -1,6 +1,6 @@
-"""Where each number of an MPE world lies: one tensor of rows `[row, env]`, so that an observation is a choice of rows.
+"""The rows of an MPE world: all its numbers are rows of one tensor `[row, env]`, and an observation selects rows.
 
-Free of torch: a scenario states its observations as feature names and row numbers.
+This module does not import torch: a scenario states its observations as feature names and row numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Body:
 
 
 class Layout:
-    """Blocks of rows by name, in the order given, each with a shape; constants have one row a value."""
+    """Named blocks of rows, in the given order, each with a shape. Each constant value has one row."""
 
     def __init__(self, blocks: Mapping[str, Sequence[int]], constants: Sequence[float]) -> None:
         self.constants = tuple(constants)
@@ -41,8 +41,8 @@ class Layout:
     def row(self, block: str, *index: int) -> int:
         """The row of one element of a block."""
         offset = 0
-        for position, length in zip(index, self.shapes[block], strict=True):
-            offset = offset * length + position
+        for i, length in zip(index, self.shapes[block], strict=True):
+            offset = offset * length + i
         return self.starts[block] + offset
 
     def constant(self, value: float) -> int:

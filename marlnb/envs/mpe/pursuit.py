@@ -1,4 +1,4 @@
-"""What the two scenarios of adversaries that chase good agents have in common."""
+"""Shared by the two scenarios in which adversaries chase good agents."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ def chaser_names(n: int) -> list[str]:
 
 
 def caught(world: World, n_adversaries: int) -> Tensor:
-    """Which adversary touches which good agent, `[adversary, good, env]` bool."""
+    """`[adversary, good, env]` bool: the adversary touches the good agent."""
     return world.touching(slice(n_adversaries), slice(n_adversaries, world.n_agents))
 
 
 def out_of_bounds(world: World, agents: slice) -> Tensor:
-    """The penalty for leaving the square, `[agent, env]`: per axis 0 below 0.9, 1 at 1, then exponential up to 10."""
+    """`[agent, env]`: the penalty for leaving the square.
+
+    Per axis, with x = abs(position): 0 for x < 0.9; 10 (x - 0.9) for x < 1; min(exp(2x - 2), 10) beyond.
+    """
     x = world.position[:, : world.n_agents][:, agents].abs()
     inside = (x - 0.9).mul_(10).clamp_(min=0)
     outside = (2 * x - 2).exp_().clamp_(max=10)

@@ -1,6 +1,6 @@
-"""What one scenario of MPE states: its bodies, what an episode draws, what agents see and what they earn.
+"""One scenario of MPE: its bodies, random choices, observations and rewards; and the options that all scenarios share.
 
-Free of torch until an environment is built, so that the command's help can list every option at once.
+This module does not import torch, so the command's help can list every option quickly.
 """
 
 from __future__ import annotations
@@ -17,57 +17,53 @@ from marlnb.specs import LabelSpec, group_agents
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from marlnb.envs.mpe.env import MPE
     from marlnb.envs.mpe.world import World
 
-_OWN_OPTIONS = ("dtype", "state", "curriculum_stage")
+_NOT_IN_MPE2 = ("dtype", "state", "curriculum_stage")
 
 
 @dataclass(frozen=True)
-class MPEConfig(EnvConfig):
-    """Options that all scenarios share; every option that mpe2 has too bears mpe2's name and default."""
+class MPEOptions(EnvConfig):
+    """Options that all scenarios share; an option that mpe2 also has keeps mpe2's name and default."""
 
     mpe2_module: ClassVar[str]
 
     max_cycles: int = option(25, help="length of an episode", unit="steps", ge=1)
-    continuous_actions: bool = option(False, help="forces and words as numbers in 0..1 instead of choices")
-    dynamic_rescaling: bool = option(True, help="pictures draw bodies smaller as the view widens")
+    continuous_actions: bool = option(False, help="forces and words are numbers in 0..1 instead of choices")
+    dynamic_rescaling: bool = option(True, help="pictures draw bodies smaller when the view widens")
     dtype: Literal["float32", "float64"] = option(
         "float32",
         help="precision of observations and rewards; the physics is always double",
         choices=("float32", "float64"),
     )
-    state: bool = option(False, help="also give the global state: all agents' observations in a row")
+    state: bool = option(False, help="provide the global state: all agents' observations, concatenated")
 
     @abstractmethod
     def scenario(self) -> Scenario:
-        """The scenario under these options."""
-
-    def build(self, n_envs: int, device: str = "cpu") -> MPE:
-        from marlnb.envs.mpe.env import MPE
-
-        return MPE(self, n_envs, device)
+        """The scenario with these options."""
 
     def mpe2_options(self) -> dict[str, Any]:
-        """The keyword arguments that make mpe2's environment the same as this one."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _OWN_OPTIONS}
+        """The keyword arguments with which mpe2's environment equals this one."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _NOT_IN_MPE2}
 
 
 class Scenario(ABC):
-    """One scenario; `agents` and `landmarks` in mpe2's order.
+    """One scenario.
 
     Attributes:
+        agents: in mpe2's order.
+        landmarks: in mpe2's order.
         n_words: length of a message, mpe2's `dim_c`.
-        choices: what an episode draws beside positions: name -> number of possibilities, in mpe2's order.
+        choices: the random choices of an episode besides positions: name -> number of possibilities, in mpe2's order.
         landmark_range: half the side of the square in which landmarks start.
-        redrawn: number of last landmarks whose position mpe2 draws twice.
-        may_finish: an episode can end before `max_cycles`.
+        redrawn: the number of landmarks, counted from the last, whose position mpe2 draws twice.
+        may_finish: whether an episode can end before `max_cycles`.
     """
 
     n_words: int = 0
     choices: ClassVar[Mapping[str, int]] = {}
     landmark_range: float = 1.0
-    redrawn: int = 0
+    n_redrawn: int = 0
     may_finish: bool = False
 
     def __init__(self, agents: Sequence[Body], landmarks: Sequence[Body]) -> None:
@@ -77,34 +73,36 @@ class Scenario(ABC):
 
     @abstractmethod
     def features(self, layout: Layout, agent: int) -> list[Feature]:
-        """What agent number `agent` observes, in mpe2's order."""
+        """The observation of agent number `agent`, in mpe2's order."""
 
     @abstractmethod
     def reward(self, world: World, out: Tensor) -> None:
         """Writes every agent's reward into `out` `[agent, env]`."""
 
     def blocks(self) -> dict[str, tuple[int, ...]]:
-        """Rows beyond positions and the like, by name, each with its shape."""
+        """The scenario's additional blocks of rows: name -> shape."""
         return {}
 
     def constants(self) -> tuple[float, ...]:
+        """Constant values that observations contain."""
         return (0.0,)
 
     def begin(self, world: World) -> None:
-        """Fills the rows that depend on an episode's choices alone, in all copies."""
+        """Fills the rows that depend only on an episode's random choices, in all envs."""
 
     def refresh(self, world: World) -> None:
-        """Fills the rows that depend on the world's present state."""
+        """Fills the rows that depend on the world's current state."""
 
     def finished(self, world: World) -> Tensor:
-        """Copies whose episode ends now by success, `[env]` bool; asked only where `may_finish`."""
+        """`[env]` bool: the episode ends now because of success. Called only if `may_finish`."""
         raise NotImplementedError
 
     def labels(self) -> tuple[LabelSpec, ...]:
-        """Concepts beyond those that all scenarios tell."""
+        """The scenario's labels besides those that all scenarios have."""
         return ()
 
     def read_labels(self, world: World) -> dict[str, Tensor]:
+        """Values of `labels()`: `[env]`, or `[env, agent]` for a label of one group."""
         return {}
 
     def layout(self) -> Layout:
@@ -118,14 +116,15 @@ class Scenario(ABC):
         }
         return Layout(blocks, self.constants())
 
-    # the parts that observations are put together from
+    # The methods below return parts of observations.
 
-    def own(self, layout: Layout, agent: int, *, position: bool = True) -> list[Feature]:
-        moving = [(f"velocity_{axis}", layout.row("velocity", k, agent)) for k, axis in enumerate(AXES)]
-        placed = [(f"position_{axis}", layout.row("position", k, agent)) for k, axis in enumerate(AXES)]
-        return moving + placed if position else moving
+    def self_features(self, layout: Layout, agent: int, *, position: bool = True) -> list[Feature]:
+        """The agent's own velocity and position."""
+        names = ("velocity", "position") if position else ("velocity",)
+        return [(f"{name}_{axis}", layout.row(name, k, agent)) for name in names for k, axis in enumerate(AXES)]
 
-    def to_landmarks(self, layout: Layout, agent: int) -> list[Feature]:
+    def landmark_features(self, layout: Layout, agent: int) -> list[Feature]:
+        """Relative positions of the landmarks."""
         n = len(self.agents)
         return [
             (f"{landmark.name}_d{axis}", layout.row("delta", k, agent, n + number))
@@ -133,7 +132,8 @@ class Scenario(ABC):
             for k, axis in enumerate(AXES)
         ]
 
-    def to_others(self, layout: Layout, agent: int) -> list[Feature]:
+    def other_features(self, layout: Layout, agent: int) -> list[Feature]:
+        """Relative positions of the other agents."""
         return [
             (f"{name}_d{axis}", layout.row("delta", k, agent, other))
             for other, name in self.others(agent)
@@ -141,22 +141,23 @@ class Scenario(ABC):
         ]
 
     def others(self, agent: int) -> list[tuple[int, str]]:
-        """The other agents with a name that holds for every agent of the group, as `other_agent_0`."""
+        """(number, name) of the other agents. Names fit every agent of the group: `other_agent_0`, not `agent_2`."""
         names = [body.name for body in self.agents]
-        mine = next(members for members in self.groups.values() if names[agent] in members)
-        stem = mine[0].rpartition("_")[0]
-        same = [other for other, name in enumerate(names) if name in mine and other != agent]
+        group = next(members for members in self.groups.values() if names[agent] in members)
+        stem = group[0].rpartition("_")[0]
+        same = [other for other, name in enumerate(names) if name in group and other != agent]
         return [
             (other, f"other_{stem}_{same.index(other)}" if other in same else name)
             for other, name in enumerate(names)
             if other != agent
         ]
 
-    def heard(self, layout: Layout, speaker: int) -> list[Feature]:
+    def message_features(self, layout: Layout, speaker: int) -> list[Feature]:
+        """The message of agent number `speaker`."""
         number = self.speakers.index(speaker)
         return [(f"message_{word}", layout.row("message", number, word)) for word in range(self.n_words)]
 
 
 def block(layout: Layout, name: str, features: Sequence[str], *at: int) -> list[Feature]:
-    """A scenario's own rows as features: `features` name the last axis of block `name`, at `at` of those before it."""
+    """Rows of a block as features: `features` name its last axis, `at` is the index into the axes before it."""
     return [(feature, layout.row(name, *at, k)) for k, feature in enumerate(features)]

@@ -1,7 +1,7 @@
-"""Reference policies for MPE, and what they score: the lines that a learning curve is read against.
+"""Reference policies for MPE and their returns, to compare learning curves with.
 
-A policy here is a function of observations by group `[env, agent, feature]` that returns actions by group. The table is
-recomputed by `python -m marlnb.envs.mpe.scripted`.
+A policy here maps observations by group `[env, agent, feature]` to actions by group. `python -m
+marlnb.envs.mpe.scripted` recomputes the table.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from itertools import permutations
 import torch
 from torch import Tensor
 
+from marlnb.envs.mpe.config import MPEConfig
 from marlnb.envs.mpe.env import MPE
-from marlnb.envs.mpe.scenario import MPEConfig
 from marlnb.envs.mpe.simple_speaker_listener import SimpleSpeakerListenerConfig
 from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
 from marlnb.specs import EnvSpec
 
 ScriptedPolicy = Callable[[Mapping[str, Tensor], EnvSpec], dict[str, Tensor]]
 
-LOOK_AHEAD_S = 0.2  # steer by where the present velocity leads in this time; it and the next were found by trial
-NEAR = 0.1  # full force when the miss is larger than this
+LOOK_AHEAD_S = 0.2  # steer by the position that the current velocity reaches in this time; tuned by hand, as the next
+FULL_FORCE_DISTANCE = 0.1  # full force beyond this distance from the goal
 
 # mean return of one agent in one episode, over 20,000 episodes; standard errors are below 0.3
 REFERENCE_RETURNS: dict[str, dict[str, float]] = {
@@ -60,38 +60,38 @@ def stay(observation: Mapping[str, Tensor], spec: EnvSpec) -> dict[str, Tensor]:
 
 
 def speaker_listener_oracle(observation: Mapping[str, Tensor], spec: EnvSpec) -> dict[str, Tensor]:
-    """The speaker names the goal's colour; the listener goes to the landmark that it hears, at first to the middle."""
-    seen, landmarks = observation["listener"], _landmarks(observation["listener"], spec, "listener")
-    message = seen[..., -3:]
+    """The speaker names the goal's colour; the listener goes to that landmark, and before any word to the middle."""
+    listener = observation["listener"]
+    landmarks, message = _landmarks(listener, spec, "listener"), listener[..., -3:]
     known = message.sum(-1, keepdim=True) > 0
     goal = torch.where(known, (landmarks * message[..., None]).sum(-2), landmarks.mean(-2))
     goal_color = observation["speaker"].argmax(-1)
-    return {"speaker": _say(goal_color, spec, "speaker"), "listener": _go(seen, goal, spec, "listener")}
+    return {"speaker": _say(goal_color, spec, "speaker"), "listener": _go(listener, goal, spec, "listener")}
 
 
 def speaker_listener_silent(observation: Mapping[str, Tensor], spec: EnvSpec) -> dict[str, Tensor]:
-    """No communication: the listener goes to the middle of the three landmarks, the best it can do unknowing."""
-    seen = observation["listener"]
-    middle = _landmarks(seen, spec, "listener").mean(-2)
-    return {"speaker": stay(observation, spec)["speaker"], "listener": _go(seen, middle, spec, "listener")}
+    """No communication: the listener goes to the middle of the three landmarks, its best choice without the goal."""
+    listener = observation["listener"]
+    middle = _landmarks(listener, spec, "listener").mean(-2)
+    return {"speaker": stay(observation, spec)["speaker"], "listener": _go(listener, middle, spec, "listener")}
 
 
 def spread_oracle(observation: Mapping[str, Tensor], spec: EnvSpec) -> dict[str, Tensor]:
-    """Each agent goes to its own landmark, by the assignment with the least sum of distances."""
-    seen = observation["agent"]
-    landmarks = _landmarks(seen, spec, "agent")
-    n = seen.shape[1]
+    """Each agent goes to its own landmark, by the assignment with the smallest sum of distances."""
+    agents = observation["agent"]
+    landmarks = _landmarks(agents, spec, "agent")
+    n = agents.shape[1]
     distance = landmarks.norm(dim=-1)
     choices = torch.tensor(list(permutations(range(n))))
     cost = distance[:, torch.arange(n), choices].sum(-1)
-    mine = choices[cost.argmin(1)]
-    goal = landmarks.gather(2, mine[:, :, None, None].expand(-1, -1, 1, 2))[:, :, 0]
-    return {"agent": _go(seen, goal, spec, "agent")}
+    assigned = choices[cost.argmin(1)]
+    goal = landmarks.gather(2, assigned[:, :, None, None].expand(-1, -1, 1, 2))[:, :, 0]
+    return {"agent": _go(agents, goal, spec, "agent")}
 
 
 @torch.no_grad()
 def returns(env: MPE, policy: ScriptedPolicy, seed: int) -> dict[str, Tensor]:
-    """One episode of every copy: each group's return, the mean over its agents, `[env]` float64."""
+    """One episode of every env: each group's return, the mean over its agents, `[env]` float64."""
     step = env.reset(seed)
     total = {name: torch.zeros(env.n_envs, dtype=torch.float64) for name in env.spec.group_names}
     for _ in range(env.config.max_cycles):
@@ -102,7 +102,7 @@ def returns(env: MPE, policy: ScriptedPolicy, seed: int) -> dict[str, Tensor]:
 
 
 def references() -> dict[str, tuple[MPEConfig, dict[str, ScriptedPolicy]]]:
-    """What the table holds: by name, an environment and its reference policies."""
+    """The rows of the table: name -> (environment, its reference policies)."""
     listener = {"no communication": speaker_listener_silent, "scripted oracle": speaker_listener_oracle}
     spread = {"no-op": stay, "scripted oracle": spread_oracle}
 
@@ -122,24 +122,24 @@ def references() -> dict[str, tuple[MPEConfig, dict[str, ScriptedPolicy]]]:
     }
 
 
-def _landmarks(seen: Tensor, spec: EnvSpec, group: str) -> Tensor:
+def _landmarks(observation: Tensor, spec: EnvSpec, group: str) -> Tensor:
     """Relative positions, `[env, agent, landmark, axis]`."""
     names = spec.group(group).observation.names
     columns = [i for i, name in enumerate(names) if name.startswith("landmark_")]
-    return seen[..., columns].unflatten(-1, (-1, 2))
+    return observation[..., columns].unflatten(-1, (-1, 2))
 
 
-def _go(seen: Tensor, goal: Tensor, spec: EnvSpec, group: str) -> Tensor:
-    """Towards `goal` `[env, agent, axis]`, relative to each agent, and braking in time."""
-    miss = goal - LOOK_AHEAD_S * seen[..., :2]
+def _go(observation: Tensor, goal: Tensor, spec: EnvSpec, group: str) -> Tensor:
+    """Moves towards `goal` `[env, agent, axis]`, which is relative to each agent, and brakes in time."""
+    miss = goal - LOOK_AHEAD_S * observation[..., :2]
     if spec.group(group).action.kind == "continuous":
-        push = (miss / NEAR).clamp(-1, 1)
+        push = (miss / FULL_FORCE_DISTANCE).clamp(-1, 1)
         none = torch.zeros_like(push[..., 0])
         x, y = push.unbind(-1)
         return torch.stack([none, (-x).clamp(0), x.clamp(0), (-y).clamp(0), y.clamp(0)], -1).float()
     axis = miss.abs().argmax(-1)
     along = miss.gather(-1, axis[..., None])[..., 0]
-    return torch.where(along.abs() > NEAR / 2, 1 + 2 * axis + (along > 0), torch.zeros_like(axis))
+    return torch.where(along.abs() > FULL_FORCE_DISTANCE / 2, 1 + 2 * axis + (along > 0), torch.zeros_like(axis))
 
 
 def _say(word: Tensor, spec: EnvSpec, group: str) -> Tensor:

@@ -1,4 +1,4 @@
-"""One agent that must go to one landmark: the smallest check that a learner works."""
+"""One agent must go to one landmark: the smallest check that a learner works."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from marlnb.config import ENVIRONMENTS
+from marlnb.envs.mpe.config import MPEConfig
 from marlnb.envs.mpe.layout import Body, Feature, Layout
-from marlnb.envs.mpe.scenario import MPEConfig, Scenario
+from marlnb.envs.mpe.scenario import Scenario
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,7 +32,7 @@ class Simple(Scenario):
         super().__init__([Body("agent_0", collide=False)], [Body("landmark_0", collide=False, movable=False)])
 
     def features(self, layout: Layout, agent: int) -> list[Feature]:
-        return self.own(layout, agent, position=False) + self.to_landmarks(layout, agent)
+        return self.self_features(layout, agent, position=False) + self.landmark_features(layout, agent)
 
     def reward(self, world: World, out: Tensor) -> None:
-        out.copy_(world.distance[:, 1]).square_().neg_()
+        out.copy_(-world.distance[:, 1].square())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from marlnb.config import ENVIRONMENTS, option
 from marlnb.envs.mpe.layout import Body, Feature, Layout
-from marlnb.envs.mpe.neighbours import PartialView, PartialViewConfig
+from marlnb.envs.mpe.partial_view import PartialView, PartialViewConfig
 from marlnb.envs.mpe.scenario import Scenario, block
 from marlnb.specs import LabelSpec
 
@@ -22,7 +22,7 @@ ADVERSARY = 0
 @ENVIRONMENTS.register("mpe/simple_adversary")
 @dataclass(frozen=True)
 class SimpleAdversaryConfig(PartialViewConfig):
-    """The adversary earns minus its distance to the goal; the good ones that, less the nearest one's own distance."""
+    """The adversary earns minus its goal distance; the good agents earn that distance minus their nearest one's."""
 
     mpe2_module: ClassVar[str] = "mpe2.simple_adversary_v3"
 
@@ -46,17 +46,17 @@ class SimpleAdversary(PartialView):
         return {**super().blocks(), "goal_delta": (len(self.agents), 2)}
 
     def features(self, layout: Layout, agent: int) -> list[Feature]:
-        seen = self.to_landmarks(layout, agent) + self.to_others(layout, agent)
-        return seen if agent == ADVERSARY else block(layout, "goal_delta", ("goal_dx", "goal_dy"), agent) + seen
+        bodies = self.landmark_features(layout, agent) + self.other_features(layout, agent)
+        return bodies if agent == ADVERSARY else block(layout, "goal_delta", ("goal_dx", "goal_dy"), agent) + bodies
 
     def refresh(self, world: World) -> None:
         super().refresh(world)
         world["goal_delta"].copy_(world.delta_to(world.choice["goal"]).transpose(0, 1))
 
     def reward(self, world: World, out: Tensor) -> None:
-        away = world.distance_to(world.choice["goal"])
-        out[ADVERSARY] = -away[ADVERSARY]
-        out[1:] = away[ADVERSARY] - away[1:].amin(0)
+        distance = world.distance_to(world.choice["goal"])
+        out[ADVERSARY] = -distance[ADVERSARY]
+        out[1:] = distance[ADVERSARY] - distance[1:].amin(0)
 
     def labels(self) -> tuple[LabelSpec, ...]:
         names = tuple(landmark.name for landmark in self.landmarks)
@@ -65,5 +65,5 @@ class SimpleAdversary(PartialView):
 
     def read_labels(self, world: World) -> dict[str, Tensor]:
         goal = world.choice["goal"]
-        away = world.distance_to(goal).t()
-        return {"goal": goal, "adversary_goal_distance": away[:, :1], "agent_goal_distance": away[:, 1:]}
+        distance = world.distance_to(goal).t()
+        return {"goal": goal, "adversary_goal_distance": distance[:, :1], "agent_goal_distance": distance[:, 1:]}

@@ -1,4 +1,4 @@
-"""Alice tells Bob a secret under a key that both see; Eve hears every word and must not find it out."""
+"""Alice sends Bob a secret, encrypted with a key that both observe; Eve hears every word and must not decode it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from marlnb.config import ENVIRONMENTS
+from marlnb.envs.mpe.config import MPEConfig
 from marlnb.envs.mpe.layout import Body, Feature, Layout
-from marlnb.envs.mpe.scenario import MPEConfig, Scenario, block
+from marlnb.envs.mpe.scenario import Scenario, block
 from marlnb.specs import LabelSpec
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ EVE, BOB, ALICE = 0, 1, 2
 @ENVIRONMENTS.register("mpe/simple_crypto")
 @dataclass(frozen=True)
 class SimpleCryptoConfig(MPEConfig):
-    """Eve earns minus the error of her guess; Alice and Bob earn Eve's error less Bob's."""
+    """Eve earns minus the error of her guess; Alice and Bob earn Eve's error minus Bob's."""
 
     mpe2_module: ClassVar[str] = "mpe2.simple_crypto_v3"
 
@@ -42,16 +43,16 @@ class SimpleCrypto(Scenario):
 
     def features(self, layout: Layout, agent: int) -> list[Feature]:
         goal, key = (block(layout, what, [f"{what}_{k}" for k in range(self.n_words)]) for what in ("goal", "key"))
-        heard = self.heard(layout, ALICE)
-        return {EVE: heard, BOB: key + heard, ALICE: goal + key}[agent]
+        message_features = self.message_features(layout, ALICE)
+        return {EVE: message_features, BOB: key + message_features, ALICE: goal + key}[agent]
 
     def begin(self, world: World) -> None:
-        for what in ("goal", "key"):
-            world[what].zero_().scatter_(0, world.choice[what][None], 1.0)
+        for name in self.choices:  # one-hot
+            world[name].zero_().scatter_(0, world.choice[name][None], 1.0)
 
     def reward(self, world: World, out: Tensor) -> None:
         spoke = (world.message != 0).any(1)
-        error = (world.message - world["goal"]).square_().sum(1).mul_(spoke)
+        error = (world.message - world["goal"]).square().sum(1) * spoke
         out[EVE] = -error[EVE]
         out[BOB:] = error[EVE] - error[BOB]
 

@@ -1,4 +1,4 @@
-"""A good agent knows its goal among two landmarks; an adversary that does not know it must keep it away."""
+"""A good agent knows its goal among two landmarks; an adversary that does not know it must keep the agent away."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from marlnb.config import ENVIRONMENTS
+from marlnb.envs.mpe.config import MPEConfig
 from marlnb.envs.mpe.layout import Body, Feature, Layout
-from marlnb.envs.mpe.scenario import MPEConfig, Scenario, block
+from marlnb.envs.mpe.scenario import Scenario, block
 from marlnb.specs import LabelSpec
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ ADVERSARY, AGENT = 0, 1
 @ENVIRONMENTS.register("mpe/simple_push")
 @dataclass(frozen=True)
 class SimplePushConfig(MPEConfig):
-    """The agent earns minus its distance to the goal; the adversary that distance, less its own."""
+    """The agent earns minus its distance to the goal; the adversary earns that distance minus its own."""
 
     mpe2_module: ClassVar[str] = "mpe2.simple_push_v3"
 
@@ -47,18 +48,18 @@ class SimplePush(Scenario):
         return (0.1, 0.9)
 
     def features(self, layout: Layout, agent: int) -> list[Feature]:
-        moving = self.own(layout, agent, position=False)
-        landmarks, others = self.to_landmarks(layout, agent), self.to_others(layout, agent)
+        velocity = self.self_features(layout, agent, position=False)
+        landmarks, others = self.landmark_features(layout, agent), self.other_features(layout, agent)
         if agent == ADVERSARY:
-            return moving + landmarks + others
+            return velocity + landmarks + others
         goal = block(layout, "goal_delta", ("goal_dx", "goal_dy"))
-        own = block(layout, "own_color", [f"goal_{color}" for color in COLOR_NAMES])
+        goal_color = block(layout, "own_color", [f"goal_{color}" for color in COLOR_NAMES])
         colors = [
             (f"{landmark.name}_{name}", layout.constant(value))
             for landmark, color in zip(self.landmarks, LANDMARK_COLORS)
             for name, value in zip(COLOR_NAMES, color)
         ]
-        return moving + goal + own + landmarks + colors + others
+        return velocity + goal + goal_color + landmarks + colors + others
 
     def begin(self, world: World) -> None:
         world["own_color"].copy_(world.tensor(AGENT_COLORS).t()[:, world.choice["goal"]])
@@ -67,9 +68,9 @@ class SimplePush(Scenario):
         world["goal_delta"].copy_(world.delta_to(world.choice["goal"])[:, AGENT])
 
     def reward(self, world: World, out: Tensor) -> None:
-        away = world.distance_to(world.choice["goal"])
-        out[ADVERSARY] = away[AGENT] - away[ADVERSARY]
-        out[AGENT] = -away[AGENT]
+        distance = world.distance_to(world.choice["goal"])
+        out[ADVERSARY] = distance[AGENT] - distance[ADVERSARY]
+        out[AGENT] = -distance[AGENT]
 
     def labels(self) -> tuple[LabelSpec, ...]:
         names = tuple(landmark.name for landmark in self.landmarks)
@@ -78,5 +79,5 @@ class SimplePush(Scenario):
 
     def read_labels(self, world: World) -> dict[str, Tensor]:
         goal = world.choice["goal"]
-        away = world.distance_to(goal).t()
-        return {"goal": goal, "adversary_goal_distance": away[:, :1], "agent_goal_distance": away[:, 1:]}
+        distance = world.distance_to(goal).t()
+        return {"goal": goal, "adversary_goal_distance": distance[:, :1], "agent_goal_distance": distance[:, 1:]}

@@ -1,4 +1,4 @@
-"""Two agents that move and talk; each alone knows the landmark that the other must go to."""
+"""Two agents move and talk; each alone knows the landmark that the other must go to."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from marlnb.config import ENVIRONMENTS, option
+from marlnb.envs.mpe.config import MPEConfig
 from marlnb.envs.mpe.layout import Body, Feature, Layout
-from marlnb.envs.mpe.scenario import MPEConfig, Scenario, block
+from marlnb.envs.mpe.scenario import Scenario, block
 from marlnb.specs import LabelSpec
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ COLOR_NAMES = ("red", "green", "blue")
 @ENVIRONMENTS.register("mpe/simple_reference")
 @dataclass(frozen=True)
 class SimpleReferenceConfig(MPEConfig):
-    """Each earns minus the other's distance to the landmark that it alone knows, mixed with the mean of both."""
+    """Each earns minus the other's distance to the landmark that only it knows, mixed with the mean of both."""
 
     mpe2_module: ClassVar[str] = "mpe2.simple_reference_v3"
 
@@ -45,9 +46,9 @@ class SimpleReference(Scenario):
         return {"goal_color": (2, 3)}
 
     def features(self, layout: Layout, agent: int) -> list[Feature]:
-        moving = self.own(layout, agent, position=False) + self.to_landmarks(layout, agent)
+        moving = self.self_features(layout, agent, position=False) + self.landmark_features(layout, agent)
         color = block(layout, "goal_color", [f"partner_goal_{name}" for name in COLOR_NAMES], agent)
-        return moving + color + self.heard(layout, 1 - agent)
+        return moving + color + self.message_features(layout, 1 - agent)
 
     def begin(self, world: World) -> None:
         colors = world.tensor(COLORS).t()
@@ -55,10 +56,11 @@ class SimpleReference(Scenario):
             world["goal_color"][agent].copy_(colors[:, world.choice[f"told_by_{agent}"]])
 
     def reward(self, world: World, out: Tensor) -> None:
+        """r_i = local_ratio * local_i + (1 - local_ratio) * mean(local); local_i: minus the other's goal distance."""
         for agent in range(2):
-            out[agent] = world.distance_to(world.choice[f"told_by_{agent}"])[1 - agent]
-        shared = out.mean(0).mul_(self.local_ratio - 1)
-        out.mul_(-self.local_ratio).add_(shared)
+            out[agent] = -world.distance_to(world.choice[f"told_by_{agent}"])[1 - agent]
+        global_reward = out.mean(0)
+        out.copy_(self.local_ratio * out + (1 - self.local_ratio) * global_reward)
 
     def labels(self) -> tuple[LabelSpec, ...]:
         return (
@@ -68,10 +70,9 @@ class SimpleReference(Scenario):
         )
 
     def read_labels(self, world: World) -> dict[str, Tensor]:
-        told = [world.choice[f"told_by_{agent}"] for agent in range(2)]
-        distance = [world.distance_to(told[1 - agent])[agent] for agent in range(2)]
-        goal = told[0].new_empty(world.n_envs, 2)
-        goal[:, 0], goal[:, 1] = told[1], told[0]
-        apart = distance[0].new_empty(world.n_envs, 2)
-        apart[:, 0], apart[:, 1] = distance
-        return {"goal": goal, "partner_goal": goal.flip(1), "goal_distance": apart}
+        import torch  # here, so that reading the options does not import it
+
+        goals = [world.choice[f"told_by_{1 - agent}"] for agent in range(2)]
+        goal = torch.stack(goals, 1)
+        distance = torch.stack([world.distance_to(goals[agent])[agent] for agent in range(2)], 1)
+        return {"goal": goal, "partner_goal": goal.flip(1), "goal_distance": distance}

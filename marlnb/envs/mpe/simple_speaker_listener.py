@@ -1,4 +1,4 @@
-"""A speaker that sees which landmark is the goal and can only talk; a listener that must go there and cannot know."""
+"""A speaker observes which landmark is the goal but cannot move; a listener must go there but cannot observe it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from marlnb.config import ENVIRONMENTS
+from marlnb.envs.mpe.config import MPEConfig
 from marlnb.envs.mpe.layout import Body, Feature, Layout
-from marlnb.envs.mpe.scenario import MPEConfig, Scenario, block
+from marlnb.envs.mpe.scenario import Scenario, block
 from marlnb.specs import LabelSpec
 
 if TYPE_CHECKING:
@@ -47,14 +48,14 @@ class SimpleSpeakerListener(Scenario):
     def features(self, layout: Layout, agent: int) -> list[Feature]:
         if agent == SPEAKER:
             return block(layout, "goal_color", [f"goal_{color}" for color in COLOR_NAMES])
-        moving = self.own(layout, agent, position=False)
-        return moving + self.to_landmarks(layout, agent) + self.heard(layout, SPEAKER)
+        moving = self.self_features(layout, agent, position=False)
+        return moving + self.landmark_features(layout, agent) + self.message_features(layout, SPEAKER)
 
     def begin(self, world: World) -> None:
         world["goal_color"].copy_(world.tensor(COLORS).t()[:, world.choice["goal"]])
 
     def reward(self, world: World, out: Tensor) -> None:
-        out.copy_(world.distance_to(world.choice["goal"])[LISTENER].square_().neg_())
+        out.copy_(-world.distance_to(world.choice["goal"])[LISTENER].square())
 
     def labels(self) -> tuple[LabelSpec, ...]:
         return (LabelSpec("goal", None, COLOR_NAMES), LabelSpec("goal_distance"))

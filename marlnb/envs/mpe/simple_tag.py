@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from marlnb.config import ENVIRONMENTS, option
 from marlnb.envs.mpe.layout import Body, Feature, Layout
-from marlnb.envs.mpe.neighbours import PartialView, PartialViewConfig
+from marlnb.envs.mpe.partial_view import PartialView, PartialViewConfig
 from marlnb.envs.mpe.pursuit import caught, chaser_names, out_of_bounds
 from marlnb.envs.mpe.scenario import Scenario
 from marlnb.specs import LabelSpec
@@ -23,15 +23,15 @@ PREY_SPEED_BY_STAGE = (0.5, 0.75, 1.0)
 @ENVIRONMENTS.register("mpe/simple_tag")
 @dataclass(frozen=True)
 class SimpleTagConfig(PartialViewConfig):
-    """Every contact is worth 10 to all adversaries and costs the good agent 10, as leaving the square does."""
+    """Each contact pays every adversary 10 and costs the good agent 10, which also pays for leaving the square."""
 
     mpe2_module: ClassVar[str] = "mpe2.simple_tag_v3"
 
     num_good: int = option(1, help="number of good agents, the prey", ge=1)
     num_adversaries: int = option(3, help="number of adversaries", ge=1)
     num_obstacles: int = option(2, help="number of obstacles", ge=0)
-    terminate_on_success: bool = option(False, help="end the episode once every good agent is touched at once")
-    curriculum: bool = option(False, help="slow the prey down in the first stages of the curriculum")
+    terminate_on_success: bool = option(False, help="end the episode when all good agents are touched at the same time")
+    curriculum: bool = option(False, help="slower prey in the first stages of the curriculum")
     curriculum_stage: int = option(0, help="stage of the curriculum; 2 is the full task", ge=0, le=2)
 
     def scenario(self) -> Scenario:
@@ -49,12 +49,12 @@ class SimpleTag(PartialView):
         obstacles = [Body(f"landmark_{i}", 0.2, movable=False) for i in range(config.num_obstacles)]
         super().__init__([*adversaries, *good], obstacles, config)
         self.n_adversaries = config.num_adversaries
-        self.sees_velocity_of = slice(self.n_adversaries, len(self.agents))
+        self.velocity_seen_of = slice(self.n_adversaries, len(self.agents))
         self.may_finish = config.terminate_on_success
 
     def features(self, layout: Layout, agent: int) -> list[Feature]:
-        others = self.to_others(layout, agent) + self.velocities(layout, agent)
-        return self.own(layout, agent) + self.to_landmarks(layout, agent) + others
+        others = self.other_features(layout, agent) + self.velocity_features(layout, agent)
+        return self.self_features(layout, agent) + self.landmark_features(layout, agent) + others
 
     def reward(self, world: World, out: Tensor) -> None:
         contacts = caught(world, self.n_adversaries).sum(0)
@@ -73,9 +73,9 @@ class SimpleTag(PartialView):
 
     def read_labels(self, world: World) -> dict[str, Tensor]:
         touches = caught(world, self.n_adversaries)
-        apart = world.distance[: self.n_adversaries, self.n_adversaries : world.n_agents].amin(1)
+        prey_distance = world.distance[: self.n_adversaries, self.n_adversaries : world.n_agents].amin(1)
         return {
             "adversary_touches": touches.any(1).t().long(),
             "agent_caught": touches.any(0).t().long(),
-            "adversary_prey_distance": apart.t(),
+            "adversary_prey_distance": prey_distance.t(),
         }

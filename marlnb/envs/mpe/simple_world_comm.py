@@ -1,4 +1,4 @@
-"""Adversaries, one of them a leader that sees all and talks, chase good agents that hide in forests and seek food."""
+"""Adversaries chase good agents that hide in forests and seek food; one adversary, the leader, sees all and talks."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from marlnb.config import ENVIRONMENTS, option
+from marlnb.envs.mpe.config import MPEConfig
 from marlnb.envs.mpe.layout import AXES, Body, Feature, Layout
 from marlnb.envs.mpe.pursuit import caught, chaser_names, out_of_bounds
-from marlnb.envs.mpe.scenario import MPEConfig, Scenario, block
+from marlnb.envs.mpe.scenario import Scenario, block
 from marlnb.specs import LabelSpec
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ LEADER = 0
 @ENVIRONMENTS.register("mpe/simple_world_comm")
 @dataclass(frozen=True)
 class SimpleWorldCommConfig(MPEConfig):
-    """As tag, with food worth 2, forests that hide who is in them, and a leader whose words the adversaries hear."""
+    """Tag with food worth 2, forests that hide the agents in them, and a leader whose words the adversaries hear."""
 
     mpe2_module: ClassVar[str] = "mpe2.simple_world_comm_v3"
 
@@ -56,7 +57,7 @@ class SimpleWorldComm(Scenario):
         self.food = slice(first_food, first_food + config.num_food)
         self.forests = slice(self.food.stop, self.food.stop + config.num_forests)
         self.good = slice(self.n_adversaries, len(self.agents))
-        self.redrawn = config.num_food + config.num_forests
+        self.n_redrawn = config.num_food + config.num_forests
 
     def blocks(self) -> dict[str, tuple[int, ...]]:
         n = len(self.agents)
@@ -74,8 +75,8 @@ class SimpleWorldComm(Scenario):
         inside = block(layout, "in_forest", [f"in_forest_{i}" for i in range(self.n_forests)], agent)
         tail = inside + velocity
         if agent < self.n_adversaries:
-            tail = velocity + inside + self.heard(layout, LEADER)
-        return self.own(layout, agent) + self.to_landmarks(layout, agent) + delta + tail
+            tail = velocity + inside + self.message_features(layout, LEADER)
+        return self.self_features(layout, agent) + self.landmark_features(layout, agent) + delta + tail
 
     def refresh(self, world: World) -> None:
         inside = world.touching(slice(None), self.forests)
@@ -92,8 +93,8 @@ class SimpleWorldComm(Scenario):
         nearest_prey = world.distance[: self.n_adversaries, self.good].amin(1)
         out[: self.n_adversaries] = 5 * contacts.sum(0) - 0.1 * nearest_prey
         eaten = world.touching(self.good, self.food).sum(1)
-        hunger = world.distance[self.good, self.food].amin(1)
-        out[self.good] = 2 * eaten - 5 * contacts - 2 * out_of_bounds(world, self.good) - 0.05 * hunger
+        nearest_food = world.distance[self.good, self.food].amin(1)
+        out[self.good] = 2 * eaten - 5 * contacts - 2 * out_of_bounds(world, self.good) - 0.05 * nearest_food
 
     def labels(self) -> tuple[LabelSpec, ...]:
         hidden = tuple(LabelSpec(f"{group}_in_forest", group, ("open", "forest")) for group in self.groups)
@@ -101,9 +102,9 @@ class SimpleWorldComm(Scenario):
 
     def read_labels(self, world: World) -> dict[str, Tensor]:
         inside = world.touching(slice(None), self.forests).any(1).t().long()
-        found = {"agent_caught": caught(world, self.n_adversaries).any(0).t().long()}
+        labels = {"agent_caught": caught(world, self.n_adversaries).any(0).t().long()}
         first = 0
         for group, members in self.groups.items():
-            found[f"{group}_in_forest"] = inside[:, first : first + len(members)]
+            labels[f"{group}_in_forest"] = inside[:, first : first + len(members)]
             first += len(members)
-        return found
+        return labels

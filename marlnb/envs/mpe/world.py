@@ -1,8 +1,8 @@
-"""The physics of MPE for all copies at once: particles on a plane, pushed by their own force and by soft contacts.
+"""The physics of MPE for all envs at once: particles on a plane, pushed by their own force and by soft contacts.
 
-Follows `mpe2._mpe_utils.core.World`. Everything an observation can hold is a row of one tensor `[row, env]`; the copies
-are the last axis, so that each operation runs over contiguous memory. Always in float64: contacts are stiff enough to
-turn a rounding of 1e-7 into more than 1e-4 within an episode, and double precision costs little.
+Follows `mpe2._mpe_utils.core.World`. Every number that an observation can contain is a row of one tensor `[row, env]`.
+The envs are the last axis, so each operation runs over contiguous memory. The physics is always float64: contacts are
+stiff enough to turn a rounding error of 1e-7 into more than 1e-4 within an episode, and double precision costs little.
 """
 
 from __future__ import annotations
@@ -19,20 +19,25 @@ DAMPING = 0.25
 CONTACT_FORCE = 1e2
 CONTACT_MARGIN = 1e-3
 DTYPE = torch.float64
-_NEVER = -1e30
+_NO_CONTACT = -1e30  # contact distance of a body with itself
 
 
 class World:
-    """The state of B copies and the views that scenarios read.
+    """The state of B envs, and the views of it that scenarios read.
 
     Attributes:
-        position `[axis, entity, env]`: agents first, then landmarks; velocity `[axis, agent, env]`; control: what a
-        step adds to velocity, of the same shape; own_rows `[row, env]`: position, velocity and message, which with
-        choice say all that an episode is at;
-        message `[speaker, word, env]`; delta `[axis, agent, entity, env]`: entity minus agent;
-        distance `[agent, entity, env]`, 1 from an agent to itself; touching_below `[agent, entity, 1]`: the distance
-        under which two bodies overlap; to_itself `[agent, entity, 1]`: 1 where both are the same, else 0;
-        choice: what the episode drew, `[env]` int64 by name; start_range `[env]`: largest coordinate at its start.
+        rows: `[row, env]`, the memory behind all blocks of the layout.
+        state_rows: `[row, env]`, position, velocity and message: together with `choice`, the whole state.
+        position: `[axis, entity, env]`, agents first, then landmarks.
+        velocity: `[axis, agent, env]`.
+        message: `[speaker, word, env]`.
+        control: `[axis, agent, env]`, what a step adds to the velocity.
+        delta: `[axis, agent, entity, env]`, the entity's position minus the agent's.
+        distance: `[agent, entity, env]`; 1 from an agent to itself.
+        contact_distance: `[agent, entity, 1]`, the distance below which two bodies overlap.
+        self_mask: `[agent, entity, 1]`, 1 where both are the same body, else 0.
+        choice: the episode's random choices: name -> `[env]` int64.
+        start_range: `[env]`, the largest coordinate at the episode's start.
     """
 
     def __init__(
@@ -47,7 +52,7 @@ class World:
         self.n_agents, self.n_landmarks = len(agents), len(landmarks)
         self.rows = torch.zeros(layout.n_rows, n_envs, dtype=DTYPE, device=device)
         self["constant"].copy_(self.tensor(layout.constants)[:, None].expand(-1, n_envs))
-        self.own_rows = self.rows[: layout.starts["delta"]]
+        self.state_rows = self.rows[: layout.starts["delta"]]
         self.position, self.velocity, self.message = self["position"], self["velocity"], self["message"]
         self.delta = self["delta"]
         self.control = torch.zeros_like(self.velocity)
@@ -65,20 +70,23 @@ class World:
     def tensor(self, values: Sequence[float] | Sequence[Sequence[float]]) -> Tensor:
         return torch.tensor(values, dtype=DTYPE, device=self.device)
 
-    def place(self, start: Tensor, chosen: Mapping[str, Tensor], copies: slice | Tensor) -> None:
-        """Puts the entities of some copies at `start` `[axis, entity, copy]`, at rest and silent."""
-        self.position[..., copies] = start
-        self.velocity[..., copies] = 0
-        self.message[..., copies] = 0
-        self.start_range[copies] = start.abs().amax((0, 1))
-        for name, value in chosen.items():
+    def place(self, start: Tensor, choices: Mapping[str, Tensor], env_index: slice | Tensor) -> None:
+        """Puts the entities of some envs at `start` `[axis, entity, env]`, at rest and silent."""
+        self.position[..., env_index] = start
+        self.velocity[..., env_index] = 0
+        self.message[..., env_index] = 0
+        self.start_range[env_index] = start.abs().amax((0, 1))
+        for name, value in choices.items():
             if name not in self.choice:
                 self.choice[name] = torch.zeros(self.n_envs, dtype=torch.int64, device=self.device)
-            self.choice[name][copies] = value
+            self.choice[name][env_index] = value
 
     def advance(self) -> None:
-        """One step of `DT` seconds; positions move with the velocity from before the step, as in mpe2."""
-        if not self.moves:
+        """One step of `DT` seconds.
+
+        mpe2 moves bodies with the velocity from before the step, so the position is updated first.
+        """
+        if not self.can_move:
             return
         if self.n_colliding:
             self._find_contact_forces()
@@ -90,54 +98,55 @@ class World:
             self._limit_speeds(self._max_speed)
 
     def measure(self) -> None:
-        """Brings delta and distance up to date with position."""
+        """Recomputes delta and distance from position: distance = sqrt(dx² + dy² + self_mask)."""
         torch.sub(self._entity_position, self._agent_position, out=self.delta)
-        torch.addcmul(self.to_itself, self._delta_x, self._delta_x, out=self.distance)
+        torch.addcmul(self.self_mask, self._delta_x, self._delta_x, out=self.distance)
         self.distance.addcmul_(self._delta_y, self._delta_y).sqrt_()
 
     def distance_to(self, landmark: Tensor) -> Tensor:
-        """Every agent's distance to one landmark of each copy (`[env]`, its number): `[agent, env]`."""
+        """Every agent's distance to one landmark per env (`landmark` `[env]`, its number): `[agent, env]`."""
         index = landmark.expand(self.n_agents, 1, -1)
         return self.landmark_distance.gather(1, index)[:, 0]
 
     def delta_to(self, landmark: Tensor) -> Tensor:
-        """One landmark of each copy (`[env]`, its number) minus every agent: `[axis, agent, env]`."""
+        """One landmark per env (`landmark` `[env]`, its number) minus every agent: `[axis, agent, env]`."""
         index = landmark.expand(2, self.n_agents, 1, -1)
         return self.landmark_delta.gather(2, index)[:, :, 0]
 
     def touching(self, agents: slice, entities: slice) -> Tensor:
-        """Which agents overlap which entities, `[agent, entity, env]` bool; never an agent itself."""
-        return self.distance[agents, entities] < self.touching_below[agents, entities]
+        """`[agent, entity, env]` bool: the agent overlaps the entity; False for an agent and itself."""
+        return self.distance[agents, entities] < self.contact_distance[agents, entities]
 
     def touching_agents(self) -> Tensor:
-        """Which agents overlap which others, `[agent, agent, env]` bool; never an agent itself."""
-        return self.agent_distance < self._agents_touch_below
+        """`[agent, agent, env]` bool: the agents overlap; False for an agent and itself."""
+        return self.agent_distance < self._agent_contact_distance
 
     def _prepare_distances(self, agents: Sequence[Body], landmarks: Sequence[Body]) -> None:
         n, entities = self.n_agents, [*agents, *landmarks]
         self._moving_position = self.position[:, :n]
         self._entity_position, self._agent_position = self.position[:, None], self._moving_position[:, :, None]
         self._delta_x, self._delta_y = self.delta
-        self.to_itself = torch.eye(n, len(entities), dtype=DTYPE, device=self.device)[:, :, None]
+        self.self_mask = torch.eye(n, len(entities), dtype=DTYPE, device=self.device)[:, :, None]
         self.distance = torch.ones(n, len(entities), self.n_envs, dtype=DTYPE, device=self.device)
-        sizes = [[a.size + e.size if a is not e else _NEVER for e in entities] for a in agents]
-        self.touching_below = self.tensor(sizes)[:, :, None]
+        sizes = [[a.size + e.size if a is not e else _NO_CONTACT for e in entities] for a in agents]
+        self.contact_distance = self.tensor(sizes)[:, :, None]
         self.agent_distance, self.landmark_distance = self.distance[:, :n], self.distance[:, n:]
         self.landmark_delta = self.delta[:, :, n:]
-        self._agents_touch_below = self.touching_below[:, :n]
+        self._agent_contact_distance = self.contact_distance[:, :n]
 
     def _prepare_contacts(self, agents: Sequence[Body], landmarks: Sequence[Body]) -> None:
         entities = [*agents, *landmarks]
-        self.moves = any(agent.movable for agent in agents)
+        self.can_move = any(agent.movable for agent in agents)
         self.n_colliding = sum(entity.collide for entity in entities) if agents[0].collide else 0
+        # a slice then selects the colliding entities: they come first
         assert all(entity.collide == (i < self.n_colliding) for i, entity in enumerate(entities))
         shape = (self.n_agents, self.n_colliding, self.n_envs)
         self._overlap = torch.zeros(shape, dtype=DTYPE, device=self.device)
         self._push = torch.zeros(2, *shape, dtype=DTYPE, device=self.device)
         self._force = torch.zeros_like(self.velocity)
-        self._contact_distance = self.distance[:, : self.n_colliding]
-        self._contact_delta = self.delta[:, :, : self.n_colliding]
-        self._contact_below = self.touching_below[:, : self.n_colliding]
+        self._collider_distance = self.distance[:, : self.n_colliding]
+        self._collider_delta = self.delta[:, :, : self.n_colliding]
+        self._collider_contact_distance = self.contact_distance[:, : self.n_colliding]
 
     def _prepare_speeds(self, agents: Sequence[Body]) -> None:
         self._velocity_x, self._velocity_y = self.velocity
@@ -146,11 +155,15 @@ class World:
         self._speed = torch.zeros(self.n_agents, self.n_envs, dtype=DTYPE, device=self.device)
 
     def _find_contact_forces(self) -> None:
-        """Force on each agent over `-CONTACT_FORCE`: softplus of the overlap, along the line between the centres."""
-        torch.sub(self._contact_below, self._contact_distance, out=self._overlap)
+        """`[axis, agent, env]`: the sum over bodies j of softplus(overlap_ij) * delta_ij / distance_ij.
+
+        softplus has the sharpness 1 / CONTACT_MARGIN. `advance` multiplies by -CONTACT_FORCE: contacts push apart.
+        """
+        torch.sub(self._collider_contact_distance, self._collider_distance, out=self._overlap)
+        # the private function, because torch.nn.functional.softplus has no `out=`
         torch._C._nn.softplus(self._overlap, 1 / CONTACT_MARGIN, 40.0, out=self._overlap)  # type: ignore[call-arg]
-        self._overlap.div_(self._contact_distance)
-        torch.mul(self._contact_delta, self._overlap, out=self._push)
+        self._overlap.div_(self._collider_distance)
+        torch.mul(self._collider_delta, self._overlap, out=self._push)
         torch.sum(self._push, 2, out=self._force)
 
     def _limit_speeds(self, max_speed: Tensor) -> None:

@@ -14,9 +14,9 @@ from torch import Tensor
 from torchrl.data import Bounded, Categorical, Composite, MultiCategorical, Unbounded
 from torchrl.envs import EnvBase
 
-from marlnb.envs.vector import SEED_SPAN, Step, VectorEnv
+from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import EnvError
-from marlnb.specs import EnvSpec, GroupSpec
+from marlnb.specs import SEED_SPAN, EnvSpec, GroupSpec
 
 FLAGS = ("done", "terminated", "truncated")
 

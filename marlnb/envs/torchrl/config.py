@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from marlnb.config import ENVIRONMENTS, EnvConfig, option
 from marlnb.envs.constructor_errors import construct, parameters_of
 from marlnb.errors import ConfigError, EnvBuildError
-from marlnb.imports import found_at
+from marlnb.imports import load_object
 
 if TYPE_CHECKING:
     from torchrl.envs import EnvBase
@@ -92,7 +92,7 @@ class CustomConfig(TorchrlConfig):
 
     def _constructor(self) -> Callable[..., EnvBase]:
         try:
-            return found_at(self.entry_point)  # type: ignore[no-any-return]
+            return load_object(self.entry_point)  # type: ignore[no-any-return]
         except ConfigError as error:
             raise EnvBuildError(f"{self.name}: {error}") from error
 
@@ -189,6 +189,6 @@ for _family, _module, _needs in (
     ("smacv2", "smacv2", "SMACv2 and StarCraft II: see docs/environments-torchrl.md"),
 ):
     ENVIRONMENTS.needs(f"{_family}/", _needs)
-    ENVIRONMENTS.come_from(f"{_family}/", _module)
+    ENVIRONMENTS.provided_by(f"{_family}/", _module)
 
 register_installed()

@@ -12,12 +12,13 @@ from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 from torchrl.envs import EnvBase
 
-from marlnb.envs.action_validation import Incoming
+from marlnb.envs.action_validation import ActionValidator
 from marlnb.envs.constructor_errors import construct
-from marlnb.envs.rng_streams import Streams
+from marlnb.envs.rng_streams import RngStreams
 from marlnb.envs.torchrl.layout import PLAYER, GroupLayout, Layout, layout_of
-from marlnb.envs.vector import SEED_SPAN, GroupStep, Step, VectorEnv, allocate_step, episode_seeds
+from marlnb.envs.vector import GroupStep, Step, VectorEnv, allocate_step, episode_seeds
 from marlnb.errors import EnvBuildError, EnvError
+from marlnb.specs import SEED_SPAN
 
 
 class TorchrlVectorEnv(VectorEnv):
@@ -51,7 +52,7 @@ class TorchrlVectorEnv(VectorEnv):
         self.layout = layout_of(envs[0], name, max_steps)
         self.spec = self.layout.spec
         self._step = allocate_step(self.spec, n_envs, device)
-        self._incoming = {g.name: Incoming(name, g, n_envs, device) for g in self.spec.groups}
+        self._incoming = {g.name: ActionValidator(name, g, n_envs, device) for g in self.spec.groups}
         self._episode = torch.zeros(n_envs, dtype=torch.int64, device=device)
         self._clock = torch.zeros_like(self._episode)
         step = n_envs if shape else 1
@@ -137,7 +138,7 @@ class _Member:
         self._done = step.done[copies]
         self._state = None if step.state is None else step.state[copies]
         self._final_state = None if step.final_state is None else step.final_state[copies]
-        self._streams = Streams(self._done.device)
+        self._streams = RngStreams(self._done.device)
         self._now: TensorDictBase = TensorDict({}, batch_size=env.batch_size)
 
     def begin(self, seed: int, again: bool = False) -> None:

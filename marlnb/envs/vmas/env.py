@@ -19,14 +19,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from marlnb.envs.action_validation import Incoming
+from marlnb.envs.action_validation import ActionValidator
 from marlnb.envs.constructor_errors import construct, unknown_arguments
 from marlnb.envs.grouping import group_specs
-from marlnb.envs.rng_streams import Streams
-from marlnb.envs.vector import SEED_SPAN, Step, VectorEnv, allocate_step, episode_seeds
+from marlnb.envs.rng_streams import RngStreams
+from marlnb.envs.vector import Step, VectorEnv, allocate_step, episode_seeds
 from marlnb.envs.vmas.config import VmasConfig, scenario_files
 from marlnb.errors import EnvBuildError, EnvError
-from marlnb.specs import ActionSpec, EnvSpec, LabelSpec, ObservationSpec
+from marlnb.specs import SEED_SPAN, ActionSpec, EnvSpec, LabelSpec, ObservationSpec
 
 _AXES = ("x", "y")
 UNUSED = "Scenario kwargs: .* not used by the scenario"
@@ -48,14 +48,14 @@ class VmasVectorEnv(VectorEnv):
         if n_envs < 1:
             raise EnvBuildError(f"{config.name} needs at least one copy; asked for n_envs={n_envs}")
         self.config, self.n_envs, self.device = config, n_envs, torch.device(device)
-        self._streams, self._starts = Streams(self.device), Streams(self.device)
+        self._streams, self._starts = RngStreams(self.device), RngStreams(self.device)
         with self._streams:
             self.vmas = _built(config, n_envs, self.device)
         self._advance = inspect.unwrap(type(self.vmas).step)
         names = [agent.name.replace(" ", "_") for agent in self.vmas.agents]
         self.spec = _describe(config, self.vmas, names)
         self._members = {group.name: [names.index(agent) for agent in group.agents] for group in self.spec.groups}
-        self._incoming = {g.name: Incoming(config.name, g, n_envs, self.device) for g in self.spec.groups}
+        self._incoming = {g.name: ActionValidator(config.name, g, n_envs, self.device) for g in self.spec.groups}
         self._step = allocate_step(self.spec, n_envs, self.device)
         self._episode = torch.zeros(n_envs, dtype=torch.int64, device=self.device)
         self._clock = torch.zeros_like(self._episode)

@@ -8,14 +8,14 @@ from typing import Any
 
 from marlnb.errors import EnvError
 
-Stepped = tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]
+StepResult = tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]
 
 _PARTS = ("observations", "rewards", "terminations", "truncations", "infos")
 STEP = f"PettingZoo's API asks step for ({', '.join(_PARTS)}), each a dict by agent"
 RESET = "PettingZoo's API asks reset(seed=None, options=None) for (observations, infos), each a dict by agent"
 
 
-def begun(returned: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def check_reset(returned: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """What `reset` returned, taken apart.
 
     Raises:
@@ -30,7 +30,7 @@ def begun(returned: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     return observations, infos or {}  # type: ignore[return-value]
 
 
-def stepped(returned: Any) -> Stepped:
+def check_step(returned: Any) -> StepResult:
     """What `step` returned, if it has five parts; `breach` looks into them when something went wrong.
 
     Raises:
@@ -41,7 +41,7 @@ def stepped(returned: Any) -> Stepped:
     return returned  # type: ignore[return-value]
 
 
-def breach(returned: Stepped, lived: Collection[str], possible: Collection[str]) -> str | None:
+def find_violation(returned: StepResult, lived: Collection[str], possible: Collection[str]) -> str | None:
     """How a step broke the API: in words, None where it did not.
 
     Args:

@@ -33,7 +33,7 @@ class GroupArrays:
 
 @dataclass
 class Arrays:
-    """All arrays of B copies. seed `[1]` int64: the one that the user gave to `reset`; memory: all bytes `[byte]`."""
+    """All arrays of B copies. seed `[1]` int64: the one that the user gave to `reset`."""
 
     groups: dict[str, GroupArrays]
     done: np.ndarray
@@ -41,11 +41,10 @@ class Arrays:
     seed: np.ndarray
     state: np.ndarray | None
     final_state: np.ndarray | None
-    memory: np.ndarray
 
 
 def _shapes(spec: EnvSpec, n_envs: int) -> dict[tuple[str | None, str], tuple[tuple[int, ...], str]]:
-    """(group, field) to (shape, dtype); what is read before each step lies together at the end, then what is after."""
+    """(group, field) to (shape, dtype)."""
     found: dict[tuple[str | None, str], tuple[tuple[int, ...], str]] = {
         (None, "seed"): ((1,), "int64"),
         (None, "episode_seed"): ((n_envs,), "int64"),
@@ -79,7 +78,6 @@ def size_bytes(spec: EnvSpec, n_envs: int) -> int:
 
 def arrays_in(buffer: mmap.mmap | np.ndarray, spec: EnvSpec, n_envs: int, offset: int = 0) -> Arrays:
     """Views into `buffer` from byte `offset` on, the same in every process that maps it."""
-    memory = np.frombuffer(buffer, np.uint8, size_bytes(spec, n_envs), offset)
     views: dict[tuple[str | None, str], np.ndarray] = {}
     for key, (shape, dtype) in _shapes(spec, n_envs).items():
         views[key] = np.frombuffer(buffer, dtype, prod(shape), offset).reshape(shape)
@@ -92,12 +90,11 @@ def arrays_in(buffer: mmap.mmap | np.ndarray, spec: EnvSpec, n_envs: int, offset
     }
     return Arrays(
         groups=groups,
-        memory=memory,
         **{field: views.get((None, field)) for field in COMMON},  # type: ignore[arg-type]
     )
 
 
-def allocated(spec: EnvSpec, n_envs: int) -> Arrays:
+def allocate_arrays(spec: EnvSpec, n_envs: int) -> Arrays:
     """Zeroed arrays of this process alone."""
     buffer = np.zeros(size_bytes(spec, n_envs) + ALIGNMENT, np.uint8)
     return arrays_in(buffer, spec, n_envs, -buffer.ctypes.data % ALIGNMENT)

@@ -28,7 +28,7 @@ from marlnb.envs.workers.process import (
     receive,
     send,
 )
-from marlnb.envs.workers.source import Source
+from marlnb.envs.workers.source import EnvSource
 from marlnb.errors import EnvError, MarlnbError
 from marlnb.specs import EnvSpec
 
@@ -106,7 +106,7 @@ class Pool:
         MarlnbError: of the kind that was raised in a worker.
     """
 
-    def __init__(self, source: Source, n_envs: int, n_workers: int) -> None:
+    def __init__(self, source: EnvSource, n_envs: int, n_workers: int) -> None:
         if not sys.executable:
             raise EnvError("this Python does not know its own executable, so no worker can be started; use workers=0")
         self.name = source.name
@@ -124,7 +124,7 @@ class Pool:
         finally:
             os.close(memory)
 
-    def _begin(self, source: Source, n_envs: int, memory: int) -> None:
+    def _begin(self, source: EnvSource, n_envs: int, memory: int) -> None:
         import cloudpickle  # a constructor may be a function of a notebook; never used again after this
 
         pickled = cloudpickle.dumps(source)

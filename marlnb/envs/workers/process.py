@@ -46,10 +46,10 @@ def main(command: int, result: int, memory: int, slot: int, dies_with_thread: bo
 def _serve(command: int, result: int, memory: int, slot: int) -> None:
     order = receive(command)
     sys.path[:] = order["path"]
-    from marlnb.envs.workers.copies import Copies
+    from marlnb.envs.workers.env_batch import EnvBatch
     from marlnb.envs.workers.memory import arrays_in
 
-    copies = Copies(pickle.loads(order["source"]), order["indices"])
+    copies = EnvBatch(pickle.loads(order["source"]), order["indices"])
     try:
         _send(result, VALUE, copies.describe() if slot == 0 else None)
         attached = receive(command)

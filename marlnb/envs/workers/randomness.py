@@ -46,7 +46,7 @@ class GlobalGenerators:
 _SPARE = np.random.MT19937(0)  # for what an environment draws before it has a generator of its own
 
 
-class Kept:
+class PreservedGenerators:
     """A context that leaves the process's generators as they were before it."""
 
     def __init__(self, python: bool) -> None:

@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from marlnb.envs.constructor_errors import construct
-from marlnb.envs.workers.api import RESET, begun
+from marlnb.envs.workers.api import RESET, check_reset
 from marlnb.envs.workers.spaces import MASK, ActionCodec, ObservationCodec, action_codec, observation_codec
-from marlnb.envs.workers.turns import Asynchronous, TurnByTurn, Waiting
+from marlnb.envs.workers.turn_based import AsynchronousParallel, AECAsParallel, TurnBasedEnv
 from marlnb.errors import ConfigError, EnvBuildError
-from marlnb.imports import found_at, hidden_by
+from marlnb.imports import load_object, hidden_by
 from marlnb.specs import EnvSpec, GroupSpec, group_agents
 
 _PACKAGES = {"shimmy": "shimmy open_spiel", "pyspiel": "open_spiel"}  # by module, where they have other names
 
 
 @dataclass(frozen=True)
-class Source:
+class EnvSource:
     """All that a process needs in order to build its copies.
 
     Attributes:
@@ -58,8 +58,8 @@ class Source:
                 f"{type(env).__name__} without {missing}"
             )
         if hasattr(env, "agent_iter"):
-            return TurnByTurn(env, self.stock)
-        return Asynchronous(env) if self.agents_wait else env
+            return AECAsParallel(env, self.stock)
+        return AsynchronousParallel(env) if self.agents_wait else env
 
     def _constructed(self, constructor: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:
         try:
@@ -79,7 +79,7 @@ class Source:
         if callable(self.constructor):
             return self.constructor
         try:
-            found = found_at(self.constructor)
+            found = load_object(self.constructor)
         except ConfigError as error:
             hidden = hidden_by(self.constructor.partition(".")[0]) is not None
             remedy = "" if hidden else _remedy(self.constructor)
@@ -126,7 +126,7 @@ def codecs_of(env: Any) -> Codecs:
     )
 
 
-def describe(source: Source, env: Any) -> EnvSpec:
+def describe(source: EnvSource, env: Any) -> EnvSpec:
     """Groups, spaces, masks and state of an environment; resets it once, to see whether infos hold action masks.
 
     Raises:
@@ -145,7 +145,7 @@ def describe(source: Source, env: Any) -> EnvSpec:
         raise EnvBuildError(f"{source.name}: {error}") from error
     infos = _first_infos(source.name, env)
     masked = {agent for agent in agents if codecs.observation[agent].mask_inside or MASK in infos.get(agent, {})}
-    waits = isinstance(env, Waiting)
+    waits = isinstance(env, TurnBasedEnv)
     if waits and masked:  # infos may hold the mask of those alone who act
         masked = {agent for agent in agents if codecs.action[agent].spec.kind != "continuous"}
     groups = tuple(_group(source.name, name, members, codecs, masked) for name, members in grouped.items())
@@ -154,7 +154,7 @@ def describe(source: Source, env: Any) -> EnvSpec:
 
 def _first_infos(name: str, env: Any) -> dict[str, Any]:
     try:
-        return begun(env.reset(seed=0))[1]
+        return check_reset(env.reset(seed=0))[1]
     except TypeError as error:
         if "unexpected keyword argument 'seed'" not in str(error):
             raise
@@ -179,7 +179,7 @@ def _group(name: str, group: str, members: tuple[str, ...], codecs: Codecs, mask
     return GroupSpec(group, members, codecs.observation[first].spec, action, has_mask)
 
 
-def _state_shape(source: Source, env: Any) -> tuple[int, ...] | None:
+def _state_shape(source: EnvSource, env: Any) -> tuple[int, ...] | None:
     if not source.state:
         return None
     try:

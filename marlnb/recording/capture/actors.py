@@ -1,7 +1,7 @@
-"""Actor sites of the recorded steps, computed for an episode's rows at once from what was just recorded.
+"""Actor sites of the recorded steps, computed for many rows at once from the recorded observations.
 
-Only where a few steps have shown that the policy is a function of what it sees and of the state that enters the step,
-and where nothing is hooked into it: otherwise hooks keep what fires (`marlnb.recording.capture.sources`).
+This is used only where a dry run showed that the policy is a function of its observation and its entering state, and
+where nothing is hooked into it. Otherwise hooks capture what fires (`marlnb.recording.capture.sources`).
 """
 
 from __future__ import annotations
@@ -22,46 +22,49 @@ class GroupActor:
     """The chosen sites of one group's actor.
 
     Attributes:
-        fields: one for each site; what `evaluating` gives returns tensors in this order.
+        fields: one field per site, in the order of the tensors that `evaluating`'s function returns.
     """
 
     def __init__(self, policy: Policy, selection: Selection, sites: Sequence[Site], dtype: str) -> None:
         self.policy, self.selection = policy, selection
         self.names = [site.name for site in sites]
         self.fields: list[Field] = []
-        self._chosen = []
+        self._picks = []
         for site in sites:
             chosen = selection.of_site(site)
-            assert chosen is not None  # `select_sites` leaves out those of other agents
+            assert chosen is not None  # `select_sites` removed the sites of other agents
             self.fields.append(chosen.field_of(site, dtype))
-            self._chosen.append((site.name, chosen.pick))
+            self._picks.append(chosen.pick)
 
     @contextmanager
     def evaluating(self) -> Iterator[Callable[[Tensor, Tensor | None], list[Tensor]]]:
-        """A function that gives activations `[row, agent, unit]` of observations `[row, agent, *shape]` and of the
-        states that entered, while the block runs."""
+        """While the block runs, a function from observations `[row, agent, *shape]` and entering states to activations
+        `[row, agent, unit]`."""
         with recomputing(self.policy, self.names) as run:
 
             def evaluate(observation: Tensor, recurrent: Tensor | None) -> list[Tensor]:
-                found = run({self.selection.group.name: observation}, recurrent=recurrent)
-                return [found[name] if pick is None else found[name][:, pick] for name, pick in self._chosen]
+                activations = run({self.selection.group.name: observation}, recurrent=recurrent)
+                return [
+                    activations[name] if pick is None else activations[name][:, pick]
+                    for name, pick in zip(self.names, self._picks)
+                ]
 
             yield evaluate
 
 
 def is_hooked(policy: Policy) -> bool:
-    """Whether somebody has hung hooks into a policy, as edits do."""
+    """Whether any module of a policy has forward hooks, as edits install them."""
     return any(module._forward_hooks or module._forward_pre_hooks for module in policy.modules())
 
 
 def agrees(policy: Policy, fired: Mapping[str, Tensor], observation: Tensor, recurrent: Tensor | None) -> bool:
-    """Whether what has just fired in the actor is what `recompute` makes of its inputs, to its tolerance."""
+    """Whether the activations that just fired in the actor equal the recomputed ones, within `TOLERANCE`."""
     names = [name for name in fired if not in_critic(name)]
     if not names:
         return True
-    found = recompute(policy, names, {policy.group.name: observation}, recurrent=recurrent)
+    recomputed = recompute(policy, names, {policy.group.name: observation}, recurrent=recurrent)
     return all(
-        found[name].shape == fired[name].shape
-        and float((found[name] - fired[name]).abs().max()) <= TOLERANCE * max(1.0, float(fired[name].abs().max()))
+        recomputed[name].shape == fired[name].shape
+        and float((recomputed[name] - fired[name]).abs().max()) <= TOLERANCE * max(1.0, float(fired[name].abs().max()))
         for name in names
     )

@@ -1,4 +1,4 @@
-"""Columns: every field of finished steps, taken from the buffers or computed from what lies there."""
+"""Columns: every field of finished steps, taken from the ring buffer or computed from what it holds."""
 
 from __future__ import annotations
 
@@ -6,87 +6,79 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from marlnb.recording.capture.built_in_labels import MOMENT
-from marlnb.recording.capture.ring_buffer import InFlight
-from marlnb.recording.capture.schema import Contents
-from marlnb.recording.file.layout import BFLOAT16, Field
+from marlnb.recording.capture.labels import LABEL_STATE
+from marlnb.recording.capture.ring_buffer import RingBuffer
+from marlnb.recording.capture.schema import RecordingSchema
+from marlnb.recording.file.layout import Field, stored_bytes
 
 
 class Columns:
-    """Fields of a recording, in the order of its file.
+    """Computes the fields of a recording, in the order of its file.
 
     Args:
-        ring: holds `contents.buffered`; fields: the file's, in its order.
+        ring: holds `schema.buffered`.
+        fields: the file's fields, in its order.
     """
 
-    def __init__(self, contents: Contents, ring: InFlight, fields: Sequence[Field]) -> None:
-        self.contents, self._ring, self._fields = contents, ring, contents.fields
+    def __init__(self, schema: RecordingSchema, ring: RingBuffer, fields: Sequence[Field]) -> None:
+        self.schema, self._ring = schema, ring
         self._actors: list[Callable[[Tensor, Tensor | None], list[Tensor]]] = []
         self._critics: dict[int, Callable[[Mapping[str, Tensor], Tensor | None], list[Tensor]]] = {}
-        paths = [item.path for item in self._fields]
+        paths = [item.path for item in schema.fields]
         self._order = [paths.index(item.path) for item in fields]
         self._index = {item.path: index for index, item in enumerate(ring.fields)}
 
     @contextmanager
     def ready(self) -> Iterator[None]:
-        """While the block runs the networks stand ready, for any number of `of`."""
+        """Prepares the networks once for any number of calls of `of` in the block."""
         with ExitStack() as stack:
-            self._actors = [stack.enter_context(actor.evaluating()) for actor in self.contents.actors]
-            later = [critic for critic in self.contents.critics if not critic.by_step]
-            self._critics = {id(critic): stack.enter_context(critic.evaluating()) for critic in later}
+            self._actors = [stack.enter_context(actor.evaluating()) for actor in self.schema.actors]
+            per_episode = [critic for critic in self.schema.critics if not critic.by_step]
+            self._critics = {id(critic): stack.enter_context(critic.evaluating()) for critic in per_episode}
             yield
 
-    def of(self, flat: np.ndarray, t: np.ndarray, copies: np.ndarray, numbers: np.ndarray) -> list[np.ndarray]:
-        """Every field `[row, ...]`, as the bytes that are stored; inside `ready`.
+    def of(self, flat_rows: np.ndarray, t: np.ndarray, envs: np.ndarray, episodes: np.ndarray) -> list[np.ndarray]:
+        """Every field `[row, ...]`, as the bytes that are stored. Call it inside `ready`.
 
         Args:
-            flat: `[row]`, where each lies in the ring: slot × copies + copy.
-            t, copies, numbers: `[row]`, of the steps, copies and episodes.
+            flat_rows: `[row]`, slot * n_envs + env_index in the ring.
+            t: `[row]`, steps since the episode began.
+            envs: `[row]`, env indices.
+            episodes: `[row]`, episode numbers.
         """
-        contents = self.contents
-        seen = {name: self._tensor(each.observation, flat) for name, each in contents.inputs.items()}
-        found = [self._stored(source.field, flat) for source in contents.before]
-        found += self._of_critics(flat, seen)
-        for actor, evaluate in zip(contents.actors, self._actors, strict=True):
-            group = actor.selection.group.name
-            recurrent = contents.inputs[group].recurrent
-            entering = None if recurrent is None else self._tensor(recurrent, flat)
-            found += _as_stored(evaluate(seen[group], entering), actor.fields)
-        if contents.labels is not None:
-            found += _as_stored(contents.labels.tell(self._tensor(MOMENT, flat)), contents.labels.fields)
-        found += [self._stored(source.field, flat) for source in contents.after]
-        found += [t, copies, numbers]
-        return [found[index] for index in self._order]
-
-    def _of_critics(self, flat: np.ndarray, seen: dict[str, Tensor]) -> list[np.ndarray]:
-        found: list[np.ndarray] = []
-        for critic in self.contents.critics:
+        schema = self.schema
+        observations = {name: self._tensor(item.observation, flat_rows) for name, item in schema.inputs.items()}
+        columns = [self._stored(source.field, flat_rows) for source in schema.before]
+        for critic in schema.critics:
             if critic.by_step:
-                found += [self._stored(item, flat) for item in critic.fields]
-                continue
-            state = self._tensor("steps/state", flat) if "steps/state" in self._index else None
-            found += _as_stored(self._critics[id(critic)](seen, state), critic.fields)
-        return found
+                columns += [self._stored(item, flat_rows) for item in critic.fields]
+            else:
+                state = self._tensor("steps/state", flat_rows) if "steps/state" in self._index else None
+                columns += _as_stored(self._critics[id(critic)](observations, state), critic.fields)
+        for actor, evaluate in zip(schema.actors, self._actors, strict=True):
+            group = actor.selection.group.name
+            recurrent = schema.inputs[group].recurrent
+            entering = None if recurrent is None else self._tensor(recurrent, flat_rows)
+            columns += _as_stored(evaluate(observations[group], entering), actor.fields)
+        if schema.labels is not None:
+            columns += _as_stored(schema.labels.compute(self._tensor(LABEL_STATE, flat_rows)), schema.labels.fields)
+        columns += [self._stored(source.field, flat_rows) for source in schema.after]
+        columns += [t, envs, episodes]
+        return [columns[index] for index in self._order]
 
-    def _stored(self, item: Field, flat: np.ndarray) -> np.ndarray:
+    def _stored(self, item: Field, flat_rows: np.ndarray) -> np.ndarray:
         index = self._index[item.path]
         if self._ring.fields[index].dtype == item.dtype:
-            return self._ring.rows(index, flat)
-        return _bytes(self._ring.tensor_rows(index, flat), item)
+            return self._ring.rows(index, flat_rows)
+        return stored_bytes(self._ring.tensor_rows(index, flat_rows), item)
 
-    def _tensor(self, path: str, flat: np.ndarray) -> Tensor:
+    def _tensor(self, path: str, flat_rows: np.ndarray) -> Tensor:
         """A buffered field, `[row, ...]`."""
-        return self._ring.tensor_rows(self._index[path], flat)
+        return self._ring.tensor_rows(self._index[path], flat_rows)
 
 
-def _as_stored(outputs: Sequence[Tensor], fields: Sequence[Field]) -> list[np.ndarray]:
+def _as_stored(tensors: Sequence[Tensor], fields: Sequence[Field]) -> list[np.ndarray]:
     """Tensors `[row, ...]` as the bytes of their fields."""
-    return [_bytes(output.reshape(-1, *item.shape), item) for output, item in zip(outputs, fields, strict=True)]
-
-
-def _bytes(tensor: Tensor, item: Field) -> np.ndarray:
-    stored = tensor.detach().to("cpu", item.torch_dtype)
-    return stored.view(torch.int16).numpy() if item.dtype == BFLOAT16 else stored.numpy()
+    return [stored_bytes(x.reshape(-1, *item.shape), item) for x, item in zip(tensors, fields, strict=True)]

@@ -1,7 +1,7 @@
-"""Values and critic sites of the recorded steps: the recorder runs the critics itself, since acting does not.
+"""Values and critic sites of the recorded steps. Acting does not run the critics, so the recorder does.
 
-A feed-forward critic is run once an episode over all its rows, from the observations just recorded; a recurrent one
-step by step, since its state must be carried, and so is one with edits in force.
+A feed-forward critic runs over all rows of finished episodes at once. A recurrent critic runs at every step, because
+its state must be carried; so does a critic with edits in force.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from torch import Tensor
 
 from marlnb.errors import SiteError
 from marlnb.models.hooks.sites import Site
-from marlnb.models.policies.policy import Policy
-from marlnb.recording.capture.recompute import device_of, fast_pass
+from marlnb.models.policies.policy import Policy, device_of
+from marlnb.recording.capture.recompute import fast_pass
 from marlnb.recording.capture.sources import Selection, capture_if_any, recurrent_site
 from marlnb.recording.file.layout import Field
 from marlnb.training.collect.rollout import carried
@@ -27,8 +27,9 @@ class GroupCritic:
     Args:
         by_step: run it at every step even if it is feed-forward.
     Attributes:
-        fields: `steps/<group>/value`, then a field for each site, then the recurrent state that enters the step, where
-            there is one; what `evaluating` gives and `follow` return tensors in this order.
+        by_step: whether it runs at every step.
+        fields: `steps/<group>/value`, then one field per site, then the entering recurrent state where there is one.
+            `evaluating`'s function and `run_step` return tensors in this order.
     """
 
     def __init__(
@@ -37,39 +38,44 @@ class GroupCritic:
         self.policy, self.selection, self.sites = policy, selection, list(sites)
         shape = policy.critic_recurrent_shape
         self.by_step = by_step or shape is not None
-        # one critic for all agents waits for none of them
-        self._goes_on = any(site.shared_forward for site in policy.sites() if "/critic/" in site.name)
+        # A critic that all agents share runs at every step, whoever acts; otherwise waiting agents keep their state.
+        self._is_shared = any(site.shared_forward for site in policy.sites() if "/critic/" in site.name)
         self._recurrent: Tensor | None = None
-        name, n = selection.group.name, len(selection.indices)
-        self.fields = [Field(f"steps/{name}/value", ("agent",), (n,), "float32", name)]
+        name, n_agents = selection.group.name, len(selection.indices)
+        self.fields = [Field(f"steps/{name}/value", ("agent",), (n_agents,), "float32", name)]
         self._picks = [selection.pick]
         for site in self.sites:
             chosen = selection.of_site(site)
-            assert chosen is not None  # `select_sites` leaves out those of other agents
+            assert chosen is not None  # `select_sites` removed the sites of other agents
             self.fields.append(chosen.field_of(site, dtype))
             self._picks.append(chosen.pick)
         if shape is not None:
             path = f"recurrent/{name}/{recurrent_site(policy, 'critic')}"
-            self.fields.append(Field(path, ("agent", "layer", "unit"), (n, *shape), dtype, name))
+            self.fields.append(Field(path, ("agent", "layer", "unit"), (n_agents, *shape), dtype, name))
             self._picks.append(selection.pick)
 
     @contextmanager
     def evaluating(self) -> Iterator[Callable[[Mapping[str, Tensor], Tensor | None], list[Tensor]]]:
-        """A function that gives a feed-forward critic's values and activations, `[row, agent, ...]`, of observations
-        `[row, agent, *shape]` by group and of the environment's state, while the block runs."""
+        """While the block runs, a function that runs a feed-forward critic over rows.
+
+        It takes observations `[row, agent, *shape]` by group and the environment's state, and returns values and
+        activations `[row, agent, ...]`.
+        """
         with fast_pass(self.policy, device_of(self.policy)):
             yield lambda observations, state: self._run(observations, state, None)[0]
 
-    def follow(
+    def run_step(
         self,
         observations: Mapping[str, Tensor],
         state: Tensor | None,
-        begins: Tensor | None,
+        starts: Tensor | None,
         acting: Tensor | None = None,
     ) -> list[Tensor]:
-        """One step of every copy; a recurrent critic's state is zeroed where an episode `begins` `[env]`.
+        """Runs one step of every env.
 
-        acting: `[env, agent]`, where agents wait for one another: the state of one that waits stays; None for all.
+        Args:
+            starts: `[env]` bool, where an episode starts and the recurrent state is reset; None: nowhere.
+            acting: `[env, agent]` bool, in turn-based environments: agents that wait keep their state; None: all act.
         """
         if self.policy.critic_recurrent_shape is None:
             return self._run(observations, state, None)[0]
@@ -78,11 +84,11 @@ class GroupCritic:
             n_envs = len(next(iter(observations.values())))
             shape = (n_envs, self.selection.group.n_agents, *self.policy.critic_recurrent_shape)
             before = torch.zeros(shape, device=device_of(self.policy))
-        if begins is not None:
-            before = before.masked_fill(begins.to(before.device)[:, None, None, None], 0.0)
+        if starts is not None:
+            before = before.masked_fill(starts.to(before.device)[:, None, None, None], 0.0)
         outputs, after = self._run(observations, state, before)
-        holds = None if acting is None or self._goes_on else acting.to(before.device)
-        self._recurrent = carried(before, after, holds)
+        updates = None if acting is None or self._is_shared else acting.to(before.device)
+        self._recurrent = carried(before, after, updates)
         return outputs
 
     def _run(

@@ -1,4 +1,4 @@
-"""Episodes that have ended and wait to be appended, and where their rows lie in the ring."""
+"""Episodes that have finished but are not written yet, and which ring slots hold their rows."""
 
 from __future__ import annotations
 
@@ -6,106 +6,102 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from torch import Tensor
 
 from marlnb.envs.vector import Step
-from marlnb.recording.capture.ring_buffer import InFlight
+from marlnb.recording.capture.ring_buffer import RingBuffer
 from marlnb.recording.capture.sources import Selection
 from marlnb.training.collect.episodes import TimeStep
 
 
-class Ended:
-    """Ended episodes, in the order in which they ended; of those that ended together, by copy.
+class FinishedEpisodes:
+    """Finished episodes in the order in which they ended, by env index where several ended together.
 
     Attributes:
-        steps: rows that they take at most.
+        n_steps: steps of all of them, an upper bound of their rows.
     """
 
     def __init__(self, selections: Sequence[Selection]) -> None:
-        self._groups = [
-            (each.group.name, slice(None) if each.pick is None else list(each.indices)) for each in selections
+        self._selections = selections
+        self._batches: list[dict[str, np.ndarray]] = []
+        self.n_steps = 0
+
+    def add(self, envs: np.ndarray, start: np.ndarray, stop: int, time_step: TimeStep, step: Step) -> None:
+        """Adds the episodes of `envs` `[episode]`, which ended with this step.
+
+        Args:
+            start: `[env]`, the ring position of each env's first row.
+            stop: the ring position after the last row.
+        """
+        returns = [
+            time_step.returns[selection.group.name].numpy()[envs][:, list(selection.indices)]
+            + step.groups[selection.group.name].reward.cpu().numpy()[envs][:, list(selection.indices)]
+            for selection in self._selections
         ]
-        self._entries: list[_Entry] = []
-        self.steps = 0
+        self._batches.append(
+            {
+                "env_index": envs,
+                "start": start[envs],
+                "stop": np.full(len(envs), stop),
+                "episode": time_step.episode.numpy()[envs],
+                "seed": time_step.episode_seed.numpy()[envs],
+                "n_steps": time_step.t.numpy()[envs] + 1,
+                "return": np.concatenate(returns, axis=1),
+            }
+        )
+        self.n_steps += int(len(envs) * stop - start[envs].sum())
 
-    def add(self, copies: np.ndarray, begun: np.ndarray, stop: int, time_step: TimeStep, step: Step) -> None:
-        """The episodes of `copies` `[episode]` ended with this step; their rows lie from `begun` `[env]` to `stop`."""
-        sums = [time_step.returns[name].numpy() + step.groups[name].reward.cpu().numpy() for name, _ in self._groups]
-        whose = time_step.episode, time_step.episode_seed, time_step.t  # nobody writes to these again
-        self._entries.append(_Entry(copies, begun.copy(), stop, *whose, sums))
-        self.steps += int(len(copies) * stop - begun[copies].sum())
-
-    def taken(self) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
-        """Columns episode, seed, stop and n_steps, the returns `[episode, agent]`, begun and copies; none wait then."""
-        each = [entry.columns(self._groups) for entry in self._entries]
-        columns = {name: np.concatenate([one[name] for one in each]) for name in each[0]}
-        self._entries, self.steps = [], 0
-        return columns, columns.pop("return"), columns.pop("begun"), columns.pop("copy")
-
-
-@dataclass(slots=True)
-class _Entry:
-    """What `Ended.add` was told, whole: picking the episodes out can wait."""
-
-    copies: np.ndarray
-    begun: np.ndarray
-    stop: int
-    episode: Tensor
-    seed: Tensor
-    t: Tensor
-    sums: list[np.ndarray]
-
-    def columns(self, groups: Sequence[tuple[str, slice | list[int]]]) -> dict[str, np.ndarray]:
-        """`[episode]`; return: `[episode, agent]`."""
-        at = self.copies
-        return {
-            "copy": at,
-            "episode": self.episode.numpy()[at],
-            "seed": self.seed.numpy()[at],
-            "begun": self.begun[at],
-            "stop": np.full(len(at), self.stop),
-            "n_steps": self.t.numpy()[at] + 1,
-            "return": np.concatenate([sums[at][:, pick] for sums, (_, pick) in zip(self.sums, groups)], axis=1),
-        }
+    def pop_all(self) -> dict[str, np.ndarray]:
+        """Removes all episodes and returns their columns `[episode]`; `return` is `[episode, agent]`."""
+        columns = {name: np.concatenate([batch[name] for batch in self._batches]) for name in self._batches[0]}
+        self._batches, self.n_steps = [], 0
+        return columns
 
 
 @dataclass(frozen=True)
-class Lying:
-    """Rows of episodes, one after the other.
+class EpisodeRows:
+    """The rows of some episodes, one episode after the other.
 
     Attributes:
-        positions, t, copies, numbers: `[row]`, in the ring, of the steps, copies and episodes.
-        lengths: `[episode]`, rows of each.
+        positions: `[row]`, in the ring.
+        t: `[row]`, steps since the episode began.
+        envs: `[row]`, env indices.
+        episodes: `[row]`, episode numbers.
+        lengths: `[episode]`, rows of each episode.
     """
 
     positions: np.ndarray
     t: np.ndarray
-    copies: np.ndarray
-    numbers: np.ndarray
+    envs: np.ndarray
+    episodes: np.ndarray
     lengths: np.ndarray
 
     @classmethod
-    def between(
-        cls, copies: np.ndarray, numbers: np.ndarray, begun: np.ndarray, stop: np.ndarray, *, first: int
-    ) -> Lying:
-        """All positions from `begun` to `stop` of each episode; at the first of them it is at step `first`."""
-        lengths = stop - begun
-        number = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        positions = number + np.repeat(begun, lengths)
-        return cls(positions, number + first, np.repeat(copies, lengths), np.repeat(numbers, lengths), lengths)
+    def from_spans(
+        cls, envs: np.ndarray, episodes: np.ndarray, start: np.ndarray, stop: np.ndarray, *, first_t: int
+    ) -> EpisodeRows:
+        """All positions from `start` to `stop` of each episode `[episode]`; the step at `start` is `first_t`."""
+        lengths = stop - start
+        offset = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return cls(
+            positions=offset + np.repeat(start, lengths),
+            t=offset + first_t,
+            envs=np.repeat(envs, lengths),
+            episodes=np.repeat(episodes, lengths),
+            lengths=lengths,
+        )
 
-    def every(self, n: int, t: np.ndarray) -> Lying:
-        """The rows of each n-th step; t: `[row]`, their steps."""
-        kept = t % n == 0
-        episode = np.repeat(np.arange(len(self.lengths)), self.lengths)
-        lengths = np.bincount(episode[kept], minlength=len(self.lengths))
-        return Lying(self.positions[kept], t[kept], self.copies[kept], self.numbers[kept], lengths)
+    def every(self, n: int, t: np.ndarray) -> EpisodeRows:
+        """The rows whose step `t` `[row]` is a multiple of `n`."""
+        is_kept = t % n == 0
+        episode_index = np.repeat(np.arange(len(self.lengths)), self.lengths)
+        lengths = np.bincount(episode_index[is_kept], minlength=len(self.lengths))
+        return EpisodeRows(self.positions[is_kept], t[is_kept], self.envs[is_kept], self.episodes[is_kept], lengths)
 
-    def flat(self, ring: InFlight) -> np.ndarray:
-        """`[row]`, where they lie in `ring`: slot × copies + copy."""
-        return self.positions % ring.capacity * ring.n_envs + self.copies
+    def flat_rows(self, ring: RingBuffer) -> np.ndarray:
+        """`[row]`: where `ring` holds each row, slot * n_envs + env_index."""
+        return self.positions % ring.capacity * ring.n_envs + self.envs
 
     def bounds(self) -> Iterator[tuple[int, int]]:
-        """First row of each episode that has any, and one past its last."""
+        """The first row and the one after the last, of each episode that has rows."""
         stops = np.cumsum(self.lengths)
         return ((a, b) for a, b in zip((stops - self.lengths).tolist(), stops.tolist()) if b > a)

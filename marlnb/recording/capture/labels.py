@@ -1,36 +1,35 @@
-"""A user's label function under its name: whatever goes wrong in it is said of that label."""
+"""Labels of recorded steps: a user's own functions, and those that the environment computes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from marlnb.errors import RecordingError
+from marlnb.recording.capture.sources import Pick, Selection, Source
+from marlnb.recording.file.layout import Field
 from marlnb.training.collect.episodes import TimeStep
 
-KINDS = (
+LABEL_STATE = "context/label_state"
+LABEL_DTYPES = (
     *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
     *(torch.float16, torch.float32, torch.float64),
 )
 
 
 class NamedLabel:
-    """Calls a user's function, and holds it to the shape and type of its first answer.
+    """Calls a user's label function and checks that every result has the first one's shape and dtype.
 
     Raises:
-        RecordingError: it is no function; when called: it raised (which is the cause of this error), told a type that
-            cannot be written, or another shape or type than before.
+        RecordingError: when called: the function raised (the cause of this error), returned a dtype that cannot be
+            stored, or returned another shape or dtype than at first.
     """
 
     def __init__(self, name: str, function: Callable[[TimeStep], Tensor]) -> None:
-        if not callable(function):
-            raise RecordingError(
-                f"label {name!r} must be a function of a moment, as lambda moment: moment.t > 2; got {function!r}"
-            )
         self.name, self._function = name, function
-        self._told: tuple[torch.Size, torch.dtype] | None = None
+        self._first: tuple[torch.Size, torch.dtype] | None = None
 
     def __call__(self, time_step: TimeStep) -> Tensor:
         try:
@@ -39,28 +38,67 @@ class NamedLabel:
             raise RecordingError(f"label {self.name!r} raised {type(error).__name__}: {error}") from error
         if isinstance(value, Tensor):
             self._check(value, time_step.env.n_envs)
-        elif self._told is not None:
-            raise RecordingError(f"label {self.name!r} was a tensor at first; now it is {value!r}")
+        elif self._first is not None:
+            raise RecordingError(f"label {self.name!r} returned a tensor at first; now it returned {value!r}")
         return value
 
     def _check(self, value: Tensor, n_envs: int) -> None:
-        if value.dtype not in KINDS:
-            valid = ", ".join(_short(kind) for kind in KINDS)
-            raise RecordingError(f"label {self.name!r} is of type {_short(value.dtype)}; valid: {valid}")
-        if self._told is None:
-            self._told = (value.shape[1:], value.dtype)
-        elif value.shape != (n_envs, *self._told[0]) or value.dtype != self._told[1]:
-            shape, kind = (n_envs, *self._told[0]), _short(self._told[1])
+        if value.dtype not in LABEL_DTYPES:
+            valid = ", ".join(map(_short, LABEL_DTYPES))
+            raise RecordingError(f"label {self.name!r} has dtype {_short(value.dtype)}; valid: {valid}")
+        if self._first is None:
+            self._first = (value.shape[1:], value.dtype)
+        shape, dtype = (n_envs, *self._first[0]), self._first[1]
+        if value.shape != shape or value.dtype != dtype:
             raise RecordingError(
-                f"label {self.name!r} is {_short(value.dtype)} of shape {tuple(value.shape)} now; at first it was "
-                f"{kind} of shape {shape}, which is what is recorded"
+                f"label {self.name!r} is now {_short(value.dtype)} of shape {tuple(value.shape)}; "
+                f"expected {_short(dtype)} of shape {shape}, as at first"
             )
 
 
 def named_label(name: str, function: Callable[[TimeStep], Tensor]) -> NamedLabel:
-    """`function` as a NamedLabel, or itself where it is one already."""
+    """`function` as a NamedLabel, or unchanged where it is one already."""
     return function if isinstance(function, NamedLabel) else NamedLabel(name, function)
 
 
-def _short(kind: torch.dtype) -> str:
-    return str(kind).removeprefix("torch.")
+class BuiltInLabels:
+    """The environment's labels, computed for the rows of whole episodes at once instead of at every step.
+
+    Computing them takes a few dozen small operations. At each step they cost as much as stepping the environment; over
+    thousands of rows they cost next to nothing. The environment must implement `label_state` and `labels_of`.
+
+    Args:
+        time_step: an example, from an environment whose `label_state` is not None.
+    Attributes:
+        source: what must be buffered at each step, `[env, value]`.
+        fields: `labels/<name>`, in the order of the tensors that `compute` returns.
+    """
+
+    def __init__(self, time_step: TimeStep, selections: Sequence[Selection]) -> None:
+        self.env = time_step.env
+        example = self.env.label_state()
+        assert example is not None
+        field = Field(LABEL_STATE, ("value",), tuple(example.shape[1:]), _short(example.dtype))
+        self.source = Source(field, lambda time_step: time_step.env.label_state())
+        recorded = {selection.group.name: selection for selection in selections}
+        values = self.env.labels_of(example)
+        self._picks: dict[str, Pick] = {}
+        self.fields: list[Field] = []
+        for label in self.env.spec.labels:
+            path, dtype = f"labels/{label.name}", _short(values[label.name].dtype)
+            if label.group is None:
+                self._picks[label.name] = None
+                self.fields.append(Field(path, (), (), dtype))
+            elif label.group in recorded:
+                selection = recorded[label.group]
+                self._picks[label.name] = selection.pick
+                self.fields.append(Field(path, ("agent",), (len(selection.indices),), dtype, label.group))
+
+    def compute(self, label_states: Tensor) -> list[Tensor]:
+        """Labels `[row]` or `[row, agent]`, from buffered label states `[row, value]`."""
+        values: Mapping[str, Tensor] = self.env.labels_of(label_states.to(self.env.device))
+        return [values[name] if pick is None else values[name][:, pick] for name, pick in self._picks.items()]
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

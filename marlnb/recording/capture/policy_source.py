@@ -1,4 +1,4 @@
-"""Whose policies made the rows of a recording: the run around the file, or a subject that is handed over."""
+"""Whose policies made the rows of a recording: the run around the file, or a given source."""
 
 from __future__ import annotations
 
@@ -12,44 +12,44 @@ from marlnb.training.policies.policy_source import PolicySource, as_policy_sourc
 from marlnb.training.runs.run import Origin
 
 
-def maker_of(recording: Recording, subject: PolicySource | str | os.PathLike[str] | None) -> PolicySource:
-    """The subject that was recorded.
+def source_of(recording: Recording, subject: PolicySource | str | os.PathLike[str] | None) -> PolicySource:
+    """The recorded policies' source: `subject`, or the run folder that holds the file.
 
     Raises:
-        RecordingError: none is given and the file lies in no run folder.
+        RecordingError: `subject` is None and the file is in no run folder.
     """
     if subject is not None:
         return as_policy_source(subject)
     if recording.run_path is None:
-        raise RecordingError(
-            f"{recording.path} lies in no run folder, so the policies that made it are not known; give subject="
-        )
+        raise RecordingError(f"{recording.path} is in no run folder, so its policies are unknown; give subject=")
     return as_policy_source(recording.run_path)
 
 
 def origin_at(recording: Recording, row: int) -> Origin:
     """The checkpoint that made a row."""
     table = recording.checkpoints
-    found = table[(table["row_start"] <= row) & (row < table["row_stop"])]
-    if not len(found):
+    matches = table[(table["row_start"] <= row) & (row < table["row_stop"])]
+    if not len(matches):
         raise RecordingError(f"{recording.path.name} does not say which checkpoint made row {row:,}")
-    return Origin(int(found["iteration"].iloc[0]), str(found["sha256"].iloc[0]))
+    return Origin(int(matches["iteration"].iloc[0]), str(matches["sha256"].iloc[0]))
 
 
 def policies_of(recording: Recording, subject: PolicySource, origin: Origin) -> Mapping[str, Policy]:
-    """The policies of a checkpoint, once it is certain that they made the rows.
+    """The policies of a checkpoint, checked to be those that made the rows.
 
     Raises:
-        RecordingError: they are others now. CheckpointError: the checkpoint is gone.
+        RecordingError: the weights differ from those recorded.
+        CheckpointError: the checkpoint no longer exists.
     """
     check_origin(recording, subject, origin)
     return subject.policies(origin.iteration)
 
 
 def check_origin(recording: Recording, subject: PolicySource, origin: Origin) -> None:
-    found = subject.origin(origin.iteration)
-    if found.sha256 != origin.sha256:
+    """Raises RecordingError where `subject` has other weights at the checkpoint's iteration."""
+    current = subject.origin(origin.iteration)
+    if current.sha256 != origin.sha256:
         raise RecordingError(
-            f"{recording.path.name} was made by weights {origin.sha256[:12]} (iteration {origin.iteration}); those of "
-            f"{subject.path} are {found.sha256[:12]}"
+            f"{recording.path.name} was made by weights {origin.sha256[:12]} (iteration {origin.iteration}), "
+            f"but {subject.path} has weights {current.sha256[:12]}"
         )

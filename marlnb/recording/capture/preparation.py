@@ -1,6 +1,6 @@
-"""Everything that stands between a request to record and the first row: checks, policies, environment, a trial step.
+"""Everything between a request to record and the first row: checks, policies, environment and a dry run.
 
-Whatever can be wrong with a request is found here, before a file exists.
+Whatever is wrong with a request is reported here, before a file exists.
 """
 
 from __future__ import annotations
@@ -15,82 +15,96 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from marlnb.envs.external.interface import publish
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import RecordingError, SiteError, unknown
+from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import all_sites, capture
-from marlnb.models.hooks.edits import edited
 from marlnb.models.hooks.sites import Site, match_sites
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.capture.actors import is_hooked
-from marlnb.recording.capture.dry_run import Trial, try_steps
+from marlnb.recording.capture.config import RecordingConfig
+from marlnb.recording.capture.dry_run import DryRun, dry_run
 from marlnb.recording.capture.recompute import in_critic
-from marlnb.recording.capture.request import Request
 from marlnb.recording.capture.sources import Selection
 from marlnb.specs import EnvSpec
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.compatibility import check_fit
 from marlnb.training.policies.policy_source import PolicySource, as_policy_source
-from marlnb.training.runs.run import EVALUATION, Origin
+from marlnb.training.runs.files import EVALUATION
+from marlnb.training.runs.run import Origin
 
-MOST_COPIES = 32
+MAX_ENVS = 32
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A request that can be carried out; `activations` is live while `prepare`'s block runs."""
+    """A checked request, ready to be recorded.
 
-    request: Request
+    Attributes:
+        config: the options, of a single checkpoint.
+        subject: the run or agents that are recorded.
+        origin: the checkpoint.
+        env: the environments that are stepped.
+        policies: by group.
+        sites: the recorded sites.
+        activations: filled by hooks at every step while `prepare`'s block runs.
+        dry_run: what a few steps showed.
+    """
+
+    config: RecordingConfig
     subject: PolicySource
     origin: Origin
     env: VectorEnv
     policies: Mapping[str, Policy]
     sites: Sequence[Site]
     activations: dict[str, Tensor]
-    trial: Trial
+    dry_run: DryRun
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What makes two recordings the same one, as plain JSON."""
-        request = self.request
+        """What distinguishes this recording from others, as plain JSON."""
+        config = self.config
         return {
             "env": self.env.spec.name,
             "checkpoint": self.origin.sha256,
             "sites": [site.name for site in self.sites],
-            "agents": [agent for selection in self.trial.contents.selections for agent in selection.agents],
-            "labels": sorted(request.labels),
+            "agents": [agent for selection in self.dry_run.schema.selections for agent in selection.agents],
+            "labels": sorted(config.labels),
             "n_envs": self.env.n_envs,
-            **{name: getattr(request, name) for name in ("episodes", "every", "dtype", "seed", "explore", "values")},
-            "frames": int(request.frames),
-            **({"fill": request.fill} if request.fill != "recomputed" else {}),
-            **({"edits": [edit.to_json() for edit in request.edits]} if request.edits else {}),
+            **{
+                name: getattr(config, name)
+                for name in ("episodes", "every", "dtype", "seed", "explore", "values", "frames")
+            },
+            **({"fill": config.fill} if config.fill != "recomputed" else {}),
+            **({"edits": [edit.to_json() for edit in config.edits]} if config.edits else {}),
         }
 
     def generator(self) -> torch.Generator:
-        """Of sampled actions: the same as an evaluation's with this seed."""
+        """For sampled actions: equal to an evaluation's with this seed."""
         device = next((p.device for policy in self.policies.values() for p in policy.parameters()), self.env.device)
-        return torch.Generator(device=device).manual_seed(derive_seed(self.request.seed, "actions"))
+        return torch.Generator(device=device).manual_seed(derive_seed(self.config.seed, "actions"))
 
 
 @contextmanager
-def prepare(subject: PolicySource | str | os.PathLike[str], request: Request) -> Iterator[Prepared]:
-    """Opens what a recording needs and tries a few steps; hooks and environment are gone after the block.
+def prepare(subject: PolicySource | str | os.PathLike[str], config: RecordingConfig) -> Iterator[Prepared]:
+    """Opens what a recording of one checkpoint needs and dry-runs a few steps. The block's end closes everything.
 
     Raises:
-        SiteError: a pattern that matches no site, or a site that never fires.
-        RecordingError, ConfigError, RunError, EnvError: whatever else is wrong with the request.
+        SiteError: a pattern matches no site, or a site never fires.
+        RecordingError, ConfigError, RunError, EnvError: another option cannot be met.
     """
     subject = as_policy_source(subject)
-    (origin,) = request.origins(subject)
-    policies = subject.policies(origin.iteration, device=request.device)
-    selections = select_agents(subject.spec, request.agents)
-    sites = select_sites(policies, request.sites, selections)
-    n_envs = request.n_envs or min(subject.n_envs, MOST_COPIES)
-    copies = min(n_envs, request.episodes)
-    with subject.build_env(copies, device=request.device, env=request.env) as env:
+    (origin,) = config.origins(subject)
+    policies = subject.policies(origin.iteration, device=config.device)
+    selections = select_agents(subject.spec, config.agents)
+    sites = select_sites(policies, config.sites, selections)
+    n_envs = min(config.n_envs or min(subject.n_envs, MAX_ENVS), config.episodes)
+    with subject.build_env(n_envs, device=config.device, env=config.env) as env:
         check_fit(subject.spec, env.spec)
-        env.announce(subject.path / EVALUATION)
-        with hooks_where_needed(env, policies, selections, sites, request) as (activations, trial):
-            yield Prepared(request, subject, origin, env, policies, sites, activations, trial)
+        publish(env, subject.path / EVALUATION)
+        with hooks_where_needed(env, policies, selections, sites, config) as (activations, result):
+            yield Prepared(config, subject, origin, env, policies, sites, activations, result)
 
 
 @contextmanager
@@ -99,57 +113,64 @@ def hooks_where_needed(
     policies: Mapping[str, Policy],
     selections: Sequence[Selection],
     sites: Sequence[Site],
-    request: Request,
-) -> Iterator[tuple[dict[str, Tensor], Trial]]:
-    """A trial, and what hooks capture afterwards: only of groups whose activations cannot be told later."""
-    hooked = {name for name, policy in policies.items() if request.edits or is_hooked(policy)}
+    config: RecordingConfig,
+) -> Iterator[tuple[dict[str, Tensor], DryRun]]:
+    """Does the dry run with hooks at all actor sites, then keeps only the hooks of groups that need them.
+
+    Yields:
+        The activations that the hooks fill at every step, and the dry run.
+    """
+    hooked = {name for name, policy in policies.items() if config.edits or is_hooked(policy)}
     activations: dict[str, Tensor] = {}
-    acting = [site.name for site in sites if not in_critic(site.name)]
-    with edited(policies, request.edits), ExitStack() as all_hooks:
+    actor_sites = [site.name for site in sites if not in_critic(site.name)]
+    with edited(policies, config.edits), ExitStack() as stack:
         hooks: dict[str, ExitStack] = {}
         for name, policy in policies.items():
-            own = [site for site in acting if site.startswith(f"{name}/")]
-            hooks[name] = all_hooks.enter_context(ExitStack())
-            if own:
-                hooks[name].enter_context(capture(policy, own, into=activations))
-        trial = try_steps(env, policies, selections, sites, activations, request, hooked)
-        for name in policies.keys() - trial.captured:
+            group_sites = [site for site in actor_sites if site.startswith(f"{name}/")]
+            hooks[name] = stack.enter_context(ExitStack())
+            if group_sites:
+                hooks[name].enter_context(capture(policy, group_sites, into=activations))
+        result = dry_run(env, policies, selections, sites, activations, config, hooked)
+        for name in policies.keys() - result.captured:
             hooks[name].close()
-        yield activations, trial
+        yield activations, result
 
 
 def select_agents(spec: EnvSpec, patterns: str | Sequence[str] | None) -> list[Selection]:
-    """The agents that match any of the names or globs, group by group; None: all of them.
+    """The agents that match any of the names or globs, by group; None: all of them.
 
     Raises:
-        RecordingError: a pattern that matches no agent, with the nearest names.
+        RecordingError: a pattern matches no agent; the message has the nearest names.
     """
-    wanted = ["*"] if patterns is None else [patterns] if isinstance(patterns, str) else list(patterns)
-    for pattern in wanted:
+    globs = ["*"] if patterns is None else [patterns] if isinstance(patterns, str) else list(patterns)
+    for pattern in globs:
         if not any(fnmatchcase(agent, pattern) for agent in spec.agents):
             raise RecordingError(unknown("agent", pattern, spec.agents))
-    found = []
+    selections = []
     for group in spec.groups:
         indices = tuple(
-            index for index, agent in enumerate(group.agents) if any(fnmatchcase(agent, pattern) for pattern in wanted)
+            index for index, agent in enumerate(group.agents) if any(fnmatchcase(agent, pattern) for pattern in globs)
         )
         if indices:
-            found.append(Selection(group, indices))
-    return found
+            selections.append(Selection(group, indices))
+    return selections
 
 
 def select_sites(
     policies: Mapping[str, Policy], patterns: str | Sequence[str], selections: Sequence[Selection]
 ) -> list[Site]:
-    """The sites that match, of which an agent is recorded; an empty list of patterns: none.
+    """The sites that match a pattern and belong to a recorded agent; an empty list of patterns: none.
 
     Raises:
-        SiteError: a pattern that matches nothing, with the nearest names.
+        SiteError: a pattern matches no site; the message has the nearest names.
     """
     recorded = {selection.group.name: selection for selection in selections}
-    matched = match_sites(all_sites(policies), patterns) if patterns else []
-    of_groups = [(site, recorded.get(site.name.split("/")[0])) for site in matched]
-    found = [site for site, selection in of_groups if selection is not None and selection.of_site(site) is not None]
-    if matched and not found:
-        raise SiteError(f"the sites {[site.name for site in matched]} belong to none of the recorded agents")
-    return found
+    matches = match_sites(all_sites(policies), patterns) if patterns else []
+    sites = []
+    for site in matches:
+        selection = recorded.get(site.name.split("/")[0])
+        if selection is not None and selection.of_site(site) is not None:
+            sites.append(site)
+    if matches and not sites:
+        raise SiteError(f"the sites {[site.name for site in matches]} belong to none of the recorded agents")
+    return sites

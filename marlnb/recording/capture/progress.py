@@ -1,4 +1,4 @@
-"""How far a recording is, as one line: in a notebook replaced in place, so that an executed one keeps the last."""
+"""Progress of a recording, as one line that a notebook replaces in place, so that a finished one keeps the last."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from marlnb.envs.vector import Step
-from marlnb.training.collect.episodes import TOLD_ALL, TimeStep, Rest, RolloutCallback
+from marlnb.training.collect.episodes import RolloutCallback, TimeStep
 from marlnb.training.progress import StatusLine
 
 
@@ -18,8 +18,9 @@ class RecordingProgress:
 
     Attributes:
         path: its file.
-        episodes: that ended and were handed on, of `total`.
-        rows: of these episodes; the newest of them wait in memory until their block is full.
+        episodes: finished so far.
+        total: episodes of the whole recording.
+        rows: of the finished episodes; the newest of them are in memory until their block is full.
     """
 
     path: Path
@@ -29,23 +30,22 @@ class RecordingProgress:
 
 
 @dataclass(frozen=True)
-class Telling:
-    """A watcher of `play` that hands on to another watcher and calls `tell` after each step."""
+class ReportingCallback:
+    """A rollout callback that passes every call on to another one and calls `report` after each step."""
 
     callback: RolloutCallback
-    tell: Callable[[], None]
+    report: Callable[[], None]
 
     def before_step(self, time_step: TimeStep) -> None:
         self.callback.before_step(time_step)
 
-    def after_step(self, time_step: TimeStep, step: Step, ended: bool) -> Rest:
-        rest = self.callback.after_step(time_step, step, ended) or TOLD_ALL
-        self.tell()
-        return Rest(before=rest.before)
+    def after_step(self, time_step: TimeStep, step: Step, ended: bool) -> None:
+        self.callback.after_step(time_step, step, ended)
+        self.report()
 
 
 class EpisodeProgress:
-    """Counts episodes; shows the count seldom enough to cost nothing, and at the end."""
+    """Counts episodes. Shows the count rarely enough to cost nothing, and once more at the end."""
 
     def __init__(self, title: str, total: int, *, shown: bool) -> None:
         self._title, self._total, self._done = title, total, 0

@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import marlnb
 from marlnb.recording.capture.preparation import Prepared
 from marlnb.recording.file.layout import FORMAT, VERSION
 from marlnb.training.collect.seeds import derive_seed

@@ -1,4 +1,4 @@
-"""record: plays episodes under a run's policies and writes what agents saw, did and had inside to one HDF5 file."""
+"""record: plays episodes under a run's policies and writes observations, actions and activations to one HDF5 file."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any, Literal
 
-from marlnb.config import EnvConfig
+from marlnb.config import accepts_options, resolve_config
 from marlnb.errors import RecordingError
-from marlnb.models.hooks.edits import Edit
+from marlnb.recording.capture.config import RecordingConfig
 from marlnb.recording.capture.episode_recorder import EpisodeRecorder
-from marlnb.recording.capture.existing_file import is_there
+from marlnb.recording.capture.existing_file import reuse_or_set_aside
 from marlnb.recording.capture.plan import RecordingPlan, make_plan, recording_path
 from marlnb.recording.capture.preparation import Prepared, prepare
-from marlnb.recording.capture.progress import EpisodeProgress, RecordingProgress, Telling
+from marlnb.recording.capture.progress import EpisodeProgress, RecordingProgress, ReportingCallback
 from marlnb.recording.capture.provenance import root_attributes
-from marlnb.recording.capture.request import Fill, Request
-from marlnb.recording.capture.sources import LabelFn
 from marlnb.recording.file.frames import FrameStore
 from marlnb.recording.file.opening import Locking
 from marlnb.recording.file.reader import Recording
@@ -29,117 +28,60 @@ from marlnb.training.policies.policy_source import PolicySource, as_policy_sourc
 from marlnb.training.runs.run import Origin
 
 
+@accepts_options(RecordingConfig)
 def record(
     subject: PolicySource | str | os.PathLike[str],
+    config: RecordingConfig | None = None,
     *,
-    episodes: int = 200,
-    sites: str | Sequence[str] = "*/actor/*",
-    agents: str | Sequence[str] | None = None,
-    every: int = 1,
-    dtype: str = "float32",
-    seed: int = 2000,
-    explore: bool = False,
-    values: bool = True,
-    labels: Mapping[str, LabelFn] | None = None,
-    frames: bool | int = False,
-    name: str = "recording",
     exist: Literal["error", "open"] = "error",
-    checkpoint: int | str | Sequence[int | str] = "last",
-    n_envs: int | None = None,
-    env: EnvConfig | None = None,
-    device: str = "cpu",
-    edits: Sequence[Edit] = (),
-    fill: Fill = "recomputed",
     progress: bool = True,
     on_step: Callable[[RecordingProgress], None] | None = None,
     locking: Locking = None,
-    segment_bytes: int | None = None,
+    **overrides: Any,
 ) -> Recording:
-    """Records episodes 0 to `episodes` - 1, episode k under `seed` + k, into `recordings/<name>.h5` of the subject.
+    """Records episodes 0 to `episodes` - 1 into `recordings/<name>.h5` in the subject's folder.
 
-    Observations, actions, logits, log-probabilities, rewards, ends and masks are always recorded, and the
-    environment's own labels. A process that is killed loses the episodes in progress and the block being gathered
-    (at most 32 MiB, or what came in the last seconds); the file opens as it is.
+    Observations, actions, logits, log-probabilities, rewards, ends, masks and the environment's own labels are always
+    recorded. Episode k runs under `seed` + k. With several checkpoints, each plays the same episodes in turn; those of
+    the k-th checkpoint are numbered from k * `episodes`. A process that is killed loses the unfinished episodes and the
+    block being filled (at most 32 MiB, or the last seconds; with `n_envs=1` only the block). The file opens as it is.
 
     Args:
         subject: a run or its folder, or agents from elsewhere (`marlnb.Agents`).
-        episodes: how many are played, of each checkpoint.
-        seed: of the first episode.
-        name: of the file.
-        sites: globs over site names, as `"listener/actor/hidden_*"`, of actors and critics; `[]`: none.
-        agents: names or globs; None: all.
-        every: keeps the steps t = 0, `every`, 2 `every`, ... of each episode.
-        dtype: float32, float16 or bfloat16, of activations and recurrent states; everything else keeps its own.
-        explore: sample actions; otherwise take the most likely.
-        values: run the critics, where the policies have them, and record what they estimate.
-        labels: by name, functions of the moment before each step that return `[env]` or `[env, agent]`. A label of
-            agents belongs to the one group of that size, or is named `<group>/<name>`.
-        fill: how actors' sites are filled. recomputed: from what was recorded, many rows at once, equal to float32's
-            rounding to what fired; captured: as they fire, step by step, the same bits. Edits are always captured.
-        frames: rendered images of every recorded step, or of every k-th.
-        exist: "open" returns a complete recording of this name if it was made from the same checkpoint with the same
-            settings; an incomplete one is kept under another name and made anew.
-        checkpoint: "last", "best" or an iteration; several of them, or "all" that are there: one file, with the same
-            episodes under the same seeds for each, in that order; those of the k-th are numbered from k × `episodes`.
-        n_envs: copies played at once; by default as in the training, at most 32. With 1, a kill loses at most a block.
-        env: another environment whose groups have the same names, sizes and spaces.
-        edits: interventions in the policies' sites, in force while the episodes are played; `settings` tells them.
-        on_step: called before each step of all copies; what it raises ends the recording, and the episodes that had
-            ended stay, marked incomplete.
+        config: the options; None: the defaults.
+        exist: "open" returns an existing complete recording of this name if it was made from the same checkpoint with
+            the same settings. An incomplete one is renamed and recorded again.
+        progress: show a line with the number of episodes.
+        on_step: called before each step of all envs. If it raises, the recording ends; finished episodes are kept and
+            the file is marked incomplete.
         locking: HDF5's file locking, as h5py takes it; False for file systems without locks.
-        segment_bytes: write segments of about this size into `recordings/<name>.segments/`, joined as
-            `recordings/<name>.h5`; None: one file.
+        overrides: options that replace those of `config`, as `episodes=50`.
     Raises:
-        SiteError: a pattern that matches no site, or a site that never fires.
-        RecordingError: a recording of this name is there already; the disk has no room, before the start or
-            later (then what was written stays, marked incomplete); another option that cannot be met.
+        SiteError: a pattern matches no site, or a site never fires.
+        RecordingError: a recording of this name exists; the disk is full, before the start or later (what was written
+            is kept, marked incomplete); or another option cannot be met.
         RunError, CheckpointError, ConfigError, EnvError: the run or the environment cannot be opened.
     """
+    options = resolve_config(RecordingConfig, config, overrides)
     if exist not in ("error", "open"):
         raise RecordingError(f"exist must be 'error' or 'open'; got {exist!r}")
-    if segment_bytes is not None and segment_bytes < 1:
-        raise RecordingError(f"segment_bytes must be 1 or more, or None for one file; got {segment_bytes}")
     subject = as_policy_source(subject)
-    path = recording_path(subject, name)
+    path = recording_path(subject, options.name)
     if exist == "error" and path.exists():
-        raise RecordingError(f"{path} is there already; give another name, or exist='open' to use it")
-    request = Request(
-        episodes=episodes,
-        sites=sites,
-        agents=agents,
-        every=every,
-        dtype=dtype,
-        seed=seed,
-        explore=explore,
-        values=values,
-        frames=frames,
-        checkpoint=checkpoint,
-        n_envs=n_envs,
-        env=env,
-        device=device,
-        labels=labels or {},
-        edits=tuple(edits),
-        fill=fill,
-    )
-    origins = request.origins(subject)
-    with prepare(subject, request.of(origins[0])) as prepared:
-        attributes = root_attributes(prepared) | _of_checkpoints(prepared, origins)
-        total = episodes * len(origins)
-        if exist == "open" and is_there(path, json.loads(attributes["settings"]), locking):
-            with EpisodeProgress(f"recording {path.stem}", total, shown=progress) as shown:
-                shown.add(total)  # a notebook executed again shows what the first time showed
+        raise RecordingError(f"{path} already exists; give another name, or exist='open' to use it")
+    origins = options.origins(subject)
+    with prepare(subject, replace(options, checkpoint=origins[0].iteration)) as prepared:
+        attributes = root_attributes(prepared) | _checkpoint_attributes(prepared, origins)
+        n_episodes = options.episodes * len(origins)
+        if exist == "open" and reuse_or_set_aside(path, json.loads(attributes["settings"]), locking):
+            with EpisodeProgress(f"recording {path.stem}", n_episodes, shown=progress) as shown:
+                shown.add(n_episodes)  # a notebook that runs again shows the same line as the first time
             return Recording.open(path, locking=locking)
         plan = make_plan(prepared, path, checkpoints=len(origins))
         plan.check()
-        others = (prepare(subject, request.of(origin)) for origin in origins[1:])
+        others = (prepare(subject, replace(options, checkpoint=origin.iteration)) for origin in origins[1:])
         write_recording(
-            [nullcontext(prepared), *others],
-            plan,
-            attributes,
-            progress=progress,
-            on_step=on_step,
-            locking=locking,
-            segment_bytes=segment_bytes,
+            [nullcontext(prepared), *others], plan, attributes, progress=progress, on_step=on_step, locking=locking
         )
     return Recording.open(path, locking=locking)
 
@@ -153,39 +95,37 @@ def write_recording(
     progress: bool = False,
     on_step: Callable[[RecordingProgress], None] | None = None,
     locking: Locking = None,
-    segment_bytes: int | None = None,
 ) -> None:
-    """Plays and writes; the file is closed whatever happens, complete only if nothing did.
+    """Plays and writes. The file is closed in any case, and marked complete only if nothing was raised.
 
     Args:
-        preparations: of each checkpoint in turn, entered one after the other; the first is `plan`'s.
-        first_episode: the number of the first checkpoint's first episode; the others' follow.
+        preparations: one per checkpoint, entered one after the other; `plan` is made from the first.
+        first_episode: the number of the first checkpoint's first episode.
     """
     writer: RecordingWriter | SegmentedWriter | None = None
     frames: FrameStore | None = None
     complete = False
-    total = plan.episodes
-    with EpisodeProgress(f"recording {plan.path.stem}", total, shown=progress) as shown:
+    with EpisodeProgress(f"recording {plan.path.stem}", plan.episodes, shown=progress) as shown:
         try:
-            for place, preparation in enumerate(preparations):
+            for index, preparation in enumerate(preparations):
                 with preparation as prepared:
-                    request, trial = prepared.request, prepared.trial
+                    config = prepared.config
                     if writer is None:
-                        if request.frames:
-                            frames = FrameStore(request.every * int(request.frames), trial.frame_shape)
+                        if config.frames:
+                            frames = FrameStore(config.every * config.frames, prepared.dry_run.frame_shape)
                         writer = open_writer(
                             plan.path,
                             plan.fields,
                             attributes,
-                            _agents(prepared),
+                            _agent_columns(prepared),
                             expected_rows=plan.rows,
-                            segment_bytes=segment_bytes,
+                            segment_bytes=config.segment_bytes,
                             frames=frames,
                             locking=locking,
                         )
                         writer.describe(_dataset_attributes(prepared))
-                    number = first_episode + place * request.episodes
-                    _play(prepared, plan, writer, frames, number, shown, on_step)
+                    first = first_episode + index * config.episodes
+                    _play(prepared, plan, writer, frames, first, shown, on_step)
             complete = True
         finally:
             if writer is not None:
@@ -201,14 +141,14 @@ def _play(
     shown: EpisodeProgress,
     on_step: Callable[[RecordingProgress], None] | None,
 ) -> None:
-    """Adds the episodes of one checkpoint."""
-    request = prepared.request
+    """Plays and writes the episodes of one checkpoint."""
+    config = prepared.config
     writer.enter_checkpoint(*prepared.origin)
     recorder = EpisodeRecorder(
         prepared.env,
-        prepared.trial.contents,
+        prepared.dry_run.schema,
         writer,
-        every=request.every,
+        every=config.every,
         activations=prepared.activations,
         frames=frames,
         on_episodes=shown.add,
@@ -217,24 +157,26 @@ def _play(
     )
     callback: RolloutCallback = recorder
     if on_step is not None:
-        tell = on_step
-        callback = Telling(recorder, lambda: tell(RecordingProgress(plan.path, shown.done, plan.episodes, writer.rows)))
+        report = on_step
+        callback = ReportingCallback(
+            recorder, lambda: report(RecordingProgress(plan.path, shown.done, plan.episodes, writer.rows))
+        )
     try:
         play(
             prepared.env,
             prepared.policies,
-            episodes=request.episodes,
-            seed=request.seed,
-            explore=request.explore,
+            episodes=config.episodes,
+            seed=config.seed,
+            explore=config.explore,
             generator=prepared.generator(),
             callback=callback,
         )
     finally:
-        recorder.settle()  # also what had ended before an interrupt
+        recorder.write_finished()  # also after an interrupt
 
 
-def _of_checkpoints(prepared: Prepared, origins: Sequence[Origin]) -> dict[str, Any]:
-    """Attributes of a recording that spans checkpoints: it says the last one of itself, `/checkpoints` all."""
+def _checkpoint_attributes(prepared: Prepared, origins: Sequence[Origin]) -> dict[str, Any]:
+    """Root attributes of a recording of several checkpoints: the last one; `/checkpoints` lists all."""
     if len(origins) == 1:
         return {}
     settings = {**prepared.settings, "checkpoint": [origin.sha256 for origin in origins]}
@@ -242,10 +184,10 @@ def _of_checkpoints(prepared: Prepared, origins: Sequence[Origin]) -> dict[str, 
     return {"checkpoint": last.sha256, "iteration": last.iteration, "settings": json.dumps(settings, sort_keys=True)}
 
 
-def _agents(prepared: Prepared) -> dict[str, list[Any]]:
-    """Columns of `/agents`: `policy_index` counts a group's networks, 0 where its agents share one."""
+def _agent_columns(prepared: Prepared) -> dict[str, list[Any]]:
+    """Columns of `/agents`. `policy_index` numbers a group's networks; it is 0 for all agents that share one."""
     columns: dict[str, list[Any]] = {"id": [], "name": [], "group": [], "policy_index": []}
-    for selection in prepared.trial.contents.selections:
+    for selection in prepared.dry_run.schema.selections:
         group = selection.group
         networks = prepared.subject.policy_index(group)
         for index in selection.indices:
@@ -257,16 +199,19 @@ def _agents(prepared: Prepared) -> dict[str, list[Any]]:
 
 
 def _dataset_attributes(prepared: Prepared) -> dict[str, dict[str, Any]]:
-    """Names of features, choices and classes, by dataset; of activations, how they came about."""
-    found: dict[str, dict[str, Any]] = {}
-    for selection in prepared.trial.contents.selections:
+    """By dataset: names of features, choices and classes; of activations, how they were filled."""
+    attributes: dict[str, dict[str, Any]] = {}
+    schema = prepared.dry_run.schema
+    for selection in schema.selections:
         group = selection.group
-        found[f"steps/{group.name}/observation"] = {"names": list(group.observation.names)}
-        found[f"steps/{group.name}/action"] = {"names": list(group.action.names)}
+        if group.observation.names:
+            attributes[f"steps/{group.name}/observation"] = {"names": list(group.observation.names)}
+        if group.action.names:
+            attributes[f"steps/{group.name}/action"] = {"names": list(group.action.names)}
     for label in prepared.env.spec.labels:
-        found[f"labels/{label.name}"] = {"classes": list(label.classes)}
-    found = {path: names for path, names in found.items() if any(names.values())}
-    recomputed = prepared.trial.contents.recomputed
+        if label.classes:
+            attributes[f"labels/{label.name}"] = {"classes": list(label.classes)}
     for site in prepared.sites:
-        found[f"activations/{site.name}"] = {"filled": "recomputed" if site.name in recomputed else "captured"}
-    return found
+        filled = "recomputed" if site.name in schema.recomputed else "captured"
+        attributes[f"activations/{site.name}"] = {"filled": filled}
+    return attributes

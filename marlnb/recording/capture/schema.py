@@ -1,4 +1,4 @@
-"""Contents: everything that one recording holds, and when each part of it is read or computed."""
+"""RecordingSchema: everything that one recording holds, and when each part of it is read or computed."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from marlnb.recording.capture.actors import GroupActor
-from marlnb.recording.capture.built_in_labels import BuiltInLabels
 from marlnb.recording.capture.critics import GroupCritic
+from marlnb.recording.capture.labels import BuiltInLabels
 from marlnb.recording.capture.sources import Selection, Source, T
 from marlnb.recording.file.layout import Field
 
 
 @dataclass(frozen=True)
-class Contents:
-    """Everything that one recording holds, in the order of its fields.
+class RecordingSchema:
+    """The parts of a recording, in the order of its fields.
 
     Attributes:
-        selections: the groups and agents that are recorded.
-        before, after: what is read before and after the environment steps.
+        selections: the recorded groups and agents.
+        before: sources that are read before the environment steps.
         critics: of the groups whose values are recorded.
-        actors: of the groups whose actors' sites are computed when an episode ends; other sites are in `before`.
-        labels: the environment's own, where it tells them later.
-        context: read but not written: what actors and critics need beyond what is recorded; `T` where not every step
-            is kept, and its number cannot be counted.
-        inputs: by group, the paths of the fields with the observations, and the actor's entering states, of all agents.
+        after: sources that are read after the environment has stepped.
+        context: sources that are buffered but not stored: further inputs of actors and critics; `T` where only every
+            k-th step is recorded, since its number cannot be counted then.
+        inputs: by group, where the buffered observations and entering states of all its agents are.
+        labels: the environment's labels, where they are computed per episode.
+        actors: of the groups whose actor sites are computed per episode; other actor sites are in `before`.
     """
 
     selections: Sequence[Selection]
@@ -32,7 +33,7 @@ class Contents:
     critics: Sequence[GroupCritic]
     after: Sequence[Source]
     context: Sequence[Source] = ()
-    inputs: Mapping[str, Inputs] = field(default_factory=dict)
+    inputs: Mapping[str, GroupInputs] = field(default_factory=dict)
     labels: BuiltInLabels | None = None
     actors: Sequence[GroupActor] = ()
 
@@ -52,10 +53,9 @@ class Contents:
 
     @property
     def buffered(self) -> list[Field]:
-        """What is kept of each step, in the order in which it is read; recurrent states whole, since activations are
-        computed from them."""
+        """What is buffered of each step, in reading order. Recurrent states stay float32: activations need them."""
         return [
-            *(_whole(source.field) for source in self.before),
+            *(_in_full_precision(source.field) for source in self.before),
             *(source.field for source in self.context),
             *(item for critic in self.critics if critic.by_step for item in critic.fields),
             *(source.field for source in self.after),
@@ -63,19 +63,24 @@ class Contents:
 
     @property
     def recomputed(self) -> list[str]:
-        """Sites that are computed when an episode ends, rather than captured as they fire."""
+        """Sites that are computed per episode instead of captured as they fire."""
         fields = [item.path for actor in self.actors for item in actor.fields]
         fields += [item.path for critic in self.critics if not critic.by_step for item in critic.fields]
         return [path.removeprefix("activations/") for path in fields if path.startswith("activations/")]
 
 
 @dataclass(frozen=True)
-class Inputs:
-    """Where a group's whole inputs are buffered: paths of fields; no `recurrent` where the actor has no state."""
+class GroupInputs:
+    """Paths of the buffered fields with a group's inputs, for all its agents.
+
+    Attributes:
+        observation: path of the observations.
+        recurrent: path of the states that enter each step; None where the actor has no state.
+    """
 
     observation: str
     recurrent: str | None = None
 
 
-def _whole(item: Field) -> Field:
+def _in_full_precision(item: Field) -> Field:
     return replace(item, dtype="float32") if item.path.startswith("recurrent/") else item

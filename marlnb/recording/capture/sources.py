@@ -1,6 +1,6 @@
-"""Sources: what is recorded at each step, where it goes in the file and how it is read from a moment or a step.
+"""Sources: which tensors are recorded at each step, where they go in the file, and how they are read.
 
-One list per recording says it all: the file's layout, the plan's sizes and the recorder's copying are made from it.
+One list of sources per recording defines the file's layout, the plan's sizes and the recorder's copies.
 """
 
 from __future__ import annotations
@@ -17,45 +17,44 @@ from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import RecordingError, SiteError
 from marlnb.models.hooks.capture import capture
 from marlnb.models.hooks.sites import Site
-from marlnb.models.policies.policy import ActorOutput, Policy
+from marlnb.models.policies.policy import Policy
 from marlnb.recording.file.layout import Field
 from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.collect.episodes import TimeStep
 
 LabelFn = Callable[[TimeStep], Tensor]
 Pick = slice | torch.Tensor | None
-AXES = {"action": "component", "logits": "parameter", "action_mask": "choice"}
+INNER_AXES = {"action": "component", "logits": "parameter", "action_mask": "choice"}
 
 
 @dataclass(frozen=True)
 class Source:
-    """One field and how to get its tensor `[env, ...]` from a moment (or from the step after it).
+    """One field and how to read its tensor.
 
     Attributes:
-        lasts: nobody writes to the tensor again, so that it may be read and copied later.
-        of_output: the same from the policies' outputs by group, where it is one of these.
+        field: where it is stored.
+        get: reads the tensor `[env, ...]` from a time step, or from the step that follows it.
     """
 
     field: Field
     get: Callable[[Any], Tensor]
-    lasts: bool = False
-    of_output: Callable[[Mapping[str, ActorOutput]], Tensor] | None = None
-
-    def of_agents(self, agents: tuple[str, ...]) -> Source:
-        """The same, saying whose it is."""
-        return replace(self, field=replace(self.field, agents=agents))
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The recorded agents of one group: indices along its agent axis, in the group's order."""
+    """The recorded agents of one group.
+
+    Attributes:
+        group: the group, with all its agents.
+        indices: of the recorded agents along the group's agent axis, ascending.
+    """
 
     group: GroupSpec
     indices: tuple[int, ...]
 
     @property
     def pick(self) -> Pick:
-        """What selects them: None for all, a slice where they lie side by side."""
+        """An index that selects the agents along their axis: None for all, a slice where they are adjacent."""
         first, last = self.indices[0], self.indices[-1]
         if len(self.indices) == self.group.n_agents:
             return None
@@ -68,18 +67,18 @@ class Selection:
         return tuple(self.group.agents[index] for index in self.indices)
 
     def of_site(self, site: Site) -> Selection | None:
-        """The recorded agents whose activations a site holds, as indices along its agent axis; None: there are none."""
+        """The recorded agents among those of a site, with indices along its agent axis; None where there are none."""
         if site.agents is None:
             return self
-        places = tuple(place for place, agent in enumerate(site.agents) if agent in self.indices)
+        indices = tuple(index for index, agent in enumerate(site.agents) if agent in self.indices)
         names = tuple(self.group.agents[agent] for agent in site.agents)
-        return Selection(replace(self.group, agents=names), places) if places else None
+        return Selection(replace(self.group, agents=names), indices) if indices else None
 
     def field_of(self, site: Site, dtype: str) -> Field:
-        """Where a site's activations go; this is what `of_site` gave for it."""
-        own = () if site.agents is None else self.agents
+        """The field of a site's activations. This selection is the result of `of_site`."""
+        agents = () if site.agents is None else self.agents
         shape = (len(self.indices), site.n_units)
-        return Field(f"activations/{site.name}", ("agent", "unit"), shape, dtype, self.group.name, own)
+        return Field(f"activations/{site.name}", ("agent", "unit"), shape, dtype, self.group.name, agents)
 
 
 def capture_if_any(
@@ -89,15 +88,10 @@ def capture_if_any(
     return capture(policies, names) if names else nullcontext({})
 
 
-T = Source(Field("steps/t", (), (), "int64"), lambda time_step: time_step.t, lasts=True)
+T = Source(Field("steps/t", (), (), "int64"), lambda time_step: time_step.t)
 
 
-def picked(get: Callable[[Any], Tensor], pick: Pick) -> Callable[[Any], Tensor]:
-    """`get`, then the recorded agents."""
-    return get if pick is None else lambda time_step: get(time_step)[:, pick]
-
-
-def moment_sources(
+def time_step_sources(
     time_step: TimeStep,
     selections: Sequence[Selection],
     policies: Mapping[str, Policy],
@@ -106,55 +100,54 @@ def moment_sources(
     labels: Mapping[str, LabelFn],
     dtype: str,
 ) -> list[Source]:
-    """What is read before the environment steps, but for the step's number; shapes and types are those of `moment`.
+    """Everything that is read before the environment steps, except `T`. `time_step` is an example of its shapes.
 
     Raises:
         SiteError: a site did not fire when the policies acted.
-        RecordingError: a label that cannot be recorded.
+        RecordingError: a label cannot be recorded.
     """
     silent = sorted(site.name for site in sites if site.name not in activations)
     if silent:
         raise SiteError(f"these sites never fired while the policies acted: {', '.join(silent)}")
-    found: list[Source] = []
+    sources: list[Source] = []
     for selection in selections:
-        found += _group_sources(time_step, selection, policies[selection.group.name], dtype)
+        sources += _group_sources(time_step, selection, policies[selection.group.name], dtype)
     by_group = {selection.group.name: selection for selection in selections}
     for site in sites:
         chosen = by_group[site.name.split("/")[0]].of_site(site)
-        assert chosen is not None  # `select_sites` leaves out those of other agents
-        get = picked(_activation(activations, site.name), chosen.pick)
-        source = _source(
-            f"activations/{site.name}", ("agent", "unit"), get, time_step, chosen.group.name, dtype, lasts=True
-        )
-        found.append(source if site.agents is None else source.of_agents(chosen.agents))
+        assert chosen is not None  # `select_sites` removed the sites of other agents
+        get = _picked(_activation(activations, site.name), chosen.pick)
+        sources.append(Source(chosen.field_of(site, dtype), get))
     if time_step.state is not None:
         dims = _axes(time_step.state.shape[1:], "feature")
-        found.append(_source("steps/state", dims, lambda time_step: time_step.state, time_step))
-    found += _label_sources(time_step, selections, labels)
-    return found
+        sources.append(_source("steps/state", dims, lambda time_step: time_step.state, time_step))
+    sources += _label_sources(time_step, selections, labels)
+    return sources
 
 
 def step_sources(step: Step, selections: Sequence[Selection]) -> list[Source]:
-    """What is read after the environment stepped."""
-    found = []
+    """Everything that is read after the environment has stepped. `step` is an example of its shapes."""
+    sources = []
     for selection in selections:
         name = selection.group.name
         for field in ("reward", "terminated", "truncated"):
-            get = picked(_of_step(name, field), selection.pick)
-            found.append(_source(f"steps/{name}/{field}", ("agent",), get, step, name))
-    return found
+            get = _picked(_of_step(name, field), selection.pick)
+            sources.append(_source(f"steps/{name}/{field}", ("agent",), get, step, name))
+    return sources
+
+
+def _picked(get: Callable[[Any], Tensor], pick: Pick) -> Callable[[Any], Tensor]:
+    """`get`, restricted to the recorded agents."""
+    return get if pick is None else lambda time_step: get(time_step)[:, pick]
 
 
 def _group_sources(time_step: TimeStep, selection: Selection, policy: Policy, dtype: str) -> Iterator[Source]:
     name, pick = selection.group.name, selection.pick
-    put_out: dict[str, Callable[[Mapping[str, ActorOutput]], Tensor]] = {
-        "action": lambda output: output[name].action,
-        "logits": lambda output: output[name].logits,
-        "log_prob": lambda output: output[name].log_prob,
-    }
     getters: dict[str, Callable[[TimeStep], Any]] = {
         "observation": lambda time_step: time_step.observation[name],
-        **{field: _of_moment(of_output) for field, of_output in put_out.items()},
+        "action": lambda time_step: time_step.output[name].action,
+        "logits": lambda time_step: time_step.output[name].logits,
+        "log_prob": lambda time_step: time_step.output[name].log_prob,
         "alive": lambda time_step: time_step.alive[name],
         "acting": lambda time_step: time_step.acting[name],
     }
@@ -162,34 +155,32 @@ def _group_sources(time_step: TimeStep, selection: Selection, policy: Policy, dt
         getters["action_mask"] = lambda time_step: time_step.action_mask[name]
     for field, get in getters.items():
         inner = get(time_step).shape[2:]
-        if 0 in inner:  # as the parameters of a policy that has none
+        if 0 in inner:  # the logits of a policy that has no parameters of a distribution
             continue
-        dims = ("agent", *_axes(inner, AXES.get(field, "feature")))
-        lasts = field in put_out  # the rest are the environment's own buffers
-        source = _source(f"steps/{name}/{field}", dims, picked(get, pick), time_step, name, lasts=lasts)
-        yield replace(source, of_output=picked(put_out[field], pick)) if lasts else source
+        dims = ("agent", *_axes(inner, INNER_AXES.get(field, "feature")))
+        yield _source(f"steps/{name}/{field}", dims, _picked(get, pick), time_step, name)
     if time_step.recurrent[name] is not None:
         path = f"recurrent/{name}/{recurrent_site(policy, 'actor')}"
-        get_state = picked(lambda time_step: time_step.recurrent[name], pick)
-        yield _source(path, ("agent", "layer", "unit"), get_state, time_step, name, dtype, lasts=True)
+        get_state = _picked(lambda time_step: time_step.recurrent[name], pick)
+        yield _source(path, ("agent", "layer", "unit"), get_state, time_step, name, dtype)
 
 
 def recurrent_site(policy: Policy, part: str) -> str:
-    """`<part>/<layer>` of the site whose state it is; `<part>/state` where there is none or more than one."""
-    kinds = [site.name for site in policy.sites() if site.kind == "recurrent" and f"/{part}/" in site.name]
-    return kinds[0].split("/", 1)[1] if len(kinds) == 1 else f"{part}/state"
+    """`<part>/<layer>` of the recurrent site, or `<part>/state` where there is none or more than one."""
+    names = [site.name for site in policy.sites() if site.kind == "recurrent" and f"/{part}/" in site.name]
+    return names[0].split("/", 1)[1] if len(names) == 1 else f"{part}/state"
 
 
 def _label_sources(
     time_step: TimeStep, selections: Sequence[Selection], labels: Mapping[str, LabelFn]
 ) -> Iterator[Source]:
-    """The user's labels, and the environment's own where it cannot tell them later."""
+    """The user's labels, and the environment's own where it computes them at each step only."""
     spec = time_step.env.spec
     groups = {label.name: label.group for label in spec.labels}
-    twice = sorted(set(labels) & set(groups))
-    if twice:
-        raise RecordingError(f"{spec.name} has labels of these names already: {twice}; choose others")
-    built_in = {} if tells_later(time_step.env) else {name: _built_in_label(name) for name in time_step.labels}
+    duplicates = sorted(set(labels) & set(groups))
+    if duplicates:
+        raise RecordingError(f"{spec.name} already has labels of these names: {duplicates}; choose other names")
+    built_in = {} if computes_labels_later(time_step.env) else {name: _label(name) for name in time_step.labels}
     recorded = {selection.group.name: selection for selection in selections}
     for name, function in {**built_in, **labels}.items():
         value = _checked_label(name, function(time_step), time_step.env.n_envs)
@@ -198,50 +189,47 @@ def _label_sources(
             continue
         group = groups.get(name) or _group_of_label(name, value, spec)
         if group in recorded:
-            get = picked(function, recorded[group].pick)
+            get = _picked(function, recorded[group].pick)
             yield _source(f"labels/{name}", ("agent",), get, time_step, group)
 
 
-def tells_later(env: VectorEnv) -> bool:
-    """Whether the environment's own labels can be told for many moments at once."""
-    return bool(env.spec.labels) and env.label_moment() is not None
+def computes_labels_later(env: VectorEnv) -> bool:
+    """Whether the environment's labels can be computed for many time steps at once."""
+    return bool(env.spec.labels) and env.label_state() is not None
 
 
+# A function makes each getter, since a lambda in a loop would read the loop's last value.
 def _activation(activations: Mapping[str, Tensor], name: str) -> Callable[[TimeStep], Tensor]:
     return lambda time_step: activations[name]
-
-
-def _of_moment(of_output: Callable[[Mapping[str, ActorOutput]], Tensor]) -> Callable[[TimeStep], Tensor]:
-    return lambda time_step: of_output(time_step.output)
 
 
 def _of_step(group: str, field: str) -> Callable[[Step], Tensor]:
     return lambda step: getattr(step.groups[group], field)
 
 
-def _built_in_label(name: str) -> LabelFn:
+def _label(name: str) -> LabelFn:
     return lambda time_step: time_step.labels[name]
 
 
 def _checked_label(name: str, value: object, n_envs: int) -> Tensor:
     if not isinstance(value, Tensor) or value.ndim not in (1, 2) or len(value) != n_envs:
-        found = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-        raise RecordingError(f"label {name!r} must be a tensor [env] or [env, agent] with {n_envs} copies; got {found}")
+        got = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        raise RecordingError(f"label {name!r} must be a tensor [env] or [env, agent] with {n_envs} envs; got {got}")
     return value
 
 
 def _group_of_label(name: str, value: Tensor, spec: EnvSpec) -> str:
-    named = name.split("/")[0]
-    fitting = [group.name for group in spec.groups if group.n_agents == value.shape[1]]
-    if named in fitting:
-        return named
-    if len(fitting) != 1:
+    prefix = name.split("/")[0]
+    matches = [group.name for group in spec.groups if group.n_agents == value.shape[1]]
+    if prefix in matches:
+        return prefix
+    if len(matches) != 1:
         sizes = {group.name: group.n_agents for group in spec.groups}
         raise RecordingError(
-            f"label {name!r} has {value.shape[1]} agents, the groups have {sizes}; "
-            f"call it '<group>/{name}' to say whose it is"
+            f"label {name!r} has {value.shape[1]} agents, and the groups have {sizes}; "
+            f"name it '<group>/{name}' to choose its group"
         )
-    return fitting[0]
+    return matches[0]
 
 
 def observation_dims(shape: Sequence[int]) -> tuple[str, ...]:
@@ -249,8 +237,8 @@ def observation_dims(shape: Sequence[int]) -> tuple[str, ...]:
     return ("agent", *_axes(shape, "feature"))
 
 
-def _axes(shape: Sequence[int], single: str) -> tuple[str, ...]:
-    return (single,) if len(shape) == 1 else tuple(f"{single}_{axis}" for axis in range(len(shape)))
+def _axes(shape: Sequence[int], name: str) -> tuple[str, ...]:
+    return (name,) if len(shape) == 1 else tuple(f"{name}_{axis}" for axis in range(len(shape)))
 
 
 def _source(
@@ -260,9 +248,7 @@ def _source(
     example: TimeStep | Step,
     group: str = "",
     dtype: str | None = None,
-    *,
-    lasts: bool = False,
 ) -> Source:
     tensor = get(example)
-    kind = dtype or str(tensor.dtype).removeprefix("torch.")
-    return Source(Field(path, dims, tuple(tensor.shape[1:]), kind, group), get, lasts)
+    stored_dtype = dtype or str(tensor.dtype).removeprefix("torch.")
+    return Source(Field(path, dims, tuple(tensor.shape[1:]), stored_dtype, group), get)

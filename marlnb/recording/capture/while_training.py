@@ -24,10 +24,11 @@ from marlnb.recording.capture.plan import make_plan, recording_path
 from marlnb.recording.capture.preparation import prepare
 from marlnb.recording.capture.provenance import root_attributes
 from marlnb.recording.capture.recorder import write_recording
-from marlnb.recording.file.opening import open_recording_file
+from marlnb.recording.file.opening import Locking, open_recording_file
 from marlnb.recording.file.segments import join, segments_folder
 from marlnb.specs import GroupSpec
-from marlnb.training.runs.run import Origin, Which
+from marlnb.training.runs.run import Origin
+from marlnb.training.runs.run_folder import Which
 
 if TYPE_CHECKING:
     from marlnb.training.trainer import Trainer
@@ -52,7 +53,7 @@ class RecordWhileTraining(EpisodeOptions):
     name: str = option("training", help="name of the file")
     episodes: int = option(20, help="episodes of each recorded iteration", ge=1)
     every_iterations: int = option(10, help="iterations between two recordings", unit="iterations", ge=1)
-    locking: bool | str | None = option(None, help="HDF5's file locking, as h5py takes it")
+    locking: Locking = option(None, help="HDF5's file locking, as h5py takes it")
 
     def begin(self, trainer: Trainer) -> None:
         path = recording_path(trainer.run, self.name)

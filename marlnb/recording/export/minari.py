@@ -1,7 +1,7 @@
-"""A recording as Minari datasets, one an agent: what an offline learner takes.
+"""A recording as Minari datasets for offline learning, one per agent.
 
-Minari wants one observation more than actions, the one that the last step led to. A recording holds the observations
-before each step only, so the last one is repeated there, and each dataset says so; it matters to who learns a value of
+Minari needs one observation more than actions: the one after the last step. A recording holds the observations before
+each step only, so the last one is repeated, and each dataset's description says so. This matters for value estimates of
 the last step of a truncated episode.
 """
 
@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from marlnb.errors import RecordingError, unknown
-from marlnb.recording.export.selection import needs
+from marlnb.recording.export.selection import optional_import
 from marlnb.specs import GroupSpec
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
 
-FILLED = "the final observation of each episode was not recorded; the last recorded one is repeated there"
+FINAL_OBSERVATION_NOTE = (
+    "the final observation of each episode was not recorded; the last recorded one is repeated there"
+)
 
 
 def to_minari(
@@ -35,26 +37,26 @@ def to_minari(
     folder: str | os.PathLike[str] | None = None,
 ) -> list[str]:
     """`Recording.to_minari`."""
-    minari = needs("minari")
+    minari = optional_import("minari")
     if int(recording.file.attrs["every"]) > 1:
-        raise RecordingError(f"{recording.path.name} holds every k-th step only; Minari's steps follow one another")
-    chosen = _chosen(recording, group, agents)
+        raise RecordingError(f"{recording.path.name} holds every k-th step only; Minari needs every step")
+    pairs = _group_agents(recording, group, agents)
     name, _, version = dataset_id.rpartition("-v")
     if not name or not version.isdigit():
-        raise RecordingError(f"a Minari dataset is called <name>-v<number>; got {dataset_id!r}")
-    made = []
+        raise RecordingError(f"a Minari dataset id must be <name>-v<number>; got {dataset_id!r}")
+    created = []
     with _datasets_in(folder), warnings.catch_warnings():
-        told = "env_spec|eval_env|author|code_permalink|algorithm_name|namespace"
-        warnings.filterwarnings("ignore", message=f".*({told})")
-        for group_name, agent in chosen:
-            own = f"{name}-{agent}-v{version}" if len(chosen) > 1 else dataset_id
+        expected = "env_spec|eval_env|author|code_permalink|algorithm_name|namespace"
+        warnings.filterwarnings("ignore", message=f".*({expected})")
+        for group_name, agent in pairs:
+            agent_id = f"{name}-{agent}-v{version}" if len(pairs) > 1 else dataset_id
             buffers = list(_episodes(minari, recording, group_name, agent))
             if not buffers:
                 raise RecordingError(f"{recording.path.name}: {agent} acts in no finished episode")
             observation, action = _spaces(recording.spec.group(group_name))
             try:
                 minari.create_dataset_from_buffers(
-                    own,
+                    agent_id,
                     buffers,
                     observation_space=observation,
                     action_space=action,
@@ -62,28 +64,28 @@ def to_minari(
                     author="marlnb",
                     author_email="unknown",
                     code_permalink="unknown",
-                    description=f"{agent} of {recording.spec.name}, recorded by marlnb: {FILLED}",
+                    description=f"{agent} of {recording.spec.name}, recorded by marlnb: {FINAL_OBSERVATION_NOTE}",
                 )
             except ValueError as error:
                 if "already exists" not in str(error):
                     raise
                 raise RecordingError(
-                    f"there is a Minari dataset {own!r} already; give another name or version"
+                    f"the Minari dataset {agent_id!r} already exists; give another name or version"
                 ) from error
-            made.append(own)
-    return made
+            created.append(agent_id)
+    return created
 
 
-def _chosen(recording: Recording, group: str | None, agents: Sequence[str] | None) -> list[tuple[str, str]]:
+def _group_agents(recording: Recording, group: str | None, agents: Sequence[str] | None) -> list[tuple[str, str]]:
     """(group, agent) of each dataset."""
     groups = recording.groups if group is None else [group]
     pairs = [(name, agent) for name in groups for agent in recording.group_agents(name)]
     if agents is None:
         return pairs
-    have = [agent for _, agent in pairs]
+    recorded = [agent for _, agent in pairs]
     for agent in agents:
-        if agent not in have:
-            raise RecordingError(unknown("recorded agent", agent, have))
+        if agent not in recorded:
+            raise RecordingError(unknown("recorded agent", agent, recorded))
     return [(name, agent) for name, agent in pairs if agent in agents]
 
 
@@ -91,22 +93,22 @@ def _episodes(minari: Any, recording: Recording, group: str, agent: str) -> Iter
     """The steps at which the agent acts, each with the rewards until it acts again."""
     table = recording.episodes
     for number, entry in table[table["finished"]].iterrows():
-        at = {"episode": number, "agent": agent}
+        selectors = {"episode": number, "agent": agent}
         fields = ("observation", "action", "reward", "terminated", "truncated", "acting", "alive")
-        taken = {name: recording.steps(group, name).sel(**at).to_numpy() for name in fields}
-        acts = np.flatnonzero(taken["acting"] & taken["alive"])
+        steps = {name: recording.steps(group, name).sel(**selectors).to_numpy() for name in fields}
+        acts = np.flatnonzero(steps["acting"] & steps["alive"])
         if not len(acts):
             continue
-        spans = list(zip(acts, [*acts[1:], len(taken["reward"])]))
-        observations = taken["observation"][acts]
+        spans = list(zip(acts, [*acts[1:], len(steps["reward"])]))
+        observations = steps["observation"][acts]
         yield minari.data_collector.EpisodeBuffer(
             id=int(number),
             seed=int(entry["seed"]),
             observations=np.concatenate([observations, observations[-1:]]),
-            actions=taken["action"][acts],
-            rewards=np.array([taken["reward"][a:b].sum(dtype=np.float64) for a, b in spans]),
-            terminations=np.array([taken["terminated"][a:b].any() for a, b in spans]),
-            truncations=np.array([taken["truncated"][a:b].any() for a, b in spans]),
+            actions=steps["action"][acts],
+            rewards=np.array([steps["reward"][a:b].sum(dtype=np.float64) for a, b in spans]),
+            terminations=np.array([steps["terminated"][a:b].any() for a, b in spans]),
+            truncations=np.array([steps["truncated"][a:b].any() for a, b in spans]),
             infos={"t": np.concatenate([acts, acts[-1:] + 1])},
         )
 
@@ -114,13 +116,12 @@ def _episodes(minari: Any, recording: Recording, group: str, agent: str) -> Iter
 def _spaces(group: GroupSpec) -> tuple[Any, Any]:
     import gymnasium as gym
 
-    seen, action = group.observation, group.action
-    dtype = np.dtype(seen.dtype)
+    action, dtype = group.action, np.dtype(group.observation.dtype)
     if np.issubdtype(dtype, np.integer):
         limits: tuple[Any, Any] = (np.iinfo(dtype).min, np.iinfo(dtype).max)
     else:
         limits = (-np.inf, np.inf)
-    observation = gym.spaces.Box(*limits, seen.shape, dtype.type)
+    observation = gym.spaces.Box(*limits, group.observation.shape, dtype.type)
     if action.kind == "discrete":
         return observation, gym.spaces.Discrete(action.n[0])
     if action.kind == "multi_discrete":
@@ -135,7 +136,7 @@ def _algorithm(recording: Recording) -> str:
 
 @contextmanager
 def _datasets_in(folder: str | os.PathLike[str] | None) -> Iterator[None]:
-    """Minari's root folder, which it takes from the environment; as it was afterwards."""
+    """Sets Minari's root folder, which it reads from an environment variable, while the block runs."""
     before = os.environ.get("MINARI_DATASETS_PATH")
     if folder is not None:
         os.environ["MINARI_DATASETS_PATH"] = str(Path(folder).expanduser().absolute())

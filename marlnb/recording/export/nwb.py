@@ -1,6 +1,6 @@
 """A recording as Neurodata Without Borders: units × time by site and agent, trials, behaviour.
 
-One step is `step_s` seconds of the file's clock and the episodes follow one another, in the order of their rows.
+One step is `step_s` seconds of the file's clock. Episodes follow one another in the order of their rows.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from marlnb.errors import RecordingError
-from marlnb.recording.export.selection import choose_part, needs
+from marlnb.recording.export.selection import optional_import, select_arrays
 from marlnb.recording.file.array import LabelledArray
-from marlnb.recording.tools.extract import Chosen
 
 if TYPE_CHECKING:
-    from marlnb.recording.file.reader import Recording
+    from marlnb.recording.file.reader import EpisodeNumbers, Patterns, Recording
 
 BATCH_ROWS = 4096
 
@@ -29,36 +28,36 @@ def to_nwb(
     recording: Recording,
     path: str | os.PathLike[str],
     *,
-    sites: Chosen = None,
-    fields: Chosen = None,
-    episodes: Sequence[int] | slice | None = None,
+    sites: Patterns = None,
+    fields: Patterns = None,
+    episodes: EpisodeNumbers = None,
     step_s: float = 1.0,
 ) -> Path:
     """`Recording.to_nwb`."""
-    pynwb = needs("pynwb")
+    pynwb = optional_import("pynwb")
     target = Path(path).expanduser()
     if target.suffix != ".nwb":
-        raise RecordingError(f"an NWB file is called <name>.nwb; got {target.name!r}")
+        raise RecordingError(f"an NWB file must be called <name>.nwb; got {target.name!r}")
     if target.exists():
-        raise RecordingError(f"{target} is there already; give another name")
-    part = choose_part(recording, sites=sites, fields=fields, episodes=episodes)
-    made = datetime.fromtimestamp(recording.path.stat().st_mtime, tz=timezone.utc)
+        raise RecordingError(f"{target} already exists; give another name")
+    selection = select_arrays(recording, sites=sites, fields=fields, episodes=episodes)
+    recorded_at = datetime.fromtimestamp(recording.path.stat().st_mtime, tz=timezone.utc)
     file = pynwb.NWBFile(
         session_description=f"{recording.spec.name}, recorded by marlnb; one step is {step_s} s",
         identifier=f"{recording.file.attrs['checkpoint']}-{recording.path.stem}",
-        session_start_time=made,
+        session_start_time=recorded_at,
         source_script=f"marlnb {recording.file.attrs['code_version']}",
         source_script_file_name="marlnb",
     )
-    clock = np.arange(len(part.t)) * step_s
+    clock = np.arange(len(selection.t)) * step_s
     activity = file.create_processing_module("ecephys", "activations of hidden units, by site and agent")
-    behaviour = file.create_processing_module("behavior", "what agents saw, did and got, by field and agent")
-    for name, array in part.arrays.items():
+    behaviour = file.create_processing_module("behavior", "observations, actions and rewards, by field and agent")
+    for name, array in selection.arrays.items():
         module = activity if name in recording.sites else behaviour
         agents: Sequence[str | None] = array.labels.get("agent") or [None]
         for agent in agents:
             module.add(_series(pynwb, name, array, agent, clock))
-    _add_trials(file, recording, part.episode, part.t, step_s)
+    _add_trials(file, recording, selection.episode, selection.t, step_s)
     unfinished = target.with_name(f".part-{os.getpid()}-{target.name}")
     try:
         with pynwb.NWBHDF5IO(str(unfinished), "w") as io:
@@ -71,9 +70,11 @@ def to_nwb(
 
 def _series(pynwb: Any, name: str, array: LabelledArray, agent: str | None, clock: np.ndarray) -> Any:
     chosen = array if agent is None else array.sel(agent=agent)
-    chunks = needs("hdmf.data_utils")
+    chunks = optional_import("hdmf.data_utils")
     shape = (None, *chosen.shape[1:])
-    data = chunks.DataChunkIterator(data=_rows(chosen), buffer_size=BATCH_ROWS, maxshape=shape, dtype=_kind(chosen))
+    data = chunks.DataChunkIterator(
+        data=_rows(chosen), buffer_size=BATCH_ROWS, maxshape=shape, dtype=_numeric_dtype(chosen)
+    )
     labels = chosen.labels.get(chosen.dims[-1]) if len(chosen.dims) > 1 else None
     return pynwb.TimeSeries(
         name=(name if agent is None else f"{name} {agent}").replace("/", "."),
@@ -86,19 +87,19 @@ def _series(pynwb: Any, name: str, array: LabelledArray, agent: str | None, cloc
 
 def _rows(array: LabelledArray) -> Iterator[np.ndarray]:
     for batch in array.batches(BATCH_ROWS):
-        yield from batch.astype(_kind(array), copy=False)
+        yield from batch.astype(_numeric_dtype(array), copy=False)
 
 
-def _kind(array: LabelledArray) -> np.dtype:
-    """NWB's time series hold numbers: flags become 0 and 1."""
+def _numeric_dtype(array: LabelledArray) -> np.dtype:
+    """NWB's time series hold numbers, so flags become 0 and 1."""
     return np.dtype("uint8") if array.dtype == np.bool_ else array.dtype
 
 
 def _add_trials(file: Any, recording: Recording, episode: np.ndarray, t: np.ndarray, step_s: float) -> None:
     table = recording.episodes
-    file.add_trial_column("episode", "number of the episode")
-    file.add_trial_column("seed", "of the episode")
-    file.add_trial_column("finished", "whether its end was recorded")
+    file.add_trial_column("episode", "the episode's number")
+    file.add_trial_column("seed", "the episode's seed")
+    file.add_trial_column("finished", "whether the episode's end was recorded")
     for agent in recording.agents:
         file.add_trial_column(f"return_{agent}", f"sum of the rewards of {agent}")
     edges = [0, *(np.flatnonzero(np.diff(episode)) + 1), len(episode)] if len(episode) else [0]

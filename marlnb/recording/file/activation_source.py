@@ -1,4 +1,4 @@
-"""RecordingDonor: a recording as the donor of activations for edits."""
+"""RecordedActivations: a recording as the source of activations for edits."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import json
 import numpy as np
 
 from marlnb.errors import RecordingError, unknown
-from marlnb.models.hooks.activation_sources import Donor
+from marlnb.models.hooks.activation_sources import ActivationSource
 from marlnb.recording.file.reader import Recording
 
 
-class RecordingDonor(Donor):
-    """Reads what an edit asks for; the file is closed again after each question.
+class RecordedActivations(ActivationSource):
+    """Reads what an edit needs. The file is closed after each call.
 
-    The digest is of what determines every number in a recording: its settings, checkpoints, and count of rows.
+    The digest covers what determines every number in a recording: its settings, checkpoints, agents and row count.
     """
 
     def __init__(self, path: str) -> None:
@@ -23,23 +23,23 @@ class RecordingDonor(Donor):
         with Recording.open(path) as recording:
             rows = recording.rows
             self.episode, self.t = rows["episode"].to_numpy(), rows["t"].to_numpy()
-            told = {
+            identity = {
                 "settings": recording.settings,
                 "checkpoints": recording.checkpoints["sha256"].tolist(),
                 "agents": recording.agents,
                 "rows": len(recording),
             }
-        self.digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+        self.digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
     def values(self, site: str, agent: str) -> np.ndarray:
         group, _, rest = site.partition("/")
         with Recording.open(self.path) as recording:
             array = recording.steps(group, "observation") if rest == "observation" else recording[site]
-            have = array.labels["agent"]
-            if agent not in have:
-                raise RecordingError(f"{self.path}: {unknown(f'recorded agent at {site!r}', agent, have)}")
-            read = array.sel(agent=agent).to_numpy()
-        return np.asarray(read.reshape(len(read), -1), dtype=np.float32)
+            agents = array.labels["agent"]
+            if agent not in agents:
+                raise RecordingError(f"{self.path}: {unknown(f'recorded agent at {site!r}', agent, agents)}")
+            values = array.sel(agent=agent).to_numpy()
+        return np.asarray(values.reshape(len(values), -1), dtype=np.float32)
 
     def alive(self, agent: str) -> np.ndarray:
         with Recording.open(self.path) as recording:

@@ -1,4 +1,4 @@
-"""LabelledArray: one dataset of a recording, or a part of it, that is read only when it is asked for."""
+"""LabelledArray: one dataset of a recording, or a part of it, that is read only when it is used."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from marlnb.recording.file.layout import BFLOAT16, hdf5_type, is_bfloat16
 
 Selector = int | str | slice | Sequence[int] | Sequence[str] | np.ndarray
 Picked = int | slice | np.ndarray
-MOST_GAP, SPAN_ROWS = 16, 8192
-OF_ROWS = ("episode", "t", "checkpoint")
+MAX_GAP = 16  # rows between two requested ones that are read along, instead of reading twice
+MAX_SPAN_ROWS = 8192  # rows read at once
+ROW_SELECTORS = ("episode", "t", "checkpoint")
 RowFinder = Callable[[np.ndarray, Mapping[str, Selector]], np.ndarray]
 
 
@@ -26,9 +27,14 @@ class LabelledArray:
     """A lazy array `[row, ...]` with named axes; `sel` narrows it, `to_numpy` reads it.
 
     Attributes:
-        path: the dataset's, as `activations/listener/actor/hidden_1`.
-        labels: by axis, the names that `sel` takes besides indices, as the agents' or the features'.
-        rows: which rows of the file, `[row]` int64, ascending within an episode.
+        path: the dataset, as `activations/listener/actor/hidden_1`.
+        open_dataset: returns the open HDF5 dataset.
+        find_rows: applies selectors of episodes, times and checkpoints to rows.
+        axes: (name, length) of the stored axes after `row`.
+        labels: by axis, the names that `sel` takes besides indices, as those of agents or features.
+        rows: `[row]` int64, rows of the file, ascending within an episode.
+        dtype_stored: the dtype in the file.
+        picks: by axis, the selected indices.
     """
 
     path: str
@@ -42,9 +48,8 @@ class LabelledArray:
 
     @property
     def dims(self) -> tuple[str, ...]:
-        """The names of the axes; one that was selected by a single index or name is gone."""
-        kept = (name for (name, _), pick in zip(self.axes, self.picks) if not isinstance(pick, int))
-        return ("row", *kept)
+        """The names of the axes. An axis selected by a single index or name is dropped."""
+        return ("row", *(name for (name, _), pick in zip(self.axes, self.picks) if not isinstance(pick, int)))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -52,9 +57,9 @@ class LabelledArray:
 
     @property
     def dtype(self) -> np.dtype:
-        """What `to_numpy` gives: float32 where halves are stored."""
-        halves = self.dtype_stored in ("float16", BFLOAT16)
-        return np.dtype("float32" if halves else self.dtype_stored)
+        """The dtype of `to_numpy`: float32 where float16 or bfloat16 is stored."""
+        is_half = self.dtype_stored in ("float16", BFLOAT16)
+        return np.dtype("float32" if is_half else self.dtype_stored)
 
     @property
     def size_bytes(self) -> int:
@@ -69,55 +74,55 @@ class LabelledArray:
         return f"<{self.path} ({axes}) {self.dtype.name}{stored}, not read yet>"
 
     def sel(self, **selectors: Selector) -> LabelledArray:
-        """A part, still not read.
+        """A part of the array, not read yet.
 
         Args:
             selectors: by axis (`agent`, `unit`, `feature`, ...), an index, a name, a slice of indices or a list of
-                either; a single one drops the axis, except that rows stay. `episode` (its number) and `t` (steps since
-                the episode began) choose rows: a number, a list, or a slice that leaves out its end; so does
-                `checkpoint` (the iteration of the one that played), a number or a list.
+                indices or names; a single index or name drops the axis. `episode` (its number), `t` (steps since the
+                episode began) and `checkpoint` (its iteration) select rows: a number, a list or, except for
+                `checkpoint`, a slice that excludes its end.
         Raises:
-            RecordingError: an axis, a name, an index or an episode that is not there.
+            RecordingError: an axis, name, index or episode does not exist.
         """
         names = [name for name, _ in self.axes]
-        of_rows: dict[str, Selector] = {name: selectors.pop(name) for name in OF_ROWS if name in selectors}
+        row_selectors: dict[str, Selector] = {name: selectors.pop(name) for name in ROW_SELECTORS if name in selectors}
         picks = list(self.picks)
         for name, selector in selectors.items():
             if name not in self.dims:
-                raise RecordingError(unknown(f"axis of {self.path}", name, [*self.dims[1:], *OF_ROWS]))
+                raise RecordingError(unknown(f"axis of {self.path}", name, [*self.dims[1:], *ROW_SELECTORS]))
             axis = names.index(name)
-            before = np.arange(self.axes[axis][1])[picks[axis]]
-            picks[axis] = self._pick(name, selector, before)
-        rows = self.find_rows(self.rows, of_rows) if of_rows else self.rows
+            selected = np.arange(self.axes[axis][1])[picks[axis]]
+            picks[axis] = self._pick(name, selector, selected)
+        rows = self.find_rows(self.rows, row_selectors) if row_selectors else self.rows
         return replace(self, picks=tuple(picks), rows=rows)
 
     def to_numpy(self, *, keep_dtype: bool = False) -> np.ndarray:
-        """Reads it, with the axes of `dims`.
+        """Reads the array, with the axes of `dims`.
 
         Args:
-            keep_dtype: leave float16 as it is stored, instead of making it float32 (numpy has no bfloat16).
+            keep_dtype: return float16 where it is stored, instead of float32 (numpy has no bfloat16).
         """
         return self._read(self.rows, raw=False, keep=keep_dtype)
 
     def to_torch(self, *, keep_dtype: bool = False) -> Tensor:
-        """Reads it as a tensor; `keep_dtype` leaves float16 and bfloat16 as they are stored."""
+        """Reads the array as a tensor; `keep_dtype` returns float16 and bfloat16 where they are stored."""
         if keep_dtype and self.dtype_stored == BFLOAT16:
             return torch.from_numpy(self._read(self.rows, raw=True, keep=True).view(np.int16)).view(torch.bfloat16)
         return torch.from_numpy(self.to_numpy(keep_dtype=keep_dtype))
 
     def batches(self, rows: int = 8192) -> Iterator[np.ndarray]:
-        """Reads it `rows` rows at a time, in order."""
+        """Reads `rows` rows at a time, in order."""
         if rows < 1:
-            raise RecordingError(f"a batch has 1 row or more; got {rows}")
+            raise RecordingError(f"rows must be at least 1; got {rows}")
         for start in range(0, len(self.rows), rows):
             yield self._read(self.rows[start : start + rows], raw=False, keep=False)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        found = self.to_numpy()
-        return found if dtype is None else found.astype(dtype)
+        values = self.to_numpy()
+        return values if dtype is None else values.astype(dtype)
 
     def _pick(self, name: str, selector: Selector, among: np.ndarray) -> Picked:
-        """Indices along the stored axis for a selector that counts within what was selected before."""
+        """Indices along the stored axis, for a selector that counts among the indices selected before."""
         if isinstance(selector, slice):
             start, stop = (
                 end if end is None else self._end(name, end, among) for end in (selector.start, selector.stop)
@@ -131,24 +136,29 @@ class LabelledArray:
         return self._index(name, end, among) if isinstance(end, str) else int(end)
 
     def _index(self, name: str, item: Any, among: np.ndarray) -> int:
-        """Where a name or an index lies within what was selected before."""
+        """The position of a name or an index among the indices selected before."""
         if isinstance(item, str):
             names = [self.labels[name][i] for i in among] if self.labels.get(name) else []
             if item not in names:
                 raise RecordingError(unknown(f"{name} in {self.path}", item, names))
             return names.index(item)
         if not -len(among) <= item < len(among):
-            raise RecordingError(f"{self.path} has {len(among)} along {name!r}; there is no index {item}")
+            raise RecordingError(f"{self.path} has no index {item} along {name!r}, whose length is {len(among)}")
         return int(item)
 
     def _read(self, rows: np.ndarray, *, raw: bool, keep: bool) -> np.ndarray:
-        """Reads bounding boxes run by run, then takes what was picked out of them; in the order in which rows lie."""
-        if len(rows) > 1 and (np.diff(rows) < 0).any():  # else each row would read its whole chunk anew
+        """Reads bounding boxes of adjacent rows in file order, then takes the picked indices out of them.
+
+        Args:
+            raw: return the stored bits of bfloat16.
+            keep: return float16 instead of float32.
+        """
+        if len(rows) > 1 and (np.diff(rows) < 0).any():  # otherwise each row would read its whole chunk again
             order = np.argsort(rows, kind="stable")
             ascending = self._read(rows[order], raw=raw, keep=keep)
-            found = np.empty_like(ascending)
-            found[order] = ascending
-            return found
+            values = np.empty_like(ascending)
+            values[order] = ascending
+            return values
         dataset = self.open_dataset()
         boxes = [_box(pick, length) for pick, (_, length) in zip(self.picks, self.axes)]
         bits = is_bfloat16(dataset)
@@ -160,10 +170,10 @@ class LabelledArray:
             space.select_hyperslab((start, *(first for first, _ in boxes)), count)
             target = out[done : done + n_rows]
             chosen = rows[done : done + n_rows] - start
-            whole = np.array_equal(chosen, np.arange(stop - start))  # not so where a row is asked for twice
-            box = target if whole else np.empty(count, out.dtype)
+            is_contiguous = np.array_equal(chosen, np.arange(stop - start))  # also no row twice
+            box = target if is_contiguous else np.empty(count, out.dtype)
             dataset.id.read(h5py.h5s.create_simple(count), space, box, memory_type)
-            if not whole:
+            if not is_contiguous:
                 np.take(box, chosen, axis=0, out=target)
             done += n_rows
         out = _take(out, self.picks, boxes)
@@ -177,7 +187,7 @@ def _length(pick: Picked, length: int) -> int | None:
 
 
 def _box(pick: Picked, length: int) -> tuple[int, int]:
-    """First and one past the last index that is needed."""
+    """The first needed index and the one after the last."""
     if isinstance(pick, int):
         return pick, pick + 1
     if isinstance(pick, slice):
@@ -186,7 +196,7 @@ def _box(pick: Picked, length: int) -> tuple[int, int]:
 
 
 def _take(box: np.ndarray, picks: Sequence[Picked], boxes: Sequence[tuple[int, int]]) -> np.ndarray:
-    """Picks out of a bounding box, from the last axis to the first, so that dropping one moves none before it."""
+    """Takes the picked indices of a bounding box, last axis first, so that dropping one keeps the others' positions."""
     for axis in range(len(picks), 0, -1):
         pick, (first, stop) = picks[axis - 1], boxes[axis - 1]
         if isinstance(pick, int):
@@ -197,14 +207,14 @@ def _take(box: np.ndarray, picks: Sequence[Picked], boxes: Sequence[tuple[int, i
 
 
 def _spans(rows: np.ndarray) -> Iterator[tuple[int, int, int]]:
-    """Stretches to be read at once, with how many of the ascending rows lie in each: [3, 4, 9] -> (3, 10, 3).
+    """(start, stop, number of requested rows) of spans to read at once: [3, 4, 9] -> (3, 10, 3).
 
-    Reading a few rows too many costs less than another call of HDF5.
+    Reading a few more rows costs less than another call of HDF5.
     """
     if not len(rows):
         return
-    breaks = np.flatnonzero(np.diff(rows) > MOST_GAP) + 1
+    breaks = np.flatnonzero(np.diff(rows) > MAX_GAP) + 1
     for part in np.split(rows, breaks):
-        for first in range(0, len(part), SPAN_ROWS):
-            span = part[first : first + SPAN_ROWS]
+        for first in range(0, len(part), MAX_SPAN_ROWS):
+            span = part[first : first + MAX_SPAN_ROWS]
             yield int(span[0]), int(span[-1]) + 1, len(span)

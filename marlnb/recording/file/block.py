@@ -1,4 +1,4 @@
-"""Block: one field's rows until they are written, in the order in which the file's chunks want them."""
+"""Block: collects one field's rows in the order of the file's chunks, until they are written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from marlnb.recording.file.layout import Field, create_dataset
 
 
 class Block:
-    """One field's rows until they are written, in the order of the file's chunks: `[*cells, row, *cell]`."""
+    """One field's rows `[*cells, row, *cell]`, so that each chunk is contiguous."""
 
     def __init__(self, file: h5py.File, field: Field, rows: int) -> None:
         self.field, self.chunk_rows = field, field.chunk_rows(rows)
@@ -32,7 +32,7 @@ class Block:
         target.reshape(n_episodes, length, *self._split)[...] = source.reshape(n_episodes, length, *self._split)
 
     def write(self, start: int, written: int, n_rows: int) -> None:
-        """Writes the block's first `n_rows` rows as rows `start` onwards, but for whole chunks that are `written`."""
+        """Writes the block's first `n_rows` rows to rows from `start` on, except chunks that are `written` already."""
         dataset = self._dataset.id
         dataset.set_extent((start + n_rows, *self.field.shape))
         write = dataset.write_direct_chunk

@@ -1,4 +1,4 @@
-"""EpisodeIndex: where each episode of a recording lies among its rows."""
+"""EpisodeIndex: which rows of a recording belong to each episode."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import h5py
 import numpy as np
 
-from marlnb.envs.vector import SEED_SPAN
 from marlnb.errors import RecordingError
 from marlnb.recording.file.array import Selector
+from marlnb.specs import SEED_SPAN
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,14 +22,18 @@ COLUMNS = ("start", "length", "n_steps", "seed")
 
 @dataclass(frozen=True)
 class EpisodeIndex:
-    """Episodes by number, ascending.
+    """Episodes in ascending order of their numbers.
 
     Attributes:
-        number, start, length, n_steps, seed: `[episode]` int64; start and length count rows, n_steps steps.
-        returns: `[episode, agent]`, of the recorded agents; NaN for an episode that broke off.
+        number: `[episode]` int64.
+        start: `[episode]` int64, the first row.
+        length: `[episode]` int64, in rows.
+        n_steps: `[episode]` int64, in steps, recorded or not.
+        seed: `[episode]` int64.
+        returns: `[episode, agent]`, of the recorded agents; NaN for an interrupted episode.
         iteration: `[episode]` int64, of the checkpoint that played it.
-        finished: `[episode]` bool, False for the one that a kill cut short.
-        n_rows: rows of all of them.
+        finished: `[episode]` bool, False for an interrupted episode.
+        n_rows: rows of all episodes.
     """
 
     number: np.ndarray
@@ -44,17 +48,17 @@ class EpisodeIndex:
 
     @staticmethod
     def read(file: h5py.File, n_rows: int) -> EpisodeIndex:
-        """The episodes among the first `n_rows` rows; an entry is written before the last of its rows is."""
+        """The episodes among the first `n_rows` rows. The table may have entries whose rows are not written yet."""
         table = file["episodes"]
         columns = {name: table[name][:] for name in ("episode", "return", *COLUMNS)}
-        whole = columns["start"] + columns["length"] <= n_rows
-        columns = {name: values[whole] for name, values in columns.items()}
-        told = table["finished"][:].astype(bool) if "finished" in table else np.ones(len(whole), bool)
-        finished = told[whole]
+        is_written = columns["start"] + columns["length"] <= n_rows
+        columns = {name: values[is_written] for name, values in columns.items()}
+        finished = table["finished"][:].astype(bool) if "finished" in table else np.ones(len(is_written), bool)
+        finished = finished[is_written]
         last = int((columns["start"] + columns["length"]).max(initial=0))
         if last < n_rows:
-            broken = _broken_off(file, last, n_rows)
-            columns = {name: np.append(values, [broken[name]], axis=0) for name, values in columns.items()}
+            entry = _interrupted_episode(file, last, n_rows)
+            columns = {name: np.append(values, [entry[name]], axis=0) for name, values in columns.items()}
             finished = np.append(finished, False)
         order = np.argsort(columns["episode"], kind="stable")
         return EpisodeIndex(
@@ -73,7 +77,7 @@ class EpisodeIndex:
         return len(self.number)
 
     def frame(self, agents: Sequence[str]) -> pd.DataFrame:
-        """A table with a column for each agent's return, by its name."""
+        """A table of the episodes, with each agent's return in the column of its name."""
         import pandas as pd
 
         columns = {name: getattr(self, name) for name in (*COLUMNS, "finished")}
@@ -83,10 +87,10 @@ class EpisodeIndex:
         )
 
     def rows(self, among: np.ndarray, selectors: Mapping[str, Selector], times: Callable[[], np.ndarray]) -> np.ndarray:
-        """The rows of `among` that are of the chosen episodes and times, in the episodes' order.
+        """The rows of `among` in the selected episodes, times and checkpoints, in the episodes' order.
 
         Raises:
-            RecordingError: an episode that is not there, or a time at which nothing was recorded.
+            RecordingError: an episode or checkpoint does not exist, or nothing was recorded at these times.
         """
         rows = among
         if "episode" in selectors or "checkpoint" in selectors:
@@ -96,80 +100,78 @@ class EpisodeIndex:
                 chosen = [index for index in chosen if of_checkpoints[index]]
             parts = [np.arange(self.start[i], self.start[i] + self.length[i]) for i in chosen]
             rows = np.concatenate(parts) if parts else np.empty(0, np.int64)
-            if len(among) < self.n_rows or not _is_everything(among):
+            if len(among) < self.n_rows or not _is_complete_range(among):
                 rows = rows[np.isin(rows, among)]
         if "t" in selectors:
             rows = _at_times(rows, selectors["t"], times())
         return rows
 
     def _of_checkpoints(self, selector: Selector) -> np.ndarray:
-        """`[episode]`: whether it was played by one of these checkpoints, told by their iterations."""
-        have = sorted(set(self.iteration.tolist()))
+        """`[episode]`: whether one of these checkpoints, given by iteration, played it."""
+        recorded = sorted(set(self.iteration.tolist()))
         if isinstance(selector, (slice, str)):
-            raise RecordingError(f"a checkpoint is chosen by its iteration; got {selector!r}, it has {have}")
-        wanted = [int(selector)] if isinstance(selector, (int, np.integer)) else [int(item) for item in selector]
-        missing = sorted(set(wanted) - set(have))
+            raise RecordingError(
+                f"checkpoint must be an iteration or a list of them; got {selector!r}; valid: {recorded}"
+            )
+        iterations = [int(selector)] if isinstance(selector, (int, np.integer)) else [int(item) for item in selector]
+        missing = sorted(set(iterations) - set(recorded))
         if missing:
-            raise RecordingError(f"no rows of checkpoint {missing} in this recording; it has {have}")
-        return np.isin(self.iteration, wanted)
+            raise RecordingError(f"no rows of checkpoint {missing} in this recording; valid: {recorded}")
+        return np.isin(self.iteration, iterations)
 
     def _episodes(self, selector: Selector) -> list[int]:
         if isinstance(selector, slice):
-            last = int(self.number.max(initial=-1)) + 1
-            wanted = range(last)[selector]
-            return [int(index) for index in np.flatnonzero(np.isin(self.number, wanted))]
+            numbers_in_slice = range(int(self.number.max(initial=-1)) + 1)[selector]
+            return [int(index) for index in np.flatnonzero(np.isin(self.number, numbers_in_slice))]
         if isinstance(selector, str):
-            raise RecordingError(f"an episode is chosen by its number; got {selector!r}")
+            raise RecordingError(f"episode must be a number, a list of them or a slice; got {selector!r}")
         numbers = [int(selector)] if isinstance(selector, (int, np.integer)) else [int(n) for n in selector]
         missing = sorted(set(numbers) - set(self.number.tolist()))
         if missing:
-            have = f"{self.number.min()} to {self.number.max()}" if len(self) else "none"
-            raise RecordingError(f"no episode {', '.join(map(str, missing[:5]))} in this recording; it has {have}")
+            valid = f"{self.number.min()} to {self.number.max()}" if len(self) else "none"
+            raise RecordingError(f"no episode {', '.join(map(str, missing[:5]))} in this recording; valid: {valid}")
         return [int(index) for index in np.searchsorted(self.number, numbers)]
 
 
 def _iterations(file: h5py.File, starts: np.ndarray) -> np.ndarray:
-    """The iteration of the checkpoint that played the episodes which begin at these rows."""
+    """The iterations of the checkpoints that played the episodes starting at these rows."""
     firsts, iterations = file["checkpoints/row_start"][:], file["checkpoints/iteration"][:]
     if not len(firsts):
         return np.full(len(starts), int(file.attrs.get("iteration", 0)))
     return np.asarray(iterations[np.searchsorted(firsts, starts, side="right") - 1])
 
 
-def _broken_off(file: h5py.File, start: int, n_rows: int) -> dict[str, Any]:
-    """What is known of the episode whose end was not recorded, with rows from `start` on."""
+def _interrupted_episode(file: h5py.File, start: int, n_rows: int) -> dict[str, Any]:
+    """The entry of an episode whose end was not recorded, with rows from `start` on."""
     number = int(file["steps/episode"][start])
     return {
         "episode": number,
         "start": start,
         "length": n_rows - start,
         "n_steps": int(file["steps/t"][n_rows - 1]) + 1,
-        "seed": (int(file.attrs["seed"]) + number % _episodes_each(file)) % SEED_SPAN,
+        "seed": (int(file.attrs["seed"]) + number % _episodes_per_checkpoint(file)) % SEED_SPAN,
         "return": np.full(file["episodes/return"].shape[1], np.nan),
     }
 
 
-def _episodes_each(file: h5py.File) -> int:
-    """Episodes of each checkpoint, which are played under the same seeds."""
+def _episodes_per_checkpoint(file: h5py.File) -> int:
+    """Episodes per checkpoint. Each checkpoint plays them under the same seeds."""
     settings = json.loads(file.attrs.get("settings", "{}"))
     return int(settings.get("episodes", SEED_SPAN))
 
 
-def _is_everything(rows: np.ndarray) -> bool:
+def _is_complete_range(rows: np.ndarray) -> bool:
     return bool(len(rows)) and rows[0] == 0 and rows[-1] == len(rows) - 1
 
 
 def _at_times(rows: np.ndarray, selector: Selector, times: np.ndarray) -> np.ndarray:
     t = times[rows]
     if isinstance(selector, slice):
-        longest = int(t.max(initial=-1)) + 1
-        return rows[np.isin(t, np.arange(longest)[selector])]
+        n_steps = int(t.max(initial=-1)) + 1
+        return rows[np.isin(t, np.arange(n_steps)[selector])]
     if isinstance(selector, str):
-        raise RecordingError(f"t is a number of steps; got {selector!r}")
-    wanted = np.atleast_1d(np.asarray(selector))
-    found = rows[np.isin(t, wanted)]
-    if not len(found):
-        raise RecordingError(
-            f"nothing was recorded at t={selector}; times go from {t.min(initial=0)} to {t.max(initial=0)}"
-        )
-    return found
+        raise RecordingError(f"t must be a number of steps, a list of them or a slice; got {selector!r}")
+    selected = rows[np.isin(t, np.atleast_1d(np.asarray(selector)))]
+    if not len(selected):
+        raise RecordingError(f"nothing was recorded at t={selector}; valid: {t.min(initial=0)} to {t.max(initial=0)}")
+    return selected

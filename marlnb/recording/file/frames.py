@@ -1,6 +1,6 @@
-"""Rendered frames beside the rows: compressed as they are drawn, so that episodes in progress take little memory.
+"""Rendered frames of recorded steps, compressed at once so that unfinished episodes take little memory.
 
-They are stored as an ordinary HDF5 dataset with the deflate filter, which any reader opens.
+They are stored as an ordinary HDF5 dataset with the deflate filter, which any reader can open.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ COMPRESSION_LEVEL = 1
 
 
 class FrameStore:
-    """Frames of the episodes in progress, and `/frames/{image, row}` of the file.
+    """Frames of unfinished episodes, and `/frames/{image, row}` of the file.
 
     Args:
-        every: draws the steps t = 0, `every`, 2 `every` ... among those that are recorded.
+        every: renders the recorded steps t = 0, `every`, 2 `every`, ...
         shape: (height, width, channel) of one image, uint8.
     """
 
     def __init__(self, every: int, shape: tuple[int, ...]) -> None:
         self.every, self.shape = every, shape
-        self._drawn: dict[tuple[int, int], bytes] = {}
+        self._rendered: dict[tuple[int, int], bytes] = {}
         self._pending: list[tuple[int, bytes]] = []
         self._file: h5py.File | None = None
         self._first_row = 0
@@ -36,7 +36,7 @@ class FrameStore:
         return sum(len(image) for _, image in self._pending)
 
     def attach(self, file: h5py.File, first_row: int = 0) -> None:
-        """Creates the datasets, in a file whose rows are counted from `first_row` on."""
+        """Creates the datasets in a file whose first row is the recording's `first_row`."""
         self._file, self._first_row = file, first_row
         image = file.create_dataset(
             "frames/image",
@@ -51,24 +51,30 @@ class FrameStore:
             image.dims[axis].label = name
         file.create_dataset("frames/row", (0,), "int64", maxshape=(None,), chunks=(1024,))
 
-    def draw(self, env: VectorEnv, counted: np.ndarray, t: np.ndarray, position: int) -> None:
-        """Renders the copies that count and are at a step to be drawn."""
-        for copy in np.flatnonzero(counted & (t % self.every == 0)):
-            self._drawn[int(copy), position] = compress(env.render(int(copy)))
+    def render(self, env: VectorEnv, counts: np.ndarray, t: np.ndarray, position: int) -> None:
+        """Renders the envs that are at a step to be rendered.
 
-    def append(self, copy: int, positions: Iterable[int], start_row: int) -> None:
-        """Queues a copy's frames at `positions`, which become rows `start_row`, `start_row` + 1, ..."""
+        Args:
+            counts: `[env]` bool, whether the env's episode counts.
+            t: `[env]`, steps since its episode began.
+            position: of this step in the ring buffer.
+        """
+        for env_index in np.flatnonzero(counts & (t % self.every == 0)):
+            self._rendered[int(env_index), position] = compress(env.render(int(env_index)))
+
+    def append(self, env_index: int, positions: Iterable[int], start_row: int) -> None:
+        """Queues an env's frames at these ring positions, which become rows `start_row`, `start_row` + 1, ..."""
         for row, position in enumerate(positions, start_row):
-            image = self._drawn.pop((copy, position), None)
+            image = self._rendered.pop((env_index, position), None)
             if image is not None:
                 self._pending.append((row, image))
 
     def put_image(self, row: int, image: np.ndarray) -> None:
-        """Queues an image for a row."""
+        """Queues an image of a row."""
         self._pending.append((row, compress(image)))
 
     def write(self) -> None:
-        """Writes what is queued."""
+        """Writes the queued frames."""
         if not self._pending or self._file is None:
             return
         images, rows = self._file["frames/image"], self._file["frames/row"]

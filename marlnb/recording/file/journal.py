@@ -1,9 +1,9 @@
-"""JournaledFile: the file under HDF5 while a recording is written, which goes from one whole state to the next.
+"""JournaledFile: the file below HDF5 while a recording is written. It goes from one valid state to the next.
 
-HDF5 changes the parts of its index in place, one by one; a process killed between two of them leaves a file that lies
-about its data (6 of 120 files, killing a process that did nothing but flush). Here new space is written at once, since
-nothing refers to it yet, but changes of what is there already are held back until `commit` has them all in a journal
-beside the file. Whoever opens the recording next completes a commit that a kill cut short.
+HDF5 changes the parts of its index in place, one after the other. A process that is killed between two of them leaves
+an index that contradicts the data (6 of 120 files, when killing a process that only flushed). Here, new space is
+written at once, since nothing refers to it yet. Changes of existing bytes are held back until `commit` has written all
+of them to a journal next to the file. The next process that opens the recording completes an interrupted commit.
 """
 
 from __future__ import annotations
@@ -26,10 +26,13 @@ LOCKLESS_WAIT_S = 1.0
 
 
 class JournaledFile:
-    """A file for h5py's file-object driver: a new one, or an `existing` one to which something is added.
+    """A file for h5py's file-object driver.
 
+    Args:
+        locking: HDF5's file locking, as h5py takes it.
+        existing: whether to open an existing file instead of creating a new one.
     Raises:
-        FileExistsError, OSError: it is there already or cannot be made, or be locked (with `locking` true or None).
+        FileExistsError, OSError: the file exists, cannot be created, or cannot be locked (with `locking` True or None).
     """
 
     def __init__(self, path: Path, locking: bool | str | None, *, existing: bool = False) -> None:
@@ -39,15 +42,15 @@ class JournaledFile:
             _lock(self._handle, optional=locking == "best-effort")
         self._journal = os.open(self.journal_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
         self._position = 0
-        self._size = self._whole = os.fstat(self._handle).st_size
+        self._size = self._committed_size = os.fstat(self._handle).st_size
         self._held: list[tuple[int, bytes]] = []
 
     def claim(self, size_bytes: int) -> None:
-        """Makes room on the disk, so that no write up to there can fail; OSError where there is none."""
+        """Reserves disk space for so many bytes, so that no write in it can fail; OSError where the disk is full."""
         os.posix_fallocate(self._handle, 0, size_bytes)
 
     def commit(self) -> None:
-        """Makes what was written since the last one the file's state, whole or not at all."""
+        """Applies everything written since the last commit, completely or not at all."""
         body = b"".join(part for offset, data in self._held for part in (ENTRY.pack(offset, len(data)), data))
         os.pwrite(self._journal, HEADER.pack(MAGIC, len(body), zlib.crc32(body)) + body, 0)
         if os.fstat(self._handle).st_size < self._size:
@@ -56,10 +59,10 @@ class JournaledFile:
             _write_all(self._handle, data, offset)
         os.ftruncate(self._journal, 0)
         self._held.clear()
-        self._whole = self._size
+        self._committed_size = self._size
 
-    def close_whole(self) -> None:
-        """Commits, gives back room that was claimed and not used, and closes; on an error the last state stays."""
+    def commit_and_close(self) -> None:
+        """Commits, frees reserved space that is not used, and closes. On an error the last committed state remains."""
         try:
             self.commit()
             os.ftruncate(self._handle, self._size)
@@ -68,10 +71,10 @@ class JournaledFile:
             os.close(self._journal)
             os.close(self._handle)
 
-    def close_as_it_was(self) -> None:
-        """Closes without what was written since the last commit."""
+    def discard_and_close(self) -> None:
+        """Closes without the writes since the last commit."""
         self._held.clear()
-        os.ftruncate(self._handle, self._whole)
+        os.ftruncate(self._handle, self._committed_size)
         self.journal_path.unlink(missing_ok=True)
         os.close(self._journal)
         os.close(self._handle)
@@ -84,9 +87,9 @@ class JournaledFile:
         return self._position
 
     def write(self, data: Any) -> int:
-        """New space at once, anything else when it is committed."""
+        """Writes new space at once; holds back changes of committed bytes until `commit`."""
         offset, length = self._position, len(data)
-        if offset >= self._whole:
+        if offset >= self._committed_size:
             _write_all(self._handle, data, offset)
         else:
             self._held.append((offset, bytes(data)))
@@ -102,9 +105,9 @@ class JournaledFile:
     def readinto(self, buffer: Any) -> int:
         start, view = self._position, memoryview(buffer)
         stop = start + len(view)
-        found = os.pread(self._handle, len(view), start)
-        view[: len(found)] = found
-        view[len(found) :] = bytes(len(view) - len(found))
+        content = os.pread(self._handle, len(view), start)
+        view[: len(content)] = content
+        view[len(content) :] = bytes(len(view) - len(content))
         for offset, data in self._held:
             first, last = max(start, offset), min(stop, offset + len(data))
             if first < last:
@@ -113,12 +116,12 @@ class JournaledFile:
         return len(view)
 
     def truncate(self, size_bytes: int) -> int:
-        """HDF5 says where its space ends; the disk's is given back on closing."""
+        """Sets where HDF5's space ends. The disk's space is freed on closing."""
         self._size = size_bytes
         return size_bytes
 
     def flush(self) -> None:
-        """Nothing: `commit` is called when a state is whole."""
+        """Does nothing: `commit` is called when the state is valid."""
 
 
 def journal_of(path: Path) -> Path:
@@ -126,16 +129,16 @@ def journal_of(path: Path) -> Path:
 
 
 def complete_commit(path: Path, *, locking: bool | str | None) -> None:
-    """Finishes a commit that a kill cut short; leaves a file alone that somebody still writes.
+    """Completes a commit that a kill interrupted. A file that is still being written is left unchanged.
 
     Raises:
-        RecordingError: there is one, and the file cannot be written.
+        RecordingError: a commit is incomplete, and the file cannot be written.
     """
     journal = journal_of(path)
     if not path.exists() or not journal.exists():
         return
     body = _read_journal(journal)
-    if locking is False and body:  # nothing tells whether its writer lives, but a living one is done in no time
+    if locking is False and body:  # without locks, a live writer shows by finishing its commit within a second
         time.sleep(LOCKLESS_WAIT_S)
         body = body if body == _read_journal(journal) else b""
     if not body and locking is False:
@@ -146,8 +149,7 @@ def complete_commit(path: Path, *, locking: bool | str | None) -> None:
         if not body:
             return
         raise RecordingError(
-            f"{path} was left in the middle of a write; it must be opened once by someone who may write it "
-            f"({error.strerror})"
+            f"{path} has an incomplete write; open it once as a user who may write to it ({error.strerror})"
         ) from error
     try:
         _lock(handle, optional=locking is not True)
@@ -161,7 +163,7 @@ def complete_commit(path: Path, *, locking: bool | str | None) -> None:
 
 
 def _read_journal(path: Path) -> bytes:
-    """The body of a whole journal; nothing where it was never finished, or has been applied."""
+    """The body of a complete journal; empty where it was never completed or has been applied."""
     content = path.read_bytes()
     if len(content) < HEADER.size:
         return b""
@@ -171,17 +173,17 @@ def _read_journal(path: Path) -> bytes:
 
 
 def _entries(body: bytes) -> list[tuple[int, bytes]]:
-    found, at = [], 0
-    while at < len(body):
-        offset, length = ENTRY.unpack_from(body, at)
-        at += ENTRY.size
-        found.append((offset, body[at : at + length]))
-        at += length
-    return found
+    entries, position = [], 0
+    while position < len(body):
+        offset, length = ENTRY.unpack_from(body, position)
+        position += ENTRY.size
+        entries.append((offset, body[position : position + length]))
+        position += length
+    return entries
 
 
 def _lock(handle: int, *, optional: bool) -> None:
-    """HDF5's own kind of lock, so that its readers see it; raises BlockingIOError where another holds it."""
+    """Locks as HDF5 does, so that its readers see the lock; raises BlockingIOError where it is taken."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

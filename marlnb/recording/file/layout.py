@@ -1,42 +1,46 @@
-"""The HDF5 layout of a recording: what one dataset holds, how it is cut into chunks, and the names of everything else.
+"""The HDF5 layout of a recording: what one dataset holds, how it is chunked, and how everything else is named.
 
-Rows are steps of episodes; the rows of one episode lie next to each other. Chunks serve both a whole episode and one
-unit over all rows: about a thousand rows of one agent and 64 units (measured against other shapes: one unit over
-512 MiB reads in 3 ms instead of 63 ms, an episode in 0.5 ms).
+Rows are steps of episodes, and an episode's rows are adjacent. Chunks serve both reading a whole episode and reading
+one unit over all rows: they hold about a thousand rows of one agent and 64 units. Compared with other shapes, one unit
+of a 512 MiB dataset reads in 3 ms instead of 63 ms, and an episode in 0.5 ms.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
 import h5py
 import numpy as np
 import torch
+from torch import Tensor
+
+from marlnb.errors import RecordingError
 
 FORMAT = "marlnb-recording"
 VERSION = 1
 CHUNK_BYTES = 256 * 1024
 CHUNK_UNITS = 64
-WHOLE_ROW_BYTES = 256
+MAX_UNSPLIT_ROW_BYTES = 256  # shorter rows are not split over chunks
 BLOCK_BYTES = 32 * 1024 * 1024
-MOST_BLOCK_ROWS = 32768
+MAX_BLOCK_ROWS = 32768
 BFLOAT16 = "bfloat16"
 DTYPES = ("float32", "float16", BFLOAT16)
-ROW_TOPS = ("steps", "activations", "recurrent", "labels")
+ROW_TOPS = ("steps", "activations", "recurrent", "labels")  # groups whose datasets have one row per step
 
 
 @dataclass(frozen=True)
 class Field:
-    """One dataset with a row a step.
+    """One dataset with one row per step.
 
     Attributes:
-        path: where in the file, as `activations/listener/actor/hidden_1`.
-        dims: the names of the axes after `row`; an axis of agents holds the recorded agents of `group`.
-        shape: the lengths of those axes.
+        path: in the file, as `activations/listener/actor/hidden_1`.
+        dims: names of the axes after `row`. An agent axis has the recorded agents of `group`.
+        shape: lengths of those axes.
         dtype: as numpy names it, or bfloat16.
-        group: whose agents `dims` means; empty where there is no such axis.
-        agents: their names, where they are not all recorded agents of the group.
+        group: the group of the agent axis; empty where there is no such axis.
+        agents: names along the agent axis, where they are not all recorded agents of the group.
     """
 
     path: str
@@ -56,26 +60,26 @@ class Field:
 
     @property
     def stored_dtype(self) -> np.dtype:
-        """The numpy type whose bytes are written: int16 stands for the bits of a bfloat16."""
+        """The numpy dtype of the stored bytes; int16 for the bits of bfloat16."""
         return np.dtype(np.int16 if self.dtype == BFLOAT16 else self.dtype)
 
     @property
     def torch_dtype(self) -> torch.dtype:
-        found = getattr(torch, self.dtype)
-        assert isinstance(found, torch.dtype)
-        return found
+        dtype = getattr(torch, self.dtype)
+        assert isinstance(dtype, torch.dtype)
+        return dtype
 
     @property
     def cell(self) -> tuple[int, ...]:
-        """One chunk's extent along the axes after `row`; each divides the axis."""
-        if self.row_bytes <= WHOLE_ROW_BYTES:
+        """A chunk's extent along the axes after `row`; each divides the length of its axis."""
+        if self.row_bytes <= MAX_UNSPLIT_ROW_BYTES:
             return self.shape
         return tuple(_cell_length(name, length) for name, length in zip(self.dims, self.shape))
 
     def chunk_rows(self, block_rows: int) -> int:
         """Rows in one chunk: a power of two that divides `block_rows`, about CHUNK_BYTES in all."""
-        fitting = max(1, CHUNK_BYTES // max(1, prod(self.cell) * self.item_bytes))
-        return min(block_rows, 1 << (fitting.bit_length() - 1))
+        max_rows = max(1, CHUNK_BYTES // max(1, prod(self.cell) * self.item_bytes))
+        return min(block_rows, 1 << (max_rows.bit_length() - 1))
 
 
 def _cell_length(name: str, length: int) -> int:
@@ -87,21 +91,39 @@ def _cell_length(name: str, length: int) -> int:
     return divisor if divisor >= 16 else length
 
 
-def block_rows(fields: list[Field], expected_rows: int) -> int:
-    """Rows gathered before they are written: a power of two, at most 32 MiB and 32768 rows.
+def stored_bytes(tensor: Tensor, field: Field) -> np.ndarray:
+    """A tensor as the bytes that are stored for `field`."""
+    stored = tensor.detach().to("cpu", field.torch_dtype)
+    return stored.view(torch.int16).numpy() if field.dtype == BFLOAT16 else stored.numpy()
 
-    A recording expected to be short gets blocks no longer than itself, since the last one is filled up on disk.
+
+def check_float16(activations: Mapping[str, Tensor]) -> None:
+    """Raises RecordingError where float16 would turn a finite activation into an infinity."""
+    maximum = torch.finfo(torch.float16).max
+    for name, tensor in activations.items():
+        largest = tensor.abs().nan_to_num(0.0, posinf=0.0).max() if tensor.numel() else 0.0
+        if largest > maximum:
+            raise RecordingError(
+                f"{name} reaches {float(largest):.3g}, above float16's maximum of {maximum:g}; "
+                "record with dtype='bfloat16' or 'float32'"
+            )
+
+
+def block_rows(fields: list[Field], expected_rows: int) -> int:
+    """Rows collected before they are written: a power of two, at most 32 MiB and 32768 rows.
+
+    A short recording's block is no longer than the recording, since the last block takes its full size on disk.
     """
     row_bytes = sum(field.row_bytes for field in fields)
-    fitting = max(1, min(MOST_BLOCK_ROWS, BLOCK_BYTES // max(1, row_bytes)))
+    max_rows = max(1, min(MAX_BLOCK_ROWS, BLOCK_BYTES // max(1, row_bytes)))
     needed = 1 << max(0, max(1, expected_rows) - 1).bit_length()
-    return min(1 << (fitting.bit_length() - 1), needed)
+    return min(1 << (max_rows.bit_length() - 1), needed)
 
 
 def create_dataset(file: h5py.File, field: Field, rows: int) -> h5py.Dataset:
-    """An empty dataset for `field`, extendable along rows, with `rows` rows to a chunk and its axes labelled.
+    """An empty dataset for `field`, extendable along rows, with `rows` rows per chunk and labelled axes.
 
-    A bfloat16 is declared as a 16-bit float, which HDF5 itself converts: any reader sees numbers.
+    bfloat16 is declared as a 16-bit float that HDF5 itself converts, so that any reader gets numbers.
     """
     properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     properties.set_chunk((rows, *field.cell))
@@ -136,24 +158,24 @@ def is_bfloat16(dataset: h5py.Dataset) -> bool:
 
 def datasets_below(file: h5py.File, group: str) -> list[str]:
     """Paths of the datasets below a group, relative to it."""
-    found: list[str] = []
+    paths: list[str] = []
     if group in file:
-        file[group].visititems(lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) else None)
-    return found
+        file[group].visititems(lambda name, item: paths.append(name) if isinstance(item, h5py.Dataset) else None)
+    return paths
 
 
 def row_paths(file: h5py.File) -> list[str]:
-    """Paths of all datasets with a row a step."""
+    """Paths of all datasets with one row per step."""
     return [f"{top}/{path}" for top in ROW_TOPS for path in datasets_below(file, top)]
 
 
 def count_rows(file: h5py.File) -> int:
-    """Rows of every dataset: all have as many, unless something else than marlnb has changed them."""
+    """The rows of every dataset; the fewest, where something other than marlnb changed the file."""
     return min((int(file[path].shape[0]) for path in row_paths(file)), default=0)
 
 
 def field_of(file: h5py.File, path: str) -> Field:
-    """What `create_dataset` was told of a dataset."""
+    """The field that a dataset was created for."""
     dataset = file[path]
     return Field(
         path=path,

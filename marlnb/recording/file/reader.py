@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,21 +15,28 @@ from marlnb.errors import RecordingError, SiteError, unknown
 from marlnb.experiment import Experiment
 from marlnb.recording.file.array import LabelledArray
 from marlnb.recording.file.episode_index import EpisodeIndex
-from marlnb.recording.file.exports import Exports
 from marlnb.recording.file.layout import BFLOAT16, count_rows, datasets_below, is_bfloat16
 from marlnb.recording.file.opening import Locking
-from marlnb.recording.file.segments import open_whole
+from marlnb.recording.file.segments import open_joined
 from marlnb.specs import EnvSpec
 from marlnb.training.runs.spec_file import spec_from_json
 
 if TYPE_CHECKING:
     import pandas as pd
+    import xarray as xr
+
+Patterns = str | Sequence[str] | None
+EpisodeNumbers = Sequence[int] | slice | None
 
 
-class Recording(Exports):
-    """A recording on disk. Arrays are read when they are asked for; the file is closed by `close` or a `with`.
+class Recording:
+    """A recording on disk. Arrays are read when they are used; `close` or a `with` block closes the file.
 
-    It can be handed to another process, which opens the file for itself.
+    It can be passed to another process, which opens the file again.
+
+    Attributes:
+        path: the file.
+        locking: HDF5's file locking, as h5py takes it.
     """
 
     def __init__(self, path: Path, locking: Locking = None) -> None:
@@ -41,13 +49,13 @@ class Recording(Exports):
 
     @staticmethod
     def open(path: str | os.PathLike[str], *, locking: Locking = None) -> Recording:
-        """Opens a recording, complete or not; of one that broke off, what was written.
+        """Opens a recording. An incomplete one holds everything that was written.
 
         Args:
-            locking: HDF5's file locking; False reads a file that is still being written, as of its last block, and
+            locking: HDF5's file locking. False reads a file that is still being written, up to its last block, and
                 files on file systems without locks.
         Raises:
-            RecordingError: there is no such file, it is no recording, or it is locked.
+            RecordingError: the file does not exist, is no recording, or is locked.
         """
         return Recording(Path(path).expanduser(), locking)
 
@@ -57,7 +65,7 @@ class Recording(Exports):
         self._closed = True
 
     def release(self) -> None:
-        """Lets go of the file, which is opened again when it is next read: so that it can be changed meanwhile."""
+        """Closes the file until it is next read, so that it can be changed in the meantime."""
         if self._opened is not None and self._opened[0] == os.getpid():
             self._opened[1].close()
         self._opened = None
@@ -73,18 +81,18 @@ class Recording(Exports):
 
     @property
     def file(self) -> h5py.File:
-        """The open HDF5 file, one of this process's own: a handle shared across a fork would lose data silently."""
+        """The open HDF5 file. Each process opens its own: a handle shared across a fork would lose data silently."""
         if self._closed:
-            raise RecordingError(f"{self.path} has been closed; open it again")
+            raise RecordingError(f"{self.path} is closed; open it again")
         if self._opened is None or self._opened[0] != os.getpid():
-            self._opened = (os.getpid(), open_whole(self.path, self.locking))
+            self._opened = (os.getpid(), open_joined(self.path, self.locking))
         return self._opened[1]
 
     def __repr__(self) -> str:
         if self._closed:
             return f"<Recording {self.path}, closed>"
-        told = "complete" if self.complete else "incomplete"
-        lines = [f"<Recording {self.path}: {self.spec.name}, {len(self._index)} episodes, {len(self):,} rows, {told}"]
+        state = "complete" if self.complete else "incomplete"
+        lines = [f"<Recording {self.path}: {self.spec.name}, {len(self._index)} episodes, {len(self):,} rows, {state}"]
         for group in self.groups:
             lines.append(f"  {group}: {', '.join(self.group_agents(group))}")
         lines += [f"  {site} × {self[site].axes[1][1]} units" for site in self.sites]
@@ -93,43 +101,43 @@ class Recording(Exports):
         return "\n".join(lines) + ">"
 
     def __len__(self) -> int:
-        """Rows: recorded steps of whole episodes."""
+        """The number of rows; one row is one recorded step."""
         return self._index.n_rows
 
     @property
     def complete(self) -> bool:
-        """Whether it was finished; False for one that is being written, or broke off."""
+        """Whether it was finished; False while it is being written and after an interruption."""
         return bool(self.file.attrs["complete"])
 
     @property
     def experiment(self) -> Experiment | None:
-        """What trained the agents; None where marlnb did not."""
+        """The experiment that trained the agents; None where marlnb did not."""
         text = self.file.attrs["experiment"]
         return Experiment.from_json(json.loads(text)) if text else None
 
     @property
     def source(self) -> str:
-        """Where the agents come from, in words."""
+        """Where the agents come from: "marlnb" or another library."""
         return str(self.file.attrs.get("source", "marlnb"))
 
     @property
     def spec(self) -> EnvSpec:
-        """Of the environment that was recorded."""
+        """The recorded environment's spec."""
         return spec_from_json(json.loads(self.file.attrs["spec"]))
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What `record` was asked for, as plain JSON."""
+        """The options of `record`, as plain JSON."""
         return dict(json.loads(self.file.attrs["settings"]))
 
     @property
     def checkpoint(self) -> tuple[int, str]:
-        """Iteration and sha256 of the checkpoint whose policies were recorded."""
+        """Iteration and sha256 of the recorded checkpoint; of several, the last."""
         return int(self.file.attrs["iteration"]), str(self.file.attrs["checkpoint"])
 
     @property
     def checkpoints(self) -> pd.DataFrame:
-        """One row a checkpoint that was recorded: iteration, sha256, and its rows, row_start up to before row_stop."""
+        """One row per recorded checkpoint: iteration, sha256 and its rows from row_start to before row_stop."""
         import pandas as pd
 
         table = self.file["checkpoints"]
@@ -139,18 +147,18 @@ class Recording(Exports):
 
     @property
     def run_path(self) -> Path | None:
-        """The run folder around the file, None where it lies elsewhere."""
+        """The run folder that holds the file; None where there is none."""
         folder = self.path.absolute().parent.parent
         return folder if (folder / "experiment.json").is_file() else None
 
     @property
     def episodes(self) -> pd.DataFrame:
-        """One row an episode, by its number: start and length in rows, n_steps, seed, and each agent's return."""
+        """One row per episode, by number: start and length in rows, n_steps, seed and each agent's return."""
         return self._index.frame(self.agents)
 
     @property
     def rows(self) -> pd.DataFrame:
-        """One row a row: episode, t (steps since it began) and env_id (the copy that played it)."""
+        """One row per recorded step: episode, t (steps since it began) and env_id (the env that played it)."""
         import pandas as pd
 
         n = len(self)
@@ -163,11 +171,11 @@ class Recording(Exports):
 
     @property
     def groups(self) -> list[str]:
-        """The groups of which an agent is recorded."""
+        """The groups with a recorded agent."""
         return list(dict.fromkeys(name.decode() for name in self.file["agents/group"][:]))
 
     def group_agents(self, group: str) -> list[str]:
-        """The recorded agents of one group: the order of every agent axis."""
+        """The recorded agents of one group, in the order of every agent axis."""
         self._check_group(group)
         groups = [name.decode() for name in self.file["agents/group"][:]]
         return [agent for agent, its_group in zip(self.agents, groups) if its_group == group]
@@ -175,16 +183,16 @@ class Recording(Exports):
     @property
     def sites(self) -> list[str]:
         """Names of the recorded sites, as `listener/actor/hidden_1`."""
-        found = datasets_below(self.file, "activations")
-        wanted = [site for site in self.settings.get("sites", []) if site in found]
-        return wanted + [site for site in found if site not in wanted]
+        stored = datasets_below(self.file, "activations")
+        in_order = [site for site in self.settings.get("sites", []) if site in stored]
+        return in_order + [site for site in stored if site not in in_order]
 
     @property
     def labels(self) -> list[str]:
         return datasets_below(self.file, "labels")
 
     def fields(self, group: str) -> list[str]:
-        """Names that `steps` takes for a group."""
+        """The fields that `steps` takes for a group."""
         self._check_group(group)
         return datasets_below(self.file, f"steps/{group}")
 
@@ -192,7 +200,7 @@ class Recording(Exports):
         """A site's activations `[row, agent, unit]`.
 
         Raises:
-            SiteError: it is not recorded.
+            SiteError: the site is not recorded.
         """
         if site not in datasets_below(self.file, "activations"):
             raise SiteError(f"{self.path.name}: {unknown('recorded site', site, self.sites)}")
@@ -206,62 +214,135 @@ class Recording(Exports):
         truncated, alive, acting or action_mask.
 
         Raises:
-            RecordingError: no such group or field.
+            RecordingError: there is no such group or field.
         """
         if field not in self.fields(group):
             raise RecordingError(f"{self.path.name}: {unknown(f'field of {group!r}', field, self.fields(group))}")
         return self._array(f"steps/{group}/{field}")
 
     def recurrent(self, group: str, part: Literal["actor", "critic"] = "actor") -> LabelledArray:
-        """The state of the actor, or of the critic, that entered each step, `[row, agent, layer, unit]`.
+        """The recurrent state of the actor or critic that entered each step, `[row, agent, layer, unit]`.
 
         Raises:
-            RecordingError: the group has none.
+            RecordingError: no such state is recorded.
         """
         self._check_group(group)
-        found = [path for path in datasets_below(self.file, f"recurrent/{group}") if path.startswith(f"{part}/")]
-        if not found:
-            raise RecordingError(f"{self.path.name}: the {part} of {group!r} has no recurrent state here")
-        return self._array(f"recurrent/{group}/{found[0]}")
+        paths = [path for path in datasets_below(self.file, f"recurrent/{group}") if path.startswith(f"{part}/")]
+        if not paths:
+            raise RecordingError(f"{self.path.name} has no recurrent state of the {part} of {group!r}")
+        return self._array(f"recurrent/{group}/{paths[0]}")
 
     @property
     def state(self) -> LabelledArray:
-        """The environment's state before each step, `[row, ...]`; an error where it has none."""
+        """The environment's state before each step, `[row, ...]`.
+
+        Raises:
+            RecordingError: the environment has no state.
+        """
         if "state" not in self.file["steps"]:
-            raise RecordingError(f"{self.path.name}: {self.spec.name} has no state")
+            raise RecordingError(f"{self.path.name} has no state, because {self.spec.name} has none")
         return self._array("steps/state")
 
     def label(self, name: str) -> LabelledArray:
         """A label `[row]` or `[row, agent]`.
 
         Raises:
-            RecordingError: it is not recorded.
+            RecordingError: the label is not recorded.
         """
         if name not in self.labels:
             raise RecordingError(f"{self.path.name}: {unknown('label', name, self.labels)}")
         return self._array(f"labels/{name}")
 
     def classes(self, label: str) -> list[str]:
-        """The names of a label's values 0, 1, ...; empty for a quantity or where nobody named them."""
+        """The names of a label's values 0, 1, ...; empty for a quantity and for unnamed values."""
         return self._names(self.label(label).path, "classes")
 
     def feature_names(self, group: str) -> list[str]:
-        """The names of a group's observation features; empty where the environment gives none."""
+        """The names of a group's observation features; empty where the environment states none."""
         return self._names(self.steps(group, "observation").path, "names")
 
     def frame(self, *, episode: int, t: int) -> np.ndarray:
-        """The image `[height, width, channel]` uint8 drawn at one step.
+        """The image `[height, width, channel]` uint8 rendered at one step.
 
         Raises:
-            RecordingError: there is none.
+            RecordingError: no image was recorded at this step.
         """
         if "frames" not in self.file:
             raise RecordingError(f"{self.path.name} has no frames; record with frames=True")
         row = self._index.rows(np.arange(len(self)), {"episode": episode, "t": t}, self._times)
-        found = np.flatnonzero(np.isin(self.file["frames/row"][:], row))
-        if not len(found):
-            raise RecordingError(f"{self.path.name}: no frame was drawn at t={t} of episode {episode}")
-        return np.asarray(self.file["frames/image"][int(found[0])])
+        indices = np.flatnonzero(np.isin(self.file["frames/row"][:], row))
+        if not len(indices):
+            raise RecordingError(f"{self.path.name}: no frame was recorded at t={t} of episode {episode}")
+        return np.asarray(self.file["frames/image"][int(indices[0])])
+
+    def to_xarray(
+        self, *, sites: Patterns = None, fields: Patterns = None, episodes: EpisodeNumbers = None
+    ) -> xr.Dataset:
+        """A labelled dataset that is read when it is used, with dims row, agent, unit, ... and coordinates episode, t.
+
+        An axis that means different things in different arrays is named after its group or array, as `listener_agent`.
+
+        Args:
+            sites: globs; None: all.
+            fields: globs over everything else, as `marlnb.extract` takes them; None: all.
+            episodes: numbers, or a slice that excludes its end; None: all.
+        """
+        from marlnb.recording.export.arrays import to_xarray
+
+        return to_xarray(self, sites=sites, fields=fields, episodes=episodes)
+
+    def to_pandas(
+        self, *, sites: Patterns = None, fields: Patterns = None, episodes: EpisodeNumbers = None
+    ) -> pd.DataFrame:
+        """A tidy table with one row per step and agent: row, episode, t, agent, group, then the chosen arrays.
+
+        The arguments are those of `to_xarray`.
+        """
+        from marlnb.recording.export.arrays import to_pandas
+
+        return to_pandas(self, sites=sites, fields=fields, episodes=episodes)
+
+    def to_minari(
+        self,
+        dataset_id: str,
+        *,
+        group: str | None = None,
+        agents: Sequence[str] | None = None,
+        folder: str | os.PathLike[str] | None = None,
+    ) -> list[str]:
+        """Writes one Minari dataset per agent and returns their names, as `talk-listener_0-v0` of `talk-v0`.
+
+        They hold finished episodes and the steps at which the agent acts; rewards in between are added up. The
+        observation after the last step was not recorded, so the last one is repeated, and the description says so.
+
+        Args:
+            group: the agents' group; None: every group.
+            agents: names; None: all.
+            folder: Minari's root of datasets (MINARI_DATASETS_PATH); None: Minari's default.
+        Raises:
+            RecordingError: not every step was recorded, or an agent is not recorded.
+        """
+        from marlnb.recording.export.minari import to_minari
+
+        return to_minari(self, dataset_id, group=group, agents=agents, folder=folder)
+
+    def to_nwb(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        sites: Patterns = None,
+        fields: Patterns = None,
+        episodes: EpisodeNumbers = None,
+        step_s: float = 1.0,
+    ) -> Path:
+        """Writes Neurodata Without Borders: a time series per site and agent, trials and behaviour.
+
+        Args:
+            step_s: seconds that one step takes on the file's clock. The others are those of `to_xarray`.
+        """
+        from marlnb.recording.export.nwb import to_nwb
+
+        return to_nwb(self, path, sites=sites, fields=fields, episodes=episodes, step_s=step_s)
 
     def _array(self, path: str) -> LabelledArray:
         dataset = self.file[path]

@@ -1,7 +1,7 @@
-"""SegmentedWriter: a RecordingWriter that goes on in a new file when one is full, so that each segment is whole.
+"""SegmentedWriter: a RecordingWriter that starts a new file when one is full.
 
-An episode never lies in two segments. After each segment the joined file is written anew; a kill loses what one of
-RecordingWriter loses, and `Recording.open` joins the segment that was being written.
+An episode is never split over two segments. After each segment the joined file is rewritten. A kill loses as much as it
+does with RecordingWriter, and `Recording.open` joins the segment that was being written.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from marlnb.recording.file.writer import RecordingWriter
 
 
 class SegmentedWriter:
-    """One recording being written to `<name>.segments/0000.h5`, `0001.h5`, ... and joined as `path`.
+    """Writes one recording to `<name>.segments/0000.h5`, `0001.h5`, ..., joined as `path`.
 
     Args:
-        segment_bytes: a segment with as many bytes is full; the rows of the episode (or of the episodes that ended
-            together) that fill it still go there.
+        segment_bytes: a segment of this size is full; the rows of the episode that fills it still go there, and of
+            those that ended with it. The others are those of RecordingWriter.
     Raises:
-        RecordingError: the file or the folder is there already, or cannot be made.
+        RecordingError: the file or the folder exists or cannot be created.
     """
 
     def __init__(
@@ -43,9 +43,9 @@ class SegmentedWriter:
         locking: Locking = None,
     ) -> None:
         folder = segments_folder(path)
-        for taken in (path, folder):
-            if taken.exists():
-                raise RecordingError(f"{taken} is there already; give the recording another name")
+        for existing in (path, folder):
+            if existing.exists():
+                raise RecordingError(f"{existing} already exists; give the recording another name")
         self.path, self.frames, self.segment_bytes = path, frames, segment_bytes
         self._fields, self._attributes, self._agents = list(fields), attributes, agents
         self._locking = locking
@@ -53,14 +53,14 @@ class SegmentedWriter:
         self._expected_rows = min(expected_rows, 1 + segment_bytes // max(1, self._row_bytes))
         self._described: list[Mapping[str, Mapping[str, Any]]] = []
         self._checkpoint: tuple[int, str] | None = None
-        self._entered = 0
+        self._rows_in_table = 0
         self.segments: list[Path] = []
-        self._begin(0)
+        self._start_segment(0)
         write_joined([self._writer.file], self.segments, path, attributes={"complete": np.bool_(False)})
 
     @property
     def rows(self) -> int:
-        """Of all segments."""
+        """Rows of all segments."""
         return self._first_row + self._writer.rows
 
     @property
@@ -68,14 +68,14 @@ class SegmentedWriter:
         return self._writer.block_rows
 
     def append(self, sources: Sequence[np.ndarray]) -> None:
-        """As RecordingWriter's."""
+        """As `RecordingWriter`."""
         self._rotate_if_full()
         self._writer.append(sources)
 
     def add_episodes(self, columns: Mapping[str, np.ndarray], returns: np.ndarray) -> None:
-        """As RecordingWriter's, with `start` counted over all segments."""
+        """As `RecordingWriter`; `start` counts over all segments."""
         self._rotate_if_full()
-        self._entered = int((columns["start"] + columns["length"]).max(initial=self._entered))
+        self._rows_in_table = int((columns["start"] + columns["length"]).max(initial=self._rows_in_table))
         self._writer.add_episodes({**columns, "start": columns["start"] - self._first_row}, returns)
 
     def describe(self, attributes: Mapping[str, Mapping[str, Any]]) -> None:
@@ -87,7 +87,7 @@ class SegmentedWriter:
         self._writer.add_checkpoint(iteration, sha256)
 
     def enter_checkpoint(self, iteration: int, sha256: str) -> None:
-        """As RecordingWriter's."""
+        """As `RecordingWriter`."""
         self._checkpoint = (iteration, sha256)
         self._writer.enter_checkpoint(iteration, sha256)
 
@@ -102,7 +102,7 @@ class SegmentedWriter:
         self._writer.flush()
 
     def close(self, *, complete: bool) -> None:
-        """Writes the rest, joins it and closes; safe to call twice."""
+        """Writes the rest, joins the segments and closes; safe to call twice."""
         if not self._writer.file:
             return
         try:
@@ -111,18 +111,18 @@ class SegmentedWriter:
             self._join(complete=complete)
 
     def _rotate_if_full(self) -> None:
-        """Goes on in a new segment where this one is full and no episode is in the middle."""
-        if self._entered != self.rows or not self._writer.rows:
+        """Starts a new segment where this one is full and ends with an episode."""
+        if self._rows_in_table != self.rows or not self._writer.rows:
             return
-        held = max(self._writer.rows * self._row_bytes, self._writer.file.id.get_filesize() - self._empty_bytes)
-        if held < self.segment_bytes:
+        size_bytes = max(self._writer.rows * self._row_bytes, self._writer.file.id.get_filesize() - self._empty_bytes)
+        if size_bytes < self.segment_bytes:
             return
         first_row = self.rows
         self._writer.close(complete=True)
         self._join(complete=False)
-        self._begin(first_row)
+        self._start_segment(first_row)
 
-    def _begin(self, first_row: int) -> None:
+    def _start_segment(self, first_row: int) -> None:
         self._first_row = first_row
         self.segments.append(segments_folder(self.path) / f"{len(self.segments):04d}.h5")
         self._writer = RecordingWriter(
@@ -158,7 +158,7 @@ def open_writer(
     frames: FrameStore | None = None,
     locking: Locking = None,
 ) -> RecordingWriter | SegmentedWriter:
-    """A writer into one file, or into segments of about `segment_bytes`."""
+    """A writer of one file, or of segments of about `segment_bytes`."""
     if segment_bytes is None:
         return RecordingWriter(
             path, fields, attributes, agents, expected_rows=expected_rows, frames=frames, locking=locking

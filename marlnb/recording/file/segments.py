@@ -1,8 +1,8 @@
-"""Segments: recordings that lie one after the other in files of their own, and one file that joins them.
+"""Segments: a recording in several files, and one file that joins them.
 
-The joined file holds no rows: its datasets are HDF5's virtual datasets over those of the segments, so any reader sees
-one file. What is small lies in it itself: attributes, agents, episodes, checkpoints. HDF5 gives fill values where a
-segment is missing, without a word; `open_whole` looks first.
+The joined file holds no rows: its datasets are HDF5 virtual datasets over those of the segments, so that any reader
+sees one file. It stores the small tables itself: attributes, agents, episodes, checkpoints. Where a segment is missing
+HDF5 silently returns fill values, so `open_joined` checks the segments first.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from marlnb.recording.file.layout import Field, count_rows, field_of, hdf5_type,
 from marlnb.recording.file.opening import Locking, open_file, open_recording_file
 
 EPISODE = "steps/episode"
+CHECKPOINT_COLUMNS = ("iteration", "sha256", "row_start", "row_stop")
 INDEX_COLUMNS = {"episode": "number", "start": "start", "length": "length", "n_steps": "n_steps", "seed": "seed"}
 
 
 def segments_folder(path: Path) -> Path:
-    """Where a recording that is written in segments has them: `talk.h5` in `talk.segments/`."""
+    """The folder of a recording's segments: `talk.segments/` for `talk.h5`."""
     return path.with_suffix(".segments")
 
 
@@ -40,23 +41,23 @@ def join(
     attributes: Mapping[str, Any] | None = None,
     locking: Locking = None,
 ) -> None:
-    """Makes `path` the joined file of some recordings, replacing what is there in one stroke.
+    """Writes the joined file of some recordings to `path`, and replaces an existing one atomically.
 
     Args:
-        segments: files in the order of their rows; the joined file names them relative to itself.
-        complete: what the joined file says of itself; None: whether every segment is.
+        segments: files in the order of their rows; the joined file refers to them by relative paths.
+        complete: whether the joined file is marked complete; None: if every segment is.
         renumber: number the episodes 0, 1, ... in the segments' order; otherwise the numbers must differ.
-        attributes: of the root, beside those of the first segment.
+        attributes: of the root, in addition to those of the first segment.
     Raises:
-        RecordingError: a segment is missing, still written, or of other datasets or agents than the first.
+        RecordingError: a segment is missing, still being written, or has other datasets or agents than the first.
     """
     if not segments:
         raise RecordingError(f"{path}: there are no segments to join")
     with ExitStack() as stack:
         files = [stack.enter_context(open_recording_file(segment, locking)) for segment in segments]
-        whole = all(bool(file.attrs["complete"]) for file in files) if complete is None else complete
-        found = {**(attributes or {}), "complete": np.bool_(whole)}
-        write_joined(files, segments, path, renumber=renumber, attributes=found)
+        is_complete = all(bool(file.attrs["complete"]) for file in files) if complete is None else complete
+        all_attributes = {**(attributes or {}), "complete": np.bool_(is_complete)}
+        write_joined(files, segments, path, renumber=renumber, attributes=all_attributes)
 
 
 def write_joined(
@@ -67,7 +68,7 @@ def write_joined(
     renumber: bool = False,
     attributes: Mapping[str, Any],
 ) -> None:
-    """`join` of files that are open already."""
+    """`join`, for files that are open already."""
     fields = _checked_fields(files, segments)
     part = path.with_name(f".{path.name}.joining-{os.getpid()}")
     try:
@@ -79,16 +80,16 @@ def write_joined(
         part.unlink(missing_ok=True)
 
 
-def open_whole(path: Path, locking: Locking) -> h5py.File:
-    """An existing recording, to be read; of one in segments, with what a kill left unjoined.
+def open_joined(path: Path, locking: Locking) -> h5py.File:
+    """Opens an existing recording for reading. Segments that a kill left out of the joined file are joined first.
 
     Raises:
-        RecordingError: as `open_recording_file` does; or a segment is missing or shorter than it was, which is named.
+        RecordingError: as `open_recording_file`; or a segment is missing or too short.
     """
     file = open_recording_file(path, locking)
     if "segments" not in file.attrs:
         return file
-    if not file.attrs["complete"] and _lags(file, path):
+    if not file.attrs["complete"] and _is_outdated(file, path):
         file.close()
         rejoin(path, locking)
         file = open_recording_file(path, locking)
@@ -101,20 +102,19 @@ def open_whole(path: Path, locking: Locking) -> h5py.File:
 
 
 def rejoin(path: Path, locking: Locking = None, *, complete: bool = False) -> None:
-    """Joins what lies in the folder of segments, in the order of their names."""
-    found = _begun(path)
+    """Joins all files in the folder of segments, in the order of their names."""
     with open_file(path, locking) as file:
-        kept = {name: file.attrs[name] for name in ("settings", "seed") if name in file.attrs}
-    join(found, path, complete=complete, attributes=kept, locking=locking)
+        attributes = {name: file.attrs[name] for name in ("settings", "seed") if name in file.attrs}
+    join(_readable_segments(path), path, complete=complete, attributes=attributes, locking=locking)
 
 
 def segment_paths(file: h5py.File, path: Path) -> list[Path]:
-    """The files behind a joined one, none where it is an ordinary recording."""
+    """The segments of a joined file; empty for an ordinary recording."""
     return [path.parent / str(name) for name in file.attrs.get("segments", ())]
 
 
 def move_recording(path: Path, target: Path) -> None:
-    """Renames a recording, with its segments where it has them."""
+    """Renames a recording together with its segments."""
     folder = segments_folder(path)
     if not folder.is_dir():
         path.rename(target)
@@ -122,39 +122,36 @@ def move_recording(path: Path, target: Path) -> None:
     with open_file(path, False) as file:
         names = [segment.name for segment in segment_paths(file, path)]
         complete = bool(file.attrs["complete"])
-    moved = segments_folder(target)
-    folder.rename(moved)
-    join([moved / name for name in names], target, complete=complete)
+    target_folder = segments_folder(target)
+    folder.rename(target_folder)
+    join([target_folder / name for name in names], target, complete=complete)
     path.unlink()
 
 
-def _lags(file: h5py.File, path: Path) -> bool:
-    """Whether segments lie in the folder, not being written, of which the joined file does not hold all rows."""
-    found = _begun(path)
-    if not found or not os.access(path.parent, os.W_OK) or any(map(is_being_written, found[-1:])):
+def _is_outdated(file: h5py.File, path: Path) -> bool:
+    """Whether the folder has rows that the joined file lacks, and nobody is writing them."""
+    segments = _readable_segments(path)
+    if not segments or not os.access(path.parent, os.W_OK) or is_being_written(segments[-1]):
         return False
     rows = dict(zip((str(name) for name in file.attrs["segments"]), file.attrs["segment_rows"]))
-    if len(found) != len(rows):
-        return len(found) > len(rows)
-    with open_recording_file(found[-1], None) as last:
-        return count_rows(last) != rows.get(_relative(found[-1], path))
+    if len(segments) != len(rows):
+        return len(segments) > len(rows)
+    with open_recording_file(segments[-1], None) as last:
+        return count_rows(last) != rows.get(_relative(segments[-1], path))
 
 
-def _begun(path: Path) -> list[Path]:
-    """A recording's segments in order, without one whose writer was killed while it made the empty file.
-
-    HDF5 writes the first bytes of a new file after all that they lead to.
-    """
-    return [segment for segment in sorted(segments_folder(path).glob("*.h5")) if any(_first_bytes(segment))]
-
-
-def _first_bytes(path: Path) -> bytes:
-    with open(path, "rb") as file:
-        return file.read(8)
+def _readable_segments(path: Path) -> list[Path]:
+    """A recording's segments in order, without one whose writer was killed while it created the file."""
+    segments = []
+    for segment in sorted(segments_folder(path).glob("*.h5")):
+        with open(segment, "rb") as file:
+            if any(file.read(8)):  # HDF5 writes the first bytes of a new file last
+                segments.append(segment)
+    return segments
 
 
 def is_being_written(path: Path) -> bool:
-    """Whether a living process writes a recording's file; False where it lies on a file system without locks."""
+    """Whether a process is writing a recording's file; False on a file system without locks."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError:
@@ -163,7 +160,7 @@ def is_being_written(path: Path) -> bool:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # no locks here: nothing tells
+    except OSError:  # a file system without locks
         return False
     finally:
         os.close(handle)
@@ -174,13 +171,13 @@ def _check_segments(file: h5py.File, path: Path, locking: Locking) -> None:
     for segment, rows in zip(segment_paths(file, path), file.attrs["segment_rows"]):
         if not segment.exists():
             raise RecordingError(
-                f"{path} is joined from segments, and one is missing: {segment}, {rows:,} rows. Put it back, or join "
-                f"those that are left: marlnb.recording.file.segments.rejoin"
+                f"{path} is joined from segments, and {segment} with {rows:,} rows is missing. Restore it, or join "
+                f"the remaining ones with marlnb.recording.file.segments.rejoin"
             )
-        with open_recording_file(segment, locking) as found:
-            have = count_rows(found)
-        if have < rows:
-            raise RecordingError(f"{segment}, a segment of {path.name}, has {have:,} rows; it had {rows:,}")
+        with open_recording_file(segment, locking) as segment_file:
+            n_rows = count_rows(segment_file)
+        if n_rows < rows:
+            raise RecordingError(f"{segment}, a segment of {path.name}, has {n_rows:,} rows; expected {rows:,}")
 
 
 def _relative(segment: Path, path: Path) -> str:
@@ -191,17 +188,24 @@ def _checked_fields(files: Sequence[h5py.File], segments: Sequence[Path]) -> lis
     fields = [field_of(files[0], name) for name in row_paths(files[0])]
     agents = files[0]["agents/name"][:].tolist()
     for file, segment in zip(files[1:], segments[1:]):
-        found = [field_of(file, name) for name in row_paths(file)]
-        differing = sorted({field.path for field in set(found) ^ set(fields)})
+        segment_fields = [field_of(file, name) for name in row_paths(file)]
+        differing = sorted({field.path for field in set(segment_fields) ^ set(fields)})
         if differing:
-            raise RecordingError(f"{segment} cannot be joined to {segments[0]}: they differ in {', '.join(differing)}")
+            raise RecordingError(
+                f"{segment} cannot be joined to {segments[0]}: their datasets differ: {', '.join(differing)}"
+            )
         if file["agents/name"][:].tolist() != agents:
-            raise RecordingError(f"{segment} cannot be joined to {segments[0]}: other agents are recorded")
+            raise RecordingError(f"{segment} cannot be joined to {segments[0]}: their agents differ")
     return fields
 
 
 def _write(
-    target: h5py.File, files: Sequence[h5py.File], names: Sequence[str], fields: Sequence[Field], anew: bool, path: Path
+    target: h5py.File,
+    files: Sequence[h5py.File],
+    names: Sequence[str],
+    fields: Sequence[Field],
+    renumber: bool,
+    path: Path,
 ) -> None:
     rows = [count_rows(file) for file in files]
     for key, value in files[0].attrs.items():
@@ -209,9 +213,9 @@ def _write(
     files[0].copy("agents", target)
     target.attrs["segments"] = np.array(list(names), dtype=h5py.string_dtype())
     target.attrs["segment_rows"] = np.array(rows, np.int64)
-    numbers = _write_episodes(target, files, rows, anew, path)
+    numbers = _write_episodes(target, files, rows, renumber, path)
     for field in fields:
-        if anew and field.path == EPISODE:
+        if renumber and field.path == EPISODE:
             target[EPISODE] = np.concatenate(numbers)
             target[EPISODE].dims[0].label = "row"
         else:
@@ -224,37 +228,37 @@ def _write(
 
 
 def _write_episodes(
-    target: h5py.File, files: Sequence[h5py.File], rows: Sequence[int], anew: bool, path: Path
+    target: h5py.File, files: Sequence[h5py.File], rows: Sequence[int], renumber: bool, path: Path
 ) -> list[np.ndarray]:
-    """The joined table; returns the number of each row's episode, file by file, where they are numbered anew."""
+    """Writes the joined table. Returns, by file, each row's episode number where episodes are renumbered."""
     columns: dict[str, list[np.ndarray]] = {name: [] for name in (*INDEX_COLUMNS, "return", "finished")}
     numbers, first_row, first_number = [], 0, 0
     for file, n_rows in zip(files, rows):
         index = EpisodeIndex.read(file, n_rows)
-        found = {name: getattr(index, attribute) for name, attribute in INDEX_COLUMNS.items()}
-        found |= {"return": index.returns, "finished": index.finished}
-        if anew:
+        table = {name: getattr(index, attribute) for name, attribute in INDEX_COLUMNS.items()}
+        table |= {"return": index.returns, "finished": index.finished}
+        if renumber:
             new = first_number + np.arange(len(index))
-            of_row = np.empty(n_rows, np.int64)
+            row_numbers = np.empty(n_rows, np.int64)
             for start, length, number in zip(index.start, index.length, new):
-                of_row[start : start + length] = number
-            numbers.append(of_row)
-            found["episode"], first_number = new, first_number + len(index)
-        found["start"] = found["start"] + first_row
-        for name, values in found.items():
+                row_numbers[start : start + length] = number
+            numbers.append(row_numbers)
+            table["episode"], first_number = new, first_number + len(index)
+        table["start"] = table["start"] + first_row
+        for name, values in table.items():
             columns[name].append(values)
         first_row += n_rows
     joined = {name: np.concatenate(parts) for name, parts in columns.items()}
-    twice = len(joined["episode"]) - len(np.unique(joined["episode"]))
-    if twice:
-        raise RecordingError(f"{path}: {twice} episodes have a number that another segment has too; give renumber=True")
+    n_duplicates = len(joined["episode"]) - len(np.unique(joined["episode"]))
+    if n_duplicates:
+        raise RecordingError(f"{path}: {n_duplicates} episode numbers occur in two segments; give renumber=True")
     for name, values in joined.items():
         target[f"episodes/{name}"] = values
     return numbers
 
 
 def _virtual(target: h5py.File, field: Field, names: Sequence[str], rows: Sequence[int], path: str = "") -> None:
-    """A dataset made of the segments'; low-level, since h5py's own layouts know no bfloat16."""
+    """A virtual dataset over the segments'. It uses low-level calls, since h5py's layouts have no bfloat16."""
     total, properties = sum(rows), h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     space, start = h5py.h5s.create_simple((total, *field.shape)), 0
     for name, n_rows in zip(names, rows):
@@ -291,24 +295,19 @@ def _write_frames(target: h5py.File, files: Sequence[h5py.File], names: Sequence
 
 
 def _write_checkpoints(target: h5py.File, files: Sequence[h5py.File], rows: Sequence[int]) -> None:
-    """One entry where neighbouring segments are of the same checkpoint."""
+    """Adjacent segments of one checkpoint get one entry."""
     entries: list[list[Any]] = []
     for file, start, n_rows in zip(files, np.cumsum([0, *rows]), rows):
         table = file["checkpoints"]
-        for iteration, sha256, first, stop in zip(*(table[name][:] for name in table_columns())):
+        for iteration, sha256, first, stop in zip(*(table[name][:] for name in CHECKPOINT_COLUMNS)):
             first, stop = int(start) + int(first), int(start) + min(int(stop), n_rows)
             if entries and entries[-1][:2] == [iteration, sha256]:
                 entries[-1][3] = stop
             else:
                 entries.append([iteration, sha256, first, stop])
-    for column, name in enumerate(table_columns()):
+    for column, name in enumerate(CHECKPOINT_COLUMNS):
         values = [entry[column] for entry in entries]
         kind = h5py.string_dtype() if name == "sha256" else "int64"
         target.create_dataset(
             f"checkpoints/{name}", data=np.array(values, dtype=object if column == 1 else "int64"), dtype=kind
         )
-
-
-def table_columns() -> tuple[str, ...]:
-    """Of `/checkpoints`."""
-    return ("iteration", "sha256", "row_start", "row_stop")

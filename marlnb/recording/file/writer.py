@@ -1,9 +1,9 @@
-"""RecordingWriter: gathers rows into blocks and writes each block whole, so that a killed process leaves a good file.
+"""RecordingWriter: collects rows into blocks and writes whole blocks, so that a killed process leaves a valid file.
 
-Blocks lie in memory in the order of the file's chunks and are handed to HDF5 as they are. After each the file is
-committed: it goes from one whole state to the next (`marlnb.recording.file.journal`), in HDF5's default format, since the
-newer ones and SWMR don't open after a kill. Disk space is claimed before HDF5 is told of a block: a full disk never
-leaves it half written.
+Blocks are in memory in the order of the file's chunks, and HDF5 writes them unchanged. After each block the file is
+committed: it goes from one valid state to the next (`marlnb.recording.file.journal`). The file has HDF5's default
+format, because newer formats and SWMR files do not open after a kill. Disk space is reserved before HDF5 writes a
+block, so that a full disk never leaves half a block.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EPISODE_COLUMNS = {"episode": "int64", "start": "int64", "length": "int64", "n_s
 
 
 class RowWriter(Protocol):
-    """What rows of whole episodes are handed to; RecordingWriter documents each verb."""
+    """Takes the rows of whole episodes. RecordingWriter documents each method."""
 
     path: Path
 
@@ -40,7 +40,7 @@ class RowWriter(Protocol):
 
     @property
     def block_rows(self) -> int:
-        """Rows gathered before they are written."""
+        """Rows that are collected before they are written."""
 
     @property
     def flush_is_due(self) -> bool: ...
@@ -53,17 +53,19 @@ class RowWriter(Protocol):
 
 
 class RecordingWriter:
-    """One recording being written.
+    """Writes one recording.
 
     Args:
-        path: a file that is not there yet.
+        path: a file that does not exist yet.
+        fields: the datasets with one row per step.
         attributes: of the root.
-        agents: columns of `/agents`, one entry an agent.
-        expected_rows: of the whole recording; sets how rows are gathered, no limit.
+        agents: columns of `/agents`, one entry per agent.
+        expected_rows: of the whole recording. Sets the block size; it is no limit.
+        frames: rendered frames that are written with the rows.
         locking: HDF5's file locking: True, False (file systems without locks) or "best-effort".
-        first_row: the number that frames have for this file's first row, where it is one of several segments.
+        first_row: the recording's row at which this file starts, where it is one of several segments.
     Raises:
-        RecordingError: the file is there already or cannot be made.
+        RecordingError: the file exists or cannot be created.
     """
 
     def __init__(
@@ -82,7 +84,7 @@ class RecordingWriter:
         self._rows = 0
         self.written_bytes = 0
         self.block_rows = block_rows(list(fields), expected_rows)
-        self._filled = self._written = 0  # rows of the block, and of these the ones in the file
+        self._filled = self._written = 0  # rows in the block, and how many of them are in the file
         self._claimed = 0
         self._episodes: list[dict[str, np.ndarray]] = []
         self._flushed_at = time.monotonic()
@@ -99,26 +101,26 @@ class RecordingWriter:
 
     @property
     def rows(self) -> int:
-        """Appended so far, written or not."""
+        """Rows appended so far, written or not."""
         return self._rows
 
     def append(self, sources: Sequence[np.ndarray]) -> None:
-        """Adds the rows of episodes of one length: field by field `[episode, t, ...]`, as the bytes that are stored."""
+        """Appends the rows of episodes of one length: per field `[episode, t, ...]`, as the bytes that are stored."""
         n_episodes, length = sources[0].shape[:2]
-        taken = 0
-        while taken < n_episodes:
-            whole = min(n_episodes - taken, (self.block_rows - self._filled) // length)
-            if whole:
-                self._fill([source[taken : taken + whole] for source in sources])
+        n_appended = 0
+        while n_appended < n_episodes:
+            n_fitting = min(n_episodes - n_appended, (self.block_rows - self._filled) // length)
+            if n_fitting:
+                self._fill([source[n_appended : n_appended + n_fitting] for source in sources])
             else:
-                self._fill_in_parts([source[taken : taken + 1] for source in sources], length)
-            taken += whole or 1
+                self._fill_in_parts([source[n_appended : n_appended + 1] for source in sources], length)
+            n_appended += n_fitting or 1
 
     def add_episodes(self, columns: Mapping[str, np.ndarray], returns: np.ndarray) -> None:
         """Adds entries to `/episodes` for the rows that are appended next.
 
         Args:
-            columns: `[episode]` for each of `EPISODE_COLUMNS`; `finished` may be left out where all are.
+            columns: `[episode]` for each of `EPISODE_COLUMNS`, and `finished`, which may be missing if all are.
             returns: `[episode, agent]`, of the recorded agents.
         """
         finished = columns.get("finished", np.ones(len(returns), bool))
@@ -131,7 +133,7 @@ class RecordingWriter:
                 self.file[path].attrs.update(values)
 
     def add_checkpoint(self, iteration: int, sha256: str) -> None:
-        """Rows from here on are of this checkpoint."""
+        """Assigns the rows from here on to this checkpoint."""
         table = self.file["checkpoints"]
         n = len(table["iteration"])
         values = {"iteration": iteration, "sha256": sha256, "row_start": self.rows, "row_stop": self.rows}
@@ -140,7 +142,7 @@ class RecordingWriter:
             table[name][n] = value
 
     def enter_checkpoint(self, iteration: int, sha256: str) -> None:
-        """`add_checkpoint`, unless the rows before are of the same one."""
+        """`add_checkpoint`, unless the preceding rows belong to the same checkpoint."""
         table = self.file["checkpoints"]
         last = (int(table["iteration"][-1]), table["sha256"][-1].decode()) if len(table["iteration"]) else None
         if last == (iteration, sha256):
@@ -150,20 +152,20 @@ class RecordingWriter:
         self.add_checkpoint(iteration, sha256)
 
     def flush_if_due(self) -> None:
-        """Writes what has been gathered if the last writing was some seconds ago."""
+        """Writes the collected rows if the last write was more than `FLUSH_EVERY_S` ago."""
         if self.flush_is_due:
             self.flush()
 
     @property
     def flush_is_due(self) -> bool:
-        """Whether the last writing was some seconds ago."""
+        """Whether the last write was more than `FLUSH_EVERY_S` ago."""
         return time.monotonic() - self._flushed_at > FLUSH_EVERY_S
 
     def flush(self) -> None:
-        """Writes what has been gathered; the file is whole afterwards.
+        """Writes the collected rows; the file is valid afterwards.
 
         Raises:
-            RecordingError: the disk is full, or a limit on file sizes is reached; the file is as it was.
+            RecordingError: the disk is full or a file size limit is reached; the file is unchanged.
         """
         self._claim_space()
         start = self.rows - self._filled
@@ -183,7 +185,7 @@ class RecordingWriter:
         """Writes the rest and closes the file; safe to call twice.
 
         Raises:
-            RecordingError: the rest has no room. The file is closed all the same, without it.
+            RecordingError: the disk is full. The file is closed without the rest.
         """
         if not self.file:
             return
@@ -192,14 +194,14 @@ class RecordingWriter:
             self.file.attrs.modify("complete", np.bool_(complete))
         finally:
             self.file.close()
-            self._storage.close_whole()
+            self._storage.commit_and_close()
 
     def _commit(self) -> None:
         self.file.flush()
         try:
             self._storage.commit()
         except OSError as error:
-            raise RecordingError(f"{self.path}: its journal cannot be written: {error.strerror}") from error
+            raise RecordingError(f"{self.path}: cannot write its journal: {error.strerror}") from error
 
     def _fill(self, sources: Sequence[np.ndarray]) -> None:
         n_rows = prod(sources[0].shape[:2])
@@ -218,7 +220,7 @@ class RecordingWriter:
             done = stop
 
     def _claim_space(self) -> None:
-        """Makes the file long enough for the next block, so that HDF5's own writes cannot fail for want of room."""
+        """Reserves disk space for the next block, so that HDF5's writes cannot fail on a full disk."""
         frame_bytes = self.frames.pending_bytes if self.frames is not None else 0
         needed = self.file.id.get_filesize() + self._block_bytes + 2 * frame_bytes + SPARE_BYTES
         if needed <= self._claimed:
@@ -228,7 +230,7 @@ class RecordingWriter:
             self._claimed = needed
         except OSError as error:
             raise RecordingError(
-                f"{self.path}: no room for the next {format_bytes(self._block_bytes)} of the recording "
+                f"{self.path}: the disk has too little space for the next {format_bytes(self._block_bytes)} "
                 f"({error.strerror}); the {self.rows - self._filled:,} rows before it are kept, marked incomplete"
             ) from error
 
@@ -255,7 +257,7 @@ class RecordingWriter:
 
 
 def _extend(dataset: h5py.Dataset, values: np.ndarray) -> None:
-    """Adds rows, by HDF5's own calls: h5py's way to a slice takes twice as long."""
+    """Appends rows by HDF5's low-level calls, which take half the time of h5py's slices."""
     n, values = dataset.id.shape[0], np.ascontiguousarray(values, dataset.dtype)
     dataset.id.set_extent((n + len(values), *values.shape[1:]))
     space = dataset.id.get_space()
@@ -269,6 +271,6 @@ def _create(path: Path, locking: Locking) -> tuple[JournaledFile, h5py.File]:
         storage = JournaledFile(path, locking)
         return storage, h5py.File(storage, "w")
     except FileExistsError as error:
-        raise RecordingError(f"{path} is there already; give the recording another name") from error
+        raise RecordingError(f"{path} already exists; give the recording another name") from error
     except OSError as error:
         raise RecordingError(opening_failed(path, error)) from error

@@ -1,4 +1,4 @@
-"""backfill: a site that was forgotten, computed from the observations and states that were recorded."""
+"""backfill: adds sites to a recording, computed from the recorded observations and recurrent states."""
 
 from __future__ import annotations
 
@@ -19,12 +19,21 @@ from marlnb.errors import RecordingError
 from marlnb.models.hooks.capture import all_sites
 from marlnb.models.hooks.sites import Site, match_sites
 from marlnb.models.policies.policy import Policy
-from marlnb.recording.capture.policy_source import maker_of, origin_at, policies_of
+from marlnb.recording.capture.policy_source import origin_at, policies_of, source_of
 from marlnb.recording.capture.recompute import in_critic, recompute
 from marlnb.recording.capture.sources import Selection
 from marlnb.recording.file.array import LabelledArray
 from marlnb.recording.file.journal import JournaledFile
-from marlnb.recording.file.layout import BFLOAT16, Field, create_dataset, datasets_below, hdf5_type
+from marlnb.recording.file.layout import (
+    BFLOAT16,
+    Field,
+    create_dataset,
+    datasets_below,
+    hdf5_type,
+    is_bfloat16,
+    stored_bytes,
+)
+from marlnb.recording.file.opening import Locking
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.file.segments import join, segment_paths
 from marlnb.recording.file.writer import SPARE_BYTES
@@ -32,6 +41,7 @@ from marlnb.training.collect.threads import torch_threads
 from marlnb.training.runs.run import Origin
 
 BATCH_ROWS = 2048
+PoliciesByOrigin = Mapping[Origin, Mapping[str, Policy]]
 
 
 def backfill(
@@ -42,97 +52,98 @@ def backfill(
 ) -> Recording:
     """Adds sites to a recording, as if they had been recorded; their datasets have the attribute `filled` "backfilled".
 
-    They are computed by the policies of the checkpoint that made each row, from its observations and the recurrent
-    states that entered it, to 1e-5 of what fired (to the precision of what was stored, where that is half). The file is
-    changed in one stroke: a kill leaves it as it was.
+    The policies of the checkpoint that made each row compute them from the row's observations and entering recurrent
+    states, within 1e-5 of what fired (within the stored precision, where that is half). The file changes in one commit:
+    a kill leaves it unchanged.
 
     Args:
         sites: globs over site names, of actors and critics.
-        policies: by group, where the file does not lie in the run folder that made it; one checkpoint's.
+        policies: by group, where the file is not in the run folder that made it; of one checkpoint.
     Raises:
-        SiteError: a glob that matches nothing.
-        RecordingError: the sites are recorded already; the recording was made with edits; something that they are
-            computed from was not recorded, which is named; other weights than those that made it.
+        SiteError: a glob matches nothing.
+        RecordingError: the sites are already recorded; the recording was made with edits; an input that they need was
+            not recorded; or the weights differ from those that made the recording.
     """
-    makers = _makers(recording, policies)
-    first = next(iter(makers.values()))
-    found = match_sites(all_sites(first), sites)
-    new = [site for site in found if site.name not in recording and site.name.split("/")[0] in recording.groups]
+    by_origin = _policies_by_origin(recording, policies)
+    first = next(iter(by_origin.values()))
+    matches = match_sites(all_sites(first), sites)
+    new = [site for site in matches if site.name not in recording and site.name.split("/")[0] in recording.groups]
     if not new:
-        raise RecordingError(f"{recording.path.name} has all of {[site.name for site in found]} already")
+        raise RecordingError(f"{recording.path.name} already has all of {[site.name for site in matches]}")
     if recording.settings.get("edits"):
-        raise RecordingError(f"{recording.path.name} was recorded with edits in force; its sites cannot be computed")
+        raise RecordingError(f"{recording.path.name} was recorded with edits in force, so its sites cannot be computed")
     for site in new:
         _check_inputs(recording, first[site.name.split("/")[0]], site)
     paths = segment_paths(recording.file, recording.path) or [recording.path]
-    joined = paths != [recording.path]
+    is_joined = paths != [recording.path]
     for path in paths:
         recording.release()
         with Recording.open(path, locking=recording.locking) as part:
-            _fill(part, new, makers)
-    if joined:
+            _fill(part, new, by_origin)
+    if is_joined:
         _join_again(recording, paths)
     return recording
 
 
-def _makers(recording: Recording, policies: Mapping[str, Policy] | None) -> dict[Origin, Mapping[str, Policy]]:
+def _policies_by_origin(recording: Recording, policies: Mapping[str, Policy] | None) -> PoliciesByOrigin:
     """By checkpoint, the policies that made its rows."""
     table = recording.checkpoints
     starts = table["row_start"][table["row_stop"] > table["row_start"]]
     origins = list(dict.fromkeys(origin_at(recording, int(row)) for row in starts))
     if policies is not None:
         if len(origins) > 1:
-            raise RecordingError(f"{recording.path.name} spans {len(origins)} checkpoints; policies= are of one")
+            raise RecordingError(
+                f"{recording.path.name} spans {len(origins)} checkpoints, but policies= has those of one only"
+            )
         return {origins[0]: policies}
-    subject = maker_of(recording, None)
-    return {origin: policies_of(recording, subject, origin) for origin in origins}
+    source = source_of(recording, None)
+    return {origin: policies_of(recording, source, origin) for origin in origins}
 
 
 def _check_inputs(recording: Recording, policy: Policy, site: Site) -> None:
-    """Raises RecordingError, with what is missing, where a site cannot be computed."""
+    """Raises RecordingError where an input of the site was not recorded."""
     group, spec = policy.group.name, recording.spec
-    refused = f"{site.name} cannot be computed from {recording.path.name}"
-    judged = in_critic(site.name)
-    needed = list(spec.group_names) if judged else [group]
+    problem = f"{site.name} cannot be computed from {recording.path.name}"
+    is_critic = in_critic(site.name)
+    needed = list(spec.group_names) if is_critic else [group]
     agents = [agent for name in needed for agent in spec.group(name).agents]
     missing = [agent for agent in agents if agent not in recording.agents]
-    if missing and (judged or policy.cross_agent):
-        raise RecordingError(f"{refused}: it depends on what {missing} saw, which was not recorded")
+    if missing and (is_critic or policy.cross_agent):
+        raise RecordingError(f"{problem}: it needs the observations of {missing}, which were not recorded")
     lacking = [name for name in needed if name not in recording.groups or "observation" not in recording.fields(name)]
     if lacking:
-        raise RecordingError(f"{refused}: the observations of {lacking} were not recorded")
-    shape = policy.critic_recurrent_shape if judged else policy.recurrent_shape
-    part = "critic" if judged else "actor"
+        raise RecordingError(f"{problem}: it needs the observations of {lacking}, which were not recorded")
+    part, shape = ("critic", policy.critic_recurrent_shape) if is_critic else ("actor", policy.recurrent_shape)
     if shape is not None and _recurrent_path(recording, group, part) is None:
-        raise RecordingError(f"{refused}: the {part}'s recurrent states were not recorded")
-    if judged and spec.state_shape is not None and "state" not in recording.file["steps"]:
-        raise RecordingError(f"{refused}: the environment's state was not recorded")
+        raise RecordingError(f"{problem}: it needs the {part}'s recurrent states, which were not recorded")
+    if is_critic and spec.state_shape is not None and "state" not in recording.file["steps"]:
+        raise RecordingError(f"{problem}: it needs the environment's state, which was not recorded")
 
 
 def _recurrent_path(recording: Recording, group: str, part: str) -> str | None:
-    below = f"recurrent/{group}"
-    return next((f"{below}/{name}" for name in datasets_below(recording.file, below) if name.startswith(part)), None)
+    folder = f"recurrent/{group}"
+    return next((f"{folder}/{name}" for name in datasets_below(recording.file, folder) if name.startswith(part)), None)
 
 
-def _fill(part: Recording, sites: Sequence[Site], makers: Mapping[Origin, Mapping[str, Policy]]) -> None:
-    """Computes into a file beside, then copies the datasets over in one commit."""
-    beside = part.path.with_name(f".{part.path.name}.filling-{os.getpid()}")
+def _fill(part: Recording, sites: Sequence[Site], by_origin: PoliciesByOrigin) -> None:
+    """Computes the sites into a temporary file, then copies the datasets over in one commit."""
+    temporary = part.path.with_name(f".{part.path.name}.filling-{os.getpid()}")
     fields = [_field(part, site) for site in sites]
     try:
-        with h5py.File(beside, "w") as file:
+        with h5py.File(temporary, "w") as file:
             targets = {}
             for site, field in zip(sites, fields):
                 targets[site.name] = create_dataset(file, field, field.chunk_rows(BATCH_ROWS))
                 targets[site.name].resize(len(part), axis=0)
                 targets[site.name].attrs["filled"] = "backfilled"
             for start in range(0, len(part), BATCH_ROWS):
-                _fill_rows(part, sites, fields, makers, targets, start)
+                _fill_rows(part, sites, fields, by_origin, targets, start)
         settings = part.settings
         settings["sites"] = [*settings.get("sites", []), *(site.name for site in sites)]
         part.close()
-        _add(part.path, beside, fields, {"settings": json.dumps(settings, sort_keys=True)}, part.locking)
+        _add_datasets(part.path, temporary, fields, {"settings": json.dumps(settings, sort_keys=True)}, part.locking)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def _field(part: Recording, site: Site) -> Field:
@@ -149,99 +160,109 @@ def _fill_rows(
     part: Recording,
     sites: Sequence[Site],
     fields: Sequence[Field],
-    makers: Mapping[Origin, Mapping[str, Policy]],
+    by_origin: PoliciesByOrigin,
     targets: Mapping[str, h5py.Dataset],
     start: int,
 ) -> None:
-    rows = np.arange(start, min(start + BATCH_ROWS, len(part)))
-    table = part.checkpoints
-    edges = sorted({start, *(int(row) for row in table["row_start"] if start < row <= rows[-1]), int(rows[-1]) + 1})
-    for first, stop in itertools.pairwise(edges):
-        policies = makers[origin_at(part, first)]
-        span = np.arange(first, stop)
+    """Fills at most `BATCH_ROWS` rows from `start` on."""
+    last = min(start + BATCH_ROWS, len(part)) - 1
+    edges = sorted({start, *(int(row) for row in part.checkpoints["row_start"] if start < row <= last), last + 1})
+    for first, stop in itertools.pairwise(edges):  # the rows of one checkpoint
+        policies, rows = by_origin[origin_at(part, first)], np.arange(first, stop)
         for group in dict.fromkeys(site.name.split("/")[0] for site in sites):
-            own = [(site, field) for site, field in zip(sites, fields) if site.name.startswith(f"{group}/")]
-            found = recompute(
-                policies[group], [site.name for site, _ in own], **_inputs(part, policies[group], span, own)
-            )
-            for site, field in own:
-                places = _places(part, site, field)
-                _write(targets[site.name], first, found[site.name][:, places].to(field.torch_dtype))
+            of_group = [(site, field) for site, field in zip(sites, fields) if site.name.startswith(f"{group}/")]
+            names = [site.name for site, _ in of_group]
+            activations = recompute(policies[group], names, **_inputs(part, policies[group], rows, names))
+            for site, field in of_group:
+                indices = _agent_indices(part, site, field)
+                _write(targets[site.name], first, stored_bytes(activations[site.name][:, indices], field))
 
 
-def _places(part: Recording, site: Site, field: Field) -> list[int]:
-    """Where the recorded agents lie on the agent axis of a site."""
+def _agent_indices(part: Recording, site: Site, field: Field) -> list[int]:
+    """The recorded agents' indices on the agent axis of a site."""
     group = part.spec.group(field.group)
     names = group.agents if site.agents is None else [group.agents[agent] for agent in site.agents]
-    return [place for place, agent in enumerate(names) if agent in part.agents]
+    return [index for index, agent in enumerate(names) if agent in part.agents]
 
 
-def _inputs(part: Recording, policy: Policy, rows: np.ndarray, own: Sequence[tuple[Site, Field]]) -> dict[str, Any]:
-    group, judged = policy.group.name, any(in_critic(site.name) for site, _ in own)
-    groups = part.spec.group_names if judged else (group,)
-    found: dict[str, Any] = {
-        "observations": {name: _whole(part, part.steps(name, "observation"), name, rows) for name in groups}
+def _inputs(part: Recording, policy: Policy, rows: np.ndarray, sites: Sequence[str]) -> dict[str, Any]:
+    """The arguments of `recompute` for these rows."""
+    group, with_critic = policy.group.name, any(map(in_critic, sites))
+    groups = part.spec.group_names if with_critic else (group,)
+    inputs: dict[str, Any] = {
+        "observations": {name: _all_agents(part, part.steps(name, "observation"), name, rows) for name in groups}
     }
-    if policy.recurrent_shape is not None and any(not in_critic(site.name) for site, _ in own):
-        found["recurrent"] = _state(part, group, "actor", rows)
-    if policy.critic_recurrent_shape is not None and judged:
-        found["critic_recurrent"] = _state(part, group, "critic", rows)
-    if judged and part.spec.state_shape is not None:
-        found["state"] = torch.from_numpy(replace(part.state, rows=rows).to_numpy())
-    return found
+    if policy.recurrent_shape is not None and not all(map(in_critic, sites)):
+        inputs["recurrent"] = _state(part, group, "actor", rows)
+    if policy.critic_recurrent_shape is not None and with_critic:
+        inputs["critic_recurrent"] = _state(part, group, "critic", rows)
+    if with_critic and part.spec.state_shape is not None:
+        inputs["state"] = torch.from_numpy(replace(part.state, rows=rows).to_numpy())
+    return inputs
 
 
-def _state(part: Recording, group: str, kind: str, rows: np.ndarray) -> Tensor:
-    path = _recurrent_path(part, group, kind)
-    assert path is not None  # `_check_inputs` has seen it
-    return _whole(part, part._array(path), group, rows)
+def _state(part: Recording, group: str, network: str, rows: np.ndarray) -> Tensor:
+    path = _recurrent_path(part, group, network)
+    assert path is not None  # `_check_inputs` has checked it
+    return _all_agents(part, part._array(path), group, rows)
 
 
-def _whole(part: Recording, array: LabelledArray, group: str, rows: np.ndarray) -> Tensor:
-    """`[row, agent of the group, ...]`, zero for those that were not recorded."""
-    agents, values = part.spec.group(group).agents, replace(array, rows=rows).to_numpy()
-    own = part.group_agents(group)
-    if list(agents) == own:
+def _all_agents(part: Recording, array: LabelledArray, group: str, rows: np.ndarray) -> Tensor:
+    """`[row, agent, ...]` for all agents of the group, zero for those that were not recorded."""
+    agents, recorded = part.spec.group(group).agents, part.group_agents(group)
+    values = replace(array, rows=rows).to_numpy()
+    if list(agents) == recorded:
         return torch.from_numpy(values)
     spread = np.zeros((len(rows), len(agents), *values.shape[2:]), values.dtype)
-    spread[:, [agents.index(agent) for agent in own]] = values
+    spread[:, [agents.index(agent) for agent in recorded]] = values
     return torch.from_numpy(spread)
 
 
-def _write(target: h5py.Dataset, start: int, values: Tensor) -> None:
-    bits = values.dtype == torch.bfloat16
-    stored = np.ascontiguousarray((values.cpu().contiguous().view(torch.int16) if bits else values.cpu()).numpy())
+def _write(target: h5py.Dataset, start: int, stored: np.ndarray) -> None:
+    """Writes stored bytes `[row, ...]` to the rows from `start` on."""
+    stored = np.ascontiguousarray(stored)
     space = target.id.get_space()
     space.select_hyperslab((start, *(0 for _ in stored.shape[1:])), stored.shape)
-    memory = h5py.h5s.create_simple(stored.shape)
-    target.id.write(memory, space, stored, hdf5_type(BFLOAT16) if bits else None)
+    memory_type = hdf5_type(BFLOAT16) if is_bfloat16(target) else None
+    target.id.write(h5py.h5s.create_simple(stored.shape), space, stored, memory_type)
 
 
-def _add(path: Path, beside: Path, fields: Sequence[Field], attributes: Mapping[str, Any], locking: Any) -> None:
-    """Copies datasets into a recording through its journal: they are there whole, or not at all."""
+def _add_datasets(
+    path: Path, temporary: Path, fields: Sequence[Field], attributes: Mapping[str, Any], locking: Locking
+) -> None:
+    """Copies datasets into a recording through its journal: either all of them appear, or none."""
     storage = JournaledFile(path, locking, existing=True)
     try:
-        storage.claim(path.stat().st_size + beside.stat().st_size + SPARE_BYTES)
+        storage.claim(path.stat().st_size + temporary.stat().st_size + SPARE_BYTES)
     except OSError as error:
-        storage.close_as_it_was()
-        raise RecordingError(f"{path}: no room for what is to be added ({error.strerror}); it is as it was") from error
+        storage.discard_and_close()
+        raise RecordingError(
+            f"{path}: the disk has too little space for the new sites ({error.strerror}); the file is unchanged"
+        ) from error
     try:
-        with h5py.File(beside, "r") as source, h5py.File(storage, "r+") as file:
+        with h5py.File(temporary, "r") as source, h5py.File(storage, "r+") as file:
             for field in fields:
                 folder, name = field.path.rsplit("/", 1)
                 source.copy(field.path, file.require_group(folder), name)
             file.attrs.update(attributes)
     except BaseException:
-        storage.close_as_it_was()
+        storage.discard_and_close()
         raise
-    storage.close_whole()
+    storage.commit_and_close()
 
 
 def _join_again(recording: Recording, paths: Sequence[Path]) -> None:
-    complete, anew = recording.complete, not recording.file["steps/episode"].is_virtual
+    complete, renumber = recording.complete, not recording.file["steps/episode"].is_virtual
     with Recording.open(paths[0], locking=recording.locking) as part:
         sites = part.settings["sites"]
     settings = {**recording.settings, "sites": sites}
-    kept = {"settings": json.dumps(settings, sort_keys=True), "seed": recording.file.attrs["seed"]}
+    attributes = {"settings": json.dumps(settings, sort_keys=True), "seed": recording.file.attrs["seed"]}
     recording.release()
-    join(paths, recording.path, complete=complete, renumber=anew, attributes=kept, locking=recording.locking)
+    join(
+        paths,
+        recording.path,
+        complete=complete,
+        renumber=renumber,
+        attributes=attributes,
+        locking=recording.locking,
+    )

@@ -1,4 +1,4 @@
-"""What is wrong with a recording's file, and a copy of it put so far in order that it opens."""
+"""Finds the damage in a recording's file, and changes a copy of the file so that it can be opened."""
 
 from __future__ import annotations
 
@@ -13,62 +13,70 @@ import numpy as np
 
 from marlnb.errors import RecordingError
 from marlnb.recording.file.layout import FORMAT, ROW_TOPS
-from marlnb.recording.tools.episode_table import mend_table
+from marlnb.recording.tools.episode_table import repair_table
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-ESSENTIAL = ("steps/t", "steps/episode")
-DAMAGED = "damaged"
-ABSURD = 1e30  # no network's unit, but one of nine random float32 numbers, is as large
+ESSENTIAL_PATHS = ("steps/t", "steps/episode")
+DAMAGED_GROUP = "damaged"
+MAX_VALUE = 1e30  # no network's unit is as large, but one in nine random float32 numbers is
 BATCH_BYTES = 32 * 1024 * 1024
+MAX_LISTED_PATHS = 4
 
 
 @dataclass
-class Findings:
-    """Attributes: found: in words; lost_episodes: their numbers; lost_rows: that were there; must_copy: something is
-    to be changed."""
+class Damage:
+    """What is wrong with a recording.
 
-    found: list[str] = field(default_factory=list)
+    Attributes:
+        problems: descriptions.
+        lost_episodes: numbers of the episodes that are not intact.
+        lost_rows: rows that are lost.
+        must_rewrite: whether the file must be rewritten.
+    """
+
+    problems: list[str] = field(default_factory=list)
     lost_episodes: set[int] = field(default_factory=set)
     lost_rows: int = 0
-    must_copy: bool = False
+    must_rewrite: bool = False
 
-    def tell(self, what: str) -> None:
-        self.found.append(what)
-        self.must_copy = True
+    def add(self, problem: str) -> None:
+        """Adds a problem that needs the file to be rewritten."""
+        self.problems.append(problem)
+        self.must_rewrite = True
 
 
-def examine(copy: Path, original: Path) -> Findings:
-    """Looks through a copy and changes it so that it opens as a recording of which every row can be read.
+def examine(copy: Path, original: Path) -> Damage:
+    """Examines a copy, and changes it so that it opens as a recording with readable rows.
 
     Raises:
-        RecordingError: it is no recording, or nothing tells its rows.
+        RecordingError: the file is no recording, or its rows cannot be found.
     """
-    findings, size = Findings(), copy.stat().st_size
-    end = _end_of_file(copy, original)
-    if size < end:
-        os.truncate(copy, end)
-        findings.tell(f"the file is cut short: {size:,} of {end:,} bytes")
+    damage, size = Damage(), copy.stat().st_size
+    expected_size = _size_in_header(copy, original)
+    if size < expected_size:
+        os.truncate(copy, expected_size)
+        damage.add(f"the file is truncated: {size:,} of {expected_size:,} bytes")
     try:
         with h5py.File(copy, "r+", locking="best-effort") as file:
             _check_format(file, original)
-            lost = _check_datasets(file, size, original, findings)
-            rows = _even_out(file, lost, findings)
-            bad = np.zeros(rows, bool)
-            for start, stop in (span for spans in lost.values() for span in spans):
-                bad[start:stop] = True
-            bad |= _not_numbers(file, rows, findings)
-            mend_table(file, rows, bad, findings)
+            unreadable = _check_datasets(file, size, original, damage)
+            n_rows = _cut_to_shortest(file, unreadable, damage)
+            is_bad = np.zeros(n_rows, bool)
+            for start, stop in (span for spans in unreadable.values() for span in spans):
+                is_bad[start:stop] = True
+            is_bad |= _invalid_values(file, n_rows, damage)
+            repair_table(file, n_rows, is_bad, damage)
     except (OSError, RuntimeError, KeyError, ValueError) as error:
-        raise RecordingError(f"{original} is damaged beyond repair: {error}; it is left as it is") from error
-    return findings
+        raise RecordingError(f"{original} cannot be repaired: {error}; it is unchanged") from error
+    return damage
 
 
-def _end_of_file(copy: Path, original: Path) -> int:
-    """The length that the file's own header tells."""
+def _size_in_header(copy: Path, original: Path) -> int:
+    """The file's size according to its HDF5 header."""
     with open(copy, "rb") as file:
         head = file.read(64)
     if not head.startswith(SIGNATURE) or len(head) < 64:
-        raise RecordingError(f"{original} does not begin as an HDF5 file does; nothing can be saved of it")
+        raise RecordingError(f"{original} does not start as an HDF5 file does; nothing of it can be restored")
     version = head[8]
     if version > 3:
         raise RecordingError(f"{original}: its HDF5 header is damaged (version {version})")
@@ -83,33 +91,39 @@ def _check_format(file: h5py.File, original: Path) -> None:
         raise RecordingError(f"{original} is joined from segments; repair those: {names}, ...")
     for name in ("id", "name", "group", "policy_index"):
         if name in file["agents"]:
-            file[f"agents/{name}"][:]
+            file[f"agents/{name}"][:]  # raises where it is unreadable
 
 
-def _check_datasets(file: h5py.File, size: int, original: Path, findings: Findings) -> dict[str, list[tuple[int, int]]]:
-    """Stretches of rows that cannot be read, by dataset; what cannot be opened at all is put out of the way."""
-    found: dict[str, list[tuple[int, int]]] = {}
-    for path in [path for top in ROW_TOPS if top in file for path in _walk(file, top)]:
+def _check_datasets(file: h5py.File, size: int, original: Path, damage: Damage) -> dict[str, list[tuple[int, int]]]:
+    """By dataset, the spans of rows that cannot be read. Datasets that cannot be opened are moved away."""
+    unreadable: dict[str, list[tuple[int, int]]] = {}
+    for path in _row_links(file):
         try:
-            found[path] = _unreadable(file[path], size)
+            unreadable[path] = _unreadable_spans(file[path], size)
         except (OSError, RuntimeError, KeyError) as error:
-            if path in ESSENTIAL:
-                raise RecordingError(f"{original}: {path} cannot be read, so nothing tells its rows") from error
-            file.require_group(DAMAGED)
-            file.move(path, f"{DAMAGED}/{len(file[DAMAGED])}")
-            findings.tell(f"{path} cannot be read and is left out")
-    missing = [path for path in ESSENTIAL if path not in found]
+            if path in ESSENTIAL_PATHS:
+                raise RecordingError(
+                    f"{original}: {path} is unreadable, so rows cannot be assigned to episodes"
+                ) from error
+            file.require_group(DAMAGED_GROUP)
+            file.move(path, f"{DAMAGED_GROUP}/{len(file[DAMAGED_GROUP])}")
+            damage.add(f"{path} is unreadable and was dropped")
+    missing = [path for path in ESSENTIAL_PATHS if path not in unreadable]
     if missing:
-        raise RecordingError(f"{original} has no {', '.join(missing)}, so nothing tells its rows")
-    for path, spans in found.items():
+        raise RecordingError(f"{original} has no {', '.join(missing)}, so rows cannot be assigned to episodes")
+    for path, spans in unreadable.items():
         n_rows = sum(stop - start for start, stop in spans)
         if n_rows:
-            findings.tell(f"{path}: {n_rows:,} rows are not in the file or not readable")
-    return found
+            damage.add(f"{path}: {n_rows:,} rows are missing or unreadable")
+    return unreadable
+
+
+def _row_links(file: h5py.File) -> list[str]:
+    """Paths of all links below the groups of row datasets, also of objects that cannot be opened."""
+    return [path for top in ROW_TOPS if top in file for path in _walk(file, top)]
 
 
 def _walk(file: h5py.File, group: str) -> Iterator[str]:
-    """Paths of links below a group, also of objects that cannot be opened."""
     for name in list(file[group].keys()):
         path = f"{group}/{name}"
         try:
@@ -122,57 +136,58 @@ def _walk(file: h5py.File, group: str) -> Iterator[str]:
             yield path
 
 
-def _unreadable(dataset: h5py.Dataset, size: int) -> list[tuple[int, int]]:
-    """Rows of chunks that lie outside the file or are not there."""
-    rows, chunk = len(dataset), dataset.chunks
+def _unreadable_spans(dataset: h5py.Dataset, size: int) -> list[tuple[int, int]]:
+    """Spans of rows whose chunks are missing or outside the file."""
+    n_rows, chunk = len(dataset), dataset.chunks
     if chunk is None:
-        dataset[:]
+        dataset[:]  # raises where it is unreadable
         return []
-    seen: dict[int, int] = {}
+    n_chunks: dict[int, int] = {}
 
     def visit(info: h5py.h5d.StoreInfo) -> None:
         if info.byte_offset + info.size <= size:
-            seen[info.chunk_offset[0]] = seen.get(info.chunk_offset[0], 0) + 1
+            n_chunks[info.chunk_offset[0]] = n_chunks.get(info.chunk_offset[0], 0) + 1
 
     dataset.id.chunk_iter(visit)
     expected = int(np.prod([-(-length // cell) for length, cell in zip(dataset.shape[1:], chunk[1:])], dtype=np.int64))
-    starts = range(0, rows, chunk[0])
-    return [(start, min(rows, start + chunk[0])) for start in starts if seen.get(start, 0) < expected]
+    starts = range(0, n_rows, chunk[0])
+    return [(start, min(n_rows, start + chunk[0])) for start in starts if n_chunks.get(start, 0) < expected]
 
 
-def _even_out(file: h5py.File, lost: dict[str, list[tuple[int, int]]], findings: Findings) -> int:
-    """Cuts all datasets to the rows that every one has, and cuts `lost` as well."""
-    lengths = {path: len(file[path]) for path in lost}
-    rows, most = min(lengths.values()), max(lengths.values())
-    if rows < most:
-        short = sorted(path for path, length in lengths.items() if length < most)
-        told = f"{', '.join(short[:4])}{' and others' if len(short) > 4 else ''}"
-        findings.tell(f"datasets differ in length: {told} end at {rows:,} rows, others at {most:,}")
-        findings.lost_rows += most - rows
-    for path, spans in lost.items():
-        file[path].resize(rows, axis=0)
-        lost[path] = [(start, min(stop, rows)) for start, stop in spans if start < rows]
-    return rows
+def _cut_to_shortest(file: h5py.File, unreadable: dict[str, list[tuple[int, int]]], damage: Damage) -> int:
+    """Cuts all datasets, and the spans in `unreadable`, to the shortest dataset; returns its rows."""
+    lengths = {path: len(file[path]) for path in unreadable}
+    n_rows, max_rows = min(lengths.values()), max(lengths.values())
+    if n_rows < max_rows:
+        short = sorted(path for path, length in lengths.items() if length < max_rows)
+        listed = f"{', '.join(short[:MAX_LISTED_PATHS])}{' and others' if len(short) > MAX_LISTED_PATHS else ''}"
+        damage.add(f"datasets differ in length: {listed} end at {n_rows:,} rows, others at {max_rows:,}")
+        damage.lost_rows += max_rows - n_rows
+    for path, spans in unreadable.items():
+        file[path].resize(n_rows, axis=0)
+        unreadable[path] = [(start, min(stop, n_rows)) for start, stop in spans if start < n_rows]
+    return n_rows
 
 
-def _not_numbers(file: h5py.File, rows: int, findings: Findings) -> np.ndarray:
-    """`[row]`, where flags are neither 0 nor 1, or a few rows hold what no network puts out."""
-    bad = np.zeros(rows, bool)
-    for path in [path for top in ROW_TOPS if top in file for path in _walk(file, top)]:
+def _invalid_values(file: h5py.File, n_rows: int, damage: Damage) -> np.ndarray:
+    """`[row]`: where flags are neither 0 nor 1, or a few rows hold numbers that no network outputs."""
+    is_bad = np.zeros(n_rows, bool)
+    for path in _row_links(file):
         dataset = file[path]
         kind = dataset.dtype.kind
-        measured = path.startswith(("activations/", "recurrent/")) or path.endswith(("/observation", "/reward"))
-        if kind != "b" and not (kind == "f" and measured):
+        is_measured = path.startswith(("activations/", "recurrent/")) or path.endswith(("/observation", "/reward"))
+        if kind != "b" and not (kind == "f" and is_measured):
             continue
-        wrong = np.zeros(rows, bool)
-        step = max(1, BATCH_BYTES // max(1, dataset.dtype.itemsize * int(np.prod(dataset.shape[1:], dtype=np.int64))))
-        for start in range(0, rows, step):
-            values = dataset[start : start + step].reshape(min(step, rows - start), -1)
-            odd = values.view(np.uint8) > 1 if kind == "b" else ~(np.abs(values.astype(np.float32)) < ABSURD)
-            wrong[start : start + step] = odd.any(axis=1)
-        if wrong.any() and (kind == "b" or wrong.mean() < 0.5):
-            findings.tell(f"{path}: {int(wrong.sum()):,} rows hold what cannot have been recorded")
-            bad |= wrong
-        elif wrong.any():
-            findings.found.append(f"{path}: {wrong.mean():.0%} of the rows are not finite; they are kept as recorded")
-    return bad
+        is_invalid = np.zeros(n_rows, bool)
+        row_bytes = dataset.dtype.itemsize * int(np.prod(dataset.shape[1:], dtype=np.int64))
+        step = max(1, BATCH_BYTES // max(1, row_bytes))
+        for start in range(0, n_rows, step):
+            values = dataset[start : start + step].reshape(min(step, n_rows - start), -1)
+            odd = values.view(np.uint8) > 1 if kind == "b" else ~(np.abs(values.astype(np.float32)) < MAX_VALUE)
+            is_invalid[start : start + step] = odd.any(axis=1)
+        if is_invalid.any() and (kind == "b" or is_invalid.mean() < 0.5):
+            damage.add(f"{path}: {int(is_invalid.sum()):,} rows hold invalid values")
+            is_bad |= is_invalid
+        elif is_invalid.any():  # most rows: a network that diverged, not damage
+            damage.problems.append(f"{path}: {is_invalid.mean():.0%} of the rows are not finite; they are kept")
+    return is_bad

@@ -1,101 +1,108 @@
-"""The table of episodes of a damaged recording: checked against the rows, and made anew where it lies."""
+"""The table of episodes of a damaged recording: checked against the rows, and rebuilt from them where it is wrong."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import h5py
 import numpy as np
 
-from marlnb.envs.vector import SEED_SPAN
 from marlnb.recording.file.layout import row_paths
 from marlnb.recording.file.writer import EPISODE_COLUMNS
+from marlnb.specs import SEED_SPAN
 
 COLUMNS = (*EPISODE_COLUMNS, "finished", "return")
-RETURN_TOLERANCE = 1e-4  # of the sum of the rewards' magnitudes; they are added in the same order but for float32
+RETURN_TOLERANCE = 1e-4  # of the sum of the rewards' magnitudes; the recorder sums in the same order, in float32
+Run = tuple[int, int, int]
+"""(episode, start, stop): rows that count up from t = 0 as one episode does."""
 
 
-class Told(Protocol):
-    """What findings are told to."""
+class DamageReport(Protocol):
+    """The part of `Damage` that this module fills."""
 
     lost_episodes: set[int]
     lost_rows: int
 
-    def tell(self, what: str) -> None: ...
+    def add(self, problem: str) -> None: ...
 
 
-def mend_table(file: h5py.File, rows: int, bad: np.ndarray, findings: Told) -> None:
-    """Leaves a table of which each entry lies where it says, and tells the episodes that are not whole.
+def repair_table(file: h5py.File, n_rows: int, is_bad: np.ndarray, damage: DamageReport) -> None:
+    """Leaves a table whose entries match the rows, and reports the episodes that are not intact.
 
     Args:
-        bad: `[row]` bool, rows that are not to be trusted.
+        is_bad: `[row]` bool, rows that are damaged.
     """
-    number, t = file["steps/episode"][:rows], file["steps/t"][:rows]
+    number, t = file["steps/episode"][:n_rows], file["steps/t"][:n_rows]
     every = int(file.attrs["every"])
     runs = _runs(number, t, every)
     try:
-        table: Mapping[str, np.ndarray] | None = _read(file, rows)
+        table: Mapping[str, np.ndarray] | None = _read(file, n_rows)
     except (OSError, RuntimeError, KeyError, ValueError):
         table = None
-    if table is None or not _lies_right(table, runs, rows):
-        findings.tell("the table of episodes does not fit the rows; it has been made anew from them")
+    if table is None or not _matches_rows(table, runs):
+        damage.add("the table of episodes did not match the rows and was rebuilt")
         table = _from_rows(file, runs, t, every)
-        _replace(file, table)
-    rows = _cut_tail(file, table, runs, rows, findings)
-    _tell_lost(file, table, rows, bad, every, findings)
+        file.require_group("damaged")
+        file.move("episodes", "damaged/episodes")
+        for name, values in table.items():
+            file[f"episodes/{name}"] = values
+    n_rows = _cut_tail(file, table, runs, n_rows, damage)
+    _report_lost(file, table, n_rows, is_bad, every, damage)
 
 
-def _runs(number: np.ndarray, t: np.ndarray, every: int) -> list[tuple[int, int, int]]:
-    """(episode, start, stop) of stretches of rows that count up from t = 0 as an episode does."""
+def _runs(number: np.ndarray, t: np.ndarray, every: int) -> list[Run]:
     if not len(number):
         return []
-    follows = (np.diff(number) == 0) & (np.diff(t) == every)
-    edges = [0, *(np.flatnonzero(~follows) + 1).tolist(), len(number)]
+    continues = (np.diff(number) == 0) & (np.diff(t) == every)
+    edges = [0, *(np.flatnonzero(~continues) + 1).tolist(), len(number)]
     return [(int(number[a]), a, b) for a, b in itertools.pairwise(edges) if t[a] == 0]
 
 
-def _read(file: h5py.File, rows: int) -> dict[str, np.ndarray]:
+def _read(file: h5py.File, n_rows: int) -> dict[str, np.ndarray]:
     table = file["episodes"]
-    found = {name: table[name][:] for name in COLUMNS if name in table}
-    found.setdefault("finished", np.ones(len(found["episode"]), bool))
-    n = min(len(values) for values in found.values())
-    found = {name: values[:n] for name, values in found.items()}
-    whole = found["start"] + found["length"] <= rows
-    return {name: values[whole] for name, values in found.items()}
+    columns = {name: table[name][:] for name in COLUMNS if name in table}
+    columns.setdefault("finished", np.ones(len(columns["episode"]), bool))
+    n_entries = min(len(values) for values in columns.values())
+    columns = {name: values[:n_entries] for name, values in columns.items()}
+    is_within = columns["start"] + columns["length"] <= n_rows
+    return {name: values[is_within] for name, values in columns.items()}
 
 
-def _lies_right(table: Mapping[str, np.ndarray], runs: list[tuple[int, int, int]], rows: int) -> bool:
-    """Whether the entries lie one after the other, and at most one episode, that broke off, after them."""
+def _matches_rows(table: Mapping[str, np.ndarray], runs: list[Run]) -> bool:
+    """Whether the entries follow one another without gaps, with at most one interrupted episode after them."""
     order = np.argsort(table["start"], kind="stable")
     stops = (table["start"] + table["length"])[order]
-    one_by_one = np.array_equal(table["start"][order], np.concatenate([[0], stops[:-1]])) if len(order) else True
+    has_no_gaps = np.array_equal(table["start"][order], np.concatenate([[0], stops[:-1]])) if len(order) else True
     covered = int(stops[-1]) if len(order) else 0
-    distinct = len(np.unique(table["episode"])) == len(order)
-    return bool(one_by_one) and distinct and sum(start >= covered for _, start, _ in runs) <= 1
+    is_unique = len(np.unique(table["episode"])) == len(order)
+    return bool(has_no_gaps) and is_unique and sum(start >= covered for _, start, _ in runs) <= 1
 
 
 def _cut_tail(
-    file: h5py.File, table: Mapping[str, np.ndarray], runs: list[tuple[int, int, int]], rows: int, findings: Told
+    file: h5py.File, table: Mapping[str, np.ndarray], runs: list[Run], n_rows: int, damage: DamageReport
 ) -> int:
-    """Cuts rows behind the last entry that are not the beginning of one episode; returns how many rows there are."""
+    """Cuts the rows after the last entry that are not the beginning of one episode; returns the remaining rows."""
     covered = int((table["start"] + table["length"]).max(initial=0))
     stop = max((stop for _, start, stop in runs if start == covered), default=covered)
-    if stop < rows:
-        findings.tell(f"the last {rows - stop:,} rows belong to no episode")
-        findings.lost_rows += rows - stop
+    if stop < n_rows:
+        damage.add(f"the last {n_rows - stop:,} rows belong to no episode")
+        damage.lost_rows += n_rows - stop
         for path in row_paths(file):
             file[path].resize(stop, axis=0)
     return stop
 
 
-def _from_rows(file: h5py.File, runs: list[tuple[int, int, int]], t: np.ndarray, every: int) -> dict[str, np.ndarray]:
+def _from_rows(file: h5py.File, runs: list[Run], t: np.ndarray, every: int) -> dict[str, np.ndarray]:
+    """The table rebuilt from the rows; where an episode's number occurs twice, the longer run counts."""
     seed = int(file.attrs["seed"])
-    longest: dict[int, tuple[int, int, int]] = {}
+    longest: dict[int, Run] = {}
     for run in runs:
-        if run[2] - run[1] > longest.get(run[0], (0, 0, 0))[2] - longest.get(run[0], (0, 0, 0))[1]:
-            longest[run[0]] = run
+        number, start, stop = run
+        _, known_start, known_stop = longest.get(number, (number, 0, 0))
+        if stop - start > known_stop - known_start:
+            longest[number] = run
     chosen = sorted(longest.values(), key=lambda run: run[1])
     n_agents = len(file["agents/name"])
     rewards, ended = _read_rewards(file, len(t)) if every == 1 else None, _ended(file, len(t))
@@ -112,67 +119,66 @@ def _from_rows(file: h5py.File, runs: list[tuple[int, int, int]], t: np.ndarray,
     }
 
 
-def _tell_lost(
-    file: h5py.File, table: Mapping[str, np.ndarray], rows: int, bad: np.ndarray, every: int, findings: Told
+def _report_lost(
+    file: h5py.File,
+    table: Mapping[str, np.ndarray],
+    n_rows: int,
+    is_bad: np.ndarray,
+    every: int,
+    damage: DamageReport,
 ) -> None:
-    number, t = file["steps/episode"][:rows], file["steps/t"][:rows]
-    rewards = _read_rewards(file, rows) if every == 1 else None
-    covered = np.zeros(rows, bool)
-    odd_returns = 0
-    for place, (episode, start, length) in enumerate(zip(table["episode"], table["start"], table["length"])):
+    number, t = file["steps/episode"][:n_rows], file["steps/t"][:n_rows]
+    rewards = _read_rewards(file, n_rows) if every == 1 else None
+    is_covered = np.zeros(n_rows, bool)
+    n_wrong_returns = 0
+    for index, (episode, start, length) in enumerate(zip(table["episode"], table["start"], table["length"])):
         span = slice(int(start), int(start + length))
-        covered[span] = True
-        right = np.all(number[span] == episode) and np.array_equal(t[span], every * np.arange(length))
-        summed = rewards is not None and table["finished"][place]
-        adds_up = not summed or _adds_up(rewards[span], table["return"][place])  # type: ignore[index]
-        odd_returns += int(bool(right) and not adds_up)
-        if not right or not adds_up or bad[span].any():
-            findings.lost_episodes.add(int(episode))
-            findings.lost_rows += int(length)
-    if odd_returns:
-        findings.tell(f"the rewards of {odd_returns} episodes do not add up to their returns")
-    tail = np.flatnonzero(~covered)
-    if len(tail) and bad[tail].any():
-        findings.lost_episodes.add(int(number[tail[0]]))
-        findings.lost_rows += len(tail)
-    if findings.lost_episodes:
-        findings.tell(f"{len(findings.lost_episodes)} episodes are not whole and are left out")
+        is_covered[span] = True
+        is_counted = bool(np.all(number[span] == episode)) and np.array_equal(t[span], every * np.arange(length))
+        adds_up = True
+        if rewards is not None and table["finished"][index]:
+            adds_up = _adds_up(rewards[span], table["return"][index])
+        n_wrong_returns += int(is_counted and not adds_up)
+        if not is_counted or not adds_up or is_bad[span].any():
+            damage.lost_episodes.add(int(episode))
+            damage.lost_rows += int(length)
+    if n_wrong_returns:
+        damage.add(f"the rewards of {n_wrong_returns} episodes do not add up to their returns")
+    tail = np.flatnonzero(~is_covered)
+    if len(tail) and is_bad[tail].any():
+        damage.lost_episodes.add(int(number[tail[0]]))
+        damage.lost_rows += len(tail)
+    if damage.lost_episodes:
+        damage.add(f"{len(damage.lost_episodes)} episodes are not intact and were dropped")
 
 
-def _read_rewards(file: h5py.File, rows: int) -> np.ndarray | None:
-    """`[row, recorded agent]`; None where they are not all recorded."""
+def _read_rewards(file: h5py.File, n_rows: int) -> np.ndarray | None:
+    """`[row, recorded agent]`; None where a group's rewards are missing."""
     paths = [f"steps/{group}/reward" for group in _groups(file)]
     if not all(path in file for path in paths):
         return None
-    return np.concatenate([file[path][:rows] for path in paths], axis=1)
+    return np.concatenate([file[path][:n_rows] for path in paths], axis=1)
 
 
-def _adds_up(rewards: np.ndarray, told: np.ndarray) -> bool:
-    if not np.isfinite(told).all():
+def _adds_up(rewards: np.ndarray, returns: np.ndarray) -> bool:
+    if not np.isfinite(returns).all():
         return True
     exact = rewards.astype(np.float64)
     allowed = RETURN_TOLERANCE * (1 + np.abs(exact).sum(axis=0))
-    return bool((np.abs(exact.sum(axis=0) - told) <= allowed).all())
+    return bool((np.abs(exact.sum(axis=0) - returns) <= allowed).all())
 
 
-def _ended(file: h5py.File, rows: int) -> np.ndarray:
-    """`[row]`, whether every recorded agent that lived was terminated or truncated by the step."""
-    ended = np.ones(rows, bool)
+def _ended(file: h5py.File, n_rows: int) -> np.ndarray:
+    """`[row]`: whether the step terminated or truncated every recorded agent that was alive."""
+    ended = np.ones(n_rows, bool)
     for group in _groups(file):
-        fields = [f"steps/{group}/{name}" for name in ("truncated", "terminated", "alive")]
-        if not all(path in file for path in fields):
-            return np.zeros(rows, bool)
-        truncated, terminated, alive = (file[path][:rows] for path in fields)
+        paths = [f"steps/{group}/{name}" for name in ("truncated", "terminated", "alive")]
+        if not all(path in file for path in paths):
+            return np.zeros(n_rows, bool)
+        truncated, terminated, alive = (file[path][:n_rows] for path in paths)
         ended &= (truncated | terminated | ~alive).all(axis=1)
     return ended
 
 
 def _groups(file: h5py.File) -> list[str]:
     return list(dict.fromkeys(name.decode() for name in file["agents/group"][:]))
-
-
-def _replace(file: h5py.File, table: Mapping[str, Any]) -> None:
-    file.require_group("damaged")
-    file.move("episodes", "damaged/episodes")
-    for name, values in table.items():
-        file[f"episodes/{name}"] = values

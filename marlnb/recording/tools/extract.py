@@ -1,4 +1,4 @@
-"""extract: a part of a recording as a recording of its own."""
+"""extract: copies a part of a recording into a new recording."""
 
 from __future__ import annotations
 
@@ -7,39 +7,38 @@ import os
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 from marlnb.errors import MarlnbError, RecordingError, SiteError, unknown
-from marlnb.recording.file.reader import Recording
-from marlnb.recording.tools.copying import ALWAYS, Portion, all_paths, copy_episodes, new_recording
-
-Chosen = str | Sequence[str] | None
+from marlnb.recording.file.layout import row_paths
+from marlnb.recording.file.reader import EpisodeNumbers, Patterns, Recording
+from marlnb.recording.tools.copying import STEP_COLUMNS, Portion, copy_episodes, new_recording
 
 
 def extract(
     recording: Recording | str | os.PathLike[str],
     path: str | os.PathLike[str],
     *,
-    episodes: Sequence[int] | slice | None = None,
-    agents: Chosen = None,
-    sites: Chosen = None,
+    episodes: EpisodeNumbers = None,
+    agents: Patterns = None,
+    sites: Patterns = None,
     every: int | None = None,
-    fields: Chosen = None,
+    fields: Patterns = None,
 ) -> Recording:
-    """Copies a part into a new file, in bounded memory; episodes keep their numbers.
+    """Copies a part of a recording into a new file, in bounded memory. Episodes keep their numbers.
 
     Args:
-        episodes: numbers, or a slice of them that leaves out its end; agents: names or globs; sites: globs.
-            None: all of them.
-        every: the steps t = 0, `every`, 2 `every`, ...: a multiple of the recording's own.
-        fields: globs over what is recorded beside sites, as `"observation"`, `"labels/*"` or
-            `"steps/listener/reward"`; t, episode and env_id are always kept.
+        episodes: numbers, or a slice that excludes its end; None: all.
+        agents: names or globs; None: all.
+        sites: globs; None: all.
+        every: the steps t = 0, `every`, 2 `every`, ...: a multiple of the recording's own; None: all recorded steps.
+        fields: globs over everything except sites, as `"observation"`, `"labels/*"` or `"steps/listener/reward"`;
+            None: all. t, episode and env_id are always copied.
     Raises:
-        RecordingError: something that is not there, or nothing is left; `path` is there already.
+        RecordingError, SiteError: something requested is not recorded, nothing is left, or `path` exists.
     """
     opened = recording if isinstance(recording, Recording) else Recording.open(recording)
     try:
-        portion = choose(opened, episodes=episodes, agents=agents, sites=sites, every=every, fields=fields)
+        portion = select(opened, episodes=episodes, agents=agents, sites=sites, every=every, fields=fields)
         _copy(opened, Path(path).expanduser(), portion)
     finally:
         if opened is not recording:
@@ -47,49 +46,49 @@ def extract(
     return Recording.open(path)
 
 
-def choose(
+def select(
     recording: Recording,
     *,
-    episodes: Sequence[int] | slice | None = None,
-    agents: Chosen = None,
-    sites: Chosen = None,
+    episodes: EpisodeNumbers = None,
+    agents: Patterns = None,
+    sites: Patterns = None,
     every: int | None = None,
-    fields: Chosen = None,
+    fields: Patterns = None,
 ) -> Portion:
-    """What `extract` copies.
+    """The part that `extract` copies.
 
     Raises:
-        RecordingError: something that is not there, or nothing is left.
+        RecordingError, SiteError: something requested is not recorded, or nothing is left.
     """
-    own_every = int(recording.file.attrs["every"])
-    wanted_every = own_every if every is None else every
-    if wanted_every < 1 or wanted_every % own_every:
+    recorded_every = int(recording.file.attrs["every"])
+    every = recorded_every if every is None else every
+    if every < 1 or every % recorded_every:
         raise RecordingError(
-            f"{recording.path.name} was recorded with every={own_every}; every must be a multiple of that; got {every}"
+            f"every must be a multiple of {recorded_every}, with which {recording.path.name} was recorded; got {every}"
         )
     names = None if agents is None else _matching(recording.agents, agents, "recorded agent", RecordingError)
     numbers = _numbers(recording, episodes)
     chosen_sites = recording.sites if sites is None else _matching(recording.sites, sites, "recorded site", SiteError)
     paths = [f"activations/{site}" for site in chosen_sites] + _field_paths(recording, fields)
-    portion = Portion(paths, names, numbers, wanted_every)
-    left = [path for path in paths if 0 not in portion.array(recording, path).shape[1:]]
-    return Portion(left, names, numbers, wanted_every)
+    portion = Portion(paths, names, numbers, every)
+    not_empty = [path for path in paths if 0 not in portion.array(recording, path).shape[1:]]
+    return Portion(not_empty, names, numbers, every)
 
 
 def _copy(recording: Recording, path: Path, portion: Portion) -> None:
     settings = recording.settings
-    sites = [name.removeprefix("activations/") for name in portion.paths if name.startswith("activations/")]
-    kept = {
-        "sites": sites,
+    derived = {"verb": "extract", "of": recording.path.name, "settings": settings}
+    new_settings = {
+        **settings,
+        "sites": [name.removeprefix("activations/") for name in portion.paths if name.startswith("activations/")],
         "every": portion.every,
-        "agents": [recording.agents[place] for place in portion.agent_places(recording)],
+        "agents": [recording.agents[index] for index in portion.agent_indices(recording)],
+        "episodes": len(recording.episodes if portion.episodes is None else portion.episodes),
     }
-    n = len(recording.episodes if portion.episodes is None else portion.episodes)
-    told: dict[str, Any] = {"verb": "extract", "of": recording.path.name, "settings": settings}
     attributes = {
-        "settings": json.dumps({**settings, **kept, "episodes": n}, sort_keys=True),
+        "settings": json.dumps(new_settings, sort_keys=True),
         "every": portion.every,
-        "derived": json.dumps(told, sort_keys=True),
+        "derived": json.dumps(derived, sort_keys=True),
     }
     with new_recording(
         path,
@@ -102,44 +101,44 @@ def _copy(recording: Recording, path: Path, portion: Portion) -> None:
         copy_episodes(recording, writer, portion)
 
 
-def _numbers(recording: Recording, episodes: Sequence[int] | slice | None) -> list[int] | None:
+def _numbers(recording: Recording, episodes: EpisodeNumbers) -> list[int] | None:
     if episodes is None:
         return None
     table = recording.episodes
     if isinstance(episodes, slice):
-        wanted = range(int(table.index.max()) + 1)[episodes]
-        found = [int(number) for number in table.index if number in wanted]
+        in_slice = range(int(table.index.max()) + 1)[episodes]
+        numbers = [int(number) for number in table.index if number in in_slice]
     else:
         missing = sorted(set(map(int, episodes)) - set(table.index))
         if missing:
-            raise RecordingError(f"no episodes {missing[:5]} in {recording.path.name}; it has {len(table)} of them")
-        found = sorted(map(int, episodes))
-    if not found:
-        raise RecordingError(f"no episodes are left of the {len(table)} of {recording.path.name}; got {episodes}")
-    return found
+            raise RecordingError(f"no episodes {missing[:5]} in {recording.path.name}, which has {len(table)} episodes")
+        numbers = sorted(map(int, episodes))
+    if not numbers:
+        raise RecordingError(f"episodes={episodes} selects none of the {len(table)} episodes of {recording.path.name}")
+    return numbers
 
 
-def _field_paths(recording: Recording, fields: Chosen) -> list[str]:
-    paths = [path for path in all_paths(recording) if not path.startswith("activations/")]
+def _field_paths(recording: Recording, fields: Patterns) -> list[str]:
+    paths = [path for path in row_paths(recording.file) if not path.startswith("activations/")]
     if fields is None:
         return paths
     patterns = [fields] if isinstance(fields, str) else list(fields)
     for pattern in patterns:
-        if not any(_fits(path, pattern) for path in paths):
-            short = sorted({path.rsplit("/", 1)[1] for path in paths})
-            raise RecordingError(f"{recording.path.name}: {unknown('recorded field', pattern, short)}")
-    return [path for path in paths if path in ALWAYS or any(_fits(path, pattern) for pattern in patterns)]
+        if not any(_matches(path, pattern) for path in paths):
+            names = sorted({path.rsplit("/", 1)[1] for path in paths})
+            raise RecordingError(f"{recording.path.name}: {unknown('recorded field', pattern, names)}")
+    return [path for path in paths if path in STEP_COLUMNS or any(_matches(path, pattern) for pattern in patterns)]
 
 
 def _matching(names: Sequence[str], patterns: str | Sequence[str], what: str, error: type[MarlnbError]) -> list[str]:
-    """Those that match any of the names or globs, in their order; an empty list of patterns: none."""
-    wanted = [patterns] if isinstance(patterns, str) else list(patterns)
-    for pattern in wanted:
+    """The names that match any glob, in their order; an empty list of patterns: none."""
+    globs = [patterns] if isinstance(patterns, str) else list(patterns)
+    for pattern in globs:
         if not any(fnmatchcase(name, pattern) for name in names):
             raise error(unknown(what, pattern, names))
-    return [name for name in names if any(fnmatchcase(name, pattern) for pattern in wanted)]
+    return [name for name in names if any(fnmatchcase(name, pattern) for pattern in globs)]
 
 
-def _fits(path: str, pattern: str) -> bool:
-    """A glob fits a path, or its last part."""
+def _matches(path: str, pattern: str) -> bool:
+    """Whether a glob matches a path or its last part."""
     return fnmatchcase(path, pattern) or fnmatchcase(path.rsplit("/", 1)[1], pattern)

@@ -1,4 +1,4 @@
-"""merge: several recordings of the same environment, agents and fields as one."""
+"""merge: joins several recordings of the same environment, agents and fields into one."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from pathlib import Path
 import numpy as np
 
 from marlnb.errors import RecordingError
-from marlnb.recording.file.layout import field_of
+from marlnb.recording.file.layout import field_of, row_paths
 from marlnb.recording.file.reader import Recording
-from marlnb.recording.tools.copying import Portion, all_paths, copy_episodes, new_recording
+from marlnb.recording.tools.copying import Portion, copy_episodes, new_recording
 
-SAME_ATTRIBUTES = ("experiment", "source", "spec", "dtype", "every")
-SAME_SETTINGS = ("env", "explore", "edits")
+EQUAL_ATTRIBUTES = ("experiment", "source", "spec", "dtype", "every")
+EQUAL_SETTINGS = ("env", "explore", "edits")
 
 
 def merge(recordings: Sequence[Recording | str | os.PathLike[str]], path: str | os.PathLike[str]) -> Recording:
     """Copies recordings one after the other into a new file, in bounded memory.
 
-    Episodes are numbered anew, 0, 1, ... in the recordings' order; each keeps its seed. The table of checkpoints says
-    which rows are of which.
+    Episodes are renumbered 0, 1, ... in the recordings' order and keep their seeds. `checkpoints` states which rows
+    each checkpoint made.
 
     Raises:
-        RecordingError: there are none; they differ in experiment, environment, agents, datasets, dtype, every, in
-            whether actions were sampled or in edits, which is named; they hold the same episodes, as two recordings of
-            a checkpoint under the same seed do; `path` is there already.
+        RecordingError: there are no recordings; they differ in experiment, environment, agents, datasets, dtype, every,
+            explore or edits; they hold the same episodes, as two recordings of one checkpoint under the same seed do;
+            or `path` exists.
     """
     if not recordings:
         raise RecordingError("there are no recordings to merge")
@@ -38,23 +38,23 @@ def merge(recordings: Sequence[Recording | str | os.PathLike[str]], path: str | 
             item if isinstance(item, Recording) else stack.enter_context(Recording.open(item)) for item in recordings
         ]
         for other in opened[1:]:
-            _check_same(opened[0], other)
-        _check_other_episodes(opened)
-        portion = Portion(all_paths(opened[0]))
-        total = sum(len(recording._index) for recording in opened)
-        told = {
+            _check_compatible(opened[0], other)
+        _check_no_duplicates(opened)
+        portion = Portion(row_paths(opened[0].file))
+        n_episodes = sum(len(recording._index) for recording in opened)
+        derived = {
             "verb": "merge",
             "of": [recording.path.name for recording in opened],
             "settings": [recording.settings for recording in opened],
         }
         attributes = {
-            "settings": json.dumps({**opened[0].settings, "episodes": total}, sort_keys=True),
-            "derived": json.dumps(told, sort_keys=True),
+            "settings": json.dumps({**opened[0].settings, "episodes": n_episodes}, sort_keys=True),
+            "derived": json.dumps(derived, sort_keys=True),
         }
         complete = all(recording.complete for recording in opened)
-        rows = sum(map(len, opened))
+        n_rows = sum(map(len, opened))
         with new_recording(
-            target, opened[0], portion, attributes=attributes, expected_rows=rows, complete=complete
+            target, opened[0], portion, attributes=attributes, expected_rows=n_rows, complete=complete
         ) as writer:
             number = 0
             for recording in opened:
@@ -62,47 +62,47 @@ def merge(recordings: Sequence[Recording | str | os.PathLike[str]], path: str | 
     return Recording.open(target)
 
 
-def _check_same(first: Recording, other: Recording) -> None:
-    refused = f"{other.path} cannot be merged with {first.path}"
-    for name in SAME_ATTRIBUTES:
+def _check_compatible(first: Recording, other: Recording) -> None:
+    problem = f"{other.path} cannot be merged with {first.path}"
+    for name in EQUAL_ATTRIBUTES:
         if first.file.attrs.get(name) != other.file.attrs.get(name):
-            raise RecordingError(f"{refused}: another {name}")
-    for name in SAME_SETTINGS:
-        was, now = first.settings.get(name), other.settings.get(name)
-        if was != now:
-            raise RecordingError(f"{refused}: {name} is {now!r}, not {was!r}")
+            raise RecordingError(f"{problem}: {name} differs")
+    for name in EQUAL_SETTINGS:
+        expected, got = first.settings.get(name), other.settings.get(name)
+        if expected != got:
+            raise RecordingError(f"{problem}: {name} is {got!r}, not {expected!r}")
     if first.agents != other.agents:
-        raise RecordingError(f"{refused}: its agents are {other.agents}, not {first.agents}")
-    fields = [{field_of(recording.file, path) for path in all_paths(recording)} for recording in (first, other)]
+        raise RecordingError(f"{problem}: its agents are {other.agents}, not {first.agents}")
+    fields = [{field_of(item.file, path) for path in row_paths(item.file)} for item in (first, other)]
     differing = sorted({field.path for field in fields[0] ^ fields[1]})
     if differing:
-        raise RecordingError(f"{refused}: these datasets are not in both, or of another shape: {', '.join(differing)}")
+        raise RecordingError(f"{problem}: these datasets are missing in one or differ in shape: {', '.join(differing)}")
     if ("frames" in first.file) != ("frames" in other.file):
-        raise RecordingError(f"{refused}: frames are in one of them only")
+        raise RecordingError(f"{problem}: only one of them has frames")
 
 
-def _check_other_episodes(recordings: Sequence[Recording]) -> None:
-    """Refuses an episode that is there twice: fitted in one copy and tested in the other it would be known by heart."""
-    found: dict[tuple[object, ...], Recording] = {}
+def _check_no_duplicates(recordings: Sequence[Recording]) -> None:
+    """Raises RecordingError for an episode in two recordings: it could be in both training and test data."""
+    owners: dict[tuple[object, ...], Recording] = {}
     for recording in recordings:
-        played = _played(recording)
-        again = played & found.keys()
-        if again:
-            first = found[next(iter(again))]
+        keys = _episode_keys(recording)
+        duplicates = keys & owners.keys()
+        if duplicates:
+            first = owners[next(iter(duplicates))]
             raise RecordingError(
-                f"{recording.path} cannot be merged with {first.path}: {len(again)} of its episodes are the same ones, "
+                f"{recording.path} cannot be merged with {first.path}: {len(duplicates)} of its episodes are the same, "
                 "of the same checkpoint under the same seeds; record with another seed=, or extract the others"
             )
-        found |= dict.fromkeys(played, recording)
+        owners |= dict.fromkeys(keys, recording)
 
 
-def _played(recording: Recording) -> set[tuple[object, ...]]:
-    """What makes each episode whose seed is known the one that it is: checkpoint, seed and, of sampled actions, how
-    they were drawn."""
+def _episode_keys(recording: Recording) -> set[tuple[object, ...]]:
+    """What identifies each episode with a known seed: checkpoint, seed and how sampled actions were drawn."""
     settings = recording.settings
-    sampled = (settings.get("explore", False), recording.file.attrs.get("generator_seed"), settings.get("n_envs"))
-    drawn = sampled if sampled[0] else ()
-    table, spans = recording.episodes, recording.checkpoints
-    place = np.searchsorted(spans["row_start"].to_numpy(), table["start"].to_numpy(), side="right") - 1
-    of = spans["sha256"].to_numpy()[place]
-    return {(sha256, seed, *drawn) for sha256, seed in zip(of, table["seed"].tolist()) if seed >= 0}
+    sampling: tuple[object, ...] = ()
+    if settings.get("explore", False):
+        sampling = (True, recording.file.attrs.get("generator_seed"), settings.get("n_envs"))
+    table, checkpoints = recording.episodes, recording.checkpoints
+    index = np.searchsorted(checkpoints["row_start"].to_numpy(), table["start"].to_numpy(), side="right") - 1
+    hashes = checkpoints["sha256"].to_numpy()[index]
+    return {(sha256, seed, *sampling) for sha256, seed in zip(hashes, table["seed"].tolist()) if seed >= 0}

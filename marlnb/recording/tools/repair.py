@@ -1,9 +1,9 @@
-"""repair: makes the best of a recording that was interrupted or damaged, and says what it found.
+"""repair: restores as much as possible of an interrupted or damaged recording, and reports what it found.
 
-Works on a copy: whatever is whole is copied into a new file, which takes the place of the old one at the end. HDF5
-keeps no checksums of its data, so what is checked is what a recording knows of itself: that its rows lie inside the
-file, that t counts up within an episode, that episodes lie where the table says, that flags are 0 or 1 and the rewards
-of an episode add up to its return. Garbage that passes for what was recorded cannot be told.
+It works on a copy: everything intact is copied into a new file, which replaces the old one at the end. HDF5 has no
+checksums for its data, so repair checks what a recording implies: its rows are inside the file, t counts up within an
+episode, episodes are where the table says, flags are 0 or 1, and an episode's rewards add up to its return. Damage that
+looks like valid data cannot be detected.
 """
 
 from __future__ import annotations
@@ -19,23 +19,30 @@ import h5py
 
 from marlnb.errors import RecordingError
 from marlnb.recording.file.journal import complete_commit, journal_of
+from marlnb.recording.file.layout import row_paths
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.file.segments import rejoin, segments_folder
-from marlnb.recording.tools.copying import Portion, all_paths, copy_episodes, new_recording
-from marlnb.recording.tools.damage import Findings, examine
+from marlnb.recording.tools.copying import Portion, copy_episodes, new_recording
+from marlnb.recording.tools.damage import Damage, examine
+
+MAX_LISTED_EPISODES = 8
 
 
 @dataclass(frozen=True)
 class Repair:
-    """What repair found and did.
+    """What `repair` found and did.
 
     Attributes:
-        path: the file; changed: whether it was written anew.
-        rows, episodes, finished: what it holds now.
-        lost_rows: what was in the file and is no longer; lost_episodes: their numbers.
-        found: what was wrong, in words; empty where nothing was.
-        complete: whether it holds everything that was asked for when it was recorded.
-        kept: where the original is, if that was asked for.
+        path: the file.
+        changed: whether it was rewritten.
+        rows: that it holds now.
+        episodes: that it holds now.
+        finished: finished episodes that it holds now.
+        lost_rows: rows that were in the file and are no longer.
+        lost_episodes: numbers of the episodes that are lost.
+        problems: what was wrong; empty where nothing was.
+        complete: whether it holds everything that was to be recorded.
+        backup: the original file, if it was to be kept.
     """
 
     path: Path
@@ -45,32 +52,34 @@ class Repair:
     finished: int
     lost_rows: int
     lost_episodes: tuple[int, ...]
-    found: tuple[str, ...]
+    problems: tuple[str, ...]
     complete: bool
-    kept: Path | None = None
+    backup: Path | None = None
 
     def __str__(self) -> str:
-        told = "complete" if self.complete else "incomplete"
-        lines = [f"{self.path}: {self.rows:,} rows, {self.episodes:,} episodes ({self.finished:,} finished), {told}"]
-        lines += [f"  {what}" for what in self.found or ("nothing is wrong",)]
+        state = "complete" if self.complete else "incomplete"
+        lines = [f"{self.path}: {self.rows:,} rows, {self.episodes:,} episodes ({self.finished:,} finished), {state}"]
+        lines += [f"  {problem}" for problem in self.problems or ("no damage found",)]
         if self.lost_rows:
-            lines.append(f"  lost: {self.lost_rows:,} rows, episodes {_few(self.lost_episodes)}")
-        if self.kept is not None:
-            lines.append(f"  the original is {self.kept}")
+            listed = ", ".join(map(str, self.lost_episodes[:MAX_LISTED_EPISODES])) or "none"
+            n_more = len(self.lost_episodes) - MAX_LISTED_EPISODES
+            lines.append(f"  lost: {self.lost_rows:,} rows, episodes {listed}" + f" and {n_more} more" * (n_more > 0))
+        if self.backup is not None:
+            lines.append(f"  the original file is kept as {self.backup}")
         return "\n".join(lines)
 
 
 def repair(path: str | os.PathLike[str], *, keep: bool = False) -> Repair:
-    """Mends a recording in its place; one in which nothing is wrong is left as it is.
+    """Repairs a recording in place. An intact one is left unchanged.
 
-    A commit that a kill cut short is completed; episodes that are not whole on disk are left out, except that one which
-    a kill broke off stays, marked unfinished; datasets of unequal length are cut to the shortest; the table of episodes
-    is rebuilt where it lies. A recording in segments is mended segment by segment and joined again.
+    A commit that a kill interrupted is completed. Incomplete episodes are dropped, except the last one, which a kill
+    interrupted; it is marked unfinished. Datasets of unequal length are cut to the shortest. A wrong table of episodes
+    is rebuilt. A recording in segments is repaired segment by segment and joined again.
 
     Args:
         keep: keep the original as `<name>.h5.bak`.
     Raises:
-        RecordingError: it is no recording, is being written, or so damaged that no rows can be told: it is untouched.
+        RecordingError: the file is no recording, is being written, or is too damaged to find its rows. It is unchanged.
     """
     target = Path(path).expanduser()
     if not target.exists():
@@ -81,92 +90,89 @@ def repair(path: str | os.PathLike[str], *, keep: bool = False) -> Repair:
 
 
 def _repair_file(target: Path, keep: bool) -> Repair:
-    if os.access(target, os.W_OK):
-        _check_not_written(target)
-        interrupted = _journal_holds_something(target)
-        complete_commit(target, locking=None)
-    else:
-        raise RecordingError(f"{target} cannot be written")
+    if not os.access(target, os.W_OK):
+        raise RecordingError(f"{target} cannot be written; change its permissions first")
+    _check_not_being_written(target)
+    journal = journal_of(target)
+    was_interrupted = journal.exists() and journal.stat().st_size > 0
+    complete_commit(target, locking=None)
     with _working_copy(target) as copy:
-        findings = examine(copy, target)
-        if interrupted:
-            findings.found.insert(0, "a write had been cut short; it has been completed")
-        if not findings.must_copy:
-            with Recording.open(target) as recording:
-                return _told(target, recording, findings, changed=False)
-        kept = _rewrite(target, copy, findings, keep)
-    with Recording.open(target) as recording:
-        return _told(target, recording, findings, changed=True, kept=kept)
+        damage = examine(copy, target)
+        if was_interrupted:
+            damage.problems.insert(0, "a write had been interrupted; it has been completed")
+        if not damage.must_rewrite:
+            return _report(target, damage, changed=False)
+        backup = _rewrite(target, copy, damage, keep)
+    return _report(target, damage, changed=True, backup=backup)
 
 
-def _rewrite(target: Path, copy: Path, findings: Findings, keep: bool) -> Path | None:
-    mended = target.with_name(f".{target.name}.mended-{os.getpid()}")
-    mended.unlink(missing_ok=True)
+def _rewrite(target: Path, copy: Path, damage: Damage, keep: bool) -> Path | None:
+    """Replaces `target` by the intact episodes of `copy`; returns the backup."""
+    repaired = target.with_name(f".{target.name}.mended-{os.getpid()}")
+    repaired.unlink(missing_ok=True)
     try:
         with Recording.open(copy) as source:
-            whole = [int(number) for number in source.episodes.index if number not in findings.lost_episodes]
-            if not whole:
-                raise RecordingError(f"{target}: no episode of it is whole; it is left as it is")
-            portion = Portion(all_paths(source), episodes=whole)
-            complete = source.complete and not findings.lost_episodes
-            attributes = {"repaired": "; ".join(findings.found)}
-            rows = len(source)
+            intact = [int(number) for number in source.episodes.index if number not in damage.lost_episodes]
+            if not intact:
+                raise RecordingError(f"{target}: none of its episodes is intact; the file is unchanged")
+            portion = Portion(row_paths(source.file), episodes=intact)
+            complete = source.complete and not damage.lost_episodes
+            attributes = {"repaired": "; ".join(damage.problems)}
             with new_recording(
-                mended, source, portion, attributes=attributes, expected_rows=rows, complete=complete
+                repaired, source, portion, attributes=attributes, expected_rows=len(source), complete=complete
             ) as writer:
                 copy_episodes(source, writer, portion)
-        kept = None
+        backup = None
         if keep:
-            kept = target.with_name(f"{target.name}.bak")
-            if kept.exists():
-                raise RecordingError(f"{kept} is there already; move it away, or repair with keep=False")
-            os.link(target, kept)
-        shutil.copymode(target, mended)
-        os.replace(mended, target)
-        return kept
+            backup = target.with_name(f"{target.name}.bak")
+            if backup.exists():
+                raise RecordingError(f"{backup} already exists; move it away, or repair with keep=False")
+            os.link(target, backup)
+        shutil.copymode(target, repaired)
+        os.replace(repaired, target)
+        return backup
     finally:
-        mended.unlink(missing_ok=True)
+        repaired.unlink(missing_ok=True)
 
 
 def _repair_segments(target: Path, keep: bool) -> Repair:
     paths = sorted(segments_folder(target).glob("*.h5"))
-    done, dropped = [], []
+    repairs, dropped = [], []
     for segment in paths:
         try:
-            done.append(_repair_file(segment, keep))
+            repairs.append(_repair_file(segment, keep))
         except RecordingError as error:
-            dropped.append(f"{segment.name} cannot be mended and was set aside as {segment.name}.damaged: {error}")
+            dropped.append(f"{segment.name} cannot be repaired and was renamed to {segment.name}.damaged: {error}")
             segment.rename(segment.with_name(f"{segment.name}.damaged"))
-    if not done:
-        raise RecordingError(f"{target}: none of its {len(paths)} segments can be mended: {'; '.join(dropped)}")
-    found = [f"{each.path.name}: {what}" for each in done for what in each.found] + dropped
-    if not found:
-        with Recording.open(target) as recording:
-            return _told(target, recording, Findings(), changed=False)
+    if not repairs:
+        raise RecordingError(f"{target}: none of its {len(paths)} segments can be repaired: {'; '.join(dropped)}")
+    problems = [f"{item.path.name}: {problem}" for item in repairs for problem in item.problems] + dropped
+    if not problems:
+        return _report(target, Damage(), changed=False)
     rejoin(target)
-    lost = Findings(
-        found=found,
-        lost_episodes={number for each in done for number in each.lost_episodes},
-        lost_rows=sum(each.lost_rows for each in done),
+    damage = Damage(
+        problems=problems,
+        lost_episodes={number for item in repairs for number in item.lost_episodes},
+        lost_rows=sum(item.lost_rows for item in repairs),
     )
+    return _report(target, damage, changed=True)
+
+
+def _report(target: Path, damage: Damage, *, changed: bool, backup: Path | None = None) -> Repair:
     with Recording.open(target) as recording:
-        return _told(target, recording, lost, changed=True)
-
-
-def _told(target: Path, recording: Recording, findings: Findings, *, changed: bool, kept: Path | None = None) -> Repair:
-    episodes = recording.episodes
-    return Repair(
-        path=target,
-        changed=changed,
-        rows=len(recording),
-        episodes=len(episodes),
-        finished=int(episodes["finished"].sum()),
-        lost_rows=findings.lost_rows,
-        lost_episodes=tuple(sorted(findings.lost_episodes)),
-        found=tuple(findings.found),
-        complete=recording.complete,
-        kept=kept,
-    )
+        episodes = recording.episodes
+        return Repair(
+            path=target,
+            changed=changed,
+            rows=len(recording),
+            episodes=len(episodes),
+            finished=int(episodes["finished"].sum()),
+            lost_rows=damage.lost_rows,
+            lost_episodes=tuple(sorted(damage.lost_episodes)),
+            problems=tuple(damage.problems),
+            complete=recording.complete,
+            backup=backup,
+        )
 
 
 @contextmanager
@@ -180,20 +186,10 @@ def _working_copy(target: Path) -> Iterator[Path]:
         journal_of(copy).unlink(missing_ok=True)
 
 
-def _check_not_written(target: Path) -> None:
+def _check_not_being_written(target: Path) -> None:
     try:
         h5py.File(target, "r").close()
     except BlockingIOError as error:
-        raise RecordingError(f"{target} is being written; repair it when its writer has gone") from error
-    except OSError:  # damaged: that is what repair is for
+        raise RecordingError(f"{target} is being written; repair it when its writer has finished") from error
+    except OSError:  # damaged, which is what repair is for
         pass
-
-
-def _journal_holds_something(target: Path) -> bool:
-    journal = journal_of(target)
-    return journal.exists() and journal.stat().st_size > 0
-
-
-def _few(numbers: tuple[int, ...]) -> str:
-    shown = ", ".join(map(str, numbers[:8]))
-    return shown + (f" and {len(numbers) - 8} more" if len(numbers) > 8 else "") if numbers else "none"

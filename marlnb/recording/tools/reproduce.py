@@ -1,7 +1,7 @@
-"""replay: plays a recorded episode again from what its file says and compares every field, row by row.
+"""replay: plays a recorded episode again, from what its file states, and compares every field row by row.
 
-The episode runs in the copy that played it, beside as many others, since a matrix product over another number of rows
-adds up in another order. Activations that were computed for many episodes at once may still differ by rounding.
+The episode runs in the env that played it, next to as many others, because a matrix product over another number of
+rows sums in another order. Activations that were computed for many episodes at once may still differ by rounding.
 """
 
 from __future__ import annotations
@@ -18,30 +18,38 @@ import torch
 from torch import Tensor
 
 from marlnb.config import EnvConfig
-from marlnb.envs.vector import SEED_SPAN, Step, VectorEnv
+from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import RecordingError
-from marlnb.models.hooks.edits import Edit
+from marlnb.models.hooks.edit import Edit
+from marlnb.recording.capture.config import RecordingConfig
 from marlnb.recording.capture.episode_recorder import EpisodeRecorder
-from marlnb.recording.capture.policy_source import check_origin, maker_of, origin_at
+from marlnb.recording.capture.policy_source import check_origin, origin_at, source_of
 from marlnb.recording.capture.preparation import Prepared, prepare
-from marlnb.recording.capture.request import Request
 from marlnb.recording.file.array import LabelledArray
-from marlnb.recording.file.layout import BFLOAT16
+from marlnb.recording.file.layout import BFLOAT16, row_paths
 from marlnb.recording.file.reader import Recording
-from marlnb.recording.tools.copying import all_paths, stored_rows
+from marlnb.recording.tools.copying import stored_rows
+from marlnb.specs import SEED_SPAN
 from marlnb.training.collect.episodes import play
 from marlnb.training.policies.policy_source import PolicySource
 
 if TYPE_CHECKING:
     import pandas as pd
 
-PLACE = ("steps/env_id", "steps/episode")  # where an episode lay, not what happened in it
+NOT_COMPARED = ("steps/env_id", "steps/episode")  # which env played the episode, not what happened in it
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Attributes: path: the dataset; largest: the greatest difference of its numbers; t, agent: where that is; rows:
-    how many rows differ."""
+    """How one dataset differs between the recording and its reproduction.
+
+    Attributes:
+        path: the dataset.
+        largest: the greatest absolute difference.
+        t: the step of the greatest difference.
+        agent: the agent of the greatest difference; None where the dataset has no agents.
+        rows: rows that differ.
+    """
 
     path: str
     largest: float
@@ -51,14 +59,16 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Replay:
-    """What a replay found.
+class Reproduction:
+    """The result of `replay`.
 
     Attributes:
-        episode: its number; n_rows: compared.
-        differences: of the fields that are not bit-identical, the largest first.
-        compared, not_compared: datasets; a user's labels, for one, are known to the user alone.
-        actions: "recorded" ones were fed to the environment, or "recomputed" ones.
+        episode: its number.
+        n_rows: rows compared.
+        differences: of the datasets that are not bit-identical, the largest first.
+        compared: datasets that were compared.
+        not_compared: the others, as labels that only the user can compute.
+        actions: "recorded" actions were fed to the environment, or "recomputed" ones.
     """
 
     episode: int
@@ -70,7 +80,7 @@ class Replay:
 
     @property
     def exact(self) -> bool:
-        """Whether all that was compared is bit-identical."""
+        """Whether everything compared is bit-identical."""
         return not self.differences
 
     @property
@@ -78,20 +88,20 @@ class Replay:
         return max((difference.largest for difference in self.differences), default=0.0)
 
     def table(self) -> pd.DataFrame:
-        """One row a dataset that was compared."""
+        """One row per compared dataset."""
         import pandas as pd
 
-        found = {difference.path: difference for difference in self.differences}
-        rows = [found.get(path, Difference(path, 0.0, -1, None, 0)) for path in self.compared]
+        by_path = {difference.path: difference for difference in self.differences}
+        rows = [by_path.get(path, Difference(path, 0.0, -1, None, 0)) for path in self.compared]
         return pd.DataFrame([vars(row) for row in rows])
 
     def __repr__(self) -> str:
-        head = f"<Replay of episode {self.episode}: {self.n_rows} rows, {len(self.compared)} datasets"
+        head = f"<Reproduction of episode {self.episode}: {self.n_rows} rows, {len(self.compared)} datasets"
         if self.exact:
             return f"{head}, exact>"
         worst = self.differences[0]
         where = f"t={worst.t}" + (f", {worst.agent}" if worst.agent else "")
-        return f"{head}, {len(self.differences)} differ, most {worst.path} by {worst.largest:.3g} at {where}>"
+        return f"{head}, {len(self.differences)} differ, most of all {worst.path} by {worst.largest:.3g} at {where}>"
 
 
 def replay(
@@ -100,116 +110,118 @@ def replay(
     *,
     subject: PolicySource | str | os.PathLike[str] | None = None,
     env: EnvConfig | None = None,
-) -> Replay:
-    """Plays one recorded episode again, under its seed and checkpoint, and compares.
+) -> Reproduction:
+    """Plays one recorded episode again, with its seed and checkpoint, and compares.
 
-    Recorded actions are fed to the environment where all of them are there; else the most likely ones are taken again.
+    Replays the recorded actions if all were recorded, otherwise recomputes greedy actions.
 
     Args:
-        subject: whose agents were recorded, where the file does not lie in their run's folder.
-        env: the environment that was recorded, where it was not the subject's own.
+        subject: the recorded run or agents, where the file is not in their run folder.
+        env: the recorded environment, where it was not the subject's own.
     Raises:
-        RecordingError: no such episode, or it broke off; other weights or another environment than were recorded;
-            sampled actions that are not all in the file.
+        RecordingError: the episode does not exist or is unfinished; the weights or the environment differ from those
+            recorded; or sampled actions are missing in the file.
     """
     table = recording.episodes
     if episode not in table.index or not table.loc[episode, "finished"]:
-        raise RecordingError(f"{recording.path.name} has no finished episode {episode}; it has {len(table)}")
+        raise RecordingError(
+            f"{recording.path.name} has no finished episode {episode}; it has {len(table)} episodes, "
+            f"{int(table['finished'].sum())} of them finished"
+        )
     entry = table.loc[episode]
     rows = np.arange(int(entry["start"]), int(entry["start"] + entry["length"]))
-    maker, origin = maker_of(recording, subject), origin_at(recording, int(rows[0]))
-    check_origin(recording, maker, origin)
-    fed = _recorded_actions(recording, rows)
-    copy = int(recording.file["steps/env_id"][rows[0]])
-    with prepare(maker, _request(recording, origin.iteration, copy, env)) as prepared:
+    source, origin = source_of(recording, subject), origin_at(recording, int(rows[0]))
+    check_origin(recording, source, origin)
+    actions = _recorded_actions(recording, rows)
+    env_index = int(recording.file["steps/env_id"][rows[0]])
+    with prepare(source, _config(recording, origin.iteration, env_index, env)) as prepared:
         if prepared.env.spec != recording.spec:
             raise RecordingError(
-                f"{recording.path.name} was recorded in {recording.spec.name}, and this is {prepared.env.spec.name} or "
-                f"differs in its spaces; give env="
+                f"{recording.path.name} was recorded in {recording.spec.name}; {prepared.env.spec.name} is another "
+                "environment or has other spaces; give env="
             )
-        played = _play(prepared, copy, (int(entry["seed"]) - copy) % SEED_SPAN, fed)
-    return _compare(recording, episode, rows, played, sampled=bool(recording.settings["explore"]), fed=fed is not None)
+        seed = (int(entry["seed"]) - env_index) % SEED_SPAN
+        played = _play(prepared, env_index, seed, actions)
+    sampled = bool(recording.settings["explore"])
+    return _compare(recording, episode, rows, played, sampled=sampled, replayed=actions is not None)
 
 
-def _request(recording: Recording, iteration: int, copy: int, env: EnvConfig | None) -> Request:
+def _config(recording: Recording, iteration: int, env_index: int, env: EnvConfig | None) -> RecordingConfig:
     settings = recording.settings
-    n_envs = max(int(settings["n_envs"]), copy + 1)
-    return Request(
+    n_envs = max(int(settings["n_envs"]), env_index + 1)
+    return RecordingConfig(
         episodes=n_envs,
-        sites=recording.sites,
-        agents=recording.agents,
+        sites=tuple(recording.sites),
+        agents=tuple(recording.agents),
         every=int(recording.file.attrs["every"]),
         dtype=str(recording.file.attrs["dtype"]),
         seed=0,
-        explore=False,
         values=bool(settings["values"]),
-        frames=False,
         checkpoint=iteration,
         n_envs=n_envs,
         env=env,
-        device="cpu",
         edits=tuple(Edit.from_json(edit) for edit in settings.get("edits", ())),
     )
 
 
 def _recorded_actions(recording: Recording, rows: np.ndarray) -> dict[str, Tensor] | None:
-    """By group `[t, agent, ...]`; None where the file does not hold all of them and they can be chosen again."""
+    """By group `[t, agent, ...]`; None where some are missing but greedy actions can be recomputed."""
     spec = recording.spec
     missing = [agent for agent in spec.agents if agent not in recording.agents]
-    whole = int(recording.file.attrs["every"]) == 1 and not missing
-    if whole and all("action" in recording.fields(group) for group in spec.group_names):
+    has_all = int(recording.file.attrs["every"]) == 1 and not missing
+    if has_all and all("action" in recording.fields(group) for group in spec.group_names):
         return {
             group: torch.from_numpy(stored_rows(recording.steps(group, "action"), rows)) for group in spec.group_names
         }
     if recording.settings["explore"]:
-        lacking = f"those of {missing}" if missing else "those of the steps in between"
-        raise RecordingError(f"{recording.path.name}: actions were sampled, and {lacking} were not recorded")
+        which = f"those of {missing}" if missing else "those of the steps in between"
+        raise RecordingError(f"{recording.path.name}: actions were sampled, and {which} were not recorded")
     return None
 
 
-class _Done(Exception):
-    """The episode is over."""
+class _EpisodeFinished(Exception):
+    """Raised to end the rollout."""
 
 
 @dataclass
-class _Kept:
-    """A writer that keeps rows in memory."""
+class _MemoryWriter:
+    """A writer that keeps rows in memory, and ends the rollout after the first episode of one env."""
 
     path: Path
     names: Sequence[str]
-    copy: int
+    env_index: int
     rows: int = 0
     block_rows: int = 0
     flush_is_due: bool = False
     parts: list[Sequence[np.ndarray]] = field(default_factory=list)
-    ended: bool = False
+    finished: bool = False
 
     def append(self, sources: Sequence[np.ndarray]) -> None:
         self.parts.append([np.array(source).reshape(-1, *source.shape[2:]) for source in sources])
         self.rows += len(self.parts[-1][0])
 
     def add_episodes(self, columns: Mapping[str, np.ndarray], returns: np.ndarray) -> None:
-        self.ended |= self.copy in columns["episode"]
+        self.finished |= self.env_index in columns["episode"]  # env k plays episode k first
 
     def flush_if_due(self) -> None:
-        """Nothing: memory is all there is."""
+        """Does nothing: there is no file."""
 
-    def stop_when_ended(self, n_episodes: int) -> None:
-        if self.ended:
-            raise _Done
+    def stop_when_finished(self, n_episodes: int) -> None:
+        if self.finished:
+            raise _EpisodeFinished
 
-    def found(self) -> dict[str, np.ndarray]:
-        """The rows of the copy's first episode, by dataset."""
-        joined = {name: np.concatenate([part[place] for part in self.parts]) for place, name in enumerate(self.names)}
-        own = joined["steps/episode"] == self.copy
-        return {name: values[own] for name, values in joined.items()}
+    def columns(self) -> dict[str, np.ndarray]:
+        """By dataset, the rows of the env's first episode."""
+        joined = {name: np.concatenate([part[index] for part in self.parts]) for index, name in enumerate(self.names)}
+        is_episode = joined["steps/episode"] == self.env_index
+        return {name: values[is_episode] for name, values in joined.items()}
 
 
-class _Fed(VectorEnv):
-    """An environment one copy of which is fed recorded actions during its first episode."""
+class _ReplayedActions(VectorEnv):
+    """An environment in which one env takes recorded actions during its first episode."""
 
-    def __init__(self, env: VectorEnv, copy: int, actions: Mapping[str, Tensor]) -> None:
-        self.env, self.copy, self.actions = env, copy, actions
+    def __init__(self, env: VectorEnv, env_index: int, actions: Mapping[str, Tensor]) -> None:
+        self.env, self.env_index, self.actions = env, env_index, actions
         self.spec, self.n_envs, self.device = env.spec, env.n_envs, env.device
         self.t = 0
 
@@ -221,73 +233,85 @@ class _Fed(VectorEnv):
         if self.t < len(next(iter(self.actions.values()))):
             actions = {name: action.clone() for name, action in actions.items()}
             for name, action in actions.items():
-                action[self.copy] = self.actions[name][self.t].to(action.device)
+                action[self.env_index] = self.actions[name][self.t].to(action.device)
         self.t += 1
         return self.env.step(actions)
 
     def labels(self) -> dict[str, Tensor]:
         return self.env.labels()
 
-    def label_moment(self) -> Tensor | None:
-        return self.env.label_moment()
+    def label_state(self) -> Tensor | None:
+        return self.env.label_state()
 
     def labels_of(self, moments: Tensor) -> dict[str, Tensor]:
         return self.env.labels_of(moments)
 
 
-def _play(prepared: Prepared, copy: int, seed: int, fed: Mapping[str, Tensor] | None) -> dict[str, np.ndarray]:
-    contents = prepared.trial.contents
-    kept = _Kept(Path(os.devnull), [item.path for item in contents.fields], copy)
-    env = prepared.env if fed is None else _Fed(prepared.env, copy, fed)
+def _play(prepared: Prepared, env_index: int, seed: int, actions: Mapping[str, Tensor] | None) -> dict[str, np.ndarray]:
+    schema = prepared.dry_run.schema
+    writer = _MemoryWriter(Path(os.devnull), [item.path for item in schema.fields], env_index)
+    env = prepared.env if actions is None else _ReplayedActions(prepared.env, env_index, actions)
     recorder = EpisodeRecorder(
         env,
-        contents,
-        kept,
-        every=prepared.request.every,
+        schema,
+        writer,
+        every=prepared.config.every,
         activations=prepared.activations,
-        on_episodes=kept.stop_when_ended,
+        on_episodes=writer.stop_when_finished,
     )
-    with suppress(_Done):
-        play(env, prepared.policies, episodes=copy + 1, seed=seed, explore=False, callback=recorder)
-    return kept.found()
+    with suppress(_EpisodeFinished):
+        play(env, prepared.policies, episodes=env_index + 1, seed=seed, explore=False, callback=recorder)
+    return writer.columns()
 
 
 def _compare(
-    recording: Recording, episode: int, rows: np.ndarray, played: dict[str, np.ndarray], *, sampled: bool, fed: bool
-) -> Replay:
-    skipped = ("/action", "/log_prob") if sampled else ()  # those of the recording were drawn
-    paths = [path for path in all_paths(recording) if path not in PLACE]
+    recording: Recording,
+    episode: int,
+    rows: np.ndarray,
+    played: dict[str, np.ndarray],
+    *,
+    sampled: bool,
+    replayed: bool,
+) -> Reproduction:
+    skipped = ("/action", "/log_prob") if sampled else ()  # the recorded ones were drawn at random
+    paths = [path for path in row_paths(recording.file) if path not in NOT_COMPARED]
     compared = [path for path in paths if path in played and not (skipped and path.endswith(skipped))]
     differences = []
     for path in compared:
         array = recording._array(path)
-        found = _difference(array, stored_rows(array, rows), played[path], played["steps/t"])
-        if found is not None:
-            differences.append(found)
+        difference = _difference(array, stored_rows(array, rows), played[path], played["steps/t"])
+        if difference is not None:
+            differences.append(difference)
     differences.sort(key=lambda difference: -difference.largest)
-    left = tuple(path for path in paths if path not in compared)
-    how = "recorded" if fed else "recomputed"
-    return Replay(episode, len(rows), tuple(differences), tuple(compared), left, how)
+    return Reproduction(
+        episode=episode,
+        n_rows=len(rows),
+        differences=tuple(differences),
+        compared=tuple(compared),
+        not_compared=tuple(path for path in paths if path not in compared),
+        actions="recorded" if replayed else "recomputed",
+    )
 
 
-def _difference(array: LabelledArray, was: np.ndarray, now: np.ndarray, t: np.ndarray) -> Difference | None:
-    if len(was) != len(now):
-        return Difference(array.path, float("inf"), min(len(was), len(now)), None, abs(len(was) - len(now)))
-    if was.tobytes() == np.ascontiguousarray(now, was.dtype).tobytes():
+def _difference(array: LabelledArray, recorded: np.ndarray, played: np.ndarray, t: np.ndarray) -> Difference | None:
+    if len(recorded) != len(played):
+        shorter = min(len(recorded), len(played))
+        return Difference(array.path, float("inf"), shorter, None, abs(len(recorded) - len(played)))
+    if recorded.tobytes() == np.ascontiguousarray(played, recorded.dtype).tobytes():
         return None
-    a, b = (_numbers(values, array.dtype_stored) for values in (was, now))
+    a, b = (_numbers(values, array.dtype_stored) for values in (recorded, played))
     gap = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
     gap = np.nan_to_num(gap, nan=np.inf)
     if not gap.any():
         return None
-    place = np.unravel_index(int(gap.argmax()), gap.shape)
+    index = np.unravel_index(int(gap.argmax()), gap.shape)
     agents = array.labels.get("agent")
-    agent = agents[int(place[1])] if agents else None
+    agent = agents[int(index[1])] if agents else None
     n_rows = int(gap.reshape(len(gap), -1).any(axis=1).sum())
-    return Difference(array.path, float(gap.max()), int(t[place[0]]), agent, n_rows)
+    return Difference(array.path, float(gap.max()), int(t[index[0]]), agent, n_rows)
 
 
-def _numbers(values: np.ndarray, stored: str) -> Any:
-    if stored == BFLOAT16:
+def _numbers(values: np.ndarray, stored_dtype: str) -> Any:
+    if stored_dtype == BFLOAT16:
         return (values.view(np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     return values.astype(np.float64)

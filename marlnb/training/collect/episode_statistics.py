@@ -12,8 +12,8 @@ from tensordict import TensorDictBase
 
 from marlnb.specs import EnvSpec
 
-ENOUGH_EPISODES = 100
-MOST_AGENTS = 32  # of a group whose agents' own returns are reported
+MIN_EPISODES = 100  # that make up the recent score
+MAX_REPORTED_AGENTS = 32  # of a group whose agents' returns are reported one by one
 
 
 @dataclass(frozen=True)
@@ -21,23 +21,23 @@ class EpisodeStatistics:
     """The episodes that ended in one rollout.
 
     Attributes:
-        returns: by group, `[episode, agent]`: each agent's undiscounted sum of rewards.
-        lengths: `[episode]` steps.
+        returns: by group, `[episode, agent]`, each agent's undiscounted sum of rewards.
+        lengths: `[episode]`, steps.
     """
 
     returns: dict[str, np.ndarray]
     lengths: np.ndarray
 
     def group_means(self) -> dict[str, float | None]:
-        """By group, the mean return of one agent in one episode; None where no episode ended."""
+        """By group, the mean return of one agent in one episode; None if no episode ended."""
         return {name: float(values.mean()) if len(self) else None for name, values in self.returns.items()}
 
     def agent_means(self, spec: EnvSpec) -> dict[str, float | None]:
-        """By agent, its mean return in one episode: of the groups that have several agents, and not too many."""
+        """By agent, its mean return in one episode, for groups of 2 to MAX_REPORTED_AGENTS agents."""
         return {
             agent: float(self.returns[group.name][:, index].mean()) if len(self) else None
             for group in spec.groups
-            if 1 < group.n_agents <= MOST_AGENTS
+            if 1 < group.n_agents <= MAX_REPORTED_AGENTS
             for index, agent in enumerate(group.agents)
         }
 
@@ -46,7 +46,7 @@ class EpisodeStatistics:
 
 
 class EpisodeTracker:
-    """Follows every copy's episode across rollouts, and the mean of recent ones."""
+    """Follows every environment's episode across rollouts, and the mean return of recent episodes."""
 
     def __init__(self, spec: EnvSpec, n_envs: int) -> None:
         self._groups = spec.group_names
@@ -54,26 +54,29 @@ class EpisodeTracker:
         self._steps = np.zeros(n_envs, dtype=np.int64)
         self._recent: deque[tuple[int, dict[str, float]]] = deque()
 
+    def reset(self) -> None:
+        """Every environment was reset; the unfinished episodes do not count."""
+        for sums in self._sums.values():
+            sums[:] = 0.0
+        self._steps[:] = 0
+
     def add(self, rollout: TensorDictBase) -> EpisodeStatistics:
         """Accounts for one rollout, batch `[env, time]`."""
         done = rollout["next", "done"][..., 0].cpu().numpy()
-        copies, times = np.nonzero(done)
+        envs, times = np.nonzero(done)
         returns = {}
         for name in self._groups:
             rewards = rollout["next", name, "reward"][..., 0].double().cpu().numpy()
             sums = np.cumsum(rewards, axis=1) + self._sums[name][:, None]  # [env, time, agent]
-            returns[name], self._sums[name] = _split(sums, copies, times)
+            returns[name], self._sums[name] = _split_at_ends(sums, envs, times)
         steps = np.arange(1, done.shape[1] + 1) + self._steps[:, None]
-        lengths, self._steps = _split(steps, copies, times)
-        ended = EpisodeStatistics(returns, lengths)
-        self._remember(ended)
-        return ended
-
-    def begin(self) -> None:
-        """Every copy starts anew; the episodes under way do not count."""
-        for sums in self._sums.values():
-            sums[:] = 0.0
-        self._steps[:] = 0
+        lengths, self._steps = _split_at_ends(steps, envs, times)
+        episodes = EpisodeStatistics(returns, lengths)
+        if len(episodes):
+            self._recent.append((len(episodes), {name: float(r.mean(1).sum()) for name, r in returns.items()}))
+            while self.recent_episodes - self._recent[0][0] >= MIN_EPISODES:
+                self._recent.popleft()
+        return episodes
 
     @property
     def recent_episodes(self) -> int:
@@ -81,9 +84,9 @@ class EpisodeTracker:
 
     @property
     def recent_score(self) -> float | None:
-        """Mean return per agent, averaged over groups, of the newest iterations that make up 100 episodes.
+        """Mean return per agent, averaged over groups, of the latest iterations with MIN_EPISODES episodes in total.
 
-        None before any episode ended; of fewer episodes until there are so many.
+        None before any episode ended; of fewer episodes until there are that many.
         """
         if not self._recent:
             return None
@@ -99,26 +102,19 @@ class EpisodeTracker:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         for name, sums in self._sums.items():
-            kept = np.array(state["sums"][name], dtype=np.float64)
-            sums[:] = kept if kept.ndim == 2 else kept[:, None]  # a checkpoint of 0.1 has the mean over agents
+            saved = np.array(state["sums"][name], dtype=np.float64)
+            sums[:] = saved if saved.ndim == 2 else saved[:, None]  # a checkpoint of 0.1 has the mean over agents
         self._steps = np.array(state["steps"], dtype=np.int64)
         self._recent = deque(state["recent"])
 
-    def _remember(self, ended: EpisodeStatistics) -> None:
-        if not len(ended):
-            return
-        self._recent.append((len(ended), {name: float(values.mean(1).sum()) for name, values in ended.returns.items()}))
-        while self.recent_episodes - self._recent[0][0] >= ENOUGH_EPISODES:
-            self._recent.popleft()
 
-
-def _split(running: np.ndarray, copies: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Running sums `[env, time, ...]` cut at the ends: each episode's own sum, and what is left over for each copy."""
-    totals = running[copies, times]
+def _split_at_ends(running: np.ndarray, envs: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Running sums `[env, time, ...]` split at the episodes' ends: each episode's sum, and each environment's rest."""
+    totals = running[envs, times]
     earlier = np.zeros_like(totals)
-    same_copy = copies[1:] == copies[:-1]
-    earlier[1:][same_copy] = totals[:-1][same_copy]
-    left = running[:, -1].copy()
-    last = np.flatnonzero(np.append(~same_copy, True)) if len(copies) else np.zeros(0, dtype=np.int64)
-    left[copies[last]] -= totals[last]
-    return totals - earlier, left
+    same_env = envs[1:] == envs[:-1]
+    earlier[1:][same_env] = totals[:-1][same_env]
+    rest = running[:, -1].copy()
+    last = np.flatnonzero(np.append(~same_env, True)) if len(envs) else np.zeros(0, dtype=np.int64)
+    rest[envs[last]] -= totals[last]
+    return totals - earlier, rest

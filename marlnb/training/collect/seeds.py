@@ -1,4 +1,4 @@
-"""Seeds and streams of random numbers that belong to a training, apart from those of the notebook around it."""
+"""Seeds and random-number streams of a training, separate from those of the notebook around it."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ import torch
 from marlnb.specs import SEED_SPAN
 
 GLOBAL_GENERATORS = threading.RLock()
-"""Held by whoever swaps the states of torch's, numpy's and Python's global generators: threads take turns."""
+"""Held while a thread replaces the states of torch's, numpy's and Python's global generators."""
 
 
 def derive_seed(seed: int, *names: str | int) -> int:
-    """A seed in `[0, 2**31)` for one purpose, as `derive_seed(0, "learner", "agent")`."""
+    """A seed in `[0, 2**31)` for one purpose, for example `derive_seed(0, "learner", "agent")`."""
     text = "/".join(str(part) for part in (seed, *names))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") % SEED_SPAN
 
 
 class RandomStreams:
-    """A training's own torch, numpy and python random states, swapped in while it works and out afterwards."""
+    """A training's own torch, numpy and Python random states, installed while it works and removed afterwards."""
 
     def __init__(self, seed: int, device: torch.device) -> None:
         self._device = device
-        with self._outer_kept():
+        with self._preserving_outer():
             torch.manual_seed(derive_seed(seed, "torch"))
             np.random.seed(derive_seed(seed, "numpy"))
             random.seed(derive_seed(seed, "python"))
@@ -37,8 +37,8 @@ class RandomStreams:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Inside, the global generators are this training's; outside, they are as they were."""
-        with self._outer_kept():
+        """Inside, the global generators have this training's states; afterwards their previous ones."""
+        with self._preserving_outer():
             self._install(self._state)
             try:
                 yield
@@ -52,7 +52,7 @@ class RandomStreams:
         self._state = dict(state)
 
     @contextmanager
-    def _outer_kept(self) -> Iterator[None]:
+    def _preserving_outer(self) -> Iterator[None]:
         with GLOBAL_GENERATORS:
             outer = self._current()
             try:

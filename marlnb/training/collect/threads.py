@@ -1,4 +1,4 @@
-"""Torch's threads for the time of a training step or of an episode."""
+"""The number of torch's threads during a training step or an episode."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from marlnb.cores import usable_cores
 
 @contextmanager
 def torch_threads(threads: int) -> Iterator[None]:
-    """Sets torch's threads, 0: one for each usable core, and restores them."""
+    """Sets the number of torch's threads (0: one per usable core), and restores it."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads or usable_cores())
     try:

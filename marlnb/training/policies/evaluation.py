@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from marlnb.config import ENVIRONMENTS, EnvConfig, option
+from marlnb.envs.external.interface import publish
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import ConfigError, unknown
 from marlnb.models.policies.policy import Policy
@@ -22,11 +23,12 @@ from marlnb.training.collect.episodes import EpisodeTable, RolloutCallback, play
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.compatibility import check_fit
 from marlnb.training.policies.policy_source import PolicySource, as_policy_source
-from marlnb.training.runs.run import EVALUATION, Which
+from marlnb.training.runs.files import EVALUATION
+from marlnb.training.runs.run_folder import Which
 from marlnb.values import validate
 
 if TYPE_CHECKING:
-    from marlnb.models.hooks.edits import Edit
+    from marlnb.models.hooks.edit import Edit
 
 MOST_COPIES = 32
 EnvLike = EnvConfig | str | None
@@ -141,9 +143,9 @@ def evaluate(
     with subject.build_env(copies, env=_config(env)) as built, ExitStack() as stack:
         if env is not None:
             check_fit(subject.spec, built.spec)
-        built.announce(subject.path / EVALUATION)
+        publish(built, subject.path / EVALUATION)
         if edits:
-            from marlnb.models.hooks.edits import edited
+            from marlnb.models.hooks.apply_edits import edited
 
             stack.enter_context(edited(policies, edits))
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Choice: an algorithm and its networks, as all groups, one group, or (networks) one agent has them."""
+"""AlgorithmChoice: an algorithm and its networks for all groups, for one group, or (networks only) for one agent."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from marlnb.widgets.core.controls import Checkbox
 from marlnb.widgets.forms.part_form import PartForm
 
 
-class Choice:
-    """An algorithm, a network for the actor, and one for the critic.
+class AlgorithmChoice:
+    """An algorithm, a network for the actor and one for the critic.
 
     Attributes:
-        box: the widget to show.
-        algorithm: None where only networks are chosen.
+        box: the widget to display.
+        algorithm: None if only networks are chosen.
+        model: of the actor.
+        same_critic: the checkbox for a critic of the actor's kind.
     """
 
     def __init__(
@@ -31,8 +33,9 @@ class Choice:
     ) -> None:
         """
         Args:
-            algorithm: None: only networks are chosen. critic: None: of the actor's kind.
-            on_change: called in turn after each change.
+            algorithm: None: only networks are chosen.
+            critic: None: of the actor's kind.
+            on_change: called under UI_LOCK after each change.
         """
         self._on_change, self._first_critic = on_change, critic
         self.algorithm = None if algorithm is None else PartForm(ALGORITHMS, algorithm, on_change=on_change)
@@ -40,19 +43,19 @@ class Choice:
         self.same_critic = Checkbox(
             value=critic is None, description="the critic's network is of the same kind", indent=False
         )
-        self.same_critic.observe(self._switched, "value")
-        self.box = w.VBox(self._parts)
+        self.same_critic.observe(self._same_critic_changed, "value")
+        self.box = w.VBox(self._children)
 
     @cached_property
     def critic(self) -> PartForm:
-        """Made when it is first asked for: most critics are of their actor's kind."""
+        """Made on first use: most critics are of their actor's kind."""
         return PartForm(MODELS, self._first_critic or "mlp", label="critic's network", on_change=self._on_change)
 
     @property
     def critic_config(self) -> ModelConfig | None:
-        """None: of the actor's kind. Raises ConfigError: an option cannot be used."""
-        found: ModelConfig | None = None if self.same_critic.value else self.critic.config
-        return found
+        """None: of the actor's kind. Raises ConfigError: an option is not valid."""
+        config: ModelConfig | None = None if self.same_critic.value else self.critic.config
+        return config
 
     def set(self, algorithm: AlgorithmConfig | None, model: ModelConfig, critic: ModelConfig | None) -> None:
         if self.algorithm is not None and algorithm is not None:
@@ -63,11 +66,11 @@ class Choice:
         self.same_critic.value = critic is None
 
     @property
-    def _parts(self) -> list[w.Widget]:
+    def _children(self) -> list[w.Widget]:
         algorithm = [] if self.algorithm is None else [self.algorithm.box]
         critic = [] if self.same_critic.value else [self.critic.box]
         return [*algorithm, self.model.box, self.same_critic, *critic]
 
-    def _switched(self, change: Any) -> None:
-        self.box.children = self._parts
+    def _same_critic_changed(self, change: Any) -> None:
+        self.box.children = self._children
         self._on_change()

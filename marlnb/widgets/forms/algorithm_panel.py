@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,67 +16,79 @@ from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.controls import Dropdown, Tab, button_for
 from marlnb.widgets.core.style import LABEL, note_html, problem_html, styled, table_html
 from marlnb.widgets.core.ui_lock import with_ui_lock
-from marlnb.widgets.forms.algorithm_choice import Choice
-from marlnb.widgets.forms.compatibility import Network, build_networks, incompatible_algorithms, incompatible_models
+from marlnb.widgets.forms.algorithm_choice import AlgorithmChoice
+from marlnb.widgets.forms.compatibility import (
+    NetworkSummary,
+    build_networks,
+    incompatible_algorithms,
+    incompatible_models,
+)
 
 ALL = "all groups"
-WIDTH = "7em"  # of a button
+BUTTON_WIDTH = "7em"
 
 
 class AlgorithmPanel:
-    """Algorithms and networks of an experiment, one for all groups or one each, networks for single agents as well.
+    """Algorithms and networks of an experiment: one choice for all groups, and separate ones for groups or agents.
 
     Attributes:
         widget: what a notebook displays.
-        networks: what the choice comes to, once it was built; empty before, and where it cannot be built.
+        choices: by group or agent; "all groups" for the common choice.
+        networks: of the current choice; empty before they were built and if they cannot be built.
     """
 
     def __init__(self, experiment: Experiment, spec: EnvSpec | None = None) -> None:
         self._experiment, self._spec = experiment, spec
-        self.networks: list[Network] = []
+        self.networks: list[NetworkSummary] = []
         self._listeners: list[Callable[[], None]] = []
-        self._counting = LatestOnly()
-        self._quiet = False
-        every = Choice(experiment.algorithm, experiment.model, experiment.critic, on_change=self._changed)
-        self.choices: dict[str, Choice] = {ALL: every}
-        self._own = Dropdown(
-            description="of its own for", tooltip="a group or an agent that has a choice of its own", style=LABEL
+        self._building = LatestOnly()
+        self._is_updating = False
+        common = AlgorithmChoice(experiment.algorithm, experiment.model, experiment.critic, on_change=self._changed)
+        self.choices: dict[str, AlgorithmChoice] = {ALL: common}
+        self._separate = Dropdown(
+            description="separate choice", tooltip="a group or an agent that differs from all groups", style=LABEL
         )
         self._add = button_for(
-            lambda: self._give(self._own.value),
+            lambda: self._add_choice(self._separate.value),
             "Add",
             "plus",
-            "give it an algorithm and networks of its own",
-            width=WIDTH,
+            "choose its algorithm and networks separately",
+            width=BUTTON_WIDTH,
         )
         self._remove = button_for(
-            lambda: self._take(self._tabs_name()), "Remove", "minus", "it does as all groups do again", width=WIDTH
+            lambda: self._remove_choice(list(self.choices)[self._tabs.selected_index or 0]),
+            "Remove",
+            "minus",
+            "use the choice for all groups again",
+            width=BUTTON_WIDTH,
         )
-        self._tabs, self._status, self._table = Tab([every.box], titles=[ALL]), w.HTML(), w.HTML()
-        line = w.HBox([self._own, self._add, self._remove], layout=w.Layout(flex_flow="row wrap"))
+        self._tabs, self._status, self._table = Tab([common.box], titles=[ALL]), w.HTML(), w.HTML()
+        line = w.HBox([self._separate, self._add, self._remove], layout=w.Layout(flex_flow="row wrap"))
         self.widget = styled(self._tabs, line, self._status, self._table, name="marlnb-algorithm")
         self.set(experiment, spec)
 
     @property
     def parts(self) -> dict[str, Any]:
-        """algorithm, model, critic, algorithms, models, critics as `Experiment` takes them.
+        """algorithm, model, critic, algorithms, models and critics, as `Experiment` takes them.
 
         Raises:
-            ConfigError: an option cannot be used, or an algorithm does not fit.
+            ConfigError: an option is not valid, or an algorithm is not compatible.
         """
-        every = self.choices[ALL]
-        assert every.algorithm is not None
-        algorithm, model = every.algorithm.config, every.model.config
-        own = {name: choice for name, choice in self.choices.items() if name != ALL}
-        algorithms = {name: one.algorithm.config for name, one in own.items() if one.algorithm is not None}
-        models = {name: one.model.config for name, one in own.items()}
+        common = self.choices[ALL]
+        assert common.algorithm is not None
+        algorithm, model = common.algorithm.config, common.model.config
+        separate = {name: choice for name, choice in self.choices.items() if name != ALL}
+        algorithms = {
+            name: choice.algorithm.config for name, choice in separate.items() if choice.algorithm is not None
+        }
+        models = {name: choice.model.config for name, choice in separate.items()}
         return {
             "algorithm": algorithm,
             "model": model,
-            "critic": every.critic_config,
+            "critic": common.critic_config,
             "algorithms": {name: config for name, config in algorithms.items() if config != algorithm},
             "models": {name: config for name, config in models.items() if config != model},
-            "critics": {name: one.critic.config for name, one in own.items() if not one.same_critic.value},
+            "critics": {n: choice.critic.config for n, choice in separate.items() if not choice.same_critic.value},
         }
 
     def on_change(self, listener: Callable[[], None]) -> None:
@@ -85,24 +97,27 @@ class AlgorithmPanel:
 
     @with_ui_lock
     def set(self, experiment: Experiment, spec: EnvSpec | None = None) -> None:
-        """Shows the algorithms and networks of an experiment, whose environment has this spec, where that is known."""
-        self._experiment, self._spec, self._quiet = experiment, spec, True
+        """Shows the algorithms and networks of an experiment.
+
+        Args:
+            spec: of its environment; None if it is not known yet.
+        """
+        self._experiment, self._spec, self._is_updating = experiment, spec, True
         try:
             self.choices = {ALL: self.choices[ALL]}
             self.choices[ALL].set(experiment.algorithm, experiment.model, experiment.critic)
-            own = {**experiment.algorithms, **experiment.models, **experiment.critics}
-            for name in own:
-                self._give_choice(
+            for name in {**experiment.algorithms, **experiment.models, **experiment.critics}:
+                self._set_choice(
                     name, experiment.algorithm_of(name), experiment.actor_of(name), experiment.critics.get(name)
                 )
         finally:
-            self._quiet = False
+            self._is_updating = False
         self._lay_out()
         self._changed()
 
     @with_ui_lock
-    def look_at(self, experiment: Experiment, spec: EnvSpec | None) -> None:
-        """Another environment: what does not fit it is taken away with the reason; groups that it lacks are dropped."""
+    def set_env(self, experiment: Experiment, spec: EnvSpec | None) -> None:
+        """Adapts to another environment: incompatible parts become unavailable, choices for missing groups vanish."""
         self._experiment, self._spec = experiment, spec
         if spec is not None:
             for name in [name for name in self.choices if name not in (ALL, *spec.group_names, *spec.agents)]:
@@ -113,29 +128,29 @@ class AlgorithmPanel:
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         return self.widget._repr_mimebundle_(**options)  # type: ignore[no-any-return]
 
-    def _give_choice(
+    def _set_choice(
         self, name: str, algorithm: AlgorithmConfig, model: ModelConfig, critic: ModelConfig | None
     ) -> None:
         if name in self.choices:
             self.choices[name].set(algorithm, model, critic)
         else:
-            own = algorithm if self._is_group(name) else None
-            self.choices[name] = Choice(own, model, critic, on_change=self._changed)
+            for_group = algorithm if self._is_group(name) else None
+            self.choices[name] = AlgorithmChoice(for_group, model, critic, on_change=self._changed)
 
     def _is_group(self, name: str) -> bool:
-        """Whether a name is a group's; by how agents are named, `<group>_<index>`, where the spec is not yet known."""
+        """Whether a name is a group's. Without a spec, `<group>_<index>` is taken for the name of an agent."""
         if self._spec is not None:
             return name in self._spec.group_names
         return name in self._experiment.algorithms or not name.rpartition("_")[2].isdigit()
 
     @with_ui_lock
-    def _give(self, name: str | None) -> None:
+    def _add_choice(self, name: str | None) -> None:
         if name is None:
             return
-        every = self.choices[ALL]
+        common = self.choices[ALL]
         try:
-            assert every.algorithm is not None
-            self._give_choice(name, every.algorithm.config, every.model.config, every.critic_config)
+            assert common.algorithm is not None
+            self._set_choice(name, common.algorithm.config, common.model.config, common.critic_config)
         except MarlnbError as error:
             self._status.value = problem_html(str(error))
             return
@@ -144,33 +159,30 @@ class AlgorithmPanel:
         self._changed()
 
     @with_ui_lock
-    def _take(self, name: str) -> None:
+    def _remove_choice(self, name: str) -> None:
         if name != ALL:
             del self.choices[name]
             self._lay_out()
             self._changed()
 
-    def _tabs_name(self) -> str:
-        return list(self.choices)[self._tabs.selected_index or 0]
-
     def _lay_out(self) -> None:
         self._tabs.children = [choice.box for choice in self.choices.values()]
         self._tabs.titles = list(self.choices)
-        left = [] if self._spec is None else [*self._spec.group_names, *self._spec.agents]
-        self._own.options = [name for name in left if name not in self.choices]
-        self._own.value = next(iter(self._own.options), None)
-        self._add.disabled = not self._own.options
+        names = [] if self._spec is None else [*self._spec.group_names, *self._spec.agents]
+        self._separate.options = [name for name in names if name not in self.choices]
+        self._separate.value = next(iter(self._separate.options), None)
+        self._add.disabled = not self._separate.options
         self._remove.disabled = len(self.choices) == 1
 
     def _changed(self) -> None:
-        if self._quiet:
+        if self._is_updating:
             return
-        self._refuse()
+        self._set_unavailable()
         self.networks = []
         try:
             experiment = replace(self._experiment, **self.parts)
         except MarlnbError as error:
-            self._counting.forget()
+            self._building.cancel()
             self._status.value, self._table.value = problem_html(str(error)), ""
         else:
             self._experiment = experiment
@@ -178,12 +190,12 @@ class AlgorithmPanel:
             if spec is None:
                 self._status.value = note_html("the environment is not known yet")
             else:
-                self._counting.ask(lambda: build_networks(experiment, spec), self._show, self._fail)
+                self._building.request(lambda: build_networks(experiment, spec), self._show, self._fail)
         for listener in self._listeners:
             listener()
 
-    def _refuse(self) -> None:
-        """Takes away, in each tab, what the groups that it stands for cannot do."""
+    def _set_unavailable(self) -> None:
+        """In each tab, makes the parts unavailable that are not compatible with its groups."""
         if self._spec is None:
             return
         for name, choice in self.choices.items():
@@ -199,45 +211,29 @@ class AlgorithmPanel:
                 reasons: dict[str, str] = {}
                 for group in groups:
                     reasons = {**incompatible_algorithms(self._spec, group, actor, critic), **reasons}
-                choice.algorithm.refuse(reasons)
-            algorithm = self._algorithm_of(name)
-            if algorithm is not None:
-                found: Mapping[str, str] = {}
-                for group in groups:
-                    found = {**incompatible_models(group, algorithm), **found}
-                choice.model.refuse(found)
+                choice.algorithm.set_unavailable(reasons)
+            try:
+                part = choice.algorithm or self.choices[ALL].algorithm
+                assert part is not None
+                algorithm = part.form.config
+            except MarlnbError:
+                continue
+            reasons = {}
+            for group in groups:
+                reasons = {**incompatible_models(group, algorithm), **reasons}
+            choice.model.set_unavailable(reasons)
 
-    def _algorithm_of(self, name: str) -> AlgorithmConfig | None:
-        try:
-            part = self.choices[name].algorithm or self.choices[ALL].algorithm
-            assert part is not None
-            found: AlgorithmConfig = part.form.config
-            return found
-        except MarlnbError:
-            return None
-
-    def _show(self, networks: list[Network]) -> None:
+    def _show(self, networks: list[NetworkSummary]) -> None:
         self.networks = networks
         total = sum(sum(network.parameters.values()) for network in networks)
         self._status.value = note_html(f"{total:,} parameters in {len(networks)} policies")
-        rows = [
-            [
-                network.group,
-                _counts(network),
-                _sites(network),
-            ]
-            for network in networks
-        ]
+        rows = []
+        for network in networks:
+            parameters = ", ".join(f"{part} {count:,}" for part, count in network.parameters.items())
+            sites = ", ".join(f"{name} ({agents} x {units})" for name, agents, units, _ in network.sites)
+            rows.append([network.group, parameters, sites])
         self._table.value = table_html(["group", "parameters", "sites (agents x units)"], rows)
 
     def _fail(self, error: Exception) -> None:
         self._status.value = problem_html(str(error))
         self._table.value = ""
-
-
-def _counts(network: Network) -> str:
-    return ", ".join(f"{part} {count:,}" for part, count in network.parameters.items())
-
-
-def _sites(network: Network) -> str:
-    return ", ".join(f"{name} ({agents} x {units})" for name, agents, units, _ in network.sites)

@@ -1,4 +1,4 @@
-"""What fits an environment: which algorithms can learn on a group, why the others cannot, what a choice comes to."""
+"""Which algorithms and networks are compatible with a group of an environment, and how large the networks are."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from marlnb.experiment import Experiment
 from marlnb.specs import EnvSpec, GroupSpec, InputSpec
 from marlnb.training.learners import build_learners
 
-OPTIONS = "give model."  # an error that names options which would mend it
+MISSING_OPTIONS = "give model."
+"""In errors of networks that other options would avoid."""
 
 
 @dataclass(frozen=True)
-class Network:
-    """A group's networks, built once to be counted.
+class NetworkSummary:
+    """The networks of a group.
 
     Attributes:
-        parameters: by part of the policy (actor, critic, ...), numbers that are learnt.
-        sites: (name, agents, units, kind) of each place that can be recorded.
+        group: its name.
+        parameters: by part of the policy (actor, critic, ...), the number of trainable parameters.
+        sites: (name, agents, units, kind) of each site that can be recorded.
     """
 
     group: str
@@ -30,40 +32,40 @@ class Network:
 
 
 def incompatible_algorithms(spec: EnvSpec, group: GroupSpec, actor: ModelConfig, critic: ModelConfig) -> dict[str, str]:
-    """By name, why an algorithm cannot learn on a group with these networks; those that can are left out."""
-    found = {}
+    """By name, why an algorithm cannot train a group with these networks. Compatible algorithms are not listed."""
+    reasons = {}
     for name, kind in ALGORITHMS.items():
-        algorithm = default_of(kind)
+        algorithm = _with_defaults(kind)
         try:
             if algorithm is not None:
                 algorithm.check_fit(LearnerContext(group, spec, actor, critic))
         except MarlnbError as error:
-            found[name] = str(error)
-    return found
+            reasons[name] = str(error)
+    return reasons
 
 
 def incompatible_models(group: GroupSpec, algorithm: AlgorithmConfig) -> dict[str, str]:
-    """By name, why a kind of network cannot be a group's actor."""
-    found = {}
+    """By name, why a kind of network cannot be a group's actor. Compatible kinds are not listed."""
+    reasons = {}
     inputs = InputSpec((group.observation.shape,))
     for name, kind in MODELS.items():
-        model = default_of(kind)
+        model = _with_defaults(kind)
         if model is None:
             continue
         try:
             if model.recurrent and not algorithm.recurrent:
-                found[name] = f"{algorithm.name} learns feed-forward networks"
+                reasons[name] = f"{algorithm.name} trains feed-forward networks only"
             else:
                 model.build(group.n_agents, inputs, group.action.n_logits or 1)
         except MarlnbError as error:
-            if OPTIONS not in str(error):  # with other options it may fit: it can be chosen, and says so then
-                found[name] = str(error)
-    return found
+            if MISSING_OPTIONS not in str(error):  # with other options it may work, so it stays available
+                reasons[name] = str(error)
+    return reasons
 
 
-def build_networks(experiment: Experiment, spec: EnvSpec) -> list[Network]:
-    """Each group's networks. Raises as `build_learners`."""
-    found = []
+def build_networks(experiment: Experiment, spec: EnvSpec) -> list[NetworkSummary]:
+    """Builds the networks of each group and counts their parameters. Raises as `build_learners`."""
+    summaries = []
     for name, learner in build_learners(experiment, spec, "cpu").items():
         policy = learner.policy
         counts: dict[str, int] = {}
@@ -71,12 +73,12 @@ def build_networks(experiment: Experiment, spec: EnvSpec) -> list[Network]:
             part = path.split(".")[0]
             counts[part] = counts.get(part, 0) + parameter.numel()
         sites = [(site.name, site.n_agents, site.n_units, str(site.kind)) for site in policy.sites()]
-        found.append(Network(name, counts, sites))
-    return found
+        summaries.append(NetworkSummary(name, counts, sites))
+    return summaries
 
 
-def default_of(kind: type[Any]) -> Any:
-    """A part with its default options; None where it needs some that have no default."""
+def _with_defaults(kind: type[Any]) -> Any:
+    """A part with its default options; None if some options have no default."""
     try:
         return kind()
     except (MarlnbError, TypeError):

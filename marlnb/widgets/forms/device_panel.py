@@ -1,4 +1,4 @@
-"""DevicePanel: where to train, with what is free there, and what is advised for this experiment."""
+"""DevicePanel: the device to train on, its free memory, and the recommended device for an experiment."""
 
 from __future__ import annotations
 
@@ -29,11 +29,15 @@ class DevicePanel:
         self._choice = Dropdown(
             options=self._options(), description="device", style=LABEL, layout=w.Layout(width="40em")
         )
-        self._threads = ConfigForm(Experiment, only=["threads"], on_change=self._tell)
+        self._threads = ConfigForm(Experiment, only=["threads"], on_change=self._notify)
         self._advice = w.HTML()
-        self._take = button_for(self.take_advice, "Use what is advised", "", "that device and threads", width="12em")
-        self._refresh = button_for(self.refresh, "Look again", "refresh", "for devices and free memory", width="9em")
-        self._choice.observe(lambda _: self._tell(), "value")
+        self._take = button_for(
+            self.take_advice, "Use recommendation", "", "choose the recommended device and threads", width="12em"
+        )
+        self._refresh = button_for(
+            self.refresh, "Refresh", "refresh", "find devices and their free memory", width="9em"
+        )
+        self._choice.observe(lambda _: self._notify(), "value")
         buttons = w.HBox([self._take, self._refresh])
         self.widget = styled(self._choice, self._threads.box, self._advice, buttons, name="marlnb-device")
         self.set(experiment)
@@ -44,40 +48,40 @@ class DevicePanel:
 
     @property
     def threads(self) -> int:
-        """Raises ConfigError where what stands there is no number of threads."""
+        """Raises ConfigError: the input is not a number of threads."""
         return int(self._threads.fields["threads"].value)
 
     def on_change(self, listener: Callable[[], None]) -> None:
+        """Calls `listener` after each change."""
         self._listeners.append(listener)
 
     @with_ui_lock
     def set(self, experiment: Experiment) -> None:
-        """Shows the device and threads of an experiment, and what is advised for it."""
-        self._experiment = experiment
+        """Shows the device and threads of an experiment, and the recommended ones."""
         if experiment.device not in [value for _, value in self._choice.options]:
             self._choice.options = [*self._options(), (f"{experiment.device}: not on this machine", experiment.device)]
         self._choice.value = experiment.device
         self._threads.set(experiment)
-        self.look_at(experiment)
+        self.show_advice(experiment)
 
     @with_ui_lock
-    def look_at(self, experiment: Experiment) -> None:
-        """Advice for an experiment; what is chosen stays chosen."""
+    def show_advice(self, experiment: Experiment) -> None:
+        """Shows the recommendation for an experiment; the chosen device does not change."""
         self._experiment = experiment
-        device, threads, why = advise(experiment, self._devices)
-        shown = "all cores" if threads == 0 else f"{threads} thread{'s' * (threads != 1)}"
-        self._advice.value = note_html(f"advised: {device}, {shown} ({why})")
+        device, threads, reason = advise(experiment, self._devices)
+        n_threads = "all cores" if threads == 0 else f"{threads} thread{'s' * (threads != 1)}"
+        self._advice.value = note_html(f"recommended: {device}, {n_threads} ({reason})")
 
     @with_ui_lock
     def take_advice(self) -> None:
         device, threads, _ = advise(self._experiment, self._devices)
         self._choice.value = device
         self._threads.set({"threads": threads})
-        self._tell()
+        self._notify()
 
     @with_ui_lock
     def refresh(self) -> None:
-        """Finds the devices and their free memory anew."""
+        """Finds the devices and their free memory again."""
         chosen = self.device
         self._devices = find_devices()
         self._choice.options = self._options()
@@ -88,8 +92,8 @@ class DevicePanel:
         return self.widget._repr_mimebundle_(**options)  # type: ignore[no-any-return]
 
     def _options(self) -> list[tuple[str, str]]:
-        return [(device.words, device.name) for device in self._devices]
+        return [(device.description, device.name) for device in self._devices]
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in self._listeners:
             listener()

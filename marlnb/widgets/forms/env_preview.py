@@ -1,4 +1,4 @@
-"""What an environment is like, found by building one copy: its groups and spaces, a picture, a random rollout."""
+"""What an environment is like, determined by building one env: groups, spaces, a picture and a random episode."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ from marlnb.errors import EnvError
 from marlnb.models.policies.scripted import RandomPolicy
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec
 from marlnb.training.collect.episodes import TimeStep, play
-from marlnb.widgets.core.painting import PAINTING
+from marlnb.widgets.core.ui_lock import RENDER_LOCK
 
 FRAME_MS = 90
-TALLEST = 260  # pixels of a picture that is shown
+MAX_HEIGHT = 260  # pixels of a picture
 
 
 @dataclass(frozen=True)
-class Look:
-    """One copy of an environment at its start.
+class EnvPreview:
+    """An environment at its start.
 
     Attributes:
-        picture: as PNG; empty where the environment has none, for the reason in `no_picture`.
+        spec: its groups and spaces.
+        picture: as PNG; empty if there is none.
+        no_picture: why there is no picture; else empty.
     """
 
     spec: EnvSpec
@@ -36,75 +38,74 @@ class Look:
     no_picture: str
 
 
-def look_at(env: EnvConfig, groups: Groups | None = None) -> Look:
-    """Builds a copy, resets it and takes a picture.
+def preview_env(env: EnvConfig, groups: Groups | None = None) -> EnvPreview:
+    """Builds one env, resets it and takes a picture.
 
     Raises:
-        ConfigError, EnvError: the environment cannot be built with these options.
+        ConfigError: the options are not valid.
+        EnvError: the environment cannot be built with these options.
     """
-    with PAINTING, _built(env, groups) as (built, no_picture):
+    with RENDER_LOCK, _built(env, groups) as (built, no_picture):
         built.reset(0)
         try:
-            return Look(built.spec, b"" if no_picture else _png(built.render()), no_picture)
+            return EnvPreview(built.spec, b"" if no_picture else _png(built.render()), no_picture)
         except EnvError as error:
-            return Look(built.spec, b"", str(error))
+            return EnvPreview(built.spec, b"", str(error))
 
 
-def random_rollout(
-    env: EnvConfig, groups: Groups | None = None, *, seed: int = 0, steps: int = 100
+def play_random_episode(
+    env: EnvConfig, groups: Groups | None = None, *, seed: int = 0, max_steps: int = 100
 ) -> tuple[bytes, dict[str, float]]:
-    """A moving picture (GIF) of one episode of random actions, at most `steps` long, and each agent's return in it.
+    """An animated picture (GIF) of one episode of random actions, and each agent's return in it.
 
-    The picture is empty where the environment has none.
-
+    Args:
+        max_steps: a longer episode is cut off here.
+    Returns:
+        The GIF, which is empty if the environment has no pictures, and the returns by agent.
     Raises:
-        EnvError: it cannot be built or stepped.
+        EnvError: the environment cannot be built or stepped.
     """
-    with PAINTING, _built(env, groups) as (built, no_picture):
-        callback = _Camera(built, steps, draws=not no_picture)
+    with RENDER_LOCK, _built(env, groups) as (built, no_picture):
+        camera = _Camera(built, max_steps, draws=not no_picture)
         policies = {group.name: RandomPolicy(group) for group in built.spec.groups}
         try:
-            table = play(built, policies, episodes=1, seed=seed, explore=True, callback=callback)
-        except _Enough:
-            return _gif(callback.frames), callback.returns
-        found = {agent: float(value) for agent, value in table.to_frame().iloc[0].items() if agent in built.spec.agents}
-        return _gif(callback.frames), found
+            table = play(built, policies, episodes=1, seed=seed, explore=True, callback=camera)
+        except _MaxStepsReached:
+            return _gif(camera.frames), camera.returns
+        row = table.to_frame().iloc[0]
+        return _gif(camera.frames), {agent: float(row[agent]) for agent in row.index if agent in built.spec.agents}
 
 
 @contextmanager
 def _built(env: EnvConfig, groups: Groups | None) -> Iterator[tuple[VectorEnv, str]]:
-    """One copy, built so that it can be drawn where that is an option; and why it has no picture, else empty."""
+    """One env, built with rendering if it has that option, and why it has no picture (empty if it has)."""
     no_picture = ""
+    drawn = any(item.name == "render" for item in fields(env))
     try:
-        built = build_grouped(_with_pictures(env), groups, 1)
-    except EnvError as error:  # somebody's own need not take PettingZoo's render_mode
+        built = build_grouped(replace(env, render=True) if drawn else env, groups, 1)  # type: ignore[call-arg]
+    except EnvError as error:  # an environment of the user need not have PettingZoo's render_mode
         built = build_grouped(env, groups, 1)
         no_picture = f"no picture: {str(error).splitlines()[0]}"
     with built:
         yield built, no_picture
 
 
-def _with_pictures(env: EnvConfig) -> EnvConfig:
-    drawn = any(item.name == "render" for item in fields(env))
-    return replace(env, render=True) if drawn else env  # type: ignore[call-arg]
-
-
-class _Enough(Exception):
-    """The camera has seen as many steps as were asked for."""
+class _MaxStepsReached(Exception):
+    """Ends an episode that is longer than what is shown."""
 
 
 class _Camera:
-    """Takes a picture before each step, where there are pictures to be had."""
+    """A RolloutCallback that takes a picture before each step, if the environment has pictures."""
 
-    def __init__(self, env: VectorEnv, steps: int, *, draws: bool) -> None:
-        self.env, self._left, self._draws = env, steps, draws
+    def __init__(self, env: VectorEnv, max_steps: int, *, draws: bool) -> None:
+        self.env, self._n_left, self._draws = env, max_steps, draws
         self.frames: list[np.ndarray] = []
         self.returns: dict[str, float] = {}
 
     def before_step(self, time_step: TimeStep) -> None:
-        if not self._left:
-            raise _Enough
-        self._left -= 1
+        if not self._n_left:
+            raise _MaxStepsReached
+        self._n_left -= 1
         if self._draws:
             try:
                 self.frames.append(self.env.render())
@@ -142,12 +143,12 @@ def _action(action: ActionSpec) -> str:
     if action.kind == "discrete":
         names = f": {', '.join(action.names)}" if getattr(action, "names", ()) else ""
         return f"one of {action.n_logits}{names}"
-    return f"{action.n_components} choices, {action.n_logits} options in all"
+    return f"{action.n_components} choices, {action.n_logits} options in total"
 
 
 def _png(frame: np.ndarray) -> bytes:
     buffer = io.BytesIO()
-    _small(frame).save(buffer, "PNG")
+    _thumbnail(frame).save(buffer, "PNG")
     return buffer.getvalue()
 
 
@@ -155,12 +156,12 @@ def _gif(frames: Sequence[np.ndarray]) -> bytes:
     if not frames:
         return b""
     buffer = io.BytesIO()
-    first, *rest = [_small(frame) for frame in frames]
+    first, *rest = [_thumbnail(frame) for frame in frames]
     first.save(buffer, "GIF", save_all=True, append_images=rest, duration=FRAME_MS, loop=0)
     return buffer.getvalue()
 
 
-def _small(frame: np.ndarray) -> Image.Image:
+def _thumbnail(frame: np.ndarray) -> Image.Image:
     image = Image.fromarray(frame)
-    image.thumbnail((2 * TALLEST, TALLEST))
+    image.thumbnail((2 * MAX_HEIGHT, MAX_HEIGHT))
     return image

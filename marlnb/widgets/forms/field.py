@@ -1,4 +1,4 @@
-"""Field: one option of a dataclass: what stands in its control, what that means, and what is wrong with it."""
+"""OptionField: one option of a dataclass as a user fills it in: the raw input, its value, and what is wrong with it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from marlnb.codec import from_json, to_json
 from marlnb.errors import MarlnbError
 from marlnb.values import hints, settle
-from marlnb.widgets.core.ui_lock import in_turn
+from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.wording import meaning
 
 NONE = "(none)"
@@ -21,16 +21,19 @@ Raw = str | bool
 
 
 class OptionField:
-    """One field of a configuration dataclass, as a person fills it in.
+    """One field of a configuration dataclass in a form.
 
-    A value is checked as it is typed, by the same code that checks one that comes from a command or a file. What
-    cannot be used stays in the control, with the reason below it: nothing is clamped or replaced.
+    Input is validated while the user types, by the code that validates commands and files. Invalid input stays in the
+    control with the reason below it: nothing is clamped or replaced.
 
     Attributes:
-        raw: what stands in the control: a text, the words of a choice, or whether it is ticked.
-        choices: by their words, what can be chosen; empty where anything can be typed, or a box ticked.
-        problem: why the value cannot be used; empty where it can.
-        show: called in turn after `raw` or `problem` may have changed.
+        kind: the dataclass.
+        item: the field.
+        annotation: the type of its value.
+        raw: the input: a text, the text of a choice, or whether the box is checked.
+        choices: valid values by their texts; empty for a text field or a checkbox.
+        problem: why the value is not valid; empty if it is.
+        show: called under UI_LOCK after `raw` or `problem` may have changed.
     """
 
     def __init__(self, kind: type[Any], item: Field[Any], on_change: Callable[[], None] = lambda: None) -> None:
@@ -40,24 +43,24 @@ class OptionField:
         self.problem = ""
         self.show: Callable[[], None] = lambda: None
         self._on_change = on_change
-        self.raw: Raw = next(iter(self.choices), "") if not self.is_ticked else False
+        self.raw: Raw = next(iter(self.choices), "") if not self.is_checkbox else False
         if item.default is not MISSING or item.default_factory is not MISSING:
-            self.raw = self._shown(default_of(item))
+            self.raw = self._to_raw(default_of(item))
         self._check()
 
     @property
-    def is_ticked(self) -> bool:
-        """Whether it is a box to tick."""
+    def is_checkbox(self) -> bool:
+        """Whether the control is a checkbox."""
         return self.annotation is bool and not self.choices
 
     @property
     def value(self) -> Any:
-        """The value, checked.
+        """The validated value.
 
         Raises:
-            ConfigError: it cannot be used; the message is `problem` too.
+            ConfigError: it is not valid; `problem` has the same message.
         """
-        return settle(self._meant(), self.annotation, self.item.name, self.item, _read)
+        return settle(self._parsed(), self.annotation, self.item.name, self.item, _from_json)
 
     @property
     def is_default(self) -> bool:
@@ -65,37 +68,37 @@ class OptionField:
 
     @property
     def description(self) -> dict[str, Any]:
-        """How it is drawn, as JSON: its name, kind of control, help, and what can be chosen."""
-        optional = _takes_none(self.annotation) or _is_mapping(self.annotation)
+        """What the page needs to draw it, as JSON: name, kind of control, help, choices and placeholder."""
+        can_be_empty = _is_optional(self.annotation) or _is_mapping(self.annotation)
         return {
             "name": self.item.name,
-            "control": "tick" if self.is_ticked else "choice" if self.choices else "text",
+            "control": "tick" if self.is_checkbox else "choice" if self.choices else "text",
             "help": meaning(self.kind, self.item),
             "choices": list(self.choices),
-            "placeholder": "none" if optional else "",
+            "placeholder": "none" if can_be_empty else "",
         }
 
-    @in_turn
+    @with_ui_lock
     def enter(self, raw: Raw) -> None:
-        """As a person: another text, choice or tick; `on_change` is called."""
+        """Enters input as a user does; `on_change` is called."""
         if raw != self.raw:
             self.raw = raw
             self._check()
             self._on_change()
 
-    @in_turn
+    @with_ui_lock
     def set(self, value: Any) -> None:
         """Shows a value; `on_change` is not called."""
-        self.raw = self._shown(value)
+        self.raw = self._to_raw(value)
         self._check()
 
-    @in_turn
-    def complain(self, problem: str) -> None:
-        """Shows a problem that was found elsewhere, as when the environment was built."""
+    @with_ui_lock
+    def set_problem(self, problem: str) -> None:
+        """Shows a problem that was found elsewhere, such as one from building the environment."""
         self.problem = problem
         self.show()
 
-    def _meant(self) -> Any:
+    def _parsed(self) -> Any:
         if isinstance(self.raw, bool):
             return self.raw
         if self.choices:
@@ -104,22 +107,22 @@ class OptionField:
 
     def _check(self) -> None:
         try:
-            settle(self._meant(), self.annotation, self.item.name, self.item, _read)
+            settle(self._parsed(), self.annotation, self.item.name, self.item, _from_json)
         except MarlnbError as error:
-            self.complain(str(error))
+            self.set_problem(str(error))
         else:
-            self.complain("")
+            self.set_problem("")
 
-    def _shown(self, value: Any) -> Raw:
+    def _to_raw(self, value: Any) -> Raw:
         if self.choices:
             return NONE if value is None else str(value)
-        return bool(value) if self.is_ticked else _typed(value)
+        return bool(value) if self.is_checkbox else _to_text(value)
 
 
 def parse(text: str, annotation: Any) -> Any:
-    """What is typed, as the value that is meant: `1e-3`, `64, 64`, `none`, `{"a": 1}`, or the text itself."""
+    """The value of a typed text: `1e-3`, `64, 64`, `none`, `{"a": 1}`, or the text itself."""
     stripped = text.strip()
-    if _takes_none(annotation) and stripped.lower() in ("", "none", NONE):
+    if _is_optional(annotation) and stripped.lower() in ("", "none", NONE):
         return None
     if _is_mapping(annotation) and not stripped:
         return {}
@@ -128,13 +131,13 @@ def parse(text: str, annotation: Any) -> Any:
     if stripped.lower() in ("true", "false"):
         return stripped.lower() == "true"
     kinds = get_args(annotation) if get_origin(annotation) in _UNIONS else (annotation,)
-    listed = any(get_origin(kind) in (tuple, list) for kind in kinds)
-    if listed and not stripped.startswith(("(", "[")):
+    is_list = any(get_origin(kind) in (tuple, list) for kind in kinds)
+    if is_list and not stripped.startswith(("(", "[")):
         stripped = f"[{stripped}]"
     try:
         return ast.literal_eval(stripped)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return [part.strip() for part in stripped[1:-1].split(",")] if listed else text
+        return [part.strip() for part in stripped[1:-1].split(",")] if is_list else text
 
 
 def default_of(item: Field[Any]) -> Any:
@@ -147,12 +150,12 @@ def _choices(annotation: Any, item: Field[Any]) -> dict[str, Any]:
         choices = choices or list(get_args(annotation))
     if not choices or get_origin(annotation) in (tuple, list):
         return {}
-    none = {NONE: None} if _takes_none(annotation) else {}
+    none = {NONE: None} if _is_optional(annotation) else {}
     return {**none, **{str(choice): choice for choice in choices}}
 
 
-def _typed(value: Any) -> str:
-    """A value as one would type it."""
+def _to_text(value: Any) -> str:
+    """A value as a user would type it."""
     if value is None or value == {}:
         return ""
     if isinstance(value, tuple | list) and all(isinstance(item, int | float | str) for item in value):
@@ -164,7 +167,7 @@ def _typed(value: Any) -> str:
     return value if isinstance(value, str) else repr(to_json(value))
 
 
-def _takes_none(annotation: Any) -> bool:
+def _is_optional(annotation: Any) -> bool:
     return get_origin(annotation) in _UNIONS and type(None) in get_args(annotation)
 
 
@@ -173,5 +176,5 @@ def _is_mapping(annotation: Any) -> bool:
     return isinstance(origin, type) and issubclass(origin, Mapping)
 
 
-def _read(kind: type[Any], data: Any, path: str) -> Any:
+def _from_json(kind: type[Any], data: Any, path: str) -> Any:
     return from_json(data, kind, path)

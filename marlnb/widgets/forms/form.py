@@ -1,4 +1,4 @@
-"""Forms: a configuration dataclass as fields, drawn by one widget once somebody can see it."""
+"""ConfigForm: the fields of a configuration dataclass as a form, which is drawn by one widget when it is shown."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import fields
 from functools import partial
 from typing import Any
 
-from marlnb.widgets.core.ui_lock import in_turn
+from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.forms.field import OptionField
-from marlnb.widgets.forms.form_view import PREFIX, DrawnForm
+from marlnb.widgets.forms.form_view import PREFIX, FormView
 from marlnb.wording import write_override
 
 
@@ -18,6 +18,7 @@ class ConfigForm:
     """The options of one dataclass.
 
     Attributes:
+        kind: the dataclass.
         fields: by option.
     """
 
@@ -31,65 +32,65 @@ class ConfigForm:
     ) -> None:
         """
         Args:
-            only: names of the options that it has; None: all.
-            title: of what the options can be folded away under; empty: they are always seen.
-            on_change: called in turn after somebody changed an option.
+            only: names of the options in the form; None: all.
+            title: below which the options can be folded; empty: they are always visible.
+            on_change: called under UI_LOCK after the user has changed an option.
         """
         self.kind = kind
         self._title = title
-        self._drawn: DrawnForm | None = None
-        chosen = [item for item in fields(kind) if item.init and (only is None or item.name in only)]
-        self.fields = {item.name: OptionField(kind, item, on_change) for item in chosen}
+        self._view: FormView | None = None
+        items = [item for item in fields(kind) if item.init and (only is None or item.name in only)]
+        self.fields = {item.name: OptionField(kind, item, on_change) for item in items}
         for field in self.fields.values():
             field.show = partial(self._show, field)
 
     @property
-    @in_turn
-    def box(self) -> DrawnForm:
-        """The widget to show; made when it is first asked for, as it costs a page something."""
-        if self._drawn is None:
-            self._drawn = DrawnForm(
+    @with_ui_lock
+    def box(self) -> FormView:
+        """The widget to display. It is made on first use, since each widget costs a page time."""
+        if self._view is None:
+            self._view = FormView(
                 [field.description for field in self.fields.values()],
                 {name: field.raw for name, field in self.fields.items()},
                 problems=self.problems,
-                title=self._headline,
+                title=self._title_with_counts,
                 is_open=bool(self.problems),
             )
-            self._drawn.observe(self._entered, [PREFIX + name for name in self.fields])
-        return self._drawn
+            self._view.observe(self._entered, [PREFIX + name for name in self.fields])
+        return self._view
 
     @property
     def values(self) -> dict[str, Any]:
-        """The options as they stand.
+        """The values of the options.
 
         Raises:
-            ConfigError: one of them cannot be used; the first such one is named.
+            ConfigError: a value is not valid; the message names the first such option.
         """
         return {name: field.value for name, field in self.fields.items()}
 
     @property
     def config(self) -> Any:
-        """The dataclass. Raises ConfigError as `values`, or where the options do not fit together."""
+        """The dataclass. Raises ConfigError as `values`, or if the options contradict each other."""
         return self.kind(**self.values)
 
     @property
     def problems(self) -> dict[str, str]:
-        """By option, why it cannot be used."""
+        """By option, why its value is not valid."""
         return {name: field.problem for name, field in self.fields.items() if field.problem}
 
     @property
     def n_changed(self) -> int:
-        """Options that differ from their defaults."""
+        """Number of options that differ from their defaults."""
         return sum(not field.is_default for field in self.fields.values())
 
     def as_overrides(self) -> list[str]:
-        """Options that differ from their defaults, as `Experiment.compose` takes those of an experiment itself."""
+        """The options that differ from their defaults, as overrides of an experiment for `Experiment.compose`."""
         return [write_override(name, field.value) for name, field in self.fields.items() if not field.is_default]
 
-    @in_turn
+    @with_ui_lock
     def set(self, config: Any) -> None:
         """Shows the options of a dataclass, or those of a mapping."""
-        with nullcontext() if self._drawn is None else self._drawn.hold_sync():
+        with nullcontext() if self._view is None else self._view.hold_sync():
             for name, field in self.fields.items():
                 if isinstance(config, Mapping):
                     if name in config:
@@ -101,17 +102,17 @@ class ConfigForm:
         self.fields[change["name"].removeprefix(PREFIX)].enter(change["new"])
 
     def _show(self, field: OptionField) -> None:
-        """Shows one option, and nothing of the others: a page may have sent what is not yet known of these."""
-        if self._drawn is not None:
-            setattr(self._drawn, PREFIX + field.item.name, field.raw)
-            self._drawn.problems = self.problems
-            self._drawn.title = self._headline
-            self._drawn.is_open = self._drawn.is_open or bool(self.problems)
+        """Shows one option. The others stay untouched: a page may have sent values that are not yet handled."""
+        if self._view is not None:
+            setattr(self._view, PREFIX + field.item.name, field.raw)
+            self._view.problems = self.problems
+            self._view.title = self._title_with_counts
+            self._view.is_open = self._view.is_open or bool(self.problems)
 
     @property
-    def _headline(self) -> str:
+    def _title_with_counts(self) -> str:
         if not self._title:
             return ""
-        changed, wrong = self.n_changed, len(self.problems)
-        facts = [f"{changed} changed"] * bool(changed) + [f"{wrong} cannot be used"] * bool(wrong)
-        return self._title + (f" ({', '.join(facts)})" if facts else "")
+        n_problems = len(self.problems)
+        counts = [f"{self.n_changed} changed"] * bool(self.n_changed) + [f"{n_problems} not valid"] * bool(n_problems)
+        return self._title + (f" ({', '.join(counts)})" if counts else "")

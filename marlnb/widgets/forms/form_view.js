@@ -1,6 +1,6 @@
-// Options one below the other: label, control, help beside it, and what is wrong with it below. What stands in each
-// control is a value of its own in the model. Native controls, so that keys and screen readers work as usual.
-const WRITING_MS = 700; // for so long after a key nothing else is put under the writer's fingers
+// Options below each other: label, control, help next to it, and the problem below. Each value is a separate trait of
+// the model. Native controls make keys and screen readers work.
+const TYPING_MS = 700; // after a key press, values from the kernel wait this long, so that they do not replace typed text
 
 const CSS = `
 .marlnb-form { container-type: inline-size; color: var(--jp-ui-font-color1, #222); margin: 2px;
@@ -34,14 +34,14 @@ const CSS = `
 `;
 
 const element = (kind, properties = {}, ...children) => {
-  const found = Object.assign(document.createElement(kind), properties);
-  found.append(...children);
-  return found;
+  const node = Object.assign(document.createElement(kind), properties);
+  node.append(...children);
+  return node;
 };
 
 function controlOf(option, id) {
   if (option.control === "choice") {
-    const choices = option.choices.map((words) => element("option", { value: words, textContent: words }));
+    const choices = option.choices.map((text) => element("option", { value: text, textContent: text }));
     return element("select", { id }, ...choices);
   }
   if (option.control === "tick") return element("input", { id, type: "checkbox" });
@@ -50,74 +50,74 @@ function controlOf(option, id) {
 
 function fieldOf(option, model, id, listen) {
   const key = `option_${option.name}`;
-  const read = option.control === "tick" ? "checked" : "value";
+  const property = option.control === "tick" ? "checked" : "value";
   const control = controlOf(option, id);
   const help = element("span", { id: `${id}-help`, className: "marlnb-help", textContent: option.help });
-  const words = option.name.split("_").flatMap((word, place) => (place ? ["_", element("wbr"), word] : [word]));
+  const words = option.name.split("_").flatMap((word, index) => (index ? ["_", element("wbr"), word] : [word]));
   const label = element("label", { htmlFor: id }, ...words);
   const root = element("div", { className: `marlnb-field marlnb-field-${option.name}` },
     label, element("div", { className: "control" }, control), help);
-  let wroteAt = -Infinity;
-  let later = 0;
+  let typedAt = -Infinity;
+  let timer = 0;
   const show = () => {
-    clearTimeout(later);
-    if (control[read] === model.get(key)) return;
-    const left = wroteAt + WRITING_MS - performance.now();
-    if (left > 0) later = setTimeout(show, left); else control[read] = model.get(key);
+    clearTimeout(timer);
+    if (control[property] === model.get(key)) return;
+    const wait = typedAt + TYPING_MS - performance.now();
+    if (wait > 0) timer = setTimeout(show, wait); else control[property] = model.get(key);
   };
-  const complain = () => {
-    const told = model.get("problems")[option.name] || "";
-    let place = root.querySelector(".marlnb-problem");
-    if (told && !place) {
-      place = element("div", { id: `${id}-problem`, className: "marlnb-problem" });
-      place.setAttribute("role", "alert");
-      root.append(place);
+  const showProblem = () => {
+    const problem = model.get("problems")[option.name] || "";
+    let alert = root.querySelector(".marlnb-problem");
+    if (problem && !alert) {
+      alert = element("div", { id: `${id}-problem`, className: "marlnb-problem" });
+      alert.setAttribute("role", "alert");
+      root.append(alert);
     }
-    if (!told && place) place.remove(); else if (told && place.textContent !== told) place.textContent = told;
-    control.setAttribute("aria-invalid", String(Boolean(told)));
-    control.setAttribute("aria-describedby", told ? `${id}-problem ${id}-help` : `${id}-help`);
+    if (!problem && alert) alert.remove(); else if (problem && alert.textContent !== problem) alert.textContent = problem;
+    control.setAttribute("aria-invalid", String(Boolean(problem)));
+    control.setAttribute("aria-describedby", problem ? `${id}-problem ${id}-help` : `${id}-help`);
   };
   control.addEventListener("input", () => {
-    if (option.control === "text") wroteAt = performance.now();
-    model.set(key, control[read]);
+    if (option.control === "text") typedAt = performance.now();
+    model.set(key, control[property]);
     model.save_changes();
   });
   listen(`change:${key}`, show);
-  listen("change:problems", complain);
+  listen("change:problems", showProblem);
   show();
-  complain();
+  showProblem();
   return root;
 }
 
 function render({ model, el }) {
-  const id = `marlnb-form-${Math.random().toString(36).slice(2)}`; // a widget's module is its own
-  const heard = [];
-  const listen = (event, act) => { heard.push([event, act]); model.on(event, act); };
-  const fields = model.get("options").map((option, place) => fieldOf(option, model, `${id}-${place}`, listen));
+  const id = `marlnb-form-${Math.random().toString(36).slice(2)}`; // ids must be unique on the page
+  const handlers = [];
+  const listen = (event, handler) => { handlers.push([event, handler]); model.on(event, handler); };
+  const fields = model.get("options").map((option, index) => fieldOf(option, model, `${id}-${index}`, listen));
   const list = element("div", {}, ...fields);
   const root = element("div", { className: "marlnb-form" });
   if (model.get("title")) {
     const summary = element("summary");
-    const folded = element("details", {}, summary, list);
-    const name = () => { summary.textContent = model.get("title"); };
-    const fold = () => { folded.open = model.get("is_open"); };
-    folded.addEventListener("toggle", () => {
-      if (folded.open === model.get("is_open")) return;
-      model.set("is_open", folded.open);
+    const details = element("details", {}, summary, list);
+    const showTitle = () => { summary.textContent = model.get("title"); };
+    const showOpen = () => { details.open = model.get("is_open"); };
+    details.addEventListener("toggle", () => {
+      if (details.open === model.get("is_open")) return;
+      model.set("is_open", details.open);
       model.save_changes();
     });
-    listen("change:title", name);
-    listen("change:is_open", fold);
-    name();
-    fold();
-    root.append(folded);
+    listen("change:title", showTitle);
+    listen("change:is_open", showOpen);
+    showTitle();
+    showOpen();
+    root.append(details);
   } else root.append(list);
-  // the notebook's own shortcuts are not for keys that are pressed in here
+  // keys pressed in the form must not trigger shortcuts of the notebook
   root.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" && !event.ctrlKey && !event.metaKey) event.stopPropagation();
   });
   el.append(element("style", { textContent: CSS }), root);
-  return () => { for (const [event, act] of heard) model.off(event, act); };
+  return () => { for (const [event, handler] of handlers) model.off(event, handler); };
 }
 
 export default { render };

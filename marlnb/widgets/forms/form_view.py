@@ -1,4 +1,4 @@
-"""DrawnForm: options one below the other, each with its control, its help, and what is wrong with it, as one widget."""
+"""FormView: one widget that draws options below each other, each with its control, its help and its problem."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any
 
 import traitlets
 
-from marlnb.widgets.core.controls import Drawn
+from marlnb.widgets.core.controls import JavaScriptWidget
 
 PREFIX = "option_"
 
 
-class DrawnForm(Drawn):
-    """Text fields, boxes to tick and choices.
+class FormView(JavaScriptWidget):
+    """Text fields, checkboxes and choices.
 
-    What stands in the control of an option is a synced value of its own, `option_<name>`: a page that sends one of
-    them says nothing of the others, which the kernel or another page may just have changed.
+    The value of each option is a synced trait `option_<name>`. So a page that sends one value does not overwrite the
+    others, which the kernel or another page may have just changed.
 
     Attributes:
-        options: of each, in order: name, control (text, tick or choice), help, choices and placeholder.
-        problems: by option, why it cannot be used.
-        title: of what can be folded away; empty where the options are always seen.
-        is_open: whether they are seen below the title.
+        options: of each option: name, control (text, tick or choice), help, choices and placeholder.
+        problems: by option, why its value is not valid.
+        title: of the part that can be folded; empty if the options are always visible.
+        is_open: whether the options below the title are visible.
     """
 
     _esm = Path(__file__).with_name("form_view.js")
@@ -35,12 +35,13 @@ class DrawnForm(Drawn):
     def __init__(self, options: Sequence[Mapping[str, Any]], values: Mapping[str, str | bool], **traits: Any) -> None:
         """
         Args:
-            options: as the attribute. values: what stands in each control.
+            options: as the attribute.
+            values: of each option, what its control shows.
             traits: the other attributes.
         """
         kinds = {
             name: traitlets.Bool if isinstance(value, bool) else traitlets.Unicode for name, value in values.items()
         }
         self.add_traits(**{PREFIX + name: kind().tag(sync=True) for name, kind in kinds.items()})
-        given = {PREFIX + name: value for name, value in values.items()}
-        super().__init__(options=[dict(option) for option in options], **given, **traits)
+        prefixed = {PREFIX + name: value for name, value in values.items()}
+        super().__init__(options=[dict(option) for option in options], **prefixed, **traits)

@@ -16,54 +16,58 @@ from marlnb.widgets.forms.environment_panel import EnvironmentPanel
 from marlnb.widgets.forms.form import ConfigForm
 
 LENGTH = ("frames", "target_return", "evaluate_every", "evaluation_episodes", "rollout_steps", "seed")
-KEEPING = ("checkpoint_every", "keep_checkpoints", "loggers")
+SAVING = ("checkpoint_every", "keep_checkpoints", "loggers")
 
 
 class TrainingForm:
     """The parts of an experiment, each a panel or a form.
 
     Attributes:
-        environment, algorithm, device: panels. length, keeping: forms.
+        environment: a panel.
+        algorithm: a panel.
+        device: a panel.
+        length: a form: how long to train, and how often to evaluate.
+        saving: a form: checkpoints and loggers.
     """
 
     def __init__(self, experiment: Experiment, *, on_change: Callable[[], None]) -> None:
         """
         Args:
-            on_change: called in turn after each change.
+            on_change: called under UI_LOCK after each change.
         """
         self._on_change = on_change
-        self._kept = experiment
-        self._quiet = True
+        self._base = experiment  # supplies the options that no part of the form has
+        self._is_updating = True
         self.environment = EnvironmentPanel(experiment.env, n_envs=experiment.n_envs)
         self.algorithm = AlgorithmPanel(experiment, None)
         self.device = DevicePanel(experiment)
         self.length = ConfigForm(Experiment, only=LENGTH, on_change=self._changed)
-        self.keeping = ConfigForm(Experiment, only=KEEPING, on_change=self._changed)
+        self.saving = ConfigForm(Experiment, only=SAVING, on_change=self._changed)
         self.environment.on_change(self._environment_changed)
         self.algorithm.on_change(self._changed)
         self.device.on_change(self._changed)
-        self._quiet = False
+        self._is_updating = False
 
     @property
     def pages(self) -> dict[str, w.Widget]:
-        """What to show, by title."""
+        """The widgets to display, by title."""
         return {
             "Environment": self.environment.widget,
             "Algorithm": self.algorithm.widget,
             "Device": self.device.widget,
             "Length": self.length.box,
-            "Saving": self.keeping.box,
+            "Saving": self.saving.box,
         }
 
     @property
     def experiment(self) -> Experiment:
-        """What the form says.
+        """The experiment in the form.
 
         Raises:
-            ConfigError: an option cannot be used, or the parts do not fit together.
+            ConfigError: an option is not valid, or the parts are not compatible.
         """
         return replace(
-            self._kept,
+            self._base,
             env=self.environment.config,
             n_envs=self.environment.n_envs,
             groups=self.environment.groups,
@@ -71,25 +75,22 @@ class TrainingForm:
             device=self.device.device,
             threads=self.device.threads,
             **self.length.values,
-            **self.keeping.values,
+            **self.saving.values,
         )
 
     @with_ui_lock
     def set(self, experiment: Experiment) -> None:
         """Shows an experiment."""
-        self._quiet, self._kept = True, experiment
+        self._is_updating, self._base = True, experiment
         try:
-            self.environment.set(experiment)
-            self.algorithm.set(experiment)
-            self.device.set(experiment)
-            self.length.set(experiment)
-            self.keeping.set(experiment)
+            for part in (self.environment, self.algorithm, self.device, self.length, self.saving):
+                part.set(experiment)
         finally:
-            self._quiet = False
+            self._is_updating = False
         self._changed()
 
     def _environment_changed(self) -> None:
-        if self._quiet:
+        if self._is_updating:
             return
         try:
             env, groups = self.environment.config, self.environment.groups
@@ -97,9 +98,9 @@ class TrainingForm:
             self._changed()
             return
         if self.environment.spec is not None:
-            self.algorithm.look_at(replace(self._kept, env=env, groups=groups), self.environment.spec)
+            self.algorithm.set_env(replace(self._base, env=env, groups=groups), self.environment.spec)
         self._changed()
 
     def _changed(self) -> None:
-        if not self._quiet:
+        if not self._is_updating:
             self._on_change()

@@ -1,4 +1,4 @@
-"""What of a run was made with a checkpoint, and a recording opened to be looked into."""
+"""Which recordings of a run were made with a checkpoint; opening a recording that may be open elsewhere."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from marlnb.training.runs.run import Run
 
 
 def recordings_made_with(run: Run, checkpoint: Checkpoint) -> list[str]:
-    """Names of the run's recordings that hold episodes of a checkpoint; one that cannot be read says so."""
-    found = []
+    """Names of the run's recordings that hold episodes of a checkpoint; one that cannot be read is marked."""
+    names = []
     for name, path in run.recordings.items():
         try:
             with open_shared(path) as recording:
                 if checkpoint.sha256 in [recording.checkpoint[1], *recording.checkpoints["sha256"]]:
-                    found.append(name)
+                    names.append(name)
         except (MarlnbError, OSError, KeyError):
-            found.append(f"{name} perhaps (it cannot be read now)")
-    return found
+            names.append(f"{name} perhaps (it cannot be read now)")
+    return names
 
 
 def open_shared(path: Path) -> Recording:
-    """A recording, whoever else has it open: within a process HDF5 opens a file twice only with the same locking."""
+    """Opens a recording that may already be open in this process: HDF5 requires the same locking for both."""
     try:
         return Recording.open(path)
     except RecordingError:

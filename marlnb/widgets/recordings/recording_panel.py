@@ -1,4 +1,4 @@
-"""RecordingPanel: sites chosen in a tree, what they cost told before, recorded while one looks, opened afterwards."""
+"""RecordingPanel: choose sites and options, see the estimated cost, record, and open the recording."""
 
 from __future__ import annotations
 
@@ -12,51 +12,52 @@ from marlnb.errors import ConfigError, MarlnbError
 from marlnb.formatting import format_count
 from marlnb.models.hooks.capture import all_sites
 from marlnb.models.hooks.sites import Site
+from marlnb.recording.capture.config import RecordingConfig
 from marlnb.recording.capture.plan import RecordingPlan, plan_recording
-from marlnb.recording.capture.recorder import record
 from marlnb.recording.capture.sources import LabelFn
 from marlnb.recording.file.reader import Recording
-from marlnb.training.runs.run import Run, Which
+from marlnb.training.runs.run import Run
+from marlnb.training.runs.run_folder import Which
 from marlnb.widgets.core.background import LatestOnly, TaskStopped
 from marlnb.widgets.core.controls import Accordion, Checkbox, SelectMultiple, button_for
 from marlnb.widgets.core.site_tree import SiteTree
 from marlnb.widgets.core.style import LABEL, code_html, note_html, problem_html, styled, table_html
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.forms.form import ConfigForm
-from marlnb.widgets.forms.verb_options import default_of_verb
-from marlnb.widgets.recordings.recording_options import RecordingOptions, code_of, command_of
-from marlnb.widgets.recordings.recording_work import RecordingWork, Told
+from marlnb.widgets.recordings.recording_options import FORM_OPTIONS, code_of, command_of
+from marlnb.widgets.recordings.recording_task import RecordingTask
 from marlnb.widgets.recordings.recordings_list import RecordingsList
 
-SEVERAL = ("last", "best", "all")
-WIDTH = "9em"  # of a button
+CHECKPOINT_NAMES = ("last", "best", "all")
+BUTTON_WIDTH = "9em"
 
 
 class RecordingPanel:
-    """What of a run is recorded, and the recording of it.
+    """What to record of a run, and the recording of it.
 
     Attributes:
         widget: what a notebook displays.
-        tree: the sites. form: the options.
-        plan: the estimate of what is chosen, None until it is known and where it cannot be made.
-        recording: the last one that this panel finished, None before.
-        work: the recording under way, or the last one.
+        tree: the sites.
+        form: the options.
+        plan: the estimate for the current choices; None before it is known and if they are not valid.
+        recording: the last one that this panel made; None before.
+        task: the recording that runs, or the last one.
     """
 
     def __init__(self, run: str | os.PathLike[str] | Run, *, labels: Mapping[str, LabelFn] | None = None) -> None:
         """
         Args:
-            labels: functions of a moment by name, as `record` takes them, to choose from. The environment's own labels
-                are recorded in any case.
+            labels: custom labels to choose from: functions of a time step by name, as `record` takes them. The
+                environment's own labels are always recorded.
         Raises:
-            RunError: the folder holds no run.
+            RunError: the folder is not a run.
         """
         self.run = run if isinstance(run, Run) else Run.open(run)
         self.labels = dict(labels or {})
         self.plan: RecordingPlan | None = None
         self.recording: Recording | None = None
-        self.work: RecordingWork | None = None
-        self._busy = self._quiet = self._sites_known = False
+        self.task: RecordingTask | None = None
+        self._is_busy = self._is_updating = self._are_sites_known = False
         self._listeners: list[Callable[[], None]] = []
         self._planning, self._finding = LatestOnly(), LatestOnly(wait_s=0)
         self._make()
@@ -64,10 +65,10 @@ class RecordingPanel:
 
     def _make(self) -> None:
         self.tree, self.list = SiteTree(), RecordingsList(self.run)
-        self.form = ConfigForm(RecordingOptions, on_change=self._changed)
-        self._own_labels = {name: Checkbox(value=True, description=name, indent=False) for name in self.labels}
+        self.form = ConfigForm(RecordingConfig, only=FORM_OPTIONS, on_change=self._changed)
+        self._label_boxes = {name: Checkbox(value=True, description=name, indent=False) for name in self.labels}
         self.checkpoint = SelectMultiple(
-            options=SEVERAL,
+            options=CHECKPOINT_NAMES,
             value=("last",),
             rows=4,
             description="checkpoint",
@@ -75,163 +76,168 @@ class RecordingPanel:
             layout=w.Layout(width="34em"),
         )
         self._refresh = button_for(
-            self.refresh, "EnvPreview again", "refresh", "for checkpoints and recordings", width=WIDTH
+            self.refresh, "Refresh", "refresh", "find new checkpoints and recordings", width=BUTTON_WIDTH
         )
         self._record = button_for(
             self._clicked,
             "Record",
             "circle",
             "play the episodes and write the file",
-            width=WIDTH,
+            width=BUTTON_WIDTH,
             button_style="primary",
         )
         self._stop = button_for(
-            self.stop, "Stop", "stop", "end it; what was recorded stays", width=WIDTH, disabled=True
+            self.stop, "Stop", "stop", "stop; what was recorded stays", width=BUTTON_WIDTH, disabled=True
         )
         self._bar = w.FloatProgress(min=0.0, max=1.0, layout=w.Layout(width="20em", visibility="hidden"))
         self._line, self._sites, self._estimate = w.HTML(), w.HTML(), w.HTML()
         self._fields, self._code, self._command = w.HTML(), w.HTML(), w.HTML()
         titles = ["what is written", "as code", "as a command"]
-        said = Accordion([self._fields, self._code, self._command], titles=titles, selected_index=None)
-        which = w.HBox([self.checkpoint, self._refresh], layout=w.Layout(flex_flow="row wrap"))
-        own = [w.VBox([w.HTML("<b>labels of your own</b>"), *self._own_labels.values()])] if self._own_labels else []
+        texts = Accordion([self._fields, self._code, self._command], titles=titles, selected_index=None)
+        checkpoints = w.HBox([self.checkpoint, self._refresh], layout=w.Layout(flex_flow="row wrap"))
+        heading = [w.HTML("<b>Custom labels</b>")] if self._label_boxes else []
+        labels = w.VBox([*heading, *self._label_boxes.values()])
         buttons = w.HBox([self._record, self._stop, self._bar], layout=w.Layout(flex_flow="row wrap"))
-        parts = [w.HTML("<b>Sites</b>"), self.tree, self._sites, which, self.form.box, *own]
-        below = [self._estimate, buttons, self._line, said, self.list.box]
+        parts = [w.HTML("<b>Sites</b>"), self.tree, self._sites, checkpoints, self.form.box, labels]
+        below = [self._estimate, buttons, self._line, texts, self.list.box]
         self.widget = styled(*parts, *below, name="marlnb-recording")
         self.tree.observe(lambda _: self._changed(), "chosen")
         self.checkpoint.observe(lambda _: self._changed(), "value")
-        for box in self._own_labels.values():
+        for box in self._label_boxes.values():
             box.observe(lambda _: self._changed(), "value")
 
     @property
     def choices(self) -> dict[str, Any]:
-        """What is chosen, as `record` takes it.
+        """The current choices, as `record` takes them.
 
         Raises:
-            ConfigError: an option cannot be used.
+            ConfigError: an option is not valid.
         """
-        if not self._sites_known:
+        if not self._are_sites_known:
             raise ConfigError("the sites are not known yet")
-        chosen = list(self.checkpoint.value)
-        if not chosen:
-            raise ConfigError("checkpoint: none is chosen")
-        which: list[Which] = [name if name in SEVERAL else int(name) for name in chosen]
-        if len(which) > 1 and "all" in which:
-            raise ConfigError("checkpoint: all, or some of them; not both")
-        labels = {name: self.labels[name] for name, box in self._own_labels.items() if box.value}
-        checkpoint = which[0] if len(which) == 1 else which
-        return {"sites": self.tree.patterns, "checkpoint": checkpoint, **self.form.values, "labels": labels or None}
+        names = list(self.checkpoint.value)
+        if not names:
+            raise ConfigError("checkpoint: choose at least one")
+        checkpoints: list[Which] = [name if name in CHECKPOINT_NAMES else int(name) for name in names]
+        if len(checkpoints) > 1 and "all" in checkpoints:
+            raise ConfigError("checkpoint: choose all, or some of them; not both")
+        labels = {name: self.labels[name] for name, box in self._label_boxes.items() if box.value}
+        checkpoint = checkpoints[0] if len(checkpoints) == 1 else checkpoints
+        return {"sites": self.tree.patterns, "checkpoint": checkpoint, **self.form.values, "labels": labels}
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Calls `listener` after each change of what is chosen."""
+        """Calls `listener` after each change of the choices."""
         self._listeners.append(listener)
 
     @with_ui_lock
     def refresh(self) -> None:
-        """Looks for checkpoints, sites and recordings anew."""
-        options = [(name, name) for name in SEVERAL]
-        for one in reversed(self.run.checkpoints):
-            score = "" if one.score is None else f", score {one.score:.2f}"
-            options.append((f"{one.iteration}: {format_count(one.frames)} frames{score}", str(one.iteration)))
+        """Finds new checkpoints, sites and recordings."""
+        options = [(name, name) for name in CHECKPOINT_NAMES]
+        for checkpoint in reversed(self.run.checkpoints):
+            score = "" if checkpoint.score is None else f", score {checkpoint.score:.2f}"
+            title = f"{checkpoint.iteration}: {format_count(checkpoint.frames)} frames{score}"
+            options.append((title, str(checkpoint.iteration)))
         chosen = self.checkpoint.value
-        self._quiet = True
+        self._is_updating = True
         self.checkpoint.options = options
         self.checkpoint.value = tuple(name for name in chosen if name in [value for _, value in options])
-        self._quiet = False
+        self._is_updating = False
         self.list.refresh()
         if self.form.fields["name"].raw in self.run.recordings:
-            self.form.set({"name": self._free_name()})
-        if not self._sites_known:
+            self.form.set({"name": self._unused_name()})
+        if not self._are_sites_known:
             self._record.disabled = True
-            self._sites.value = note_html("looking for the sites")
-            self._finding.ask(self._find_sites, self._show_sites, self._no_sites)
+            self._sites.value = note_html("finding the sites")
+            self._finding.request(self._find_sites, self._show_sites, self._finding_failed)
         else:
             self._changed()
 
+    def close(self) -> None:
+        """Drops the estimate that is being computed; a recording continues."""
+        self._planning.cancel()
+
     @with_ui_lock
-    def record(self) -> RecordingWork:
-        """Records what is chosen in a thread.
+    def record(self) -> RecordingTask:
+        """Records the current choices in a thread. What `record` raises is shown in the panel.
 
         Raises:
-            ConfigError: an option cannot be used. What `record` raises is shown.
+            ConfigError: an option is not valid.
         """
-        if self.work is not None and self._busy:
-            return self.work
+        if self.task is not None and self._is_busy:
+            return self.task
         choices = self.choices
-        self._busy = True
-        self._planning.forget()
+        self._is_busy = True
+        self._planning.cancel()
         self._record.disabled, self._stop.disabled = True, False
         self._bar.value, self._bar.layout.visibility = 0.0, "visible"
-        self._line.value = note_html("beginning")
-        self.work = RecordingWork(self.run, choices, tell=self._tell, done=self._recorded, failed=self._failed)
-        return self.work
+        self._line.value = note_html("starting")
+        self.task = RecordingTask(self.run, choices, show=self._show_progress, done=self._done, failed=self._failed)
+        return self.task
 
     def stop(self) -> None:
-        """Ends the recording under way; what had been recorded stays, marked incomplete."""
-        if self.work is not None:
-            self.work.work.stop()
+        """Stops the recording; what was recorded stays in the file, marked incomplete."""
+        if self.task is not None:
+            self.task.task.stop()
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         bundle: dict[str, Any] = {**self.widget._repr_mimebundle_(**options), "text/plain": repr(self)}
         return bundle
 
     def __repr__(self) -> str:
-        told = [f"RecordingPanel({str(self.run.path)!r})", *([str(self.plan)] if self.plan is not None else [])]
-        return "\n".join([*told, *([repr(self.recording)] if self.recording is not None else [])])
+        plan = [str(self.plan)] if self.plan is not None else []
+        recording = [repr(self.recording)] if self.recording is not None else []
+        return "\n".join([f"RecordingPanel({str(self.run.path)!r})", *plan, *recording])
 
     def _find_sites(self) -> list[Site]:
         return all_sites(self.run.policies())
 
     def _show_sites(self, sites: list[Site]) -> None:
-        self._quiet = True
-        self.tree.show(sites, default_of_verb(record, "sites"))
-        self._quiet, self._sites_known = False, True
+        self._is_updating = True
+        self.tree.show(sites, RecordingConfig().sites)
+        self._is_updating, self._are_sites_known = False, True
         labels = [label.name for label in self.run.spec.labels]
-        told = f"The environment's own labels are recorded too: {', '.join(labels)}." if labels else ""
-        self._sites.value = note_html(told)
+        note = f"The environment's own labels are always recorded: {', '.join(labels)}." if labels else ""
+        self._sites.value = note_html(note)
         self._changed()
 
-    def _no_sites(self, error: Exception) -> None:
-        self._sites.value = problem_html(
-            f"{error}\nA checkpoint is needed to record: train, save one, and EnvPreview again."
-        )
+    def _finding_failed(self, error: Exception) -> None:
+        self._sites.value = problem_html(f"{error}\nRecording needs a checkpoint: train, save one, then click Refresh.")
         self._record.disabled = True
 
     def _changed(self) -> None:
-        """What is chosen as code, as a command, and what it will cost; or why it cannot be recorded."""
-        if self._quiet or not self._sites_known:
+        """Shows the choices as code and as a command, and their estimated cost; or why they are not valid."""
+        if self._is_updating or not self._are_sites_known:
             return
         self.plan = None
         try:
             choices = self.choices
         except MarlnbError as error:
-            self._planning.forget()
+            self._planning.cancel()
             self._estimate.value = problem_html(str(error))
             self._record.disabled = True
             return
-        own = list(choices["labels"] or ())
-        self._code.value = code_html(code_of(self.run, choices, own))
-        self._command.value = code_html(command_of(self.run, choices, own))
-        self._record.disabled = self._busy
-        if not self._busy:
+        labels = list(choices["labels"] or ())
+        self._code.value = code_html(code_of(self.run, choices, labels))
+        self._command.value = code_html(command_of(self.run, choices, labels))
+        self._record.disabled = self._is_busy
+        if not self._is_busy:
             self._estimate.value = note_html("estimating")
-            self._planning.ask(lambda: plan_recording(self.run, **choices), self._planned, self._not_planned)
+            self._planning.request(lambda: plan_recording(self.run, **choices), self._show_plan, self._planning_failed)
         for listener in self._listeners:
             listener()
 
-    def _planned(self, plan: RecordingPlan) -> None:
+    def _show_plan(self, plan: RecordingPlan) -> None:
         self.plan = plan
         self._fields.value = table_html(["dataset", "axes", "type", "size"], plan.table())
-        problem = f"{plan.path} is there already: give another name" if plan.path.exists() else ""
+        problem = f"{plan.path} exists already: choose another name" if plan.path.exists() else ""
         try:
             plan.check()
         except MarlnbError as error:
             problem = str(error)
-        self._record.disabled = bool(problem) or self._busy
+        self._record.disabled = bool(problem) or self._is_busy
         self._estimate.value = note_html(plan.summary()) + (problem_html(problem) if problem else "")
 
-    def _not_planned(self, error: Exception) -> None:
+    def _planning_failed(self, error: Exception) -> None:
         self._estimate.value = problem_html(str(error))
         self._record.disabled = True
 
@@ -241,31 +247,32 @@ class RecordingPanel:
         except MarlnbError as error:
             self._line.value = problem_html(str(error))
 
-    def _tell(self, told: Told) -> None:
-        self._bar.value, self._line.value = told.share, note_html(told.words)
+    def _show_progress(self, share: float, text: str) -> None:
+        self._bar.value, self._line.value = share, note_html(text)
 
-    def _recorded(self, recording: Recording) -> None:
+    def _done(self, recording: Recording) -> None:
         self.recording = recording
-        self._ended(note_html(f"recorded {recording.path}"), recording.path.stem)
+        self._finish(note_html(f"recorded {recording.path}"), recording.path.stem)
 
     def _failed(self, error: Exception) -> None:
-        name = "" if self.work is None else self.work.name
+        name = "" if self.task is None else self.task.name
         if isinstance(error, TaskStopped):
-            self._ended(note_html(f"stopped: what had ended is in {name}, marked incomplete"), name)
+            self._finish(note_html(f"stopped: {name} has the finished episodes, marked incomplete"), name)
         else:
-            self._ended(problem_html(str(error)), name if name in self.run.recordings else "")
+            self._finish(problem_html(str(error)), name if name in self.run.recordings else "")
 
-    def _ended(self, told: str, name: str) -> None:
-        self._busy = False
-        self._line.value, self._bar.layout.visibility = told, "hidden"
+    def _finish(self, message: str, name: str) -> None:
+        """Shows the message, and the recording with this name if it is not empty."""
+        self._is_busy = False
+        self._line.value, self._bar.layout.visibility = message, "hidden"
         self._record.disabled, self._stop.disabled = False, True
         if name:
             self.list.choose(name)
-        self.form.set({"name": self._free_name()})
+        self.form.set({"name": self._unused_name()})
         self._changed()
 
-    def _free_name(self) -> str:
-        """`record`'s own name, numbered where there is such a recording."""
-        default = str(default_of_verb(record, "name"))
+    def _unused_name(self) -> str:
+        """The default name of a recording, numbered if it exists already."""
+        default = RecordingConfig().name
         names = (default if number == 1 else f"{default}_{number}" for number in range(1, 10**6))
         return next(name for name in names if name not in self.run.recordings)

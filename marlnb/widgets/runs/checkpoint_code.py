@@ -1,4 +1,4 @@
-"""What a person does with a checkpoint, as code and as commands."""
+"""What the checkpoints panel does, as code and as commands."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from marlnb.training.policies.evaluation import evaluate
+from marlnb.training.policies.evaluation import EvaluationOptions
 from marlnb.training.runs.checkpoint import Checkpoint
 from marlnb.training.runs.run import Run
-from marlnb.widgets.forms.verb_options import call_of
+from marlnb.wording import write_arguments
 
 
 def code_of(run: Run, checkpoint: Checkpoint, options: Mapping[str, Any], note: str, other: int | None) -> str:
-    """A cell that loads, evaluates and notes a checkpoint; how it is deleted stands there as a comment."""
+    """A cell that loads a checkpoint, evaluates it and writes its note; deleting it is a comment.
+
+    Args:
+        options: of the evaluation.
+        other: the iteration of a checkpoint to compare with.
+    """
     k = checkpoint.iteration
+    arguments = write_arguments(EvaluationOptions, options)
     both = [k] if other is None else [k, other]
-    evaluations = [
-        f"evaluation_{one} = mnb.evaluate(run, checkpoint={one}{call_of(evaluate, options)})" for one in both
-    ]
-    kept = [f"notes.keep(evaluation_{one})" for one in both]
-    noted = [f"notes.write({k}, {note!r})"] if note else []
     return "\n".join(
         [
             "import marlnb as mnb",
@@ -29,20 +30,20 @@ def code_of(run: Run, checkpoint: Checkpoint, options: Mapping[str, Any], note: 
             "",
             f"run = mnb.Run.open({str(run.path)!r})",
             f"policies = run.policies({k})",
-            *evaluations,
+            *(f"evaluation_{n} = mnb.evaluate(run, checkpoint={n}{arguments})" for n in both),
             "notes = CheckpointNotes(run)",
-            *kept,
-            *noted,
+            *(f"notes.keep(evaluation_{n})" for n in both),
+            *([f"notes.write({k}, {note!r})"] if note else []),
             f"# remove_checkpoint(run, {k})",
         ]
     )
 
 
 def command_of(run: Run, checkpoint: Checkpoint, options: Mapping[str, Any], other: int | None) -> str:
-    """The lines for a terminal that evaluate it and what it is compared with; notes are kept by code only."""
+    """Commands that evaluate the checkpoint and the one to compare with. Notes can only be written by code."""
     folder = shlex.quote(str(run.path))
     explore = " --explore" if options.get("explore") else ""
-    numbers = f"--episodes {options['episodes']} --seed {options['seed']}{explore}"
+    arguments = f"--episodes {options['episodes']} --seed {options['seed']}{explore}"
     both = [checkpoint.iteration] if other is None else [checkpoint.iteration, other]
-    lines = [f"marlnb evaluate {folder} --checkpoint {one} {numbers}" for one in both]
+    lines = [f"marlnb evaluate {folder} --checkpoint {n} {arguments}" for n in both]
     return "\n".join([*lines, f"# rm -r {shlex.quote(str(checkpoint.path))}"])

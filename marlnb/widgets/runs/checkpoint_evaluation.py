@@ -1,4 +1,4 @@
-"""CheckpointEvaluation: how well a checkpoint does, played in a thread and kept with the run; two compared."""
+"""CheckpointEvaluation: evaluates checkpoints in a thread, stores the results in the run, compares two checkpoints."""
 
 from __future__ import annotations
 
@@ -13,121 +13,117 @@ import numpy as np
 from marlnb.envs.vector import Step
 from marlnb.errors import MarlnbError
 from marlnb.training.collect.episodes import TimeStep
-from marlnb.training.policies.evaluation import evaluate
+from marlnb.training.policies.evaluation import EvaluationOptions, evaluate
 from marlnb.training.runs.checkpoint import Checkpoint
 from marlnb.training.runs.checkpoint_notes import CheckpointNotes, is_alike
+from marlnb.widgets.core.background import BackgroundTask, TaskStopped
 from marlnb.widgets.core.controls import Dropdown, button_for
 from marlnb.widgets.core.style import LABEL, note_html, problem_html, table_html
-from marlnb.widgets.core.ui_lock import TURN, in_turn
-from marlnb.widgets.core.work import Work, WorkStopped
+from marlnb.widgets.core.ui_lock import UI_LOCK, with_ui_lock
 from marlnb.widgets.forms.form import ConfigForm
-from marlnb.widgets.forms.verb_options import options_of
 
-EvaluationOptions = options_of(
-    evaluate, {"episodes": (int, {"ge": 1}), "seed": (int, {"ge": 0}), "explore": (bool, {})}
-)
-NOBODY = "(choose)"
-TELL_EVERY_S = 0.2
-WIDTH = "11em"  # of a button
+NOT_CHOSEN = "(choose)"
+UPDATE_EVERY_S = 0.2
+BUTTON_WIDTH = "11em"
 
 
 class CheckpointEvaluation:
-    """Evaluates the checkpoint that is looked at, and compares it with another one.
+    """Evaluates the chosen checkpoint, and compares it with another one.
 
     Attributes:
-        box: the widget to show.
-        other: the iteration that it is compared with, None where none is chosen.
-        work: the evaluation under way, or the last one.
+        box: the widget to display.
+        form: the options of an evaluation.
+        task: the evaluation that runs, or the last one.
     """
 
-    def __init__(self, notes: CheckpointNotes, *, on_change: Callable[[], None], on_kept: Callable[[], None]) -> None:
+    def __init__(self, notes: CheckpointNotes, *, on_change: Callable[[], None], on_stored: Callable[[], None]) -> None:
         """
         Args:
-            on_change: called when other options or another checkpoint to compare with are chosen.
-            on_kept: called when an evaluation was kept, from its thread.
+            on_change: called after other options or another checkpoint to compare with were chosen.
+            on_stored: called under UI_LOCK after an evaluation was stored.
         """
         self.notes = notes
-        self._on_kept = on_kept
-        self.work: Work | None = None
-        self._on_change = on_change
+        self.task: BackgroundTask | None = None
+        self._on_change, self._on_stored = on_change, on_stored
         self._checkpoint: Checkpoint | None = None
         self._others: dict[int, Checkpoint] = {}
         self.form = ConfigForm(EvaluationOptions, on_change=on_change)
         self._button = button_for(
-            self._clicked, "Evaluate", "bar-chart", "play episodes with this checkpoint", width=WIDTH
+            self._try, "Evaluate", "bar-chart", "play episodes with this checkpoint", width=BUTTON_WIDTH
         )
         self._both = button_for(
-            self._clicked_both, "Evaluate both", "balance-scale", "the same episodes with both", width=WIDTH
+            self._try_both, "Evaluate both", "balance-scale", "play the same episodes with both", width=BUTTON_WIDTH
         )
         self._stop = button_for(
-            self.stop, "Stop", "stop", "end the evaluation; nothing of it is kept", width=WIDTH, disabled=True
+            self.stop, "Stop", "stop", "stop the evaluation; nothing is stored", width=BUTTON_WIDTH, disabled=True
         )
         self._bar = w.FloatProgress(min=0.0, max=1.0, layout=w.Layout(width="16em", visibility="hidden"))
-        self._line, self._kept, self._compared = w.HTML(), w.HTML(), w.HTML()
-        self._with = Dropdown(options=[NOBODY], description="compare with", style=LABEL, layout=w.Layout(width="26em"))
-        self._with.observe(self._other_chosen, "value")
+        self._line, self._stored, self._comparison = w.HTML(), w.HTML(), w.HTML()
+        self._other = Dropdown(
+            options=[NOT_CHOSEN], description="compare with", style=LABEL, layout=w.Layout(width="26em")
+        )
+        self._other.observe(self._other_chosen, "value")
         buttons = w.HBox([self._button, self._stop, self._bar], layout=w.Layout(flex_flow="row wrap"))
-        against = w.HBox([self._with, self._both], layout=w.Layout(flex_flow="row wrap"))
-        self.box = w.VBox([self.form.box, buttons, self._line, self._kept, against, self._compared])
+        other = w.HBox([self._other, self._both], layout=w.Layout(flex_flow="row wrap"))
+        self.box = w.VBox([self.form.box, buttons, self._line, self._stored, other, self._comparison])
 
     @property
     def other(self) -> int | None:
-        return None if self._with.value == NOBODY else int(self._with.value)
+        """The iteration of the checkpoint to compare with; None if none is chosen."""
+        return None if self._other.value == NOT_CHOSEN else int(self._other.value)
 
-    @in_turn
-    def look_at(self, checkpoint: Checkpoint, all_of_them: Sequence[Checkpoint]) -> None:
-        """Shows what is known of a checkpoint."""
-        changed = self._checkpoint != checkpoint
-        self._checkpoint = checkpoint
-        self._others = {one.iteration: one for one in all_of_them if one.iteration != checkpoint.iteration}
-        options = [NOBODY, *map(str, self._others)]
-        if list(self._with.options) != options:
-            chosen = self._with.value
-            self._with.options = options
-            self._with.value = chosen if chosen in options else NOBODY
-        if changed:
+    @with_ui_lock
+    def set_checkpoint(self, checkpoint: Checkpoint, checkpoints: Sequence[Checkpoint]) -> None:
+        """Shows the evaluations of a checkpoint, and offers the others to compare with."""
+        if self._checkpoint != checkpoint:
             self._line.value = ""
+        self._checkpoint = checkpoint
+        self._others = {other.iteration: other for other in checkpoints if other.iteration != checkpoint.iteration}
+        options = [NOT_CHOSEN, *map(str, self._others)]
+        if list(self._other.options) != options:
+            chosen = self._other.value
+            self._other.options = options
+            self._other.value = chosen if chosen in options else NOT_CHOSEN
         self.show()
 
-    @in_turn
-    def evaluate(self, *iterations: int) -> Work:
-        """Evaluates checkpoints, one after the other, in a thread; what comes of it is kept with the run.
+    @with_ui_lock
+    def evaluate(self, *iterations: int) -> BackgroundTask:
+        """Evaluates checkpoints one after the other in a thread, and stores the results in the run.
 
+        Args:
+            iterations: of the checkpoints; none: of the chosen one.
         Raises:
-            ConfigError: an option cannot be used.
+            ConfigError: an option is not valid.
         """
-        if self.work is not None and self.work.is_alive:
-            return self.work
+        if self.task is not None and self.task.is_alive:
+            return self.task
         options = self.form.values
         wanted = iterations or ((self._checkpoint.iteration,) if self._checkpoint is not None else ())
         self._bar.value, self._bar.layout.visibility = 0.0, "visible"
-        self._line.value = note_html("beginning")
-        self._busy(True)
-        self.work = Work(lambda work: self._play(work, wanted, options), done=self._played, failed=self._failed)
-        return self.work
+        self._line.value = note_html("starting")
+        self._set_busy(True)
+        self.task = BackgroundTask(lambda task: self._play(task, wanted, options), done=self._done, failed=self._failed)
+        return self.task
 
     def stop(self) -> None:
-        if self.work is not None:
-            self.work.stop()
+        if self.task is not None:
+            self.task.stop()
 
-    @in_turn
+    @with_ui_lock
     def show(self) -> None:
-        """Shows what is kept of the checkpoint, and how it compares."""
+        """Shows the stored evaluations of the checkpoint, and the comparison."""
         if self._checkpoint is None:
             return
-        kept = self.notes.evaluations(self._checkpoint)
-        self._kept.value = _table_of(kept)
+        evaluations = self.notes.evaluations(self._checkpoint)
+        self._stored.value = _evaluations_html(evaluations)
         self._both.disabled = self.other is None
         if self.other is None or self.other not in self._others:
-            self._compared.value = ""
+            self._comparison.value = ""
             return
-        theirs = self.notes.evaluations(self._others[self.other])
-        self._compared.value = _comparison(self._checkpoint.iteration, kept, self.other, theirs)
+        others = self.notes.evaluations(self._others[self.other])
+        self._comparison.value = _comparison_html(self._checkpoint.iteration, evaluations, self.other, others)
 
-    def _clicked(self) -> None:
-        self._try()
-
-    def _clicked_both(self) -> None:
+    def _try_both(self) -> None:
         if self._checkpoint is not None and self.other is not None:
             self._try(self._checkpoint.iteration, self.other)
 
@@ -137,34 +133,34 @@ class CheckpointEvaluation:
         except MarlnbError as error:
             self._line.value = problem_html(str(error))
 
-    def _play(self, work: Work, iterations: Sequence[int], options: Mapping[str, Any]) -> str:
-        began, episodes = time.monotonic(), options["episodes"]
-        for place, iteration in enumerate(iterations):
+    def _play(self, task: BackgroundTask, iterations: Sequence[int], options: Mapping[str, Any]) -> str:
+        started, n_episodes = time.monotonic(), options["episodes"]
+        for index, iteration in enumerate(iterations):
 
-            def tell(n: int, place: int = place, iteration: int = iteration) -> None:
-                self._bar.value = (place + n / episodes) / len(iterations)
-                self._line.value = note_html(f"checkpoint {iteration}: {n} of {episodes} episodes")
+            def show(n: int, index: int = index, iteration: int = iteration) -> None:
+                self._bar.value = (index + n / n_episodes) / len(iterations)
+                self._line.value = note_html(f"checkpoint {iteration}: {n} of {n_episodes} episodes")
 
-            found = evaluate(self.notes.run, checkpoint=iteration, callback=_Counter(work, tell), **options)
-            self.notes.keep(found)
-        which = " and ".join(map(str, iterations))
-        return f"checkpoint {which}: {episodes} episodes in {time.monotonic() - began:.1f} s, kept"
+            counter = _EpisodeCounter(task, show)
+            self.notes.keep(evaluate(self.notes.run, checkpoint=iteration, callback=counter, **options))
+        names = " and ".join(map(str, iterations))
+        return f"checkpoint {names}: {n_episodes} episodes in {time.monotonic() - started:.1f} s, stored"
 
-    def _played(self, told: str) -> None:
-        self._line.value = note_html(told)
-        self._busy(False)
+    def _done(self, message: str) -> None:
+        self._line.value = note_html(message)
+        self._set_busy(False)
         self.show()
-        self._on_kept()
+        self._on_stored()
 
     def _failed(self, error: Exception) -> None:
-        stopped = isinstance(error, WorkStopped)
-        self._line.value = note_html("stopped: nothing of it is kept") if stopped else problem_html(str(error))
-        self._busy(False)
+        is_stopped = isinstance(error, TaskStopped)
+        self._line.value = note_html("stopped: nothing was stored") if is_stopped else problem_html(str(error))
+        self._set_busy(False)
 
-    def _busy(self, busy: bool) -> None:
-        self._button.disabled, self._stop.disabled = busy, not busy
-        self._both.disabled = busy or self.other is None
-        if not busy:
+    def _set_busy(self, is_busy: bool) -> None:
+        self._button.disabled, self._stop.disabled = is_busy, not is_busy
+        self._both.disabled = is_busy or self.other is None
+        if not is_busy:
             self._bar.layout.visibility = "hidden"
 
     def _other_chosen(self, change: Any) -> None:
@@ -172,53 +168,55 @@ class CheckpointEvaluation:
         self._on_change()
 
 
-class _Counter:
-    """Counts the episodes that ended, tells of them, and looks whether to stop."""
+class _EpisodeCounter:
+    """A RolloutCallback that reports the number of finished episodes and stops when the task was stopped."""
 
-    def __init__(self, work: Work, tell: Callable[[int], None]) -> None:
-        self.work, self.tell = work, tell
-        self.n, self.told_at = 0, 0.0
+    def __init__(self, task: BackgroundTask, show: Callable[[int], None]) -> None:
+        self._task, self._show = task, show
+        self._n, self._shown_at = 0, 0.0
 
     def before_step(self, time_step: TimeStep) -> None:
-        self.work.check()
+        self._task.check()
 
     def after_step(self, time_step: TimeStep, step: Step, ended: bool) -> None:
-        self.n += int((step.done.cpu() & (time_step.episode.cpu() >= 0)).sum())
-        if time.monotonic() - self.told_at > TELL_EVERY_S:
-            self.told_at = time.monotonic()
-            with TURN:
-                self.tell(self.n)
+        self._n += int((step.done.cpu() & (time_step.episode.cpu() >= 0)).sum())
+        if time.monotonic() - self._shown_at > UPDATE_EVERY_S:
+            self._shown_at = time.monotonic()
+            with UI_LOCK:
+                self._show(self._n)
 
 
-def told_score(kept: Mapping[str, Any]) -> str:
-    """The score of an evaluation that was kept, with its standard error over episodes: `-7.61 ± 0.12`."""
-    per_episode = [np.asarray(values, float) for values in kept["returns"].values()]
+def score_text(evaluation: Mapping[str, Any]) -> str:
+    """The score of a stored evaluation with its standard error over episodes: `-7.61 ± 0.12`."""
+    per_episode = [np.asarray(values, float) for values in evaluation["returns"].values()]
     error = _standard_error(sum(per_episode) / len(per_episode)) if per_episode else math.nan
-    return _plus_minus(kept["score"], error)
+    return _plus_minus(evaluation["score"], error)
 
 
-def _table_of(kept: Sequence[Mapping[str, Any]]) -> str:
-    if not kept:
+def _evaluations_html(evaluations: Sequence[Mapping[str, Any]]) -> str:
+    if not evaluations:
         return note_html("not evaluated yet")
-    groups = list(kept[-1]["return_mean"])
+    groups = list(evaluations[-1]["return_mean"])
     rows = [
         [
-            time.strftime("%Y-%m-%d %H:%M", time.localtime(entry["made"])),
-            entry["episodes"],
-            entry["seed"],
-            "sampled" if entry["explore"] else "most likely",
-            *(_plus_minus(entry["return_mean"][group], entry["return_se"][group]) for group in groups),
+            time.strftime("%Y-%m-%d %H:%M", time.localtime(evaluation["made"])),
+            evaluation["episodes"],
+            evaluation["seed"],
+            "sampled" if evaluation["explore"] else "most likely",
+            *(_plus_minus(evaluation["return_mean"][group], evaluation["return_se"][group]) for group in groups),
         ]
-        for entry in reversed(kept)
+        for evaluation in reversed(evaluations)
     ]
     return table_html(["evaluated", "episodes", "seed", "actions", *(f"return of {group}" for group in groups)], rows)
 
 
-def _comparison(mine: int, kept: Sequence[Mapping[str, Any]], other: int, theirs: Sequence[Mapping[str, Any]]) -> str:
-    """Two checkpoints by their newest evaluations of the same episodes, and how they differ episode by episode."""
-    pairs = [(a, b) for a in kept for b in theirs if is_alike(dict(a), dict(b))]
+def _comparison_html(
+    a: int, evaluations_a: Sequence[Mapping[str, Any]], b: int, evaluations_b: Sequence[Mapping[str, Any]]
+) -> str:
+    """Checkpoints a and b by their latest evaluations on the same episodes, and the difference for each episode."""
+    pairs = [(x, y) for x in evaluations_a for y in evaluations_b if is_alike(dict(x), dict(y))]
     if not pairs:
-        return note_html(f"{mine} and {other} were not evaluated on the same episodes yet: Evaluate both does that")
+        return note_html(f"{a} and {b} have not been evaluated on the same episodes: use Evaluate both")
     first, second = pairs[-1]
     rows = []
     for group in first["return_mean"]:
@@ -231,9 +229,9 @@ def _comparison(mine: int, kept: Sequence[Mapping[str, Any]], other: int, theirs
                 _plus_minus(float(difference.mean()), _standard_error(difference)),
             ]
         )
-    told = f"The same {first['episodes']} episodes from seed {first['seed']}; ± is one standard error over episodes."
-    head = ["return of", f"checkpoint {mine}", f"checkpoint {other}", f"{other} minus {mine}, episode by episode"]
-    return table_html(head, rows) + note_html(told)
+    note = f"The same {first['episodes']} episodes from seed {first['seed']}; ± is one standard error over episodes."
+    header = ["return of", f"checkpoint {a}", f"checkpoint {b}", f"{b} minus {a}, episode by episode"]
+    return table_html(header, rows) + note_html(note)
 
 
 def _standard_error(values: Any) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from marlnb.envs.mpe.simple_speaker_listener import SimpleSpeakerListenerConfig
-from marlnb.errors import CheckpointError, ConfigError, RecordingError
+from marlnb.errors import CheckpointError, ConfigError
 from marlnb.recording.capture.recorder import record
 from marlnb.training.policies.agents import Agents
 from marlnb.training.policies.evaluation import evaluate
@@ -61,7 +61,7 @@ def test_captured_sites_are_the_bits_that_fired_and_recomputed_ones_their_roundi
                 assert computed[site].to_numpy() == pytest.approx(fired[site].to_numpy(), abs=1e-5)
         head = fired["listener/actor/head"].to_numpy()
         assert (head == fired.steps("listener", "logits").to_numpy()).all()
-    with pytest.raises(RecordingError, match="captured"):
+    with pytest.raises(ConfigError, match="captured"):
         record(run, episodes=5, name="else", fill="hooked", progress=False)  # type: ignore[arg-type]
 
 

@@ -29,7 +29,7 @@ import tests.recording.runs
 from marlnb.recording.file import layout
 from marlnb.recording.capture.recorder import record
 torch.set_num_threads(1)
-layout.MOST_BLOCK_ROWS = 16
+layout.MAX_BLOCK_ROWS = 16
 
 def look(progress):
     if progress.episodes >= 15:

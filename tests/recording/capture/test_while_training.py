@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import marlnb as mnb
-from marlnb.errors import RecordingError
+from marlnb.errors import ConfigError, RecordingError
 from marlnb.experiment import Experiment
 from marlnb.recording.file.reader import Recording
 from marlnb.training.runs.run import Run
@@ -30,7 +30,7 @@ def experiment(algorithm: str = "ippo", **options: Any) -> Experiment:
 
 
 def callback(**options: Any) -> mnb.RecordWhileTraining:
-    return mnb.RecordWhileTraining(every=2, episodes=3, sites="*/actor/*", n_envs=2, **options)
+    return mnb.RecordWhileTraining(every_iterations=2, episodes=3, sites="*/actor/*", n_envs=2, **options)
 
 
 @pytest.fixture(scope="module", params=["ippo", "iql"])
@@ -106,7 +106,7 @@ def test_an_iteration_whose_recording_was_prevented_is_made_from_the_checkpoint(
 ) -> None:
     whole, _ = trained
     run = Run.create(tmp_path / "run", whole.experiment)
-    options = {"every": 3, "episodes": 2, "sites": [], "n_envs": 1}
+    options = {"every_iterations": 3, "episodes": 2, "sites": [], "n_envs": 1}
     trainer = Trainer(run.experiment, run, [mnb.RecordWhileTraining(**options)])  # type: ignore[arg-type]
     next(trainer), next(trainer)
     with monkeypatch.context() as patch, pytest.raises(Killed):
@@ -123,8 +123,8 @@ def test_other_options_are_refused(trained: tuple[Run, Run]) -> None:
     run, _ = trained
     with pytest.raises(RecordingError, match=r"seed.*give another name"):
         mnb.resume(run, frames=N_ITERATIONS * 20 + 20, progress=False, callbacks=[callback(seed=1)])
-    with pytest.raises(RecordingError, match="every must be 1 iteration or more; got 0"):
-        mnb.RecordWhileTraining(every=0)
+    with pytest.raises(ConfigError, match="every_iterations must be at least 1 iterations; got 0"):
+        mnb.RecordWhileTraining(every_iterations=0)
 
 
 def _tensors(state: Any) -> list[torch.Tensor]:

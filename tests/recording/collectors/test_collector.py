@@ -142,7 +142,7 @@ def test_padded_trajectories_are_refused(actor: Any, tmp_path: Path, gathered: A
 def test_a_file_that_is_there_and_a_spent_collector_are_refused(actor: Any, tmp_path: Path, gathered: Any) -> None:
     """It gave back the recording of another call as if it were this one's."""
     recording, _, agents = gathered
-    with pytest.raises(RecordingError, match="is there already"):
+    with pytest.raises(RecordingError, match="already exists"):
         record_collector([], agents, recording.path)
     with pytest.raises(RecordingError, match="gathered nothing"):
         record_collector([], agents, tmp_path / "nothing.h5")
@@ -155,7 +155,9 @@ def test_activations_beyond_float16_are_refused(gathered: Any, actor: Any, tmp_p
     with torch.no_grad():
         for parameter in large.parameters():
             parameter *= 1e6
-    with pytest.raises(RecordingError, match="no more than 65504: record with dtype='float32'"):
+    with pytest.raises(
+        RecordingError, match="above float16's maximum of 65504; record with dtype='bfloat16' or 'float32'"
+    ):
         record_collector([batch], mnb.agents_from_torchrl(large, ENV), tmp_path / "halves.h5", dtype="float16")
     with record_collector([batch], agents, tmp_path / "small.h5", dtype="float16") as recording:
         assert len(recording) == batch.numel()

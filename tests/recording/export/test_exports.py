@@ -81,7 +81,7 @@ def test_minari_opens_from_the_folder(lives: Recording, tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path.parent)
     made = lives.to_minari("lives-v0", folder=tmp_path.name)
     assert made == ["lives-a_0-v0", "lives-a_1-v0", "lives-a_2-v0", "lives-b_0-v0"]
-    with pytest.raises(RecordingError, match="a Minari dataset 'lives-a_0-v0' already; give another name or version"):
+    with pytest.raises(RecordingError, match="dataset 'lives-a_0-v0' already exists; give another name or version"):
         lives.to_minari("lives-v0", folder=tmp_path)
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     for group, agent in (("a", "a_0"), ("a", "a_1"), ("b", "b_0")):
@@ -102,7 +102,7 @@ def test_minari_opens_from_the_folder(lives: Recording, tmp_path: Path, monkeypa
     assert "last recorded one is repeated" in minari.load_dataset("lives-b_0-v0").storage.metadata["description"]
     with pytest.raises(RecordingError, match="no recorded agent 'a_9'; did you mean"):
         lives.to_minari("x-v0", agents=["a_9"], folder=tmp_path)
-    with pytest.raises(RecordingError, match="called <name>-v<number>"):
+    with pytest.raises(RecordingError, match="must be <name>-v<number>"):
         lives.to_minari("x", folder=tmp_path)
 
 
@@ -122,5 +122,5 @@ def test_nwb_is_valid_and_holds_units_by_time(talk: Recording, tmp_path: Path) -
         assert (trials["stop_time"] - trials["start_time"]).tolist() == [6.0] * 4
         found = trials.set_index("episode")["return_listener_0"]
         np.testing.assert_allclose(found.loc[range(4)], talk.episodes["listener_0"])
-    with pytest.raises(RecordingError, match="is there already"):
+    with pytest.raises(RecordingError, match="already exists"):
         talk.to_nwb(path)

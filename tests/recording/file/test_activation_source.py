@@ -9,14 +9,15 @@ import pytest
 import torch
 
 from marlnb.errors import ConfigError
+from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import capture
 from marlnb.models.hooks.edit import Edit
-from marlnb.models.hooks.edits import Ablate, edited
+from marlnb.models.hooks.edits import Ablate
 from marlnb.models.hooks.edits_patch import Patch
 from marlnb.models.networks.gru import GRUConfig
 from marlnb.models.networks.mlp import MLPConfig
 from marlnb.recording.capture.recorder import record
-from marlnb.recording.file.activation_source import RecordingDonor
+from marlnb.recording.file.activation_source import RecordedActivations
 from marlnb.recording.file.reader import Recording
 from marlnb.training.collect.episodes import TimeStep, play
 from marlnb.training.runs.run import Run
@@ -95,7 +96,7 @@ def test_other_episodes_times_and_agents(tmp_path: Path) -> None:
             allowed = logits > -1e30
             expected = plain.logits[e, t] if row is None else head[row]
             assert np.array_equal(logits[allowed], expected[allowed])
-    found = Played(run, [Patch("a/actor/head", recording, donors="a_2", agents=("a_0",))])  # type: ignore[arg-type]
+    found = Played(run, [Patch("a/actor/head", recording, from_agents="a_2", agents=("a_0",))])  # type: ignore[arg-type]
     for key, logits in found.logits.items():
         allowed = logits[0] > -1e30
         assert np.array_equal(logits[0][allowed], head[where[key]][2][allowed])
@@ -130,7 +131,7 @@ def test_a_pinned_edit_refuses_another_recording(tmp_path: Path) -> None:
     run, recording = make(tmp_path, "mlp", True)
     recording.close()
     edit = Patch("a/actor/hidden_1", str(recording.path)).pinned()
-    assert edit.digest == RecordingDonor(str(recording.path)).digest  # type: ignore[attr-defined]
+    assert edit.digest == RecordedActivations(str(recording.path)).digest  # type: ignore[attr-defined]
     with edited(run.policies(), [edit]):
         pass
     recording.path.unlink()

@@ -134,7 +134,7 @@ import torch
 import tests.recording.runs
 torch.set_num_threads(1)
 from marlnb.recording.file import layout
-layout.MOST_BLOCK_ROWS = 512
+layout.MAX_BLOCK_ROWS = 512
 from marlnb.recording.capture.recorder import record
 n_envs = int(sys.argv[2])
 record(sys.argv[1], episodes=20_000 if n_envs == 1 else 60_000, n_envs=n_envs, seed=3, values=False, progress=False)
@@ -167,12 +167,12 @@ def test_a_killed_recording_opens(tmp_path: Path, n_envs: int) -> None:
 
 
 def test_a_full_disk_loses_nothing_that_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("marlnb.recording.file.layout.MOST_BLOCK_ROWS", 512)
+    monkeypatch.setattr("marlnb.recording.file.layout.MAX_BLOCK_ROWS", 512)
     run = make_run(tmp_path / "run", LivesConfig(), centralised=False)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8_000_000, hard))
     try:
-        with pytest.raises(RecordingError, match=r"no room .*File too large.*rows before it are kept"):
+        with pytest.raises(RecordingError, match=r"too little space .*File too large.*rows before it are kept"):
             record(run, episodes=3000, n_envs=64, seed=3, progress=False)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

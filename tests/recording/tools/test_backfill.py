@@ -55,10 +55,10 @@ def test_what_was_not_recorded_is_named(tmp_path: Path) -> None:
     for site in part.sites:
         expected = whole[site].sel(agent=["a_0", "a_2"]).to_numpy()
         np.testing.assert_allclose(part[site].to_numpy(), expected, atol=1e-5)
-    with pytest.raises(RecordingError, match=r"depends on what \['a_1', 'b_0'\] saw"):
+    with pytest.raises(RecordingError, match=r"needs the observations of \['a_1', 'b_0'\]"):
         mnb.backfill(part, "a/critic/*")
     bare = mnb.extract(whole, tmp_path / "run" / "recordings" / "bare.h5", sites=[], fields=["observation", "state"])
-    with pytest.raises(RecordingError, match="the actor's recurrent states were not recorded"):
+    with pytest.raises(RecordingError, match="the actor's recurrent states, which were not recorded"):
         mnb.backfill(bare, "a/actor/*")
 
 
@@ -71,7 +71,7 @@ def test_a_failure_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.posix_fallocate", full)
-    with pytest.raises(RecordingError, match=r"no room for what is to be added \(No space left"):
+    with pytest.raises(RecordingError, match=r"too little space for the new sites \(No space left"):
         mnb.backfill(recording, "a/actor/hidden_1")
     assert recording.path.read_bytes() == before
     assert sorted(item.name for item in recording.path.parent.iterdir()) == ["recording.h5"]

@@ -26,7 +26,7 @@ SEED = 2000
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recording of several blocks and chunks."""
     patch = pytest.MonkeyPatch()
-    patch.setattr("marlnb.recording.file.layout.MOST_BLOCK_ROWS", 64)
+    patch.setattr("marlnb.recording.file.layout.MAX_BLOCK_ROWS", 64)
     run = make_run(tmp_path_factory.mktemp("repair") / "run", LivesConfig(), centralised=False)
     record(run, episodes=80, n_envs=4, progress=False, sites="*/hidden_1").close()
     patch.undo()
@@ -79,7 +79,7 @@ def touched(whole: Path, start: int, stop: int) -> set[int]:
 def test_nothing_wrong_nothing_changed(path: Path) -> None:
     before = path.read_bytes()
     told = mnb.repair(path)
-    assert not told.changed and told.found == () and told.complete and told.episodes == told.finished == 80
+    assert not told.changed and told.problems == () and told.complete and told.episodes == told.finished == 80
     assert path.read_bytes() == before and [item.name for item in path.parent.iterdir()] == [path.name]
     assert "nothing is wrong" in str(told)
 
@@ -93,8 +93,8 @@ def test_a_file_that_was_cut_keeps_its_whole_episodes(path: Path, whole: Path, p
         Recording.open(path)
     told = mnb.repair(path, keep=True)
     kept = path.with_name("damaged.h5.bak")
-    assert told.changed and not told.complete and told.kept == kept and kept.stat().st_size == int(part * size)
-    assert "cut short" in told.found[0]
+    assert told.changed and not told.complete and told.backup == kept and kept.stat().st_size == int(part * size)
+    assert "truncated" in told.problems[0]
     kept.unlink()
     left = set(range(80)) - set(told.lost_episodes)
     assert told.lost_episodes and len(left) >= 10
@@ -119,7 +119,7 @@ def test_datasets_of_unequal_length_are_cut_to_the_shortest(path: Path, whole: P
         file["labels/height"].resize(rows - 13, axis=0)
         file["activations/b/actor/hidden_1"].resize(rows - 5, axis=0)
     told = mnb.repair(path)
-    assert "datasets differ in length" in told.found[0] and told.rows == rows - 13
+    assert "datasets differ in length" in told.problems[0] and told.rows == rows - 13
     with Recording.open(whole) as had:
         ends = had.episodes["start"] + had.episodes["length"]
         left = set(had.episodes.index[ends <= rows - 13])
@@ -132,7 +132,7 @@ def test_a_table_of_episodes_that_lies_is_made_anew(path: Path, whole: Path) -> 
     with h5py.File(path, "r+") as file:
         file["episodes/start"][10:20] += 3
     told = mnb.repair(path)
-    assert "made anew" in told.found[0] and not told.lost_episodes and told.finished == 80
+    assert "rebuilt" in told.problems[0] and not told.lost_episodes and told.finished == 80
     check(path, whole, set(range(80)))
     with Recording.open(path) as found, Recording.open(whole) as had:
         np.testing.assert_allclose(found.episodes["a_2"], had.episodes["a_2"])
@@ -143,11 +143,11 @@ def test_what_cannot_be_saved_is_left_untouched(path: Path, tmp_path: Path) -> N
     with open(path, "r+b") as file:
         file.truncate(3000)
     before = path.read_bytes()
-    with pytest.raises(RecordingError, match=r"left as it is|nothing tells"):
+    with pytest.raises(RecordingError, match=r"it is unchanged|rows cannot be assigned"):
         mnb.repair(path)
     assert path.read_bytes() == before and [item.name for item in tmp_path.iterdir()] == [path.name]
     path.write_bytes(b"no recording at all" * 100)
-    with pytest.raises(RecordingError, match="does not begin as an HDF5 file"):
+    with pytest.raises(RecordingError, match="does not start as an HDF5 file"):
         mnb.repair(path)
     with pytest.raises(RecordingError, match="there is no recording"):
         mnb.repair(tmp_path / "nowhere.h5")
@@ -195,7 +195,7 @@ def test_a_commit_that_a_kill_cut_short_is_completed(tmp_path: Path, writes: int
     assert subprocess.run([sys.executable, "-c", WRITE, str(path), str(writes)], check=False).returncode == 9
     assert journal_of(path).exists()
     told = mnb.repair(path)
-    assert told.found[0] == "a write had been cut short; it has been completed" and not told.complete
+    assert told.problems[0] == "a write had been interrupted; it has been completed" and not told.complete
     assert told.rows == 40 * 64 and told.finished == 40 and not told.lost_episodes
     with Recording.open(path) as recording:
         assert np.array_equal(recording["a/actor/x"].to_numpy()[:, 0, 0], np.repeat(np.arange(40), 64))
@@ -212,7 +212,7 @@ def test_segments_are_mended_one_by_one(tmp_path: Path) -> None:
     with open(segment, "r+b") as file:
         file.truncate(2000)
     told = mnb.repair(path)
-    assert any("0001.h5 cannot be mended" in what for what in told.found) and 0 < told.rows < n_before
+    assert any("0001.h5 cannot be repaired" in what for what in told.problems) and 0 < told.rows < n_before
     with Recording.open(path) as recording:
         seen = recording.steps("a", "observation").sel(agent="a_0").to_numpy()
         np.testing.assert_allclose(seen[:, 0], (recording.rows["episode"] + SEED) / 10, rtol=1e-6)

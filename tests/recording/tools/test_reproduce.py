@@ -15,7 +15,7 @@ from marlnb.errors import RecordingError
 from marlnb.models.networks.gru import GRUConfig
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
-from marlnb.recording.tools.reproduce import Replay
+from marlnb.recording.tools.reproduce import Reproduction
 from tests.recording.runs import LivesConfig, make_run
 
 
@@ -24,7 +24,7 @@ def recorded(path: Path, env: EnvConfig, model: ModelConfig | None = None, **opt
     return record(run, progress=False, **{"episodes": 5, "n_envs": 3, **options})  # type: ignore[arg-type]
 
 
-def is_replayed(recording: Recording, episode: int) -> Replay:
+def is_replayed(recording: Recording, episode: int) -> Reproduction:
     """All but what was computed for many rows at once is the same bits; that is, to rounding."""
     found = mnb.replay(recording, episode)
     inexact = [difference.path for difference in found.differences]

@@ -8,26 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from marlnb.envs.workers.api import begun, breach, stepped
-from marlnb.envs.workers.cycles import Cycle, shortened
+from marlnb.envs.workers.api import check_reset, find_violation, check_step
+from marlnb.envs.workers.fast_parallel import FastParallel, fast_parallel
 from marlnb.envs.workers.memory import Arrays
 from marlnb.envs.workers.randomness import GlobalGenerators
 from marlnb.envs.workers.rows import GroupRows
-from marlnb.envs.workers.source import Source, codecs_of, describe
-from marlnb.envs.workers.turns import Waiting
+from marlnb.envs.workers.source import EnvSource, codecs_of, describe
+from marlnb.envs.workers.turn_based import TurnBasedEnv
 from marlnb.errors import EnvBuildError, EnvError, MarlnbError, kind_of
-from marlnb.specs import EnvSpec
-
-SEED_SPAN = 2**31
+from marlnb.specs import SEED_SPAN, EnvSpec
 
 
-class Copies:
+class EnvBatch:
     """Some of the B copies of an environment, those of one process."""
 
-    def __init__(self, source: Source, indices: Sequence[int]) -> None:
+    def __init__(self, source: EnvSource, indices: Sequence[int]) -> None:
         self.source = source
         self.envs = {index: source.make() for index in indices}
-        self.copies: list[Copy] = []
+        self.copies: list[EnvSlot] = []
 
     def describe(self) -> EnvSpec:
         try:
@@ -42,7 +40,7 @@ class Copies:
 
     def attach(self, spec: EnvSpec, arrays: Arrays, n_envs: int) -> None:
         """From now on, step into these arrays."""
-        self.copies = [Copy(self.source, env, spec, arrays, index, n_envs) for index, env in self.envs.items()]
+        self.copies = [EnvSlot(self.source, env, spec, arrays, index, n_envs) for index, env in self.envs.items()]
 
     def reset(self) -> None:
         for copy in self.copies:
@@ -75,7 +73,7 @@ class Copies:
             if not _quits_pygame(env):
                 env.close()
 
-    def _failure(self, copy: Copy, error: Exception) -> MarlnbError:
+    def _failure(self, copy: EnvSlot, error: Exception) -> MarlnbError:
         """Says in which copy and episode; with a traceback where the environment itself raised."""
         when = "while being reset to" if copy.starts else f"in step {copy.steps} of"
         where = f"{self.source.name}: copy {copy.index} failed {when} the episode with seed {int(copy.episode_seed[0])}"
@@ -91,12 +89,12 @@ def _quits_pygame(env: Any) -> bool:
     return module.startswith(("pettingzoo.", "mpe2."))
 
 
-class Copy:
+class EnvSlot:
     """One environment, the episode it is in, and its rows."""
 
-    def __init__(self, source: Source, env: Any, spec: EnvSpec, arrays: Arrays, index: int, n_envs: int) -> None:
+    def __init__(self, source: EnvSource, env: Any, spec: EnvSpec, arrays: Arrays, index: int, n_envs: int) -> None:
         self.index, self.n_envs, self.max_steps = index, n_envs, source.max_steps
-        self.env = env if source.stock else shortened(env)
+        self.env = env if source.stock else fast_parallel(env)
         self.seed = arrays.seed
         self.done = arrays.done[index : index + 1]
         self.episode_seed = arrays.episode_seed[index : index + 1]
@@ -105,8 +103,8 @@ class Copy:
         codecs = codecs_of(env)
         self.groups = [GroupRows(group, arrays.groups[group.name], index, codecs) for group in spec.groups]
         self.spaces = list({id(space): space for space in map(env.action_space, env.possible_agents)}.values())
-        self.waits = isinstance(self.env, Waiting)
-        self.is_known = isinstance(self.env, Cycle)  # and so draws from no generator but its own
+        self.waits = isinstance(self.env, TurnBasedEnv)
+        self.is_known = isinstance(self.env, FastParallel)  # and so draws from no generator but its own
         self.generators = GlobalGenerators()
         self.episode = self.steps = 0
         self.possible = frozenset(env.possible_agents)
@@ -130,13 +128,13 @@ class Copy:
             returned = self.env.step(actions)
         else:
             self.generators.enter()
-            returned = stepped(self.env.step(actions))
+            returned = check_step(self.env.step(actions))
             self.generators.leave()
         lived = self.living
         try:
             self._take(*returned)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            if (told := breach(returned, lived, self.possible)) is None:
+            if (told := find_violation(returned, lived, self.possible)) is None:
                 raise
             raise EnvError(told) from error
 
@@ -209,7 +207,7 @@ class Copy:
             for space in self.spaces:
                 space.seed(seed)
             self.generators.seed(seed)
-        observations, infos = begun(self.env.reset(seed=seed))
+        observations, infos = check_reset(self.env.reset(seed=seed))
         if not self.is_known:
             self.generators.after_reset()
         agents = list(self.env.agents)

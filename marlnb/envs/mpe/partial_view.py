@@ -1,4 +1,4 @@
-"""Partial views: agents that see only the nearest landmarks or agents, nearest first, the missing ones as zeros."""
+"""Partial views: agents that observe only the nearest landmarks or agents, nearest first, padded with zeros."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from marlnb.config import option
+from marlnb.envs.mpe.config import MPEConfig
 from marlnb.envs.mpe.layout import AXES, Body, Feature, Layout
-from marlnb.envs.mpe.scenario import MPEConfig, Scenario
+from marlnb.envs.mpe.scenario import Scenario
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,18 +21,20 @@ _FAR = 1e30
 
 @dataclass(frozen=True)
 class PartialViewConfig(MPEConfig):
-    """Options of scenarios whose agents can be made short-sighted."""
+    """Options of scenarios whose agents can have a partial view."""
 
-    num_agent_neighbors: int | None = option(None, help="how many nearest agents one sees; none: all, by number", ge=1)
+    num_agent_neighbors: int | None = option(
+        None, help="how many nearest agents are observed; none: all, by number", ge=1
+    )
     num_landmark_neighbors: int | None = option(
-        None, help="how many nearest landmarks one sees; none: all, by number", ge=1
+        None, help="how many nearest landmarks are observed; none: all, by number", ge=1
     )
 
 
 class PartialView(Scenario):
-    """Replaces landmarks and other agents in observations by the nearest ones, where a number of them is given."""
+    """Observes only the nearest landmarks and other agents if the options limit their number."""
 
-    sees_velocity_of: slice | None = None
+    velocity_seen_of: slice | None = None
 
     def __init__(self, agents: Sequence[Body], landmarks: Sequence[Body], config: PartialViewConfig) -> None:
         super().__init__(agents, landmarks)
@@ -46,25 +49,25 @@ class PartialView(Scenario):
             blocks["near_agent"] = blocks["near_velocity"] = (2, len(self.agents), self.n_near_agents)
         return blocks
 
-    def to_landmarks(self, layout: Layout, agent: int) -> list[Feature]:
+    def landmark_features(self, layout: Layout, agent: int) -> list[Feature]:
         if self.n_near_landmarks is None:
-            return super().to_landmarks(layout, agent)
+            return super().landmark_features(layout, agent)
         return _near(layout, "near_landmark", agent, self.n_near_landmarks, "nearest_landmark_{}_d")
 
-    def to_others(self, layout: Layout, agent: int) -> list[Feature]:
+    def other_features(self, layout: Layout, agent: int) -> list[Feature]:
         if self.n_near_agents is None:
-            return super().to_others(layout, agent)
+            return super().other_features(layout, agent)
         return _near(layout, "near_agent", agent, self.n_near_agents, "nearest_agent_{}_d")
 
-    def velocities(self, layout: Layout, agent: int) -> list[Feature]:
+    def velocity_features(self, layout: Layout, agent: int) -> list[Feature]:
         """Other agents' velocities: of those in `sees_velocity_of`, or of the nearest, zero where not in it."""
         if self.n_near_agents is not None:
             return _near(layout, "near_velocity", agent, self.n_near_agents, "nearest_agent_{}_velocity_")
-        shown = range(len(self.agents))[self.sees_velocity_of or slice(None)]
+        visible = range(len(self.agents))[self.velocity_seen_of or slice(None)]
         return [
             (f"{name}_velocity_{axis}", layout.row("velocity", k, other))
             for other, name in self.others(agent)
-            if other in shown
+            if other in visible
             for k, axis in enumerate(AXES)
         ]
 
@@ -74,13 +77,13 @@ class PartialView(Scenario):
             order = world.landmark_distance.argsort(1)[:, : self.n_near_landmarks]
             _pick(world.landmark_delta, order, world["near_landmark"])
         if self.n_near_agents is not None:
-            apart = world.agent_distance + _FAR * world.to_itself[:, :n]
-            order = apart.argsort(1)[:, : min(self.n_near_agents, n - 1)]
+            others = world.agent_distance + _FAR * world.self_mask[:, :n]
+            order = others.argsort(1)[:, : min(self.n_near_agents, n - 1)]
             _pick(world.delta[:, :, :n], order, world["near_agent"])
-            if self.sees_velocity_of is not None:
-                shown = world.velocity.new_zeros(world.velocity.shape)
-                shown[:, self.sees_velocity_of] = world.velocity[:, self.sees_velocity_of]
-                _pick(shown[:, None].expand(-1, n, -1, -1), order, world["near_velocity"])
+            if self.velocity_seen_of is not None:
+                visible = world.velocity.new_zeros(world.velocity.shape)
+                visible[:, self.velocity_seen_of] = world.velocity[:, self.velocity_seen_of]
+                _pick(visible[:, None].expand(-1, n, -1, -1), order, world["near_velocity"])
 
 
 def _near(layout: Layout, name: str, agent: int, n: int, feature: str) -> list[Feature]:
@@ -92,5 +95,5 @@ def _near(layout: Layout, name: str, agent: int, n: int, feature: str) -> list[F
 
 
 def _pick(values: Tensor, order: Tensor, out: Tensor) -> None:
-    """`values` `[axis, agent, entity, env]` of the entities `order` `[agent, slot, env]`; slots beyond stay zero."""
+    """Copies `values` `[axis, agent, entity, env]` of entities `order` `[agent, slot, env]`; other slots stay zero."""
     out[:, :, : order.shape[1]] = values.gather(2, order[None].expand(2, -1, -1, -1))

@@ -16,34 +16,34 @@ from typing import Any
 
 import numpy as np
 
-from marlnb.envs.workers.api import Stepped
+from marlnb.envs.workers.api import StepResult
 
 _KNOWN = ("pettingzoo.sisl.", "pettingzoo.butterfly.", "mpe2.")
 _CHECKS = ("OrderEnforcingWrapper", "ClipOutOfBoundsWrapper", "AssertOutOfBoundsWrapper")
 
 
-def shortened(env: Any) -> Any:
+def fast_parallel(env: Any) -> Any:
     """The environment with a shorter `step`, or itself where none is known."""
     conversions = sys.modules.get("pettingzoo.utils.conversions")
     if conversions is None or type(env) is not conversions.aec_to_parallel_wrapper:
         return env
-    within = without_checks(env.aec_env)
+    within = unwrap_checks(env.aec_env)
     if not type(within).__module__.startswith(_KNOWN) or getattr(within, "render_mode", None) == "human":
         return env
     for cycle in (NotedActions, MultiWalker, Pistonball, CooperativePong, KnightsArchersZombies):
         if cycle.fits(within):
             return cycle(env, within)
-    return Cycle(env, within)
+    return FastParallel(env, within)
 
 
-def without_checks(env: Any, also: tuple[str, ...] = ()) -> Any:
+def unwrap_checks(env: Any, also: tuple[str, ...] = ()) -> Any:
     """An AECEnv without those of PettingZoo's outer wrappers that check what has been checked already, and `also`."""
     while type(env).__name__ in _CHECKS + also and type(env).__module__.startswith("pettingzoo.utils.wrappers"):
         env = env.env
     return env
 
 
-class Cycle:
+class FastParallel:
     """Steps every agent in turn; `within` is the environment without its wrappers."""
 
     def __init__(self, env: Any, within: Any) -> None:
@@ -61,7 +61,7 @@ class Cycle:
         self.agents = self._within.agents
         return observations, infos
 
-    def step(self, actions: Mapping[str, Any]) -> Stepped:
+    def step(self, actions: Mapping[str, Any]) -> StepResult:
         """As ParallelEnv's."""
         within = self._within
         rewards = self._turns(actions)
@@ -100,7 +100,7 @@ class Cycle:
         return {agent: within.observe(agent) for agent in within.agents}
 
 
-class _LastTurn(Cycle, ABC):
+class _LastTurn(FastParallel, ABC):
     """An environment in which all but the last turn of a cycle only note an action."""
 
     def _turns(self, actions: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,7 +145,7 @@ class MultiWalker(_LastTurn):
         within.steps += 1
 
 
-class Pistonball(Cycle):
+class Pistonball(FastParallel):
     """Pistonball: every agent sees a window of one screen, which is read once."""
 
     @classmethod
@@ -164,7 +164,7 @@ class Pistonball(Cycle):
         return seen
 
 
-class CooperativePong(Cycle):
+class CooperativePong(FastParallel):
     """Cooperative pong: both agents see one screen, which is read once."""
 
     @classmethod
@@ -176,7 +176,7 @@ class CooperativePong(Cycle):
         return dict.fromkeys(within.agents, _pixels(within.env.screen)) if within.agents else {}
 
 
-class KnightsArchersZombies(Cycle):
+class KnightsArchersZombies(FastParallel):
     """Knights, archers and zombies: what is on the field is listed once for all who look at it.
 
     The one difference from `parallel_env`: there, the time to the next zombie runs on from one episode to the next, so

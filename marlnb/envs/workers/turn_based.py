@@ -10,12 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from marlnb.envs.workers.api import Stepped, begun, stepped
-from marlnb.envs.workers.cycles import without_checks
+from marlnb.envs.workers.api import StepResult, check_reset, check_step
+from marlnb.envs.workers.fast_parallel import unwrap_checks
 from marlnb.errors import EnvError
 
 
-class Waiting(ABC):
+class TurnBasedEnv(ABC):
     """What both kinds share: whatever else is asked for comes from the environment within."""
 
     def __init__(self, env: Any) -> None:
@@ -30,7 +30,7 @@ class Waiting(ABC):
         """As ParallelEnv's: observations and infos by agent."""
 
     @abstractmethod
-    def step(self, actions: Mapping[str, Any]) -> Stepped:
+    def step(self, actions: Mapping[str, Any]) -> StepResult:
         """As ParallelEnv's; of the actions, those of the agents that are acting are taken."""
 
     def observation_space(self, agent: str) -> Any:
@@ -49,7 +49,7 @@ class Waiting(ABC):
         self.env.close()
 
 
-class TurnByTurn(Waiting):
+class AECAsParallel(TurnBasedEnv):
     """An AECEnv: a step is one agent's turn; its rewards are those that the environment gave in that turn.
 
     The steps in which PettingZoo takes dead agents away, without an action, are made at once.
@@ -59,16 +59,16 @@ class TurnByTurn(Waiting):
     """
 
     def __init__(self, env: Any, stock: bool) -> None:
-        super().__init__(env if stock else without_checks(env))
+        super().__init__(env if stock else unwrap_checks(env))
         # where rewards and the like are: that wrapper only acts at a step
-        self._within = self.env if stock else without_checks(self.env, also=("TerminateIllegalWrapper",))
+        self._within = self.env if stock else unwrap_checks(self.env, also=("TerminateIllegalWrapper",))
 
     def reset(self, seed: int | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
         self.env.reset(seed=seed)
         self._take_away_dead()
         return self._seen(), dict(self._within.infos)
 
-    def step(self, actions: Mapping[str, Any]) -> Stepped:
+    def step(self, actions: Mapping[str, Any]) -> StepResult:
         env, was = self._within, self.agents
         (mover,) = self.acting
         self.env.step(actions[mover])
@@ -112,7 +112,7 @@ class TurnByTurn(Waiting):
         return bool(self._within.terminations.get(agent) or self._within.truncations.get(agent))
 
 
-class Asynchronous(Waiting):
+class AsynchronousParallel(TurnBasedEnv):
     """A ParallelEnv some of whose agents are missing from some steps: they wait, and act again when they are seen.
 
     An agent acts that is in the environment's `agents` and was given an observation. One that is missing is shown what
@@ -121,16 +121,16 @@ class Asynchronous(Waiting):
     """
 
     def reset(self, seed: int | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        observations, infos = begun(self.env.reset(seed=seed))
+        observations, infos = check_reset(self.env.reset(seed=seed))
         self._last: dict[str, Any] = dict(observations)
         self.agents = [agent for agent in self.possible_agents if agent in observations]
         self._find_acting(observations)
         return dict(observations), dict(infos)
 
-    def step(self, actions: Mapping[str, Any]) -> Stepped:
+    def step(self, actions: Mapping[str, Any]) -> StepResult:
         was = self.agents
         given = {agent: actions[agent] for agent in self.acting}
-        observations, rewards, terminations, truncations, infos = stepped(self.env.step(given))
+        observations, rewards, terminations, truncations, infos = check_step(self.env.step(given))
         self._last.update(observations)
         terminated = {agent: True for agent in was if terminations.get(agent)}
         truncated = {agent: True for agent in was if truncations.get(agent)}

@@ -1,0 +1,40 @@
+"""What a run can do with an environment that other processes connect to; ordinary environments need none of it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from pathlib import Path
+
+from marlnb.envs.vector import VectorEnv
+
+
+class ServedEnv(VectorEnv):
+    """A VectorEnv that waits for other processes."""
+
+    @abstractmethod
+    def publish(self, folder: Path) -> None:
+        """Writes the address into a run's folder, so that other processes find this environment."""
+
+    @abstractmethod
+    def interrupt(self) -> None:
+        """Makes a `step` that waits for another process return; safe to call from a signal handler."""
+
+
+def publish(env: VectorEnv, folder: Path) -> None:
+    """Publishes the address of `env` in `folder` if other processes connect to it."""
+    if (served := _served(env)) is not None:
+        served.publish(folder)
+
+
+def interrupt(env: VectorEnv) -> None:
+    """Makes a `step` of `env` return if it waits for another process; safe to call from a signal handler."""
+    if (served := _served(env)) is not None:
+        served.interrupt()
+
+
+def _served(env: VectorEnv) -> ServedEnv | None:
+    """The served environment, which may be wrapped: wrappers keep what they wrap in `env`."""
+    inner: object = env
+    while isinstance(inner, VectorEnv) and not isinstance(inner, ServedEnv):
+        inner = getattr(inner, "env", None)
+    return inner if isinstance(inner, ServedEnv) else None
