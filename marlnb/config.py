@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ENVIRONMENTS: Registry[type[EnvConfig]] = Registry("environment", "marlnb.envs")
 ALGORITHMS: Registry[type[AlgorithmConfig]] = Registry("algorithm", "marlnb.algorithms")
-MODELS: Registry[type[ModelConfig]] = Registry("model", "marlnb.models")
+MODELS: Registry[type[ModelConfig]] = Registry("model", "marlnb.models.networks")
 
 environment = ENVIRONMENTS.register
 algorithm = ALGORITHMS.register
