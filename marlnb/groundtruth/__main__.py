@@ -1,9 +1,9 @@
-"""Planted circuits: run marlnb's analyses on them, export them for another tool, score what it found.
+"""Planted circuits: run marlnb's analyses on them, export them for another tool, score its submission.
 
-python -m marlnb.groundtruth                      the benchmark and its table
-python -m marlnb.groundtruth export DIR           instances as files
-python -m marlnb.groundtruth score FILE --path DIR    a submission, scored
-python -m marlnb.groundtruth join FILE...         the table of several --json files
+python -m marlnb.groundtruth                          the benchmark and its table
+python -m marlnb.groundtruth export DIR               instances as files
+python -m marlnb.groundtruth score FILE --path DIR    score a submission
+python -m marlnb.groundtruth join FILE...             the table of several --json files
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from marlnb.groundtruth.export import export, score_submission
 
 
 def main(arguments: list[str] | None = None) -> None:
-    asked = _parser().parse_args(arguments)
-    seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
-    if asked.what == "export":
-        (folder,) = asked.files
-        made = export(folder, seeds, circuits=asked.circuits, episodes=asked.episodes)
-        print(f"{len(made)} instances in {folder}")
+    options = _parser().parse_args(arguments)
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    if options.command == "export":
+        (folder,) = options.files
+        exported = export(folder, seeds, circuits=options.circuits, episodes=options.episodes)
+        print(f"{len(exported)} instances in {folder}")
         return
-    if asked.what == "score":
-        (file,) = asked.files
-        found = score_submission(json.loads(file.read_text()), asked.path)
-    elif asked.what == "join":
-        found = Benchmark.join([json.loads(file.read_text()) for file in asked.files])
+    if options.command == "score":
+        (file,) = options.files
+        result = score_submission(json.loads(file.read_text()), options.path)
+    elif options.command == "join":
+        result = Benchmark.join([json.loads(file.read_text()) for file in options.files])
     else:
-        found = benchmark(
+        result = benchmark(
             seeds,
-            names=asked.analyses,
-            circuits=asked.circuits,
-            episodes=asked.episodes,
-            path=asked.path,
+            names=options.analyses,
+            circuits=options.circuits,
+            episodes=options.episodes,
+            path=options.path,
             progress=True,
         )
-    print(found)
-    if asked.json:
-        asked.json.write_text(json.dumps(found.to_json(), indent=1))
+    print(result)
+    if options.json:
+        options.json.write_text(json.dumps(result.to_json(), indent=1))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -49,15 +49,15 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("what", nargs="?", default="run", choices=("run", "export", "score", "join"))
+    parser.add_argument("command", nargs="?", default="run", choices=("run", "export", "score", "join"))
     parser.add_argument(
-        "files", nargs="*", type=Path, help="the folder to export to; the submission; the files to join"
+        "files", nargs="*", type=Path, help="export: the folder; score: the submission; join: the files to join"
     )
-    parser.add_argument("--seeds", type=int, default=3, help="instances of each kind")
-    parser.add_argument("--first-seed", type=int, default=0, help="the first of them")
-    parser.add_argument("--episodes", type=int, default=60, help="recorded of each instance")
-    parser.add_argument("--analyses", nargs="*", help="their names; all by default")
-    parser.add_argument("--circuits", nargs="*", help="their names; all by default")
+    parser.add_argument("--seeds", type=int, default=3, help="number of instances of each version")
+    parser.add_argument("--first-seed", type=int, default=0, help="seed of the first instance")
+    parser.add_argument("--episodes", type=int, default=60, help="recorded episodes of each instance")
+    parser.add_argument("--analyses", nargs="*", help="names of analyses (default: all)")
+    parser.add_argument("--circuits", nargs="*", help="names of circuits (default: all)")
     parser.add_argument("--path", default="runs/groundtruth", help="folder of the instances")
     parser.add_argument("--json", type=Path, help="also write every score to this file")
     return parser

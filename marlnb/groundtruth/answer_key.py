@@ -1,4 +1,4 @@
-"""AnswerKey: where a circuit was planted, as frozen data; Question: what is told of it in public. JSON and back."""
+"""AnswerKey: where a circuit was planted, as frozen data; PublicTask: what analyses may know of it. Both are JSON."""
 
 from __future__ import annotations
 
@@ -9,22 +9,26 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 NetworkName = Literal["mlp", "gru"]
+MIN_EFFECT_SHARE = 0.03
+"""Share of the largest effect below which a unit need not be named."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A part of a circuit, or of a decoy: what one site of one agent holds.
+    """A part of a circuit, or of a decoy: what one site of one agent represents.
 
     Attributes:
-        agent: its name; site: as `agent/actor/hidden_1`; units: those that hold it, and no others do.
-        basis: `[dimension][unit of the site]`, orthonormal, where it is a subspace that no single unit holds; else
-            empty, and each unit is a direction by itself.
-        exact: whether units and subspace are what every cause must pass, so that they are scored. What only relays
-            (the moment's news on its way into a memory) is not.
-        readout: by output, logits for one unit of activation of each unit of `units`; empty where the site does not
-            feed the head directly. Zero throughout for a decoy.
-        written: `[direction][unit of the site]`, length 1, one for each output of the readout: what the units grow
-            along when what drives the output is there, where that is not what the readout looks along; else empty.
+        agent: agent name.
+        site: site name, as `agent/actor/hidden_1`.
+        units: the units that represent it; no other unit does.
+        basis: `[dimension][unit of the site]`, orthonormal, if it is a subspace that no single unit represents; else
+            empty, and each unit is a direction.
+        exact: whether every cause passes through these units and this subspace, so that they are scored. Relays, which
+            pass one step's cue into a memory, are not exact.
+        readout: by output, logits for one unit of activation of each unit of `units`; empty if the site does not feed
+            the head directly. All zeros for a decoy.
+        written: `[direction][unit of the site]`, length 1, one for each output of the readout: the direction in which
+            the units change when the cause of the output is present, if it differs from the readout; else empty.
     """
 
     agent: str
@@ -36,20 +40,22 @@ class Node:
     written: tuple[tuple[float, ...], ...] = ()
 
 
-SMALLEST = 0.03
-
-
 @dataclass(frozen=True)
-class Question:
-    """What a tool is told: the concept, whose use is to be found, and the outputs that it may drive.
+class PublicTask:
+    """What a tool may know: the concept whose use is to be found, and the outputs that it may drive.
 
     Attributes:
-        name: the circuit's; network, shared, seed: of the instance.
-        groups: whose agents may hold it; outputs: by group, indices of the logits to look at.
-        concept: the recording's label that holds it; kind: classes or a quantity.
-        onset: the label from whose first positive step of an episode the agent may know; empty: from the start.
-        smallest: share of the largest effect below which a unit need not be named.
-        key_sha256: of the key, so that who keeps it back can show later that it was this one.
+        name: name of the circuit.
+        network: the instance's network.
+        shared: whether agents share weights.
+        seed: the instance's seed.
+        groups: groups whose agents may represent the concept.
+        outputs: by group, indices of the logits that it may drive.
+        concept: the recording's label of the concept.
+        kind: classes or a quantity.
+        onset: the label whose first positive step of an episode is when the agent may know; empty: from the start.
+        min_effect_share: share of the largest effect below which a unit need not be named.
+        key_sha256: hash of the key, which proves later that this key was meant.
     """
 
     name: str
@@ -61,21 +67,31 @@ class Question:
     concept: str
     kind: Literal["classes", "quantity"]
     onset: str = ""
-    smallest: float = SMALLEST
+    min_effect_share: float = MIN_EFFECT_SHARE
     key_sha256: str = ""
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> PublicTask:
+        return PublicTask(**{field.name: as_tuples(data[field.name]) for field in fields(PublicTask)})
 
 
 @dataclass(frozen=True)
 class AnswerKey:
-    """Where one instance of a circuit lies and what it does.
+    """Where one instance of a circuit is and what it does.
 
     Attributes:
-        agents: those that use the concept, in the order in which it passes through them.
-        nodes: the circuit; decoys: what holds the concept, or one that correlates with it, and drives nothing.
-        minor: units with a readout a hundredth of the circuit's: too small to be named, and not a decoy.
+        name: name of the circuit.
+        network: the instance's network.
+        shared: whether agents share weights.
+        seed: the instance's seed.
+        env: name of the environment.
+        agents: the agents that use the concept, in the order in which it passes through them.
+        nodes: the circuit.
+        decoys: nodes that represent the concept, or a correlated one, and drive nothing.
+        minor: units with a readout of a hundredth of the circuit's: too small to be named, and not decoys.
         code: for a message, the word for each goal; empty otherwise.
-        onset: the label from whose first positive step the circuit's memory holds the concept; empty: no memory.
-        influences: pairs (cause, effect) of agents: what the first says, or where it is, drives the second's logits.
+        onset: the label whose first positive step is when the circuit's memory holds the concept; empty: no memory.
+        influences: (cause, effect) pairs of agents: the first one's message or position drives the second one's logits.
     """
 
     name: str
@@ -97,27 +113,24 @@ class AnswerKey:
         return frozenset((node.agent, node.site) for node in self.nodes)
 
     def to_json(self) -> dict[str, Any]:
-        """The fields, of nodes without `written` where there is none: keys that were published stay what they are."""
-        found = asdict(self)
-        for node in (*found["nodes"], *found["decoys"], *found["minor"]):
+        """The fields; nodes without `written` omit it, so that hashes of older keys stay valid."""
+        data = asdict(self)
+        for node in (*data["nodes"], *data["decoys"], *data["minor"]):
             if not node["written"]:
                 del node["written"]
-        return found
+        return data
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> AnswerKey:
-        given = {name: _tuples(value) for name, value in data.items()}
+        options = {name: as_tuples(value) for name, value in data.items()}
         for name in ("nodes", "decoys", "minor"):
-            given[name] = tuple(Node(**{key: _tuples(x) for key, x in node.items()}) for node in data[name])
-        return AnswerKey(**given)
+            options[name] = tuple(Node(**{key: as_tuples(x) for key, x in node.items()}) for node in data[name])
+        return AnswerKey(**options)
 
     def sha256(self) -> str:
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
 
 
-def question_from_json(data: Mapping[str, Any]) -> Question:
-    return Question(**{field.name: _tuples(data[field.name]) for field in fields(Question)})
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(item) for item in value) if isinstance(value, list | tuple) else value
+def as_tuples(value: Any) -> Any:
+    """JSON lists as tuples, at every depth."""
+    return tuple(as_tuples(item) for item in value) if isinstance(value, list | tuple) else value

@@ -1,4 +1,4 @@
-"""benchmark: marlnb's analyses on every circuit, network, kind of sharing and seed, scored and laid out as a table."""
+"""benchmark: marlnb's analyses on every circuit, network, kind of sharing and seed, scored and shown as a table."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from marlnb.formatting import format_clock
-from marlnb.groundtruth.instance import Analyse, Case, analyses
-from marlnb.groundtruth.planting import NETWORKS, Planted, asked_of, circuit_names, planted
-from marlnb.groundtruth.score_cache import Ledger, Scored
-from marlnb.groundtruth.scoring.faithfulness import measured, onset_steps, spillover
+from marlnb.groundtruth.instance import Analyse, Instance, analyses
+from marlnb.groundtruth.planting import NETWORKS, Planted, circuit_names, planted, runs_on
+from marlnb.groundtruth.score_cache import CachedScore, ScoreCache
+from marlnb.groundtruth.scoring.faithfulness import onset_steps, spillover, with_faithfulness
 from marlnb.groundtruth.scoring.score import Score, score
 from marlnb.recording.file.reader import Recording
 from marlnb.training.collect.threads import torch_threads
@@ -30,59 +30,65 @@ SCORES = "scores.jsonl"
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Every score; the largest cross-agent effect (logits) of any instance, which is to be 0; and by analysis the
-    seconds of processor time that it took."""
+    """The scores of a grid.
+
+    Attributes:
+        scores: every score.
+        spillover: the largest cross-agent effect of any instance, in logits; it must be 0.
+        seconds: processor time by analysis.
+    """
 
     scores: tuple[Score, ...]
     spillover: float
     seconds: dict[str, float]
 
     def rows(self) -> pd.DataFrame:
-        """One line a score."""
-        return pd.DataFrame([line.to_json() for line in self.scores])
+        """One row a score."""
+        return pd.DataFrame([score.to_json() for score in self.scores])
 
     def table(self) -> pd.DataFrame:
         """Analysis by circuit: recovered share, and decoys claimed of those that could have been."""
-        found: dict[str, dict[str, str]] = {}
-        for name in dict.fromkeys(s.finding.analysis for s in self.scores):
-            mine = [s for s in self.scores if s.finding.analysis == name]
-            circuits = dict.fromkeys(s.finding.circuit for s in mine)
-            found[name] = {c: _cell([s for s in mine if s.finding.circuit == c]) for c in circuits}
-            found[name]["all"] = _cell(mine)
-        return pd.DataFrame.from_dict(found, orient="index")
+        cells: dict[str, dict[str, str]] = {}
+        for name, scores in self._by_analysis().items():
+            circuits = dict.fromkeys(s.finding.circuit for s in scores)
+            cells[name] = {c: _cell([s for s in scores if s.finding.circuit == c]) for c in circuits}
+            cells[name]["all"] = _cell(scores)
+        return pd.DataFrame.from_dict(cells, orient="index")
 
     def kinds(self) -> pd.DataFrame:
         """Analysis by kind of claim: recovered share; and the share of claimed units that are random features."""
         cells: dict[str, dict[str, float]] = {}
-        for name in dict.fromkeys(s.finding.analysis for s in self.scores):
-            items = [item for s in self.scores if s.finding.analysis == name for item in s.items]
+        for name, scores in self._by_analysis().items():
+            items = [item for s in scores for item in s.items]
             kinds = dict.fromkeys(item.kind for item in items)
             cells[name] = {kind: float(np.mean([i.recovered for i in items if i.kind == kind])) for kind in kinds}
-            strays = [s.strays for s in self.scores if s.finding.analysis == name and s.strays is not None]
-            if strays:
-                cells[name]["(strays)"] = float(np.mean(strays))
+            stray_shares = [s.strays for s in scores if s.strays is not None]
+            if stray_shares:
+                cells[name]["(strays)"] = float(np.mean(stray_shares))
         return pd.DataFrame.from_dict(cells, orient="index")
 
     def abstentions(self) -> pd.DataFrame:
-        """Of analyses that declined anything, by kind: the share of what was to be found that they declined; beside it,
-        over all kinds, the share recovered of what they said and, with what they declined as missed, of everything."""
+        """For analyses that declined anything: by kind, the declined share of what was to be found.
+
+        Two more columns give, over all kinds, the share recovered of what was claimed, and of everything, with what
+        was declined counted as missed.
+        """
         cells: dict[str, dict[str, float]] = {}
-        for name in dict.fromkeys(s.finding.analysis for s in self.scores):
-            mine = [s for s in self.scores if s.finding.analysis == name]
-            said, declined = ([i for s in mine for i in part(s)] for part in (lambda s: s.items, lambda s: s.abstained))
+        for name, scores in self._by_analysis().items():
+            claimed, declined = [i for s in scores for i in s.items], [i for s in scores for i in s.abstained]
             if not declined:
                 continue
             kinds = Counter(item.kind for item in declined)
-            cells[name] = {kind: n / (n + sum(i.kind == kind for i in said)) for kind, n in kinds.items()}
-            found = sum(item.recovered for item in said)
-            cells[name]["all"] = len(declined) / (len(said) + len(declined))
-            cells[name]["recovered of what was said"] = found / len(said) if said else float("nan")
-            cells[name]["recovered of everything"] = found / (len(said) + len(declined))
+            cells[name] = {kind: n / (n + sum(i.kind == kind for i in claimed)) for kind, n in kinds.items()}
+            recovered = sum(item.recovered for item in claimed)
+            cells[name]["all"] = len(declined) / (len(claimed) + len(declined))
+            cells[name]["recovered of what was claimed"] = recovered / len(claimed) if claimed else float("nan")
+            cells[name]["recovered of everything"] = recovered / (len(claimed) + len(declined))
         return pd.DataFrame.from_dict(cells, orient="index")
 
     @staticmethod
     def join(parts: Sequence[Mapping[str, Any]]) -> Benchmark:
-        """Runs of parts of the grid, as `to_json` wrote each, in one."""
+        """Joins runs of parts of the grid, each as `to_json` wrote it."""
         scores = [Score.from_json(line) for part in parts for line in part["scores"]]
         seconds: dict[str, float] = {}
         for part in parts:
@@ -96,14 +102,20 @@ class Benchmark:
 
     def __repr__(self) -> str:
         declined = self.abstentions()
-        apart = f"share that was declined\n{declined.to_string(na_rep='', float_format='{:.3f}'.format)}\n\n"
+        declined_text = f"share that was declined\n{declined.to_string(na_rep='', float_format='{:.3f}'.format)}\n\n"
         return (
-            "recovered share | decoys claimed of those near\n"
+            "recovered share | decoys claimed of those that could have been\n"
             f"{self.table().to_string(na_rep='')}\n\nrecovered share by kind of claim\n"
             f"{self.kinds().to_string(na_rep='', float_format=lambda x: f'{x:.3f}')}\n\n"
-            f"{apart if len(declined) else ''}"
+            f"{declined_text if len(declined) else ''}"
             f"largest effect on another agent's logits of the same step: {self.spillover:g}"
         )
+
+    def _by_analysis(self) -> dict[str, list[Score]]:
+        scores: dict[str, list[Score]] = {}
+        for each in self.scores:
+            scores.setdefault(each.finding.analysis, []).append(each)
+        return scores
 
 
 def benchmark(
@@ -115,51 +127,51 @@ def benchmark(
     path: str | os.PathLike[str] = "runs/groundtruth",
     progress: bool = False,
 ) -> Benchmark:
-    """Runs and scores analyses; what `scores.jsonl` in the folder has already is not done again.
+    """Runs and scores analyses. Scores that are already in the folder's `scores.jsonl` are not computed again.
 
     Args:
-        seeds: of the instances, each in four kinds: mlp and gru, shared and unshared.
-        names: of analyses; circuits: those to look at; None: all.
-        episodes: recorded of each instance.
+        seeds: of the instances, each in four versions: mlp and gru, shared and unshared.
+        names: names of the analyses; None: all.
+        circuits: names of the circuits; None: all.
+        episodes: recorded episodes of each instance.
         path: folder of the recordings and scores.
+        progress: print a line for each instance.
     Raises:
-        UnknownNameError: there is no such analysis or circuit. AnalysisError: the folder's scores cannot be read.
+        UnknownNameError: no such analysis or circuit.
+        AnalysisError: the folder's scores cannot be read.
     """
-    chosen = analyses(None if names is None else list(names))
-    ledger = Ledger.open(Path(path) / SCORES)
-    subjects = list(instances(seeds, circuits, path))
-    asked = [[name for name in chosen if asked_of(each.question.name, name)] for each in subjects]
-    todo = [
-        [name for name in names if ledger.get(each, episodes, name) is None] for each, names in zip(subjects, asked)
-    ]
-    began, total, done = time.monotonic(), sum(map(len, todo)), 0
-    for number, (subject, missing) in enumerate(zip(subjects, todo), 1):
+    selected = analyses(None if names is None else list(names))
+    cache = ScoreCache.open(Path(path) / SCORES)
+    grid = [(each, [n for n in selected if runs_on(each.task.name, n)]) for each in instances(seeds, circuits, path)]
+    todo = [[name for name in names if cache.get(each, episodes, name) is None] for each, names in grid]
+    started, total, done = time.monotonic(), sum(map(len, todo)), 0
+    for number, ((each, _), missing) in enumerate(zip(grid, todo), 1):
         if not missing:
             continue
-        for found in _score_all(subject, {name: chosen[name] for name in missing}, episodes):
-            ledger.add(subject, episodes, found)
+        for cached in _score_all(each, {name: selected[name] for name in missing}, episodes):
+            cache.add(each, episodes, cached)
             done += 1
         if progress:
-            rest = format_clock((time.monotonic() - began) * (total - done) / done)
-            print(f"{number}/{len(subjects)} {subject.agents.path.name} done, {rest} left", flush=True)
-    kept = [
-        ledger.lines[each.question.key_sha256, episodes, name]
-        for name in sorted(chosen)
-        for each, names in zip(subjects, asked)
+            remaining = format_clock((time.monotonic() - started) * (total - done) / done)
+            print(f"{number}/{len(grid)} {each.agents.path.name} done, {remaining} left", flush=True)
+    lines = [
+        cache.lines[each.task.key_sha256, episodes, name]
+        for name in sorted(selected)
+        for each, names in grid
         if name in names
     ]
-    seconds = {name: sum(k.seconds for k in kept if k.score.finding.analysis == name) for name in chosen}
-    return Benchmark(tuple(k.score for k in kept), max((k.spillover for k in kept), default=0.0), seconds)
+    seconds = {name: sum(x.seconds for x in lines if x.score.finding.analysis == name) for name in selected}
+    return Benchmark(tuple(x.score for x in lines), max((x.spillover for x in lines), default=0.0), seconds)
 
 
-def _score_all(subject: Planted, chosen: Mapping[str, Analyse], episodes: int) -> Iterator[Scored]:
+def _score_all(planted: Planted, selected: Mapping[str, Analyse], episodes: int) -> Iterator[CachedScore]:
     one_thread = torch_threads(1), threadpool_limits(1)  # networks are small: threads wait for each other
-    with one_thread[0], one_thread[1], subject.record(episodes, name=f"recording-{episodes}") as recording:
-        worst = spillover(subject, recording)
-        for analyse in chosen.values():
-            began = time.process_time()
-            found = scored(subject, recording, analyse)
-            yield Scored(found, time.process_time() - began, worst)
+    with one_thread[0], one_thread[1], planted.record(episodes, name=f"recording-{episodes}") as recording:
+        largest_spillover = spillover(planted, recording)
+        for analyse in selected.values():
+            started = time.process_time()
+            result = run_and_score(planted, recording, analyse)
+            yield CachedScore(result, time.process_time() - started, largest_spillover)
 
 
 def instances(seeds: Sequence[int], circuits: Sequence[str] | None, path: str | os.PathLike[str]) -> Iterator[Planted]:
@@ -168,14 +180,14 @@ def instances(seeds: Sequence[int], circuits: Sequence[str] | None, path: str | 
         yield planted(name, network, shared=shared, seed=seed, path=path)
 
 
-def scored(subject: Planted, recording: Recording, analyse: Analyse) -> Score:
-    """One analysis of one instance, scored: the analysis sees no key."""
-    finding = analyse(Case.of(subject, recording))
-    return score(measured(subject, recording, finding), subject.key, onsets=onset_steps(recording, subject.key))
+def run_and_score(planted: Planted, recording: Recording, analyse: Analyse) -> Score:
+    """One analysis of one instance, scored: the analysis does not see the key."""
+    finding = with_faithfulness(planted, recording, analyse(Instance.of(planted, recording)))
+    return score(finding, planted.key, onsets=onset_steps(recording, planted.key))
 
 
 def _cell(scores: Sequence[Score]) -> str:
-    items = [item.recovered for s in scores for item in s.items]
-    claimed, near = sum(s.decoys_claimed for s in scores), sum(s.decoys for s in scores)
-    share = f"{np.mean(items):.1%}" if items else "–"
-    return f"{share} | {claimed}/{near}" if near else share
+    recovered = [item.recovered for s in scores for item in s.items]
+    claimed, decoys = sum(s.decoys_claimed for s in scores), sum(s.decoys for s in scores)
+    share = f"{np.mean(recovered):.1%}" if recovered else "–"
+    return f"{share} | {claimed}/{decoys}" if decoys else share

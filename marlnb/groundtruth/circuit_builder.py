@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from marlnb.config import EnvConfig
-from marlnb.groundtruth.answer_key import AnswerKey, NetworkName, Node, Question
+from marlnb.groundtruth.answer_key import AnswerKey, NetworkName, Node, PublicTask
 from marlnb.groundtruth.wiring import UNITS, Wiring
 from marlnb.recording.capture.sources import LabelFn
 from marlnb.specs import EnvSpec
@@ -20,7 +20,7 @@ MINOR_UNITS = 3
 
 
 @dataclass
-class Draft:
+class CircuitBuilder:
     """An instance being made.
 
     Attributes:
@@ -60,7 +60,7 @@ class Draft:
         for output, by_unit in weights.items():
             self.wiring(group).drive(output, units, by_unit, agent)
 
-    def holds(
+    def add_node(
         self,
         group: str,
         agent: int,
@@ -76,7 +76,7 @@ class Draft:
         node = self._node(group, agent, layer, units, basis, exact, readout)
         self.nodes.append(node if written is None else replace(node, written=_wide(written, units)))
 
-    def decoy(
+    def add_decoy(
         self,
         group: str,
         layer: int,
@@ -119,8 +119,8 @@ class Draft:
             influences=self.influences,
         )
 
-    def question(self, key: AnswerKey) -> Question:
-        return Question(
+    def task(self, key: AnswerKey) -> PublicTask:
+        return PublicTask(
             name=self.name,
             network=self.network,
             shared=self.shared,

@@ -1,51 +1,58 @@
-"""Case: what an analysis is given, an instance without its key; and the register of the analyses that are scored."""
+"""Instance: what an analysis receives, an instance without its key; and the register of the scored analyses."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from marlnb.analysis.data.rows import Moments, RowSource
+from marlnb.analysis.data.rows import RowBatch, RowSource
 from marlnb.errors import ConfigError, UnknownNameError, unknown
-from marlnb.groundtruth.answer_key import Question
-from marlnb.groundtruth.permuted_checkpoint import reworked
+from marlnb.groundtruth.answer_key import PublicTask
+from marlnb.groundtruth.permuted_checkpoint import permuted_policy
 from marlnb.groundtruth.planted_mixer import mixed_policy, mixing_weights
 from marlnb.groundtruth.planting import Planted
-from marlnb.groundtruth.scoring.claims import Claim, Finding
-from marlnb.models.hooks.directions import Direction
+from marlnb.groundtruth.scoring.circuit_claims import AgentsClaim, SitesClaim, UnitsClaim
+from marlnb.groundtruth.scoring.claims import Claim
+from marlnb.groundtruth.scoring.finding import Finding
+from marlnb.models.hooks.apply_edits import edited
+from marlnb.models.hooks.directions import Direction, Steer
 from marlnb.models.hooks.edit import Edit
-from marlnb.models.hooks.edits import edited
-from marlnb.models.hooks.edits_directions import Steer
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.q_policy import QPolicy
 from marlnb.recording.file.reader import Recording
 from marlnb.training.policies.agents import Agents
 
+MIN_LOGIT_SHARE = 0.01
+"""Share of the driven logits' standard deviation below which no effect is worth naming."""
+
 
 @dataclass(frozen=True)
-class Case:
-    """An instance, a recording of it and the question. No key.
+class Instance:
+    """An instance, a recording of it and the task. No key.
 
     Attributes:
-        later: the agents as a later checkpoint has them, for who asks what stayed the same (`reworking`).
+        task: what the analysis may know.
+        agents: the agents with the planted circuit.
+        recording: recorded episodes.
+        later: the agents as a later checkpoint has them, to ask what stayed the same (`permuted_checkpoint`).
     """
 
-    question: Question
+    task: PublicTask
     agents: Agents
     recording: Recording
     later: Agents
 
     @staticmethod
-    def of(planted: Planted, recording: Recording) -> Case:
-        policies = {group: reworked(policy, planted.key) for group, policy in planted.policies.items()}
+    def of(planted: Planted, recording: Recording) -> Instance:
+        policies = {group: permuted_policy(policy, planted.key) for group, policy in planted.policies.items()}
         agents = planted.agents
         later = Agents(policies, agents.env, agents.path, source=f"{agents.source}, later", networks=agents.networks)
-        return Case(planted.question, agents, recording, later)
+        return Instance(planted.task, agents, recording, later)
 
     @property
     def policies(self) -> Mapping[str, Policy]:
@@ -53,107 +60,118 @@ class Case:
 
     @property
     def outputs(self) -> dict[str, list[int]]:
-        """By group, the logits to look at."""
-        return {group: list(outputs) for group, outputs in self.question.outputs}
+        """By group, the logits that the concept may drive."""
+        return {group: list(outputs) for group, outputs in self.task.outputs}
 
     def members(self, group: str) -> tuple[str, ...]:
+        """The agents of a group."""
         return self.agents.spec.group(group).agents
 
     def hidden_sites(self, group: str) -> list[str]:
-        """The actor's, in the order in which they fire, without the head."""
-        found = self.policies[group].sites()
-        return [site.name for site in found if "/actor/" in site.name and site.kind != "head"]
+        """The actor's sites in forward order, without the head."""
+        return [s.name for s in self.policies[group].sites() if "/actor/" in s.name and s.kind != "head"]
 
     def width(self, site: str) -> int:
-        sites = {s.name: s.n_units for policy in self.policies.values() for s in policy.sites()}
-        return sites[site]
+        """Number of units of a site."""
+        return {s.name: s.n_units for policy in self.policies.values() for s in policy.sites()}[site]
 
-    def moments(self, group: str) -> Moments:
-        """Every recorded row, with the state that entered it."""
+    def batch(self, group: str) -> RowBatch:
+        """Every recorded row, with the recurrent state before it."""
         source = RowSource(self.recording, group)
         rows = source.rows(None)
         return next(iter(source.batches(rows, len(rows))))
 
-    def logits(self, group: str, moments: Moments, edits: list[Edit]) -> np.ndarray:
-        """The driven outputs `[row, agent, output]` at recorded moments, with marlnb's edits in force."""
+    def logits(self, group: str, batch: RowBatch, edits: list[Edit]) -> np.ndarray:
+        """The driven logits `[row, agent, output]` at recorded rows, with marlnb's edits applied."""
         policy = self.policies[group]
         with edited(policy, edits), torch.no_grad():
-            found, _ = policy.logits(moments.observations[group], recurrent=moments.recurrent)
-        return found.numpy().astype(np.float64)[..., self.outputs[group]]
+            logits, _ = policy.logits(batch.observations[group], recurrent=batch.recurrent)
+        return logits.numpy().astype(np.float64)[..., self.outputs[group]]
 
     def slopes(self, group: str, site: str) -> np.ndarray:
         """`[agent, output, unit]`: mean change of the driven logits for one more of each unit, by steering."""
-        moments, width = self.moments(group), self.width(site)
-        whole = self.logits(group, moments, [])
-        found = []
+        batch, width = self.batch(group), self.width(site)
+        baseline = self.logits(group, batch, [])
+        changes = []
         for unit in range(width):
             along = Direction(site, self.members(group)[0], tuple(np.eye(width)[unit]), mean=0.0, scale=1.0)
-            found.append((self.logits(group, moments, [Steer(site, along)]) - whole).mean(0))
-        return np.stack(found, axis=-1)
+            changes.append((self.logits(group, batch, [Steer(site, along)]) - baseline).mean(0))
+        return np.stack(changes, axis=-1)
 
     def units_read(self, group: str, site: str, slopes: np.ndarray) -> dict[str, tuple[int, ...]]:
-        """By agent, the units of a site worth naming by what a standard deviation of each moves, of `slopes`."""
-        spread = self.recording[site].to_numpy().std(0)  # [agent, unit]
-        sizes = {(a, site): np.abs(slopes[k]).max(0) * spread[k] for k, a in enumerate(self.members(group))}
-        return {agent: units for (agent, _), units in largest(sizes, self.question.smallest, self.floor(group)).items()}
+        """By agent, the units of a site worth naming, by the effect of one standard deviation of each.
 
-    def floor(self, group: str) -> float:
-        """FLOOR_SHARE of the largest standard deviation, over rows, of any of the driven logits of a group."""
+        Args:
+            group: group name.
+            site: site name.
+            slopes: the result of `slopes`.
+        """
+        std = self.recording[site].to_numpy().std(0)  # [agent, unit]
+        sizes = {(a, site): np.abs(slopes[k]).max(0) * std[k] for k, a in enumerate(self.members(group))}
+        units = select_large(sizes, self.task.min_effect_share, self.min_effect(group))
+        return {agent: indices for (agent, _), indices in units.items()}
+
+    def min_effect(self, group: str) -> float:
+        """MIN_LOGIT_SHARE of the largest standard deviation, over rows, of any driven logit of a group."""
         logits = self.recording.steps(group, "logits").to_numpy()[..., self.outputs[group]]
-        return FLOOR_SHARE * float(logits.std(0).max())
+        return MIN_LOGIT_SHARE * float(logits.std(0).max())
 
-    def nonsense(self) -> np.ndarray:
-        """A label `[row]` that nobody can know: 0 or 1, drawn for each episode, anew in every instance, so that a draw
-        that happens to go along with something is not counted four times."""
-        episode, q = self.recording.rows["episode"].to_numpy(), self.question
-        return np.random.default_rng([q.seed, int(q.shared), *f"{q.name} {q.network}".encode()]).integers(
-            0, 2, int(episode.max()) + 1
-        )[episode]
+    def nonsense_label(self) -> np.ndarray:
+        """A label `[row]` that no agent can know: 0 or 1, drawn for each episode.
+
+        Every instance draws its own, so a chance correlation in one draw does not count four times.
+        """
+        episode, task = self.recording.rows["episode"].to_numpy(), self.task
+        rng = np.random.default_rng([task.seed, int(task.shared), *f"{task.name} {task.network}".encode()])
+        return rng.integers(0, 2, int(episode.max()) + 1)[episode]
 
     def mixed_policy(self, group: str) -> QPolicy:
-        """The group as a team, its logits taken as Q values, under a mixer whose weights are to be found."""
-        q = self.question
-        return mixed_policy(self.agents, group, mixing_weights(self.members(group), q.name, q.seed))
+        """The group as a team under a mixer with weights to be found; its logits are taken as Q values."""
+        task = self.task
+        return mixed_policy(self.agents, group, mixing_weights(self.members(group), task.name, task.seed))
 
     def finding(
         self,
         analysis: str,
         attempts: tuple[str, ...],
-        claims: list[Claim],
+        claims: Sequence[Claim],
         *,
         abstains: tuple[str, ...] = (),
         doubts: tuple[str, ...] = (),
     ) -> Finding:
-        q = self.question
-        return Finding(analysis, q.name, q.network, q.shared, q.seed, attempts, tuple(claims), abstains, doubts)
+        """A finding about this instance; the arguments are `Finding`'s."""
+        task = self.task
+        return Finding(
+            analysis, task.name, task.network, task.shared, task.seed, attempts, tuple(claims), abstains, doubts
+        )
 
 
-Analyse = Callable[[Case], Finding]
+Analyse = Callable[[Instance], Finding]
 ANALYSES: dict[str, Analyse] = {}
 
 
 def analysis(name: str) -> Callable[[Analyse], Analyse]:
-    """Registers a function that answers a case.
+    """A decorator that registers a function from an instance to a finding.
 
     Raises:
         ConfigError: another module's analysis has that name.
     """
 
-    def enter(analyse: Analyse) -> Analyse:
-        there = ANALYSES.get(name)
-        if there is not None and there.__module__ != analyse.__module__:
-            raise ConfigError(f"analysis {name!r} is registered already, by {there.__module__}")
+    def register(analyse: Analyse) -> Analyse:
+        registered = ANALYSES.get(name)
+        if registered is not None and registered.__module__ != analyse.__module__:
+            raise ConfigError(f"analysis {name!r} is already registered, by {registered.__module__}")
         ANALYSES[name] = analyse
         return analyse
 
-    return enter
+    return register
 
 
 def analyses(names: list[str] | None = None) -> dict[str, Analyse]:
-    """Those of these names; None: all.
+    """The analyses of these names; None: all.
 
     Raises:
-        UnknownNameError: there is none of a name.
+        UnknownNameError: no analysis has that name.
     """
     package = importlib.import_module("marlnb.groundtruth.analyses")
     for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
@@ -164,28 +182,29 @@ def analyses(names: list[str] | None = None) -> dict[str, Analyse]:
     return {name: ANALYSES[name] for name in sorted(ANALYSES) if names is None or name in names}
 
 
-FLOOR_SHARE = 0.01
-"""Share of the driven logits' standard deviation below which no effect is worth naming."""
-
-
-def largest(
-    sizes: Mapping[tuple[str, str], np.ndarray], smallest: float, floor: float = 0.0
+def select_large(
+    sizes: Mapping[tuple[str, str], np.ndarray], min_share: float, min_size: float = 0.0
 ) -> dict[tuple[str, str], tuple[int, ...]]:
-    """Units worth naming at each (agent, site): those of at least `smallest` of the largest size at any agent's, and
-    of at least `floor`."""
-    top: dict[str, float] = {}
-    for (_, site), found in sizes.items():
-        top[site] = max(top.get(site, 0.0), float(found.max()))
+    """Units worth naming at each (agent, site).
+
+    Args:
+        sizes: `[unit]` of each (agent, site).
+        min_share: smallest share of the site's largest size, over all agents.
+        min_size: smallest size.
+    """
+    largest: dict[str, float] = {}
+    for (_, site), values in sizes.items():
+        largest[site] = max(largest.get(site, 0.0), float(values.max()))
     return {
-        place: tuple(int(unit) for unit in np.flatnonzero(found >= max(floor, smallest * top[place[1]])))
-        for place, found in sizes.items()
-        if top[place[1]] > 0
+        (agent, site): tuple(int(k) for k in np.flatnonzero(values >= max(min_size, min_share * largest[site])))
+        for (agent, site), values in sizes.items()
+        if largest[site] > 0
     }
 
 
-def claims_of_units(units: Mapping[tuple[str, str], tuple[int, ...]]) -> list[Claim]:
-    """Units, sites and agents, as the units say."""
-    named = {place: chosen for place, chosen in units.items() if chosen}
+def claims_from_units(units: Mapping[tuple[str, str], tuple[int, ...]]) -> list[Claim]:
+    """Claims of units, and of the sites and agents that have some."""
+    named = {pair: indices for pair, indices in units.items() if indices}
     agents = tuple(dict.fromkeys(agent for agent, _ in named))
-    found = [Claim("units", agent=a, site=s, units=chosen) for (a, s), chosen in named.items()]
-    return [*found, Claim("sites", sites=tuple(named)), Claim("agents", agents=agents)]
+    claims = [UnitsClaim(agent=a, site=s, units=indices) for (a, s), indices in named.items()]
+    return [*claims, SitesClaim(sites=tuple(named)), AgentsClaim(agents=agents)]

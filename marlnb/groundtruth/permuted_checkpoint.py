@@ -1,8 +1,8 @@
-"""reworking: an instance's agents as a later checkpoint might have them, so that one can ask what stayed the same.
+"""Permuted checkpoint: an instance's agents as a later checkpoint might have them, to ask which sites stayed the same.
 
-All hidden units are in another order, and what an agent does is what it did. In drawn agents the random features are
-drawn anew, of the last hidden layer alone or of both: there the units hold something else, though circuit, decoys and
-choices are as they were (but for the minor units' hundredth part of a logit). Elsewhere they drift a little.
+All hidden units are in another order, and the agents act as before. In randomly drawn agents the random features are
+drawn again, in the last hidden layer or in both: there the units represent something else, while circuit, decoys and
+choices stay (but for the minor units' hundredth of a logit). In the other agents they drift a little.
 """
 
 from __future__ import annotations
@@ -23,40 +23,40 @@ from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.models.policies.policy import Policy
 
 DRIFT = 0.02
-"""Standard deviation of the noise on a kept feature's weights, as a share of theirs."""
-THREE_POINTS = ("speaker",)
-"""Groups that see one of three colours and nothing else: any two layers that tell the three apart are alike."""
-FIRST_REDRAWN = (3, 2, 1)
-"""Layers from which on features are drawn anew: none of the two, the second, both."""
+"""Standard deviation of the noise on a drifting feature's weights, as a share of theirs."""
+EXCLUDED_GROUPS = ("speaker",)
+"""Groups that observe one of three colours only: any two layers that separate three points are similar."""
+FIRST_REDRAWN_LAYER = (3, 2, 1)
+"""First layer whose features are drawn again: neither of the two, the second, both."""
 
 
-def stays(key: AnswerKey) -> dict[tuple[str, str], bool]:
-    """By (agent, site), whether its units hold later what they held; of groups that see more than THREE_POINTS."""
-    redrawn = _redrawn(key)
+def unchanged_units(key: AnswerKey) -> dict[tuple[str, str], bool]:
+    """By (agent, site), whether its units represent the same as before; without EXCLUDED_GROUPS."""
+    first_redrawn = _first_redrawn(key)
     return {
-        (agent, site): layer < redrawn[agent]
+        (agent, site): layer < first_redrawn[agent]
         for (agent, site), layer in _layers(key).items()
-        if site.split("/")[0] not in THREE_POINTS
+        if site.split("/")[0] not in EXCLUDED_GROUPS
     }
 
 
-def reworked(policy: Policy, key: AnswerKey) -> ActorCritic:
-    """A copy of one group's policy, as it is later."""
+def permuted_policy(policy: Policy, key: AnswerKey) -> ActorCritic:
+    """A copy of one group's policy, as the later checkpoint has it."""
     later = cast(ActorCritic, deepcopy(policy))
     network = later.actor.network
     inner = cast("MLP | GRU", network.inner if isinstance(network, AgentId) else network)
-    rng, redrawn = _rng(key, later.group.name), _redrawn(key)
+    rng, first_redrawn = _rng(key, later.group.name), _first_redrawn(key)
     first = cast(HiddenLayer, inner.hidden[0]).linear
     layers = [inner.gru.input, inner.gru.state] if isinstance(inner, GRU) else [inner.hidden[1].linear]
-    weights = {name: _array(layer) for name, layer in zip(("first", "second", "state"), [first, *layers])}
-    head = _array(inner.head)
+    weights = {name: _to_array(layer) for name, layer in zip(("first", "second", "state"), [first, *layers])}
+    head = _to_array(inner.head)
     for block in range(len(head)):
         agent = later.group.agents[block]
-        free = {layer: _free(key, agent, layer) for layer in (1, 2)}
+        free_units = {layer: _free_units(key, agent, layer) for layer in (1, 2)}
         for layer in (1, 2):
-            share = 1.0 if layer >= redrawn[agent] else DRIFT
-            _renew(weights, block, layer, free, share, rng)
-        _reorder(weights, head[block], block, [rng.permutation(UNITS) for _ in range(2)])
+            share = 1.0 if layer >= first_redrawn[agent] else DRIFT
+            _redraw(weights, block, layer, free_units, share, rng)
+        _permute(weights, head[block], block, [rng.permutation(UNITS) for _ in range(2)])
     with torch.no_grad():
         for layer, array in zip([first, *layers, inner.head], [*weights.values(), head]):
             layer.weight.copy_(torch.from_numpy(array[..., :-1]).reshape(layer.weight.shape))
@@ -64,51 +64,59 @@ def reworked(policy: Policy, key: AnswerKey) -> ActorCritic:
     return later.eval()
 
 
-def _renew(
+def _redraw(
     weights: dict[str, np.ndarray],
     block: int,
     layer: int,
-    free: dict[int, np.ndarray],
+    free_units: dict[int, np.ndarray],
     share: float,
     rng: np.random.Generator,
 ) -> None:
-    """Free units' weights, `share` of them new: sqrt(1 - share^2) of what they were and share of a fresh draw of as
-    much. What a free unit does not read it goes on not to read."""
+    """Draws free units' weights again: w' = sqrt(1 - share^2) w + share e, with e of the same size as w.
+
+    Inputs that a free unit does not read stay at zero.
+    """
     for name in ("first",) if layer == 1 else ("second", "state"):
         if name in weights:
-            rows = np.concatenate([free[layer] + UNITS * k for k in range(weights[name].shape[1] // UNITS)])
+            n_parts = weights[name].shape[1] // UNITS
+            rows = np.concatenate([free_units[layer] + UNITS * part for part in range(n_parts)])
             old = weights[name][block][rows]
             size = np.sqrt((old**2).sum(1, keepdims=True) / np.maximum((old != 0).sum(1, keepdims=True), 1))
             fresh = rng.normal(size=old.shape) * size * (old != 0)
             weights[name][block][rows] = np.sqrt(1 - share**2) * old + share * fresh
 
 
-def _reorder(weights: dict[str, np.ndarray], head: np.ndarray, block: int, order: list[np.ndarray]) -> None:
+def _permute(weights: dict[str, np.ndarray], head: np.ndarray, block: int, order: list[np.ndarray]) -> None:
+    """Reorders the units of both layers in every weight that has them."""
     first, second = order
     weights["first"][block] = weights["first"][block][first]
     for name in ("second", "state"):
         if name in weights:
-            whole = weights[name][block]
-            rows = np.concatenate([second + UNITS * k for k in range(len(whole) // UNITS)])
+            matrix = weights[name][block]
+            rows = np.concatenate([second + UNITS * part for part in range(len(matrix) // UNITS)])
             columns = np.append(first if name == "second" else second, UNITS)
-            weights[name][block] = whole[rows][:, columns]
+            weights[name][block] = matrix[rows][:, columns]
     head[:] = head[:, np.append(second, UNITS)]
 
 
-def _array(layer: torch.nn.Module) -> np.ndarray:
-    """`[block, output, input and bias]` float64 of a linear layer, of agents that share it or of each."""
+def _to_array(layer: torch.nn.Module) -> np.ndarray:
+    """`[block, output, input and bias]` float64 of a linear layer, shared by the agents or one block each."""
     weight, bias = (cast(torch.Tensor, x).detach().numpy().astype(np.float64) for x in (layer.weight, layer.bias))
     weight = weight.reshape(-1, *weight.shape[-2:])
     return np.concatenate([weight, bias.reshape(*weight.shape[:2], 1)], axis=-1)
 
 
-def _free(key: AnswerKey, agent: str, layer: int) -> np.ndarray:
+def _free_units(key: AnswerKey, agent: str, layer: int) -> np.ndarray:
     """Units that belong to no circuit and no decoy, in any agent that shares the weights."""
     group = agent.rpartition("_")[0]
-    mates = {a for a, _ in _layers(key) if a.rpartition("_")[0] == group and (key.shared or a == agent)}
-    taken = {u for node in (*key.nodes, *key.decoys) if node.agent in mates and _layer(node.site) == layer
-             for u in node.units}  # fmt: skip
-    return np.setdiff1d(np.arange(UNITS), sorted(taken))
+    sharing = {a for a, _ in _layers(key) if a.rpartition("_")[0] == group and (key.shared or a == agent)}
+    used = {
+        unit
+        for node in (*key.nodes, *key.decoys)
+        if node.agent in sharing and _layer(node.site) == layer
+        for unit in node.units
+    }
+    return np.setdiff1d(np.arange(UNITS), sorted(used))
 
 
 def _layer(site: str) -> int:
@@ -116,22 +124,22 @@ def _layer(site: str) -> int:
 
 
 def _layers(key: AnswerKey) -> dict[tuple[str, str], int]:
-    """Of every (agent, site) of the groups: decoys are in each."""
-    places = sorted({(node.agent, node.site) for node in (*key.nodes, *key.decoys)})
-    return {(agent, site): _layer(site) for agent, site in places}
+    """The layer of every (agent, site) of the groups: each has decoys."""
+    pairs = sorted({(node.agent, node.site) for node in (*key.nodes, *key.decoys)})
+    return {(agent, site): _layer(site) for agent, site in pairs}
 
 
-def _redrawn(key: AnswerKey) -> dict[str, int]:
-    """By agent, the first layer that is drawn anew; agents that share weights have one fate."""
-    found: dict[str, int] = {}
+def _first_redrawn(key: AnswerKey) -> dict[str, int]:
+    """By agent, the first layer that is drawn again; agents that share weights have the same one."""
+    first_redrawn: dict[str, int] = {}
     agents = sorted({agent for agent, _ in _layers(key)})
     for group in sorted({agent.rpartition("_")[0] for agent in agents}):
-        mates = [agent for agent in agents if agent.rpartition("_")[0] == group]
-        drawn = _rng(key, f"{group} redrawn").permutation(FIRST_REDRAWN)
-        fates = np.resize(drawn[:1] if key.shared else drawn, len(mates))
-        found |= dict(zip(mates, fates.tolist()))
-    return found
+        members = [agent for agent in agents if agent.rpartition("_")[0] == group]
+        drawn = _rng(key, f"{group} redrawn").permutation(FIRST_REDRAWN_LAYER)
+        layers = np.resize(drawn[:1] if key.shared else drawn, len(members))
+        first_redrawn |= dict(zip(members, layers.tolist()))
+    return first_redrawn
 
 
-def _rng(key: AnswerKey, about: str) -> np.random.Generator:
-    return np.random.default_rng([key.seed, int(key.shared), *f"{key.name} {key.network} {about}".encode()])
+def _rng(key: AnswerKey, purpose: str) -> np.random.Generator:
+    return np.random.default_rng([key.seed, int(key.shared), *f"{key.name} {key.network} {purpose}".encode()])

@@ -1,8 +1,12 @@
-"""mixing: an instance's agents as a team under a mixer whose weights were put in by hand, one of them zero.
+"""Planted mixer: an instance's agents as a team under a mixer with known weights, one of them zero.
 
-The networks are the instance's own, their logits taken as Q values. The mixer is QMIX's with a constant hypernetwork:
-the team's value is the sum of weight times Q over agents, to float32, since its one hidden unit stays where ELU is the
-identity. The agent whose weight is zero is the decoy: its Q varies like any other's and adds nothing.
+The networks are the instance's own, with their logits taken as Q values. The mixer is QMIX's with a constant
+hypernetwork, so the team's value is, to float32,
+
+    Q_tot = sum_i w_i Q_i
+
+since its one hidden unit stays where ELU is the identity. The agent with weight zero is the decoy: its Q varies like
+any other's and adds nothing.
 """
 
 from __future__ import annotations
@@ -19,12 +23,12 @@ from marlnb.models.policies.q_policy import QPolicy
 from marlnb.training.policies.agents import Agents
 
 LIFT = 200.0
-"""Added before ELU and taken away after it; larger than any sum of weights times Q values of the circuits."""
+"""Added before ELU and subtracted after it; larger than any weighted sum of the circuits' Q values."""
 WEIGHTS = (0.0, 0.5, 2.0)
 
 
 def mixing_weights(agents: tuple[str, ...], circuit: str, seed: int) -> dict[str, float]:
-    """What is planted, by agent: 0 for one, from 0.5 to 2 for the others, in an order that the seed draws."""
+    """The planted weight of each agent: WEIGHTS in an order that the seed draws."""
     rng = np.random.default_rng([seed, *circuit.encode()])
     drawn = rng.permutation(np.resize(WEIGHTS, len(agents)))
     return dict(zip(agents, drawn.tolist()))
@@ -41,6 +45,6 @@ def mixed_policy(agents: Agents, group: str, weights: dict[str, float]) -> QPoli
         mixer.hyper.bias.copy_(torch.tensor(bias))
         mixer.last_bias.bias.fill_(-LIFT)
     policy = QPolicy(spec, MLPConfig(hidden=(4,)), mixer)
-    own = cast(ActorCritic, agents.by_group[group])
-    policy.actor, policy.recurrent_shape = own.actor, own.recurrent_shape
+    planted = cast(ActorCritic, agents.by_group[group])
+    policy.actor, policy.recurrent_shape = planted.actor, planted.recurrent_shape
     return policy.eval()

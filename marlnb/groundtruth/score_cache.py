@@ -1,4 +1,4 @@
-"""Ledger: scores that were reached, one JSON line each, so that an interrupted grid goes on where it stopped."""
+"""ScoreCache: scores on disk, one JSON line each, so that an interrupted grid resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -12,8 +12,14 @@ from marlnb.groundtruth.scoring.score import Score
 
 
 @dataclass(frozen=True)
-class Scored:
-    """One analysis of one instance, its processor time, and the instance's largest cross-agent effect (logits)."""
+class CachedScore:
+    """One analysis of one instance.
+
+    Attributes:
+        score: the score.
+        seconds: processor time of the analysis.
+        spillover: the instance's largest cross-agent effect, in logits.
+    """
 
     score: Score
     seconds: float
@@ -21,48 +27,53 @@ class Scored:
 
 
 @dataclass
-class Ledger:
-    """Scores by (answer key, episodes, analysis): other keys, or more episodes, are other questions.
+class ScoreCache:
+    """Scores by (hash of the answer key, episodes, analysis).
 
-    An analysis that changed is not known to have: take another file, or remove its lines.
+    A change of an analysis is not detected: use another file, or remove its lines.
+
+    Attributes:
+        path: the file.
+        lines: its scores.
     """
 
     path: Path
-    lines: dict[tuple[str, int, str], Scored] = field(default_factory=dict)
+    lines: dict[tuple[str, int, str], CachedScore] = field(default_factory=dict)
 
     @staticmethod
-    def open(path: Path) -> Ledger:
-        """Reads what is there; a last line that a killed run left half written is dropped.
+    def open(path: Path) -> ScoreCache:
+        """Reads a file that may exist; a half-written last line of a killed run is dropped.
 
         Raises:
-            AnalysisError: a line is no score.
+            AnalysisError: a line is not a score.
         """
-        found = Ledger(path)
+        cache = ScoreCache(path)
         text = path.read_text() if path.exists() else ""
-        whole = text[: text.rfind("\n") + 1]
-        if whole != text:
-            path.write_text(whole)
-        for number, line in enumerate(whole.splitlines(), 1):
+        complete = text[: text.rfind("\n") + 1]
+        if complete != text:
+            path.write_text(complete)
+        for number, line in enumerate(complete.splitlines(), 1):
             try:
                 data = json.loads(line)
                 key = (data["key_sha256"], data["episodes"], data["score"]["analysis"])
-                found.lines[key] = Scored(Score.from_json(data["score"]), data["seconds"], data["spillover"])
+                cache.lines[key] = CachedScore(Score.from_json(data["score"]), data["seconds"], data["spillover"])
             except (ValueError, KeyError, TypeError) as error:
-                raise AnalysisError(f"{path}, line {number} is no score of an instance: {error!r}") from error
-        return found
+                raise AnalysisError(f"{path}, line {number} is not the score of an instance: {error!r}") from error
+        return cache
 
-    def get(self, subject: Planted, episodes: int, analysis: str) -> Scored | None:
-        return self.lines.get((subject.question.key_sha256, episodes, analysis))
+    def get(self, planted: Planted, episodes: int, analysis: str) -> CachedScore | None:
+        return self.lines.get((planted.task.key_sha256, episodes, analysis))
 
-    def add(self, subject: Planted, episodes: int, scored: Scored) -> None:
-        analysis = scored.score.finding.analysis
-        self.lines[subject.question.key_sha256, episodes, analysis] = scored
+    def add(self, planted: Planted, episodes: int, cached: CachedScore) -> None:
+        """Adds a score, and appends it to the file."""
+        key = planted.task.key_sha256
+        self.lines[key, episodes, cached.score.finding.analysis] = cached
         data = {
-            "key_sha256": subject.question.key_sha256,
+            "key_sha256": key,
             "episodes": episodes,
-            "score": scored.score.to_json(),
-            "seconds": scored.seconds,
-            "spillover": scored.spillover,
+            "score": cached.score.to_json(),
+            "seconds": cached.seconds,
+            "spillover": cached.spillover,
         }
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a") as file:

@@ -11,7 +11,7 @@ EPISODES = 20
 
 
 @pytest.fixture(scope="session")
-def instance(tmp_path_factory):
+def planted_instance(tmp_path_factory):
     """(circuit, network, shared) -> the instance and its recording."""
     made, folder = {}, tmp_path_factory.mktemp("groundtruth")
 

@@ -4,8 +4,8 @@ import pytest
 
 from marlnb.errors import AnalysisError, UnknownNameError
 from marlnb.groundtruth import benchmark as benchmarks
-from marlnb.groundtruth.benchmark import DISCOVERY_TARGET, RECOVERED_TARGET, Benchmark, benchmark, scored
-from marlnb.groundtruth.instance import Case, analyses
+from marlnb.groundtruth.benchmark import DISCOVERY_TARGET, RECOVERED_TARGET, Benchmark, benchmark
+from marlnb.groundtruth.instance import Instance, analyses
 
 CAUSAL = [
     ("ablate", "partner_goal", "gru", True),
@@ -29,30 +29,32 @@ CAUSAL = [
 
 
 @pytest.mark.parametrize(("name", "circuit", "network", "shared"), CAUSAL)
-def test_an_analysis_that_asks_for_causes_finds_the_circuit_and_no_decoy(instance, name, circuit, network, shared):
-    found = scored(*instance(circuit, network, shared), analyses([name])[name])
+def test_an_analysis_that_asks_for_causes_finds_the_circuit_and_no_decoy(
+    planted_instance, name, circuit, network, shared
+):
+    found = run_and_score(*planted_instance(circuit, network, shared), analyses([name])[name])
     assert found.items and found.recovered >= RECOVERED_TARGET, found.table().query("recovered < 0.99")
     assert not found.decoys or found.false_discovery_rate <= DISCOVERY_TARGET
     assert not found.strays
 
 
 @pytest.mark.parametrize("name", ["decode", "tuning"])
-def test_decoding_and_tuning_tell_who_holds_the_concept_and_read_no_nonsense(instance, name):
-    found = scored(*instance("role_switch", "gru", True), analyses([name])[name])
+def test_decoding_and_tuning_tell_who_holds_the_concept_and_read_no_nonsense(planted_instance, name):
+    found = run_and_score(*planted_instance("role_switch", "gru", True), analyses([name])[name])
     assert found.recovered >= RECOVERED_TARGET and found.decoys_claimed == 0
 
 
-def test_who_takes_what_is_decoded_for_what_is_used_finds_decoys(instance):
-    found = scored(*instance("role_switch", "gru", True), analyses(["decode_as_use"])["decode_as_use"])
+def test_who_takes_what_is_decoded_for_what_is_used_finds_decoys(planted_instance):
+    found = run_and_score(*planted_instance("role_switch", "gru", True), analyses(["decode_as_use"])["decode_as_use"])
     assert found.by_kind()["agents"] < 0.5 and found.decoys_claimed >= 2
 
 
-def test_a_dictionary_finds_rare_signals_one_by_one_and_no_rumour(instance):
-    subject, recording = instance("sparse_code", "mlp", False)
-    found = scored(subject, recording, analyses(["dictionary"])["dictionary"])
+def test_a_dictionary_finds_rare_signals_one_by_one_and_no_rumour(planted_instance):
+    subject, recording = planted_instance("sparse_code", "mlp", False)
+    found = run_and_score(subject, recording, analyses(["dictionary"])["dictionary"])
     assert found.recovered >= RECOVERED_TARGET and min(found.by_kind().values()) >= RECOVERED_TARGET
     assert (found.decoys_claimed, found.decoys) == (0, 11) and not found.abstained and not found.finding.doubts
-    plain = scored(subject, recording, analyses(["dictionary_by_feature"])["dictionary_by_feature"])
+    plain = run_and_score(subject, recording, analyses(["dictionary_by_feature"])["dictionary_by_feature"])
     assert plain.recovered < RECOVERED_TARGET or plain.decoys_claimed, "with features to spare, as they are trained"
 
 
@@ -61,17 +63,17 @@ def test_only_what_a_circuit_was_made_for_is_asked_of_it(tmp_path):
     assert benchmark([5], names=["ablate", "trace"], **asked).scores == ()
 
 
-def test_a_case_holds_no_key(instance):
-    subject, recording = instance("role_switch", "gru", True)
-    case = Case.of(subject, recording)
-    assert not any(value is subject.key for value in vars(case).values())
-    assert case.question.key_sha256 == subject.key.sha256()
+def test_a_case_holds_no_key(planted_instance):
+    subject, recording = planted_instance("role_switch", "gru", True)
+    instance = Instance.of(subject, recording)
+    assert not any(value is subject.key for value in vars(instance).values())
+    assert instance.task.key_sha256 == subject.key.sha256()
 
 
-def test_tables_join_what_was_run_in_parts(instance):
+def test_tables_join_what_was_run_in_parts(planted_instance):
     parts = []
     for circuit in ("decoy", "role_switch"):
-        found = scored(*instance(circuit, "mlp", False), analyses(["ablate"])["ablate"])
+        found = run_and_score(*planted_instance(circuit, "mlp", False), analyses(["ablate"])["ablate"])
         parts.append(Benchmark((found,), 0.0, {"ablate": 1.5}).to_json())
     whole = Benchmark.join(parts)
     assert list(whole.table().columns) == ["decoy", "role_switch", "all"] and whole.seconds == {"ablate": 3.0}
@@ -88,7 +90,7 @@ def test_a_grid_that_was_interrupted_goes_on_where_it_stopped(tmp_path, monkeypa
     assert len(lines) == len(made.scores) == 4
     ledger.write_text("".join(lines[:2]) + lines[2][:50])  # killed while it wrote the third
     done = []
-    monkeypatch.setattr(benchmarks, "scored", lambda *asked: done.append(asked[0]) or scored(*asked))
+    monkeypatch.setattr(benchmarks, "run_and_score", lambda *asked: done.append(asked[0]) or run_and_score(*asked))
     again = benchmark([5], **asked)
     assert len(done) == 2 and [s.to_json() for s in again.scores] == [s.to_json() for s in made.scores]
     assert benchmark([5], **asked).table().equals(made.table()) and len(done) == 2

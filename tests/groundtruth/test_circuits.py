@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from marlnb.errors import ConfigError, UnknownNameError
-from marlnb.groundtruth import AnswerKey, circuit_names, planted, spillover
-from marlnb.groundtruth.answer_key import question_from_json
-from marlnb.groundtruth.scoring.faithfulness import Played
+from marlnb.groundtruth import AnswerKey, PublicTask, circuit_names, planted, spillover
+from marlnb.groundtruth.scoring.faithfulness import RowReplay
 from tests.groundtruth.conftest import GRID
 
 GRU_BEND = 0.6
@@ -62,8 +61,8 @@ def source_of(subject, node):
 
 
 @pytest.mark.parametrize(("network", "shared"), PAIRS)
-def test_concept_neuron_is_relu_of_twice_the_feature_and_adds_six_times_its_relu(instance, network, shared):
-    subject, recording = instance("concept_neuron", network, shared)
+def test_concept_neuron_is_relu_of_twice_the_feature_and_adds_six_times_its_relu(planted_instance, network, shared):
+    subject, recording = planted_instance("concept_neuron", network, shared)
     (agent,) = subject.key.agents
     first, second = node_of(subject, agent, "hidden_1"), node_of(subject, agent, ends(network))
     (feature,) = source_of(subject, first)
@@ -80,8 +79,8 @@ def test_concept_neuron_is_relu_of_twice_the_feature_and_adds_six_times_its_relu
 
 
 @pytest.mark.parametrize(("network", "shared"), PAIRS)
-def test_decoy_steers_by_one_landmark_alone(instance, network, shared):
-    subject, recording = instance("decoy", network, shared)
+def test_decoy_steers_by_one_landmark_alone(planted_instance, network, shared):
+    subject, recording = planted_instance("decoy", network, shared)
     (agent,) = subject.key.agents
     (feature, _) = (*source_of(subject, node_of(subject, agent, "hidden_1")), None)
     x = observed(recording, agent, feature).astype(float)
@@ -95,8 +94,8 @@ def test_decoy_steers_by_one_landmark_alone(instance, network, shared):
 
 
 @pytest.mark.parametrize(("network", "shared"), PAIRS)
-def test_partner_goal_is_a_plane_that_no_unit_holds(instance, network, shared):
-    subject, recording = instance("partner_goal", network, shared)
+def test_partner_goal_is_a_plane_that_no_unit_holds(planted_instance, network, shared):
+    subject, recording = planted_instance("partner_goal", network, shared)
     (agent,) = subject.key.agents
     node = node_of(subject, agent, ends(network))
     basis = np.array(node.basis)
@@ -118,8 +117,8 @@ def _in_order_of_goals(node, left, goal):
 
 
 @pytest.mark.parametrize(("network", "shared"), PAIRS)
-def test_role_switches_at_the_alarm_and_holds(instance, network, shared):
-    subject, recording = instance("role_switch", network, shared)
+def test_role_switches_at_the_alarm_and_holds(planted_instance, network, shared):
+    subject, recording = planted_instance("role_switch", network, shared)
     (agent,) = subject.key.agents
     node = node_of(subject, agent, ends(network))
     role = recording.label("role").to_numpy()
@@ -137,8 +136,8 @@ def test_role_switches_at_the_alarm_and_holds(instance, network, shared):
 
 
 @pytest.mark.parametrize(("network", "shared"), PAIRS)
-def test_message_code_sends_the_listener_to_the_goal(instance, network, shared):
-    subject, recording = instance("message_code", network, shared)
+def test_message_code_sends_the_listener_to_the_goal(planted_instance, network, shared):
+    subject, recording = planted_instance("message_code", network, shared)
     goal = recording.label("goal").to_numpy()
     said = recording.steps("speaker", "action").to_numpy()[:, 0]
     np.testing.assert_array_equal(said, np.array(subject.key.code)[goal])
@@ -149,8 +148,8 @@ def test_message_code_sends_the_listener_to_the_goal(instance, network, shared):
 
 
 @pytest.mark.parametrize(("network", "shared"), PAIRS)
-def test_sparse_code_adds_four_at_a_signal_and_nothing_at_other_calls(instance, network, shared):
-    subject, recording = instance("sparse_code", network, shared)
+def test_sparse_code_adds_four_at_a_signal_and_nothing_at_other_calls(planted_instance, network, shared):
+    subject, recording = planted_instance("sparse_code", network, shared)
     (agent,) = subject.key.agents
     node = node_of(subject, agent, ends(network))
     written, basis = np.array(node.written), np.array(node.basis)
@@ -179,9 +178,9 @@ def left_of(recording, subject, agent, output):
 
 
 @pytest.mark.parametrize(("name", "network", "shared"), GRID)
-def test_decoys_hold_something_and_change_no_logit(instance, name, network, shared):
-    subject, recording = instance(name, network, shared)
-    plays = {group: Played(subject, recording, group) for group in subject.question.groups}
+def test_decoys_hold_something_and_change_no_logit(planted_instance, name, network, shared):
+    subject, recording = planted_instance(name, network, shared)
+    plays = {group: RowReplay(subject, recording, group) for group in subject.task.groups}
     whole = {group: played.logits() for group, played in plays.items()}
     for decoy in subject.key.decoys:
         group = decoy.agent.rpartition("_")[0]
@@ -200,15 +199,15 @@ def test_decoys_hold_something_and_change_no_logit(instance, name, network, shar
 
 
 @pytest.mark.parametrize(("name", "network", "shared"), GRID)
-def test_the_key_is_json_and_knows_every_readout(instance, name, network, shared):
-    subject, recording = instance(name, network, shared)
+def test_the_key_is_json_and_knows_every_readout(planted_instance, name, network, shared):
+    subject, recording = planted_instance(name, network, shared)
     key = AnswerKey.from_json(json.loads(json.dumps(subject.key.to_json())))
-    assert key == subject.key and key.sha256() == subject.question.key_sha256
-    assert question_from_json(json.loads(json.dumps(subject.question.__dict__))) == subject.question
+    assert key == subject.key and key.sha256() == subject.task.key_sha256
+    assert PublicTask.from_json(json.loads(json.dumps(subject.task.__dict__))) == subject.task
     for node in key.nodes:
         if not node.readout:
             continue
-        played = Played(subject, recording, node.agent.rpartition("_")[0])
+        played = RowReplay(subject, recording, node.agent.rpartition("_")[0])
         k, whole = played.agents.index(node.agent), played.logits()
         for place, unit in enumerate(node.units):
 
@@ -221,8 +220,8 @@ def test_the_key_is_json_and_knows_every_readout(instance, name, network, shared
 
 
 @pytest.mark.parametrize(("name", "network", "shared"), GRID[::3])
-def test_no_agent_reaches_anothers_logits(instance, name, network, shared):
-    assert spillover(*instance(name, network, shared)) == 0.0
+def test_no_agent_reaches_anothers_logits(planted_instance, name, network, shared):
+    assert spillover(*planted_instance(name, network, shared)) == 0.0
 
 
 def test_seeds_move_the_circuit_and_one_seed_gives_one_instance(tmp_path):

@@ -5,48 +5,51 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from marlnb.groundtruth import Claim, Finding, score
-from marlnb.groundtruth.benchmark import RECOVERED_TARGET, scored
-from marlnb.groundtruth.instance import Case, analyses
+from marlnb.groundtruth import Finding, score
+from marlnb.groundtruth.benchmark import RECOVERED_TARGET, run_and_score
+from marlnb.groundtruth.instance import Instance, analyses
+from marlnb.groundtruth.scoring.feature_claims import FeatureClaim
 from marlnb.groundtruth.scoring.feature_parts import share_kept
 
 
-def asked(instance, *which):
+def asked(planted_instance, *which):
     """Of 40 episodes: in 20 some of the listener's units are hardly ever on."""
-    subject, _ = instance(*which)
+    subject, _ = planted_instance(*which)
     with subject.record(40, name="recording-40") as recording:
-        return scored(subject, recording, analyses(["dictionary"])["dictionary"])
+        return run_and_score(subject, recording, analyses(["dictionary"])["dictionary"])
 
 
 @pytest.mark.parametrize(
     ("circuit", "network", "shared"),
     [("role_switch", "mlp", False), ("partner_goal", "gru", True), ("message_code", "gru", False)],
 )
-def test_circuits_that_are_read_whole_or_are_rarely_there_are_found_one_by_one(instance, circuit, network, shared):
+def test_circuits_that_are_read_whole_or_are_rarely_there_are_found_one_by_one(
+    planted_instance, circuit, network, shared
+):
     """A role, there half the time; a plane that no unit holds; twelve gated units behind four actions."""
-    found = asked(instance, circuit, network, shared)
+    found = asked(planted_instance, circuit, network, shared)
     assert min(found.by_kind().values()) >= RECOVERED_TARGET, found.table().query("recovered < 0.99")
     assert {"features", "span", "complete", "necessary"} <= set(found.by_kind())
     assert found.decoys_claimed == 0 and not found.abstained and not found.finding.doubts
 
 
-def test_features_that_write_what_no_choice_reads_are_declined_and_their_span_is_not(instance):
-    found = asked(instance, "partner_goal", "mlp", False)
+def test_features_that_write_what_no_choice_reads_are_declined_and_their_span_is_not(planted_instance):
+    found = asked(planted_instance, "partner_goal", "mlp", False)
     assert {item.kind for item in found.abstained} == {"features"}
     assert min(found.by_kind().values()) >= RECOVERED_TARGET and {"span", "complete"} <= set(found.by_kind())
     (doubt,) = found.finding.doubts
     assert "often there" in doubt and "the data do not decide" in doubt
 
 
-def test_two_keys_of_one_network_fit_the_same_activations_and_interventions(instance):
+def test_two_keys_of_one_network_fit_the_same_activations_and_interventions(planted_instance):
     """A goal that is told and a role: what the circuit's key says, and one by which each feature writes more, which no
     choice reads. Both write the same activations; without a feature, or with more of it, the logits are the same."""
-    subject, recording = instance("partner_goal", "mlp", False)
-    case = Case.of(subject, recording)
+    subject, recording = planted_instance("partner_goal", "mlp", False)
+    instance = Instance.of(subject, recording)
     node = next(node for node in subject.key.nodes if node.readout)
     group, units = node.site.split("/")[0], list(node.units)
     h = recording[node.site].sel(agent=[node.agent]).to_numpy()[:, 0].astype(np.float64)
-    slopes = case.slopes(group, node.site)[case.members(group).index(node.agent)]
+    slopes = instance.slopes(group, node.site)[instance.members(group).index(node.agent)]
     goal = recording.label("partner_goal").to_numpy()
     there = np.stack([goal == g for g in (1, 2, 3)], axis=1).astype(float)
     read = np.zeros((3, h.shape[1]))
@@ -63,7 +66,7 @@ def test_two_keys_of_one_network_fit_the_same_activations_and_interventions(inst
     lost = [(there[:, [g]] * rows[g]) @ slopes.T for g in range(3) for rows in (read, read + told)]
     assert all(np.allclose(one, other, atol=1e-3) for one, other in zip(lost[::2], lost[1::2]))
     claims = [
-        tuple(Claim("features", agent=node.agent, site=node.site, basis=(tuple(map(float, row)),)) for row in rows)
+        tuple(FeatureClaim(agent=node.agent, site=node.site, basis=(tuple(map(float, row)),)) for row in rows)
         for rows in (read, read + told)
     ]
     by_key, by_other = (

@@ -24,8 +24,8 @@ def submission(key, **more):
         {"kind": "agents", "agents": list(key.agents)},
         {"kind": "units", "agent": node.agent, "site": node.site, "units": list(node.units)},
     ]
-    instance = {"circuit": key.name, "network": key.network, "shared": key.shared, "seed": key.seed}
-    return {"analysis": "by key", **instance, "attempts": ["agents", "units"], "claims": claims, **more}
+    planted_instance = {"circuit": key.name, "network": key.network, "shared": key.shared, "seed": key.seed}
+    return {"analysis": "by key", **planted_instance, "attempts": ["agents", "units"], "claims": claims, **more}
 
 
 def test_the_exported_weights_and_formulas_give_the_recorded_activations(exported):
@@ -68,5 +68,5 @@ def test_a_submission_is_scored_and_what_is_wrong_with_it_is_said(exported, tmp_
         score_submission([{**findings[0], "circuit": "decoy"}], folder)
     with pytest.raises(AnalysisError, match=r"benchmark\.json"):
         score_submission(findings, tmp_path)
-    with pytest.raises(AnalysisError, match="other episodes"):
+    with pytest.raises(AnalysisError, match="with 4 episodes, requested 5"):
         export(folder, [5], circuits=[CIRCUIT], episodes=5)

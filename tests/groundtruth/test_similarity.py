@@ -7,48 +7,51 @@ import pytest
 
 from marlnb.analysis.data.views import View
 from marlnb.groundtruth.analyses.similarity import same_by_cka_and_cca
-from marlnb.groundtruth.instance import Case
-from marlnb.groundtruth.permuted_checkpoint import stays
-from marlnb.groundtruth.scoring.claims import Claim, Finding
+from marlnb.groundtruth.instance import Instance
+from marlnb.groundtruth.permuted_checkpoint import unchanged_units
+from marlnb.groundtruth.scoring.circuit_claims import SimilarClaim
+from marlnb.groundtruth.scoring.finding import Finding
 from marlnb.groundtruth.scoring.score import score
 
 EVERY_FATE = ("partner_goal", "mlp", False)
 
 
 @pytest.mark.parametrize("asked", [EVERY_FATE, ("role_switch", "gru", True)])
-def test_later_agents_choose_alike_and_hold_what_they_held_in_another_order_where_they_stayed(instance, asked):
+def test_later_agents_choose_alike_and_hold_what_they_held_in_another_order_where_they_stayed(planted_instance, asked):
     """A unit that stayed correlates almost perfectly with one later unit; of redrawn features few do."""
-    subject, recording = instance(*asked)
-    case = Case.of(subject, recording)
-    for (agent, site), same in stays(subject.key).items():
-        before, after = (View(recording, site, agent, subject=s).open().all() for s in (None, case.later))
+    subject, recording = planted_instance(*asked)
+    instance = Instance.of(subject, recording)
+    for (agent, site), same in unchanged_units(subject.key).items():
+        before, after = (View(recording, site, agent, policy_source=s).open().all() for s in (None, instance.later))
         moves = before.std(0) > 1e-3
         both = np.corrcoef(before[:, moves].T, after[:, after.std(0) > 1e-3].T)
         found = np.abs(both[: moves.sum(), moves.sum() :]).max(1) > 0.99
         assert found.mean() > 0.9 if same else found.mean() < 0.8
-    moments = case.moments("agent")
-    if moments.recurrent is None:  # a memory's units lie in another order too
-        was = case.logits("agent", moments, [])
-        now = replace(case, agents=case.later).logits("agent", moments, [])
+    batch = instance.batch("agent")
+    if batch.recurrent is None:  # a memory's units lie in another order too
+        was = instance.logits("agent", batch, [])
+        now = replace(instance, agents=instance.later).logits("agent", batch, [])
         assert np.abs(now - was).max() < 0.5 and was.std(0).max() > 1
 
 
-def test_who_compares_recovers_what_stayed_and_takes_nothing_redrawn_for_it(instance):
-    subject, recording = instance(*EVERY_FATE)
-    kept = stays(subject.key)
+def test_who_compares_recovers_what_stayed_and_takes_nothing_redrawn_for_it(planted_instance):
+    subject, recording = planted_instance(*EVERY_FATE)
+    kept = unchanged_units(subject.key)
     assert set(kept.values()) == {True, False} and len(kept) == 6
-    case = Case.of(subject, recording)
-    found = score(same_by_cka_and_cca(case), subject.key)
+    instance = Instance.of(subject, recording)
+    found = score(same_by_cka_and_cca(instance), subject.key)
     assert found.recovered == 1.0 and (found.decoys_claimed, found.decoys) == (0, 3)
-    other, _ = instance("partner_goal", "mlp", True)  # strangers in the place of the later agents: nothing stayed
-    strangers = same_by_cka_and_cca(replace(case, later=other.agents))
+    other, _ = planted_instance(
+        "partner_goal", "mlp", True
+    )  # strangers in the place of the later agents: nothing stayed
+    strangers = same_by_cka_and_cca(replace(instance, later=other.agents))
     assert score(strangers, subject.key).recovered == 0.0
 
 
-def test_what_was_redrawn_is_a_decoy_and_a_wrong_answer_is_scored_low(instance):
-    subject, _ = instance(*EVERY_FATE)
-    q, kept = subject.question, stays(subject.key)
+def test_what_was_redrawn_is_a_decoy_and_a_wrong_answer_is_scored_low(planted_instance):
+    subject, _ = planted_instance(*EVERY_FATE)
+    q, kept = subject.task, unchanged_units(subject.key)
     turned = tuple(place for place, same in kept.items() if not same)
-    wrong = Finding("x", q.name, q.network, q.shared, q.seed, ("alike",), (Claim("alike", sites=turned),))
+    wrong = Finding("x", q.name, q.network, q.shared, q.seed, ("similar",), (SimilarClaim(sites=turned),))
     found = score(wrong, subject.key)
     assert found.recovered == 0.0 and (found.decoys_claimed, found.decoys) == (3, 3)

@@ -26,7 +26,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "networks-and-sites.md"
 @pytest.fixture(scope="module")
 def own_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The page's own file, imported as a user would; forgotten afterwards."""
-    section = PAGE.read_text().split("## A network of one's own")[1]
+    section = PAGE.read_text().split("## Your own network")[1]
     code = re.findall(r"```python\n(.*?)```", section, re.DOTALL)[0]
     path = tmp_path_factory.mktemp("own") / "residual_of_the_docs.py"
     path.write_text(code)

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from marlnb.groundtruth.instance import Case, analysis, claims_of_units, largest
-from marlnb.groundtruth.scoring.claims import Finding
+from marlnb.groundtruth.instance import Instance, analysis, claims_from_units, select_large
+from marlnb.groundtruth.scoring.finding import Finding
 from marlnb.models.hooks.edits import Ablate
 
 
 @analysis("ablate")
-def ablate(case: Case) -> Finding:
+def ablate(instance: Instance) -> Finding:
     units: dict[tuple[str, str], tuple[int, ...]] = {}
-    for group in case.question.groups:
-        moments = case.moments(group)
-        whole = case.logits(group, moments, [])
-        for site in case.hidden_sites(group):
+    for group in instance.task.groups:
+        batch = instance.batch(group)
+        whole = instance.logits(group, batch, [])
+        for site in instance.hidden_sites(group):
             change = np.stack(
                 [
-                    np.abs(case.logits(group, moments, [Ablate(site, units=(unit,))]) - whole).mean(0).max(-1)
-                    for unit in range(case.width(site))
+                    np.abs(instance.logits(group, batch, [Ablate(site, units=(unit,))]) - whole).mean(0).max(-1)
+                    for unit in range(instance.width(site))
                 ],
                 axis=-1,
             )  # [agent, unit]: an agent's units change its own logits alone, so all agents' are ablated at once
-            sizes = {(agent, site): change[k] for k, agent in enumerate(case.members(group))}
-            units |= largest(sizes, case.question.smallest, case.floor(group))
-    return case.finding("ablate", ("agents", "sites", "units"), claims_of_units(units))
+            sizes = {(agent, site): change[k] for k, agent in enumerate(instance.members(group))}
+            units |= select_large(sizes, instance.task.min_effect_share, instance.min_effect(group))
+    return instance.finding("ablate", ("agents", "sites", "units"), claims_from_units(units))

@@ -10,7 +10,9 @@ import numpy as np
 
 from marlnb.analysis.attribution.attribute import attribute
 from marlnb.groundtruth.instance import Instance, analysis, claims_from_units, select_large
-from marlnb.groundtruth.scoring.claims import Claim, Finding
+from marlnb.groundtruth.scoring.circuit_claims import EffectClaim, SubspaceClaim
+from marlnb.groundtruth.scoring.claims import Claim
+from marlnb.groundtruth.scoring.finding import Finding
 
 RANK_SHARE = 0.1
 """Share of the largest singular value below which a dimension of the gradients' span is not counted."""
@@ -25,7 +27,7 @@ def attribute_units(instance: Instance) -> Finding:
         for site in sites:
             size = np.abs(_values(instance, group, site, "integrated_gradients")).mean(1).max(0)  # [agent, unit]
             sizes = {(agent, site): size[k] for k, agent in enumerate(instance.members(group))}
-            here = select_large(sizes, instance.task.min_effect_share, instance.floor(group))
+            here = select_large(sizes, instance.task.min_effect_share, instance.min_effect(group))
             units |= here
             slopes = _values(instance, group, site, "gradient").mean(1)  # [output, agent, unit]
             for k, agent in enumerate(instance.members(group)):
@@ -60,11 +62,11 @@ def _along(agent: str, site: str, units: tuple[int, ...], slopes: np.ndarray, ou
     named[:, list(units)] = slopes[:, list(units)]
     _, sizes, directions = np.linalg.svd(named, full_matrices=False)
     basis = directions[sizes > RANK_SHARE * sizes[0]] if sizes[0] > 0 else directions[:0]
-    claims = [Claim("subspace", agent=agent, site=site, basis=tuple(map(tuple, basis.tolist())))]
+    claims = [SubspaceClaim(agent=agent, site=site, basis=tuple(map(tuple, basis.tolist())))]
     for row, output in zip(named, outputs):
         for step in (*np.eye(slopes.shape[1])[list(units)], *basis):
             value = float(row @ step)
             claims.append(
-                Claim("effect", agent=agent, site=site, direction=tuple(step.tolist()), output=output, value=value)
+                EffectClaim(agent=agent, site=site, direction=tuple(step.tolist()), output=output, value=value)
             )
     return claims

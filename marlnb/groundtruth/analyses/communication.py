@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from marlnb.analysis.communication.communication import communication
-from marlnb.groundtruth.instance import Case, analysis
-from marlnb.groundtruth.scoring.claims import Claim, Finding
+from marlnb.groundtruth.instance import Instance, analysis
+from marlnb.groundtruth.scoring.circuit_claims import AgentsClaim, CodeClaim, InfluenceClaim
+from marlnb.groundtruth.scoring.finding import Finding
 
 
 @analysis("communication")
-def code_of(case: Case) -> Finding:
+def code_of(instance: Instance) -> Finding:
     attempts = ("code", "influence", "agents")
-    if len(case.question.groups) < 2:
-        return case.finding("communication", ("code",), [])  # nobody speaks in this world
-    speaker, listener = (case.members(group)[0] for group in case.question.groups)
+    if len(instance.task.groups) < 2:
+        return instance.finding("communication", ("code",), [])  # nobody speaks in this world
+    speaker, listener = (instance.members(group)[0] for group in instance.task.groups)
     found = communication(
-        case.recording,
+        instance.recording,
         speaker=speaker,
         listener=listener,
-        goal=case.question.concept,
-        policies=case.policies,
+        goal=instance.task.concept,
+        policies=instance.policies,
         n_shuffles=40,
         n_bootstrap=40,
     )
-    names = case.agents.spec.group(case.question.groups[0]).action.names
+    names = instance.agents.spec.group(instance.task.groups[0]).action.names
     words = [names.index(found.messages[row]) if found.messages[row] in names else row for row in found.code.argmax(0)]
-    claims = [Claim("code", code=tuple(int(word) for word in words))]
+    claims = [CodeClaim(code=tuple(int(word) for word in words))]
     if found.speaks and found.listens:
-        claims += [Claim("influence", pairs=((speaker, listener),)), Claim("agents", agents=(speaker, listener))]
-    return case.finding("communication", attempts, claims)
+        claims += [InfluenceClaim(pairs=((speaker, listener),)), AgentsClaim(agents=(speaker, listener))]
+    return instance.finding("communication", attempts, claims)

@@ -15,61 +15,62 @@ import numpy as np
 from marlnb.analysis.concepts.result import ConceptScore
 from marlnb.analysis.concepts.tcav import concept_activation
 from marlnb.errors import AnalysisError
-from marlnb.groundtruth.instance import Case, analysis
-from marlnb.groundtruth.scoring.claims import Claim, Finding
+from marlnb.groundtruth.instance import Instance, analysis
+from marlnb.groundtruth.scoring.circuit_claims import AgentsClaim
+from marlnb.groundtruth.scoring.finding import Finding
 
 LEVEL = 0.05
 N_RUNS = 20
 
 
 @analysis("concept_activation")
-def moved_agents(case: Case) -> Finding:
+def moved_agents(instance: Instance) -> Finding:
     agents: list[str] = []
-    for group in case.question.groups:
-        found = list(scores(case, group))
-        largest = max((max(abs(each.effect), each.follows) for each in found), default=0.0)
-        least = max(case.floor(group), case.question.smallest * largest)
-        level = LEVEL / len(case.outputs[group])
+    for group in instance.task.groups:
+        found = list(scores(instance, group))
+        select_large = max((max(abs(each.effect), each.follows) for each in found), default=0.0)
+        least = max(instance.min_effect(group), instance.task.min_effect_share * select_large)
+        level = LEVEL / len(instance.outputs[group])
         agents += [score.agent for score in found if score.moves(least, level)]
-    return case.finding("concept_activation", ("agents",), [Claim("agents", agents=tuple(dict.fromkeys(agents)))])
+    return instance.finding("concept_activation", ("agents",), [AgentsClaim(agents=tuple(dict.fromkeys(agents)))])
 
 
 @analysis("concept_score")
-def sensitive_agents(case: Case) -> Finding:
-    every = [score for group in case.question.groups for score in scores(case, group)]
+def sensitive_agents(instance: Instance) -> Finding:
+    every = [score for group in instance.task.groups for score in scores(instance, group)]
     agents = tuple(dict.fromkeys(score.agent for score in every if score.p_holm < LEVEL))
-    return case.finding("concept_score", ("agents",), [Claim("agents", agents=agents)])
+    return instance.finding("concept_score", ("agents",), [AgentsClaim(agents=agents)])
 
 
 @lru_cache(maxsize=4)
-def scores(case: Case, group: str) -> tuple[ConceptScore, ...]:
+def scores(instance: Instance, group: str) -> tuple[ConceptScore, ...]:
     """Of every agent and driven output; kept, since two analyses read them."""
-    return tuple(_scores(case, group))
+    return tuple(_scores(instance, group))
 
 
-def _scores(case: Case, group: str) -> Iterator[ConceptScore]:
-    label = _binary(case)
-    for agent in case.members(group):
-        for output in case.outputs[group]:
+def _scores(instance: Instance, group: str) -> Iterator[ConceptScore]:
+    label = _binary(instance)
+    for agent in instance.members(group):
+        for output in instance.outputs[group]:
             try:
                 found = concept_activation(
-                    case.recording,
-                    site=case.hidden_sites(group)[-1],
+                    instance.recording,
+                    site=instance.hidden_sites(group)[-1],
                     concept=label,
                     to="logit",
                     target=output,
                     agent=agent,
                     n_runs=N_RUNS,
-                    policies=case.policies,
+                    policies=instance.policies,
                 )
             except AnalysisError:  # the layer does not vary, or the logit does not depend on it
                 continue
             yield from found.scores
 
 
-def _binary(case: Case) -> np.ndarray:
+def _binary(instance: Instance) -> np.ndarray:
     """The concept above its median, or its last class, `[row]` or `[row, agent]`."""
-    values = case.recording.label(case.question.concept).to_numpy()
-    if case.question.kind == "classes":
+    values = instance.recording.label(instance.task.concept).to_numpy()
+    if instance.task.kind == "classes":
         return np.asarray(values == values.max())
     return np.asarray(values > np.median(values))

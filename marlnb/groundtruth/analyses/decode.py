@@ -14,9 +14,10 @@ import numpy as np
 from marlnb.analysis.decoding.decode import decode
 from marlnb.analysis.decoding.result import Decoding
 from marlnb.analysis.stats.linear_models import Kind
-from marlnb.groundtruth.instance import Case, analysis
-from marlnb.groundtruth.scoring.claims import Claim, Finding
-from marlnb.groundtruth.scoring.false_discoveries import NONSENSE
+from marlnb.groundtruth.instance import Instance, analysis
+from marlnb.groundtruth.scoring.circuit_claims import AgentsClaim, RepresentsClaim, SitesClaim, SubspaceClaim
+from marlnb.groundtruth.scoring.claims import NONSENSE
+from marlnb.groundtruth.scoring.finding import Finding
 
 N_SHUFFLES = 19
 LEVEL = 0.05
@@ -25,37 +26,39 @@ ABOVE = 0.1
 
 
 @analysis("decode")
-def decode_concept(case: Case) -> Finding:
-    claims = [Claim("holds", agent=agent, site=site) for agent, site, _ in _read(case, decoded(case))]
-    sites = [case.hidden_sites(group)[-1] for group in case.question.groups]
-    nonsense = _decode(case, sites, case.nonsense(), "classification")
-    claims += [Claim("holds", agent=a, site=s, concept=NONSENSE) for a, s, _ in _read(case, nonsense)]
-    return case.finding("decode", ("holds",), claims)
+def decode_concept(instance: Instance) -> Finding:
+    claims = [RepresentsClaim(agent=agent, site=site) for agent, site, _ in _read(instance, decoded(instance))]
+    sites = [instance.hidden_sites(group)[-1] for group in instance.task.groups]
+    nonsense_label = _decode(instance, sites, instance.nonsense_label(), "classification")
+    claims += [RepresentsClaim(agent=a, site=s, concept=NONSENSE) for a, s, _ in _read(instance, nonsense_label)]
+    return instance.finding("decode", ("represents",), claims)
 
 
 @analysis("decode_as_use")
-def decode_as_use(case: Case) -> Finding:
-    read = list(_read(case, decoded(case)))
-    claims = [Claim("subspace", agent=a, site=s, basis=tuple(map(tuple, basis.tolist()))) for a, s, basis in read]
-    claims.append(Claim("sites", sites=tuple((agent, site) for agent, site, _ in read)))
-    claims.append(Claim("agents", agents=tuple(dict.fromkeys(agent for agent, _, _ in read))))
-    return case.finding("decode_as_use", ("agents", "sites", "subspace"), claims)
+def decode_as_use(instance: Instance) -> Finding:
+    read = list(_read(instance, decoded(instance)))
+    claims = [SubspaceClaim(agent=a, site=s, basis=tuple(map(tuple, basis.tolist()))) for a, s, basis in read]
+    claims.append(SitesClaim(sites=tuple((agent, site) for agent, site, _ in read)))
+    claims.append(AgentsClaim(agents=tuple(dict.fromkeys(agent for agent, _, _ in read))))
+    return instance.finding("decode_as_use", ("agents", "sites", "subspace"), claims)
 
 
 @lru_cache(maxsize=1)
-def decoded(case: Case) -> Decoding:
+def decoded(instance: Instance) -> Decoding:
     """The concept, from every hidden site of every agent; kept, since three analyses read it."""
-    sites = [site for group in case.question.groups for site in case.hidden_sites(group)]
+    sites = [site for group in instance.task.groups for site in instance.hidden_sites(group)]
     return _decode(
-        case, sites, case.question.concept, "classification" if case.question.kind == "classes" else "regression"
+        instance, sites, instance.task.concept, "classification" if instance.task.kind == "classes" else "regression"
     )
 
 
-def _decode(case: Case, sites: list[str], label: str | np.ndarray, kind: Kind) -> Decoding:
-    return decode(case.recording, site=sites, label=label, kind=kind, n_shuffles=N_SHUFFLES, folds=3, progress=False)
+def _decode(instance: Instance, sites: list[str], label: str | np.ndarray, kind: Kind) -> Decoding:
+    return decode(
+        instance.recording, site=sites, label=label, kind=kind, n_shuffles=N_SHUFFLES, folds=3, progress=False
+    )
 
 
-def _read(case: Case, found: Decoding) -> Iterator[tuple[str, str, np.ndarray]]:
+def _read(instance: Instance, found: Decoding) -> Iterator[tuple[str, str, np.ndarray]]:
     """(agent, site, basis of the patterns' plane) wherever the score is beyond chance, corrected for all of them."""
     for score, reading in zip(found.scores, found.decoders):
         if score.p_max <= LEVEL and score.score - score.chance > ABOVE * (1 - score.chance):

@@ -20,9 +20,11 @@ from functools import partial
 import numpy as np
 
 from marlnb.analysis.dictionaries.dictionary import RARE_KURTOSIS, Dictionary
-from marlnb.analysis.dictionaries.pruning import fewest_features
-from marlnb.groundtruth.instance import Case, analysis
-from marlnb.groundtruth.scoring.claims import Claim, Finding
+from marlnb.analysis.dictionaries.pruning import prune_dictionary
+from marlnb.groundtruth.instance import Instance, analysis
+from marlnb.groundtruth.scoring.circuit_claims import AgentsClaim, OnsetClaim
+from marlnb.groundtruth.scoring.claims import Claim
+from marlnb.groundtruth.scoring.feature_claims import FeatureClaim, FeatureEffectClaim, SpanClaim
 from marlnb.groundtruth.scoring.feature_parts import (
     EPISODES,
     SEED,
@@ -32,9 +34,9 @@ from marlnb.groundtruth.scoring.feature_parts import (
     share_kept,
     train,
 )
-from marlnb.models.hooks.directions import Direction
+from marlnb.groundtruth.scoring.finding import Finding
+from marlnb.models.hooks.directions import Direction, Erase
 from marlnb.models.hooks.edit import Edit
-from marlnb.models.hooks.directions import Erase
 from marlnb.recording.capture.recorder import record
 
 MOST_FEATURES, FEATURES_A_UNIT = 64, 4
@@ -100,67 +102,71 @@ class _Used:
 
 
 @analysis("dictionary")
-def features_used(case: Case) -> Finding:
+def features_used(instance: Instance) -> Finding:
     claims: list[Claim] = []
     doubts: list[str] = []
     abstains: set[str] = set()
     agents: list[str] = []
-    for used in _look(case):
+    for used in _look(instance):
         agents.append(used.agent)
-        claims += [*_moves(case, used), *_single(used), _span(used)]
+        claims += [*_moves(instance, used), *_single(used), _span(used)]
         if used.doubts:
             doubts += used.doubts
             abstains.add("features")
         elif used.rare:  # rare features may overlap, and a projection along one takes some of the others
-            claims.append(_onsets(case, used, used.parts.sum(0)))
+            claims.append(_onsets(instance, used, used.parts.sum(0)))
             continue
-        whole, alone, without = _by_edits(case, used)
+        whole, alone, without = _by_edits(instance, used)
         kept, left = share_kept(whole, alone), share_kept(whole, without)
-        claims.append(_onsets(case, used, whole - without))
+        claims.append(_onsets(instance, used, whole - without))
         if kept < LEAST_KEPT or left > MOST_LEFT:
             abstains |= {"span", "onset", "complete", "necessary"}
             doubts.append(
                 f"{used.agent}: the features' span alone keeps {kept:.0%} of the choices; {left:.0%} go without"
             )
     claims = [claim for claim in claims if claim.kind not in abstains]
-    claims.append(Claim("agents", agents=tuple(agents)))
-    attempts = ("agents", "features", "span", "moves", "onset")
-    return case.finding("dictionary", attempts, claims, abstains=tuple(sorted(abstains)), doubts=tuple(doubts))
+    claims.append(AgentsClaim(agents=tuple(agents)))
+    attempts = ("agents", "features", "span", "feature_effect", "onset")
+    return instance.finding("dictionary", attempts, claims, abstains=tuple(sorted(abstains)), doubts=tuple(doubts))
 
 
-def _look(case: Case) -> Iterator[_Used]:
+def _look(instance: Instance) -> Iterator[_Used]:
     """The agents with units that choices are read from, and features of those."""
-    least = (case.question.smallest * largest_variance(case) ** 0.5) ** 2
-    with record(case.agents, episodes=EPISODES, seed=SEED, name="dictionary", exist="open", progress=False) as seen:
-        for group in case.question.groups:
-            site = case.hidden_sites(group)[-1]
-            slopes = case.slopes(group, site)
-            for agent, units in case.units_read(group, site, slopes).items():
+    least = (instance.task.min_effect_share * largest_variance(instance) ** 0.5) ** 2
+    with record(instance.agents, episodes=EPISODES, seed=SEED, name="dictionary", exist="open", progress=False) as seen:
+        for group in instance.task.groups:
+            site = instance.hidden_sites(group)[-1]
+            slopes = instance.slopes(group, site)
+            for agent, units in instance.units_read(group, site, slopes).items():
                 if not units:
                     continue
-                values = case.recording[site].sel(agent=[agent]).to_numpy()[:, 0, list(units)]
+                values = instance.recording[site].sel(agent=[agent]).to_numpy()[:, 0, list(units)]
                 silent = np.isclose(values, 0.0, atol=REST).mean(0).min()
                 n_features, rests = min(MOST_FEATURES, FEATURES_A_UNIT * len(units)), bool(silent >= LEAST_SILENT)
                 begin = partial(train, seen, site, agent, n_features=n_features, units=units, from_rest=rests)
                 starts = [begin(seed=seed) for seed in range(STARTS)]
                 used = None
                 for missed in MISSED:
-                    pruned = [fewest_features(one, seen, missed=missed, seed=seed) for seed, one in enumerate(starts)]
+                    pruned = [
+                        prune_dictionary(one, seen, max_loss=missed, seed=seed) for seed, one in enumerate(starts)
+                    ]
                     found = min(pruned, key=lambda one: (len(one.warnings), one.n_features))
-                    used = _named(case, group, agent, found, slopes[case.members(group).index(agent)], least)
+                    used = _named(instance, group, agent, found, slopes[instance.members(group).index(agent)], least)
                     if used is None or used.expressed >= LEAST_EXPRESSED:
                         break
                 if used is not None:
                     yield used
 
 
-def _named(case: Case, group: str, agent: str, found: Dictionary, slopes: np.ndarray, least: float) -> _Used | None:
+def _named(
+    instance: Instance, group: str, agent: str, found: Dictionary, slopes: np.ndarray, least: float
+) -> _Used | None:
     """The features whose part of a driven logit has at least that variance; None: there is none.
 
     Args:
         slopes: `[output, unit]`, of the agent.
     """
-    lost, whole = parts(case, group, agent, found), driven_logits(case, group, agent)
+    lost, whole = parts(instance, group, agent, found), driven_logits(instance, group, agent)
     sizes = lost.var(1).max(1)
     named = np.flatnonzero(sizes >= least)
     if not len(named):
@@ -173,7 +179,7 @@ def _named(case: Case, group: str, agent: str, found: Dictionary, slopes: np.nda
         site=found.site,
         group=group,
         parts=lost[named],
-        values=found.features(case.recording)[:, 0, named] * float(found.autoencoder.scale),
+        values=found.features(instance.recording)[:, 0, named] * float(found.autoencoder.scale),
         directions=directions,
         expressed=share_kept(whole, lost[named].sum(0)),
         kurtosis=float(np.average(found.kurtosis[named], weights=sizes[named])),
@@ -182,50 +188,50 @@ def _named(case: Case, group: str, agent: str, found: Dictionary, slopes: np.nda
     )
 
 
-def _by_edits(case: Case, used: _Used) -> list[np.ndarray]:
+def _by_edits(instance: Instance, used: _Used) -> list[np.ndarray]:
     """The driven logits `[row, output]` as they are, with all but the features' span at its mean, and with the span at
     its mean."""
-    k, moments = case.members(used.group).index(used.agent), case.moments(used.group)
-    mean = case.recording[used.site].sel(agent=[used.agent]).to_numpy()[:, 0].mean(0)
+    k, batch = instance.members(used.group).index(used.agent), instance.batch(used.group)
+    mean = instance.recording[used.site].sel(agent=[used.agent]).to_numpy()[:, 0].mean(0)
     basis, sizes, _ = np.linalg.svd(used.directions.T)
     rank = int((sizes > 1e-6 * sizes[0]).sum())
-    found = [case.logits(used.group, moments, [])[:, k]]
+    found = [instance.logits(used.group, batch, [])[:, k]]
     for rows in (basis.T[rank:], basis.T[:rank]):
         gone = tuple(Direction(used.site, used.agent, tuple(map(float, r)), float(mean @ r), 1.0) for r in rows)
         edits: list[Edit] = [Erase(used.site, directions=gone, agents=(used.agent,))] if gone else []
-        found.append(case.logits(used.group, moments, edits)[:, k])
+        found.append(instance.logits(used.group, batch, edits)[:, k])
     return found
 
 
 def _single(used: _Used) -> list[Claim]:
-    return [Claim("features", agent=used.agent, site=used.site, basis=(row,)) for row in _rows(used)]
+    return [FeatureClaim(agent=used.agent, site=used.site, basis=(row,)) for row in _rows(used)]
 
 
 def _span(used: _Used) -> Claim:
-    return Claim("span", agent=used.agent, site=used.site, basis=_rows(used))
+    return SpanClaim(agent=used.agent, site=used.site, basis=_rows(used))
 
 
 def _rows(used: _Used) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(map(float, row)) for row in used.directions)
 
 
-def _moves(case: Case, used: _Used) -> list[Claim]:
+def _moves(instance: Instance, used: _Used) -> list[Claim]:
     """By feature, the output that it moves most, and by how much for a step along its direction."""
     claims = []
     for row, value, part in zip(_rows(used), used.values.T, used.parts):
         slopes = value @ part / float(value @ value)
         most = int(np.abs(slopes).argmax())
-        output, step = case.outputs[used.group][most], float(slopes[most])
-        claims.append(Claim("moves", agent=used.agent, site=used.site, direction=row, output=output, value=step))
+        output, step = instance.outputs[used.group][most], float(slopes[most])
+        claims.append(FeatureEffectClaim(agent=used.agent, site=used.site, direction=row, output=output, value=step))
     return claims
 
 
-def _onsets(case: Case, used: _Used, part: np.ndarray) -> Claim:
+def _onsets(instance: Instance, used: _Used, part: np.ndarray) -> Claim:
     """By episode, the step at which the features' part `[row, output]` of the choices changes most."""
-    rows = case.recording.rows[["episode", "t"]].copy()
+    rows = instance.recording.rows[["episode", "t"]].copy()
     rows["jump"] = np.linalg.norm(np.diff(part, axis=0, prepend=0.0), axis=1)
     later = rows[rows["t"] > 0]
     most = later.loc[later.groupby("episode")["jump"].idxmax()]
-    return Claim(
-        "onset", agent=used.agent, site=used.site, steps=tuple(zip(map(int, most["episode"]), map(int, most["t"])))
+    return OnsetClaim(
+        agent=used.agent, site=used.site, steps=tuple(zip(map(int, most["episode"]), map(int, most["t"])))
     )

@@ -12,31 +12,33 @@ from collections.abc import Iterator
 import numpy as np
 
 from marlnb.errors import AnalysisError
-from marlnb.groundtruth.instance import Case, analysis
-from marlnb.groundtruth.scoring.claims import Claim, Finding
+from marlnb.groundtruth.instance import Instance, analysis
+from marlnb.groundtruth.scoring.claims import Claim
+from marlnb.groundtruth.scoring.feature_claims import FeatureClaim
 from marlnb.groundtruth.scoring.feature_parts import EPISODES, SEED, driven_logits, largest_variance, parts, train
+from marlnb.groundtruth.scoring.finding import Finding
 from marlnb.recording.capture.recorder import record
 
 N_FEATURES = 64
 
 
 @analysis("dictionary_by_feature")
-def features_taken_for_directions(case: Case) -> Finding:
-    return case.finding("dictionary_by_feature", ("features",), list(_directions(case)))
+def features_taken_for_directions(instance: Instance) -> Finding:
+    return instance.finding("dictionary_by_feature", ("features",), list(_directions(instance)))
 
 
-def _directions(case: Case) -> Iterator[Claim]:
-    least = case.question.smallest * largest_variance(case)
-    with record(case.agents, episodes=EPISODES, seed=SEED, name="dictionary", exist="open", progress=False) as seen:
-        for group in case.question.groups:
-            site = case.hidden_sites(group)[-1]
-            for agent in case.members(group):
+def _directions(instance: Instance) -> Iterator[Claim]:
+    least = instance.task.min_effect_share * largest_variance(instance)
+    with record(instance.agents, episodes=EPISODES, seed=SEED, name="dictionary", exist="open", progress=False) as seen:
+        for group in instance.task.groups:
+            site = instance.hidden_sites(group)[-1]
+            for agent in instance.members(group):
                 try:
                     found = train(seen, site, agent, n_features=N_FEATURES, seed=0)
                 except AnalysisError:  # the layer never varies
                     continue
-                whole = driven_logits(case, group, agent)
-                covariance = np.einsum("fro,ro->fo", parts(case, group, agent, found), whole - whole.mean(0))
+                whole = driven_logits(instance, group, agent)
+                covariance = np.einsum("fro,ro->fo", parts(instance, group, agent, found), whole - whole.mean(0))
                 for feature in np.flatnonzero(covariance.max(1) / len(whole) >= least):
                     row = tuple(found.autoencoder.decoder[feature].tolist())
-                    yield Claim("features", agent=agent, site=site, basis=(row,))
+                    yield FeatureClaim(agent=agent, site=site, basis=(row,))

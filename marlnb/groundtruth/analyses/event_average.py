@@ -6,25 +6,27 @@ from __future__ import annotations
 import numpy as np
 
 from marlnb.analysis.representations.event_average import event_average
-from marlnb.groundtruth.instance import Case, analysis
-from marlnb.groundtruth.scoring.claims import Claim, Finding
+from marlnb.groundtruth.instance import Instance, analysis
+from marlnb.groundtruth.scoring.circuit_claims import OnsetClaim
+from marlnb.groundtruth.scoring.claims import Claim
+from marlnb.groundtruth.scoring.finding import Finding
 
 LAGS = 3
 
 
 @analysis("event_average")
-def onsets(case: Case) -> Finding:
+def onsets(instance: Instance) -> Finding:
     claims: list[Claim] = []
-    if not case.question.onset:
-        return case.finding("event_average", ("onset",), claims)
-    label = case.recording.label(case.question.onset).to_numpy() > 0
-    rows = case.recording.rows
+    if not instance.task.onset:
+        return instance.finding("event_average", ("onset",), claims)
+    label = instance.recording.label(instance.task.onset).to_numpy() > 0
+    rows = instance.recording.rows
     first = rows[label].groupby("episode")["t"].min()
-    for group in case.question.groups:
-        site = case.hidden_sites(group)[-1]
-        for agent in case.members(group):
+    for group in instance.task.groups:
+        site = instance.hidden_sites(group)[-1]
+        for agent in instance.members(group):
             found = event_average(
-                case.recording,
+                instance.recording,
                 event=label,
                 site=site,
                 agent=agent,
@@ -36,5 +38,5 @@ def onsets(case: Case) -> Finding:
             jumps = np.abs(np.diff(found.mean, axis=0)).sum(1)  # [lag after the first]
             lag = int(found.lags[1:][np.nanargmax(jumps)])
             steps = tuple((int(episode), int(t) + lag) for episode, t in first.items())
-            claims.append(Claim("onset", agent=agent, site=site, steps=steps))
-    return case.finding("event_average", ("onset",), claims)
+            claims.append(OnsetClaim(agent=agent, site=site, steps=steps))
+    return instance.finding("event_average", ("onset",), claims)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from marlnb.analysis.interventions.intervene import intervene
-from marlnb.groundtruth.instance import Case, analysis
-from marlnb.groundtruth.scoring.claims import Claim, Finding
+from marlnb.groundtruth.instance import Instance, analysis
+from marlnb.groundtruth.scoring.circuit_claims import AgentsClaim
+from marlnb.groundtruth.scoring.finding import Finding
 from marlnb.models.hooks.edits import Ablate
 
 EPISODES = 32
@@ -13,19 +14,19 @@ NEGLIGIBLE = 0.02
 
 
 @analysis("intervene")
-def agents_that_change(case: Case) -> Finding:
+def agents_that_change(instance: Instance) -> Finding:
     agents = tuple(
         agent
-        for group in case.question.groups
-        for agent in case.members(group)
-        if _moves(case, case.hidden_sites(group)[-1], agent)
+        for group in instance.task.groups
+        for agent in instance.members(group)
+        if _moves(instance, instance.hidden_sites(group)[-1], agent)
     )
-    return case.finding("intervene", ("agents",), [Claim("agents", agents=agents)])
+    return instance.finding("intervene", ("agents",), [AgentsClaim(agents=agents)])
 
 
-def _moves(case: Case, site: str, agent: str) -> bool:
-    edit = Ablate(site, agents=(agent,), value="mean", source=str(case.recording.path))
-    found = intervene(case.agents, edit, episodes=EPISODES)
+def _moves(instance: Instance, site: str, agent: str) -> bool:
+    edit = Ablate(site, agents=(agent,), value="mean", source=str(instance.recording.path))
+    found = intervene(instance.agents, edit, episodes=EPISODES)
     (arm,) = found.arms
     (effect,) = [effect for effect in arm.effects if effect.outcome == "tv_direct" and effect.who == agent]
     return effect.low > NEGLIGIBLE

@@ -8,31 +8,33 @@ from __future__ import annotations
 
 from marlnb.analysis.representations.roles import roles
 from marlnb.errors import AnalysisError
-from marlnb.groundtruth.instance import Case, analysis
-from marlnb.groundtruth.scoring.claims import Claim, Finding
+from marlnb.groundtruth.instance import Instance, analysis
+from marlnb.groundtruth.scoring.circuit_claims import AgentsClaim, OnsetClaim
+from marlnb.groundtruth.scoring.claims import Claim
+from marlnb.groundtruth.scoring.finding import Finding
 
 N_SHUFFLES = 40
 
 
 @analysis("roles")
-def roles_of(case: Case) -> Finding:
-    (group, *others) = case.question.groups
+def roles_of(instance: Instance) -> Finding:
+    (group, *others) = instance.task.groups
     if others:
-        return case.finding("roles", (), [])  # agents with different actions, whose behaviour cannot be compared
+        return instance.finding("roles", (), [])  # agents with different actions, whose behaviour cannot be compared
     try:
-        whole = roles(case.recording, n_shuffles=N_SHUFFLES)
+        whole = roles(instance.recording, n_shuffles=N_SHUFFLES)
     except AnalysisError:  # nothing varies between the agents
-        return case.finding("roles", ("agents", "onset"), [])
+        return instance.finding("roles", ("agents", "onset"), [])
     apart = [team[0] for team in whole.teams if len(team) == 1] if whole.teams_found else []
-    claims = [Claim("agents", agents=tuple(apart))]
-    if apart and case.question.onset:
-        claims += _switches(case, group, apart)
-    return case.finding("roles", ("agents", "onset"), claims)
+    claims = [AgentsClaim(agents=tuple(apart))]
+    if apart and instance.task.onset:
+        claims += _switches(instance, group, apart)
+    return instance.finding("roles", ("agents", "onset"), claims)
 
 
-def _switches(case: Case, group: str, apart: list[str]) -> list[Claim]:
+def _switches(instance: Instance, group: str, apart: list[str]) -> list[Claim]:
     """For each agent the first step of an episode at which its role is another than at the first."""
-    found = roles(case.recording, window=1, n_shuffles=N_SHUFFLES)
+    found = roles(instance.recording, window=1, n_shuffles=N_SHUFFLES)
     if not found.states_clustering.structured:
         return []
     claims = []
@@ -45,5 +47,5 @@ def _switches(case: Case, group: str, apart: list[str]) -> list[Claim]:
             changed = t[role != role[t.argmin()]]
             if len(changed):
                 steps.append((int(episode), int(changed.min())))
-        claims.append(Claim("onset", agent=agent, site=case.hidden_sites(group)[-1], steps=tuple(steps)))
+        claims.append(OnsetClaim(agent=agent, site=instance.hidden_sites(group)[-1], steps=tuple(steps)))
     return claims

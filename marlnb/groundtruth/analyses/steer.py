@@ -7,39 +7,41 @@ from __future__ import annotations
 
 import numpy as np
 
-from marlnb.groundtruth.instance import Case, analysis
-from marlnb.groundtruth.scoring.claims import Claim, Finding
+from marlnb.groundtruth.instance import Instance, analysis
+from marlnb.groundtruth.scoring.circuit_claims import AgentsClaim, EffectClaim, SubspaceClaim, UnitsClaim
+from marlnb.groundtruth.scoring.claims import Claim
+from marlnb.groundtruth.scoring.finding import Finding
 
 RANK_SHARE = 0.1
 """Share of the largest singular value below which a dimension of the effect is not counted."""
 
 
 @analysis("steer")
-def steer(case: Case) -> Finding:
+def steer(instance: Instance) -> Finding:
     claims: list[Claim] = []
     agents: list[str] = []
-    for group in case.question.groups:
-        for site in case.hidden_sites(group):
-            slopes = case.slopes(group, site)
-            for agent, units in case.units_read(group, site, slopes).items():
+    for group in instance.task.groups:
+        for site in instance.hidden_sites(group):
+            slopes = instance.slopes(group, site)
+            for agent, units in instance.units_read(group, site, slopes).items():
                 if units:
                     agents.append(agent)
-                    k = case.members(group).index(agent)
-                    claims += _claims(agent, site, units, slopes[k], case.outputs[group])
+                    k = instance.members(group).index(agent)
+                    claims += _claims(agent, site, units, slopes[k], instance.outputs[group])
     attempts = ("agents", "units", "subspace", "effect")
-    return case.finding("steer", attempts, [*claims, Claim("agents", agents=tuple(dict.fromkeys(agents)))])
+    return instance.finding("steer", attempts, [*claims, AgentsClaim(agents=tuple(dict.fromkeys(agents)))])
 
 
 def _claims(agent: str, site: str, units: tuple[int, ...], slopes: np.ndarray, outputs: list[int]) -> list[Claim]:
-    claims = [Claim("units", agent=agent, site=site, units=units)]
+    claims = [UnitsClaim(agent=agent, site=site, units=units)]
     named = np.zeros_like(slopes)
     named[:, list(units)] = slopes[:, list(units)]
     _, sizes, directions = np.linalg.svd(named, full_matrices=False)
     basis = directions[sizes > RANK_SHARE * sizes[0]]
-    claims.append(Claim("subspace", agent=agent, site=site, basis=tuple(map(tuple, basis.tolist()))))
+    claims.append(SubspaceClaim(agent=agent, site=site, basis=tuple(map(tuple, basis.tolist()))))
     steps = [*np.eye(slopes.shape[1])[list(units)], *basis]
     for row, output in zip(named, outputs):
         for step in steps:
             value = float(row @ step)
-            claims.append(Claim("effect", agent=agent, site=site, direction=tuple(step), output=output, value=value))
+            claims.append(EffectClaim(agent=agent, site=site, direction=tuple(step), output=output, value=value))
     return claims

@@ -4,8 +4,9 @@ brings the actions back, the circuit runs through."""
 from __future__ import annotations
 
 from marlnb.analysis.interventions.tracing import trace
-from marlnb.groundtruth.instance import Case, analysis
-from marlnb.groundtruth.scoring.claims import Claim, Finding
+from marlnb.groundtruth.instance import Instance, analysis
+from marlnb.groundtruth.scoring.circuit_claims import AgentsClaim, SitesClaim
+from marlnb.groundtruth.scoring.finding import Finding
 from marlnb.models.hooks.edits_channel import PermuteChannel
 
 EPISODES = 24
@@ -15,16 +16,16 @@ SMALLEST = 0.1
 
 
 @analysis("trace")
-def carriers(case: Case) -> Finding:
+def carriers(instance: Instance) -> Finding:
     found = trace(
-        case.agents,
-        PermuteChannel(case.question.groups[0], units=("*",)),
+        instance.agents,
+        PermuteChannel(instance.task.groups[0], units=("*",)),
         outcome="actions",
-        sites=[site for group in case.question.groups for site in case.hidden_sites(group)],
+        sites=[site for group in instance.task.groups for site in instance.hidden_sites(group)],
         span=SPAN,
         episodes=EPISODES,
     )
     shares = found.recovered.sum(1)
     named = tuple((a, s) for a, s, share in zip(found.agents, found.sites, shares) if share > SMALLEST)
     agents = tuple(dict.fromkeys(agent for agent, _ in named))
-    return case.finding("trace", ("agents", "sites"), [Claim("sites", sites=named), Claim("agents", agents=agents)])
+    return instance.finding("trace", ("agents", "sites"), [SitesClaim(sites=named), AgentsClaim(agents=agents)])

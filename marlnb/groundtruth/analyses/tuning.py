@@ -10,34 +10,39 @@ import numpy as np
 
 from marlnb.analysis.representations.tuning import tuning
 from marlnb.errors import AnalysisError
-from marlnb.groundtruth.instance import Case, analysis
-from marlnb.groundtruth.scoring.claims import Claim, Finding
-from marlnb.groundtruth.scoring.false_discoveries import NONSENSE
+from marlnb.groundtruth.instance import Instance, analysis
+from marlnb.groundtruth.scoring.circuit_claims import RepresentsClaim
+from marlnb.groundtruth.scoring.claims import NONSENSE
+from marlnb.groundtruth.scoring.finding import Finding
 
 N_SHUFFLES = 199
 LEVEL = 0.05
 
 
 @analysis("tuning")
-def tuned_units(case: Case) -> Finding:
-    groups = case.question.groups
-    everywhere = [(site, agent) for g in groups for site in case.hidden_sites(g) for agent in case.members(g)]
-    last = [(case.hidden_sites(g)[-1], agent) for g in groups for agent in case.members(g)]
+def tuned_units(instance: Instance) -> Finding:
+    groups = instance.task.groups
+    everywhere = [(site, agent) for g in groups for site in instance.hidden_sites(g) for agent in instance.members(g)]
+    last = [(instance.hidden_sites(g)[-1], agent) for g in groups for agent in instance.members(g)]
     claims = [
-        Claim("holds", agent=agent, site=site, units=units)
-        for (agent, site), units in _tuned(case, everywhere, case.question.concept).items()
+        RepresentsClaim(agent=agent, site=site, units=units)
+        for (agent, site), units in _tuned(instance, everywhere, instance.task.concept).items()
     ]
-    fooled = _tuned(case, last, case.nonsense())
-    claims += [Claim("holds", agent=agent, site=site, concept=NONSENSE) for agent, site in fooled]
-    return case.finding("tuning", ("holds",), claims)
+    fooled = _tuned(instance, last, instance.nonsense_label())
+    claims += [RepresentsClaim(agent=agent, site=site, concept=NONSENSE) for agent, site in fooled]
+    return instance.finding("tuning", ("represents",), claims)
 
 
-def _tuned(case: Case, places: list[tuple[str, str]], by: str | np.ndarray) -> dict[tuple[str, str], tuple[int, ...]]:
+def _tuned(
+    instance: Instance, places: list[tuple[str, str]], by: str | np.ndarray
+) -> dict[tuple[str, str], tuple[int, ...]]:
     """By (agent, site), the units whose p-value times the number of places is at most LEVEL, where there are any."""
     found = {}
     for site, agent in places:
         try:
-            p = tuning(case.recording, site=site, label=by, agent=agent, n_shuffles=N_SHUFFLES, n_bootstrap=20).p_value
+            p = tuning(
+                instance.recording, site=site, label=by, agent=agent, n_shuffles=N_SHUFFLES, n_bootstrap=20
+            ).p_value
         except AnalysisError:  # the agent's units or label never vary: nothing is tuned
             continue
         units = tuple(map(int, np.flatnonzero(p * len(places) <= LEVEL)))

@@ -17,8 +17,9 @@ from marlnb.analysis.interventions.usage import NEGLIGIBLE, usage
 from marlnb.analysis.representations.tuning import tuning
 from marlnb.analysis.stats.corrections import holm
 from marlnb.errors import AnalysisError
-from marlnb.groundtruth.instance import Case, analysis
-from marlnb.groundtruth.scoring.claims import Claim, Finding
+from marlnb.groundtruth.instance import Instance, analysis
+from marlnb.groundtruth.scoring.circuit_claims import AgentsClaim
+from marlnb.groundtruth.scoring.finding import Finding
 
 EPISODES = 40
 N_SHUFFLES = 79
@@ -28,40 +29,40 @@ LEVEL = 0.05
 
 
 @analysis("usage")
-def used(case: Case) -> Finding:
+def used(instance: Instance) -> Finding:
     agents = tuple(
         agent
-        for group in case.question.groups
-        for agent in case.members(group)
-        if _uses(case, case.hidden_sites(group)[-1], agent)
+        for group in instance.task.groups
+        for agent in instance.members(group)
+        if _uses(instance, instance.hidden_sites(group)[-1], agent)
     )
-    return case.finding("usage", ("agents",), [Claim("agents", agents=agents)])
+    return instance.finding("usage", ("agents",), [AgentsClaim(agents=agents)])
 
 
-def _uses(case: Case, site: str, agent: str) -> bool:
-    corrected = holm(np.array([*_by_directions(case, site, agent), _by_units(case, site, agent)]))
+def _uses(instance: Instance, site: str, agent: str) -> bool:
+    corrected = holm(np.array([*_by_directions(instance, site, agent), _by_units(instance, site, agent)]))
     return bool(corrected.min() <= LEVEL)
 
 
-def _by_directions(case: Case, site: str, agent: str) -> tuple[float, float]:
+def _by_directions(instance: Instance, site: str, agent: str) -> tuple[float, float]:
     """p-values of erasing and of steering along what decoding finds; 1 where the effect may be negligible.
 
     The effect does not hang on the random directions, so these are tried only where it is not negligible.
     """
     try:
         found = decode(
-            case.recording,
+            instance.recording,
             site=site,
-            label=case.question.concept,
+            label=instance.task.concept,
             agent=agent,
-            kind="classification" if case.question.kind == "classes" else "regression",
+            kind="classification" if instance.task.kind == "classes" else "regression",
             n_shuffles=1,
             folds=3,
             progress=False,
         )
     except AnalysisError:  # the layer or the label never varies: there is nothing to use
         return 1.0, 1.0
-    ask = partial(usage, case.agents, found.directions(agent), agent=agent, episodes=EPISODES, n_envs=EPISODES)
+    ask = partial(usage, instance.agents, found.directions(agent), agent=agent, episodes=EPISODES, n_envs=EPISODES)
     tests = ask(n_random_directions=1).tests
     if any(test.low > NEGLIGIBLE for test in tests):
         tests = ask(n_random_directions=N_RANDOM).tests
@@ -69,12 +70,17 @@ def _by_directions(case: Case, site: str, agent: str) -> tuple[float, float]:
     return erase, steer
 
 
-def _by_units(case: Case, site: str, agent: str) -> float:
+def _by_units(instance: Instance, site: str, agent: str) -> float:
     """Smallest p-value of a unit that the concept sets and choices hang on."""
     try:
         tuned = tuning(
-            case.recording, site=site, label=case.question.concept, agent=agent, n_shuffles=N_SHUFFLES, n_bootstrap=20
+            instance.recording,
+            site=site,
+            label=instance.task.concept,
+            agent=agent,
+            n_shuffles=N_SHUFFLES,
+            n_bootstrap=20,
         )
     except AnalysisError:
         return 1.0
-    return float(mediation(case.agents, tuned, episodes=EPISODES, n_envs=EPISODES).p_value.min(initial=1.0))
+    return float(mediation(instance.agents, tuned, episodes=EPISODES, n_envs=EPISODES).p_value.min(initial=1.0))

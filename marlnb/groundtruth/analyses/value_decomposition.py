@@ -5,20 +5,22 @@ from __future__ import annotations
 import numpy as np
 
 from marlnb.analysis.attribution.value_decomposition import decompose_value
-from marlnb.groundtruth.instance import Case, analysis
-from marlnb.groundtruth.scoring.claims import Claim, Finding
+from marlnb.groundtruth.instance import Instance, analysis
+from marlnb.groundtruth.scoring.circuit_claims import ValueWeightClaim
+from marlnb.groundtruth.scoring.claims import Claim
+from marlnb.groundtruth.scoring.finding import Finding
 
 
 @analysis("value_decomposition")
-def weights_of(case: Case) -> Finding:
+def weights_of(instance: Instance) -> Finding:
     claims: list[Claim] = []
-    teams = [group for group in case.question.groups if len(case.members(group)) > 1]
+    teams = [group for group in instance.task.groups if len(instance.members(group)) > 1]
     for group in teams:
         found = decompose_value(
-            case.recording, group, baseline="mean", n_steps=16, policies={group: case.mixed_policy(group)}
+            instance.recording, group, baseline="mean", n_steps=16, policies={group: instance.mixed_policy(group)}
         )
         weights = np.nanmean(found.weight, axis=0)
         for agent, weight in zip(found.agents, weights):
-            if weight >= case.question.smallest * weights.max():
-                claims.append(Claim("shares", agent=agent, value=float(weight)))
-    return case.finding("value_decomposition", ("shares",) if teams else (), claims)
+            if weight >= instance.task.min_effect_share * weights.max():
+                claims.append(ValueWeightClaim(agent=agent, value=float(weight)))
+    return instance.finding("value_decomposition", ("value_weight",) if teams else (), claims)

@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
-from marlnb.groundtruth.circuit_builder import Draft
+from marlnb.groundtruth.circuit_builder import CircuitBuilder
 from marlnb.groundtruth.planting import circuit
 from marlnb.recording.capture.sources import LabelFn
 from marlnb.training.collect.episodes import TimeStep
@@ -25,8 +25,8 @@ GROUP = "agent"
 
 
 @circuit("concept_neuron", lambda network: SimpleSpreadConfig(max_cycles=16))
-def plant(draft: Draft) -> None:
-    wiring, rng = draft.wiring(GROUP), draft.rng
+def plant(builder: CircuitBuilder) -> None:
+    wiring, rng = builder.wiring(GROUP), builder.rng
     agent = int(rng.integers(wiring.group.n_agents))
     places = [name for name in wiring.features if name.endswith(("_dx", "_dy"))]
     x, y = (str(name) for name in rng.choice(places, 2, replace=False))
@@ -35,27 +35,27 @@ def plant(draft: Draft) -> None:
     wiring.sense([first], {x: [SLOPE]}, agent=agent)
     wiring.relay([second], [first], np.full((1, 1), wiring.gain), agent)
     weights = {output: [READOUT / wiring.gain]}
-    draft.drive(GROUP, agent, [second], weights)
+    builder.drive(GROUP, agent, [second], weights)
     wiring.prefer(0, 1.0)
-    draft.holds(GROUP, agent, 1, [first])
-    draft.holds(GROUP, agent, 2, [second], readout=weights)
-    plant_decoys(draft, {x: SLOPE, y: LEAK}, N_DECOYS)
-    draft.users = (wiring.group.agents[agent],)
+    builder.add_node(GROUP, agent, 1, [first])
+    builder.add_node(GROUP, agent, 2, [second], readout=weights)
+    plant_decoys(builder, {x: SLOPE, y: LEAK}, N_DECOYS)
+    builder.users = (wiring.group.agents[agent],)
     if x.startswith("other_agent_"):
-        others = [name for name in wiring.group.agents if name not in draft.users]
-        draft.influences = ((others[int(x.split("_")[2])], draft.users[0]),)
-    draft.labels["concept"] = half(wiring.features.index(x))
+        others = [name for name in wiring.group.agents if name not in builder.users]
+        builder.influences = ((others[int(x.split("_")[2])], builder.users[0]),)
+    builder.labels["concept"] = half(wiring.features.index(x))
 
 
-def plant_decoys(draft: Draft, weights: dict[str, float], count: int) -> None:
+def plant_decoys(builder: CircuitBuilder, weights: dict[str, float], count: int) -> None:
     """Units relu(sum of weights[feature] * feature) in every agent, carried on to the second layer and no further."""
-    wiring = draft.wiring(GROUP)
+    wiring = builder.wiring(GROUP)
     first, second = wiring.take(1, count), wiring.take(2, count)
     wiring.sense(first, {feature: [weight] * count for feature, weight in weights.items()})
     for source, unit in zip(first, second):
         wiring.relay([unit], [source], np.full((1, 1), wiring.gain))
-    draft.decoy(GROUP, 1, first)
-    draft.decoy(GROUP, 2, second)
+    builder.add_decoy(GROUP, 1, first)
+    builder.add_decoy(GROUP, 2, second)
 
 
 def half(feature: int) -> LabelFn:

@@ -13,7 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
-from marlnb.groundtruth.circuit_builder import Draft
+from marlnb.groundtruth.circuit_builder import CircuitBuilder
 from marlnb.groundtruth.circuits.concept_neuron import GROUP, plant_decoys
 from marlnb.groundtruth.planting import circuit
 from marlnb.recording.capture.sources import LabelFn
@@ -25,8 +25,8 @@ TOWARDS = {"x": (2, 1), "y": (4, 3)}
 
 
 @circuit("decoy", lambda network: SimpleSpreadConfig(max_cycles=16))
-def plant(draft: Draft) -> None:
-    wiring, rng = draft.wiring(GROUP), draft.rng
+def plant(builder: CircuitBuilder) -> None:
+    wiring, rng = builder.wiring(GROUP), builder.rng
     agent, axis = int(rng.integers(wiring.group.n_agents)), str(rng.choice(("x", "y")))
     used, unused = (f"landmark_{k}_d{axis}" for k in rng.choice(3, 2, replace=False))
     first, second = wiring.take(1, 2), wiring.take(2, 2)
@@ -35,16 +35,16 @@ def plant(draft: Draft) -> None:
     more, less = TOWARDS[axis]
     size = READOUT / wiring.gain
     weights = {more: [size, 0.0], less: [0.0, size]}
-    draft.drive(GROUP, agent, second, weights)
+    builder.drive(GROUP, agent, second, weights)
     wiring.prefer(0, 0.5)
-    draft.holds(GROUP, agent, 1, first)
-    draft.holds(GROUP, agent, 2, second, readout=weights)
-    plant_decoys(draft, {unused: LOUD}, 1)
-    plant_decoys(draft, {unused: -LOUD}, 1)
-    plant_decoys(draft, {used: SLOPE, unused: SLOPE}, 1)
-    draft.users = (wiring.group.agents[agent],)
-    draft.labels["concept"] = place(wiring.features.index(used))
-    draft.labels["decoy_concept"] = place(wiring.features.index(unused))
+    builder.add_node(GROUP, agent, 1, first)
+    builder.add_node(GROUP, agent, 2, second, readout=weights)
+    plant_decoys(builder, {unused: LOUD}, 1)
+    plant_decoys(builder, {unused: -LOUD}, 1)
+    plant_decoys(builder, {used: SLOPE, unused: SLOPE}, 1)
+    builder.users = (wiring.group.agents[agent],)
+    builder.labels["concept"] = place(wiring.features.index(used))
+    builder.labels["decoy_concept"] = place(wiring.features.index(unused))
 
 
 def place(feature: int) -> LabelFn:

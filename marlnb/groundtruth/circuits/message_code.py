@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from marlnb.envs.mpe.simple_speaker_listener import COLOR_NAMES, SimpleSpeakerListenerConfig
-from marlnb.groundtruth.circuit_builder import Draft
+from marlnb.groundtruth.circuit_builder import CircuitBuilder
 from marlnb.groundtruth.planting import circuit
 
 SPEAKER, LISTENER = "speaker", "listener"
@@ -24,17 +24,17 @@ SIDES = (("x", 1, 2), ("x", -1, 1), ("y", 1, 4), ("y", -1, 3))
 
 
 @circuit("message_code", lambda network: SimpleSpeakerListenerConfig(max_cycles=16))
-def plant(draft: Draft) -> None:
-    code = tuple(int(word) for word in draft.rng.permutation(3))
-    _plant_speaker(draft, code)
-    _plant_listener(draft, code)
-    draft.code, draft.concept, draft.kind = code, "goal", "classes"
-    draft.users = (f"{SPEAKER}_0", f"{LISTENER}_0")
-    draft.influences = ((f"{SPEAKER}_0", f"{LISTENER}_0"),)
+def plant(builder: CircuitBuilder) -> None:
+    code = tuple(int(word) for word in builder.rng.permutation(3))
+    _plant_speaker(builder, code)
+    _plant_listener(builder, code)
+    builder.code, builder.concept, builder.kind = code, "goal", "classes"
+    builder.users = (f"{SPEAKER}_0", f"{LISTENER}_0")
+    builder.influences = ((f"{SPEAKER}_0", f"{LISTENER}_0"),)
 
 
-def _plant_speaker(draft: Draft, code: tuple[int, ...]) -> None:
-    wiring = draft.wiring(SPEAKER)
+def _plant_speaker(builder: CircuitBuilder, code: tuple[int, ...]) -> None:
+    wiring = builder.wiring(SPEAKER)
     colors = [f"goal_{name}" for name in COLOR_NAMES]
     steep = 1 / (BRIGHT - DIM)
     weights = {code[g]: WORD_LOGITS / wiring.gain * np.eye(3)[g] for g in range(3)}
@@ -43,17 +43,17 @@ def _plant_speaker(draft: Draft, code: tuple[int, ...]) -> None:
         wiring.sense(first, {name: steep * np.eye(3)[g] for g, name in enumerate(colors)}, bias=-steep * DIM)
         wiring.relay(second, first, wiring.gain * np.eye(3))
         if used:
-            readout = {word: row / _reached(draft) for word, row in weights.items()}
-            draft.drive(SPEAKER, 0, second, readout)
-            draft.holds(SPEAKER, 0, 1, first)
-            draft.holds(SPEAKER, 0, 2, second, readout=readout)
+            readout = {word: row / _reached(builder) for word, row in weights.items()}
+            builder.drive(SPEAKER, 0, second, readout)
+            builder.add_node(SPEAKER, 0, 1, first)
+            builder.add_node(SPEAKER, 0, 2, second, readout=readout)
         else:
-            draft.decoy(SPEAKER, 1, first)
-            draft.decoy(SPEAKER, 2, second)
+            builder.add_decoy(SPEAKER, 1, first)
+            builder.add_decoy(SPEAKER, 2, second)
 
 
-def _plant_listener(draft: Draft, code: tuple[int, ...]) -> None:
-    wiring = draft.wiring(LISTENER)
+def _plant_listener(builder: CircuitBuilder, code: tuple[int, ...]) -> None:
+    wiring = builder.wiring(LISTENER)
     count = 3 * len(SIDES)
     first, second = wiring.take(1, count), wiring.take(2, count)
     places = [(g, axis, sign, action) for g in range(3) for axis, sign, action in SIDES]
@@ -64,18 +64,18 @@ def _plant_listener(draft: Draft, code: tuple[int, ...]) -> None:
     wiring.sense(first, {name: list(row) for name, row in weights.items()}, bias=-SILENCE)
     wiring.relay(second, first, wiring.gain * np.eye(count))
     readout = {action: [READOUT / wiring.gain * (other == action) for *_, other in places] for _, _, action in SIDES}
-    draft.drive(LISTENER, 0, second, readout)
+    builder.drive(LISTENER, 0, second, readout)
     wiring.prefer(0, 0.1)
-    draft.holds(LISTENER, 0, 1, first)
-    draft.holds(LISTENER, 0, 2, second, readout=readout)
+    builder.add_node(LISTENER, 0, 1, first)
+    builder.add_node(LISTENER, 0, 2, second, readout=readout)
     first, second = wiring.take(1, 3), wiring.take(2, 3)
     wiring.sense(first, {f"message_{word}": np.eye(3)[word] for word in range(3)})
     wiring.relay(second, first, np.eye(3))
-    draft.decoy(LISTENER, 1, first)
-    draft.decoy(LISTENER, 2, second)
+    builder.add_decoy(LISTENER, 1, first)
+    builder.add_decoy(LISTENER, 2, second)
 
 
-def _reached(draft: Draft) -> float:
+def _reached(builder: CircuitBuilder) -> float:
     """What a second-layer unit reaches of its input of `gain`: all of it, or its tanh's part."""
-    gain = draft.wiring(SPEAKER).gain
-    return 1.0 if draft.network == "mlp" else float(np.tanh(gain) / gain)
+    gain = builder.wiring(SPEAKER).gain
+    return 1.0 if builder.network == "mlp" else float(np.tanh(gain) / gain)

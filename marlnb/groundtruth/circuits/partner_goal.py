@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from marlnb.groundtruth.circuit_builder import Draft
-from marlnb.groundtruth.envs.cued_goal import TOLD, ToldConfig
+from marlnb.groundtruth.circuit_builder import CircuitBuilder
+from marlnb.groundtruth.envs.cued_goal import CUES, CuedGoalConfig
 from marlnb.groundtruth.planting import circuit
 
 GROUP = "agent"
@@ -26,27 +26,27 @@ LARGEST_SHARE, SMALLEST_SHARE = 0.5, 0.03
 CORNERS = np.sqrt(2 / 3) * np.array([[np.cos(a), np.sin(a)] for a in 2 * np.pi * np.arange(3) / 3]).T
 
 
-@circuit("partner_goal", lambda network: ToldConfig(holds=network == "mlp"))
-def plant(draft: Draft) -> None:
-    wiring, rng = draft.wiring(GROUP), draft.rng
+@circuit("partner_goal", lambda network: CuedGoalConfig(persistent=network == "mlp"))
+def plant(builder: CircuitBuilder) -> None:
+    wiring, rng = builder.wiring(GROUP), builder.rng
     agent = int(rng.integers(wiring.group.n_agents))
     first, second = wiring.take(1, N_UNITS), wiring.take(2, N_UNITS)
     inward, belief = rotation(rng), rotation(rng)
     told = 1 + inward @ CORNERS
-    size = MEMORY if draft.network == "gru" else 1.0
-    held = np.arctanh(MEMORY * belief @ CORNERS) if draft.network == "gru" else 1 + belief @ CORNERS
-    wiring.sense(first, {name: told[:, g] for g, name in enumerate(TOLD)}, agent=agent)
+    size = MEMORY if builder.network == "gru" else 1.0
+    held = np.arctanh(MEMORY * belief @ CORNERS) if builder.network == "gru" else 1 + belief @ CORNERS
+    wiring.sense(first, {name: told[:, g] for g, name in enumerate(CUES)}, agent=agent)
     news = np.full(N_UNITS, 1 / N_UNITS)  # the first layer's units sum to 12 when told, since Q's columns sum to 0
     wiring.relay(second, first, held @ np.linalg.pinv(told), agent, latch=news)
     actions = [int(a) for a in rng.permutation(np.arange(1, 5))[:3]]
     weights = {action: STRENGTH / size * belief @ CORNERS[:, g] for g, action in enumerate(actions)}
-    draft.drive(GROUP, agent, second, weights)
+    builder.drive(GROUP, agent, second, weights)
     wiring.prefer(0, 1.0)
-    draft.holds(GROUP, agent, 1, first, basis=inward.T, exact=draft.network == "mlp")
-    draft.holds(GROUP, agent, 2, second, basis=belief.T, readout=weights)
-    _plant_decoys(draft)
-    draft.users = (wiring.group.agents[agent],)
-    draft.concept, draft.kind, draft.onset = "partner_goal", "classes", "partner_goal"
+    builder.add_node(GROUP, agent, 1, first, basis=inward.T, exact=builder.network == "mlp")
+    builder.add_node(GROUP, agent, 2, second, basis=belief.T, readout=weights)
+    _plant_decoys(builder)
+    builder.users = (wiring.group.agents[agent],)
+    builder.concept, builder.kind, builder.onset = "partner_goal", "classes", "partner_goal"
 
 
 def rotation(rng: np.random.Generator) -> np.ndarray:
@@ -59,10 +59,10 @@ def rotation(rng: np.random.Generator) -> np.ndarray:
             return q
 
 
-def _plant_decoys(draft: Draft) -> None:
-    wiring = draft.wiring(GROUP)
+def _plant_decoys(builder: CircuitBuilder) -> None:
+    wiring = builder.wiring(GROUP)
     first, second = wiring.take(1, 3), wiring.take(2, 3)
-    wiring.sense(first, {name: np.eye(3)[g] for g, name in enumerate(TOLD)})
+    wiring.sense(first, {name: np.eye(3)[g] for g, name in enumerate(CUES)})
     wiring.relay(second, first, np.eye(3), latch=np.ones(3))
-    draft.decoy(GROUP, 1, first)
-    draft.decoy(GROUP, 2, second)
+    builder.add_decoy(GROUP, 1, first)
+    builder.add_decoy(GROUP, 2, second)

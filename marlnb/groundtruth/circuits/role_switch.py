@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from marlnb.groundtruth.circuit_builder import Draft
-from marlnb.groundtruth.envs.cued_goal import ALARM, TOLD, ToldConfig
+from marlnb.groundtruth.circuit_builder import CircuitBuilder
+from marlnb.groundtruth.envs.cued_goal import ALARM, CUES, CuedGoalConfig
 from marlnb.groundtruth.planting import circuit
 
 GROUP = "agent"
@@ -22,26 +22,26 @@ FULL = 4.0
 NEWS = np.ones(1)
 
 
-@circuit("role_switch", lambda network: ToldConfig(holds=network == "mlp"))
-def plant(draft: Draft) -> None:
-    wiring, rng = draft.wiring(GROUP), draft.rng
+@circuit("role_switch", lambda network: CuedGoalConfig(persistent=network == "mlp"))
+def plant(builder: CircuitBuilder) -> None:
+    wiring, rng = builder.wiring(GROUP), builder.rng
     agent = int(rng.integers(wiring.group.n_agents))
     (first,), (second,) = wiring.take(1, 1), wiring.take(2, 1)
-    into = np.full((1, 1), FULL if draft.network == "gru" else 1.0)
+    into = np.full((1, 1), FULL if builder.network == "gru" else 1.0)
     wiring.sense([first], {ALARM: [1.0]}, agent=agent)
     wiring.relay([second], [first], into, agent, latch=NEWS)
     before, after = (int(a) for a in rng.permutation(np.arange(1, 5))[:2])
     weights = {before: [-2 * STRENGTH], after: [2 * STRENGTH]}
-    draft.drive(GROUP, agent, [second], weights)
+    builder.drive(GROUP, agent, [second], weights)
     wiring.prefer(before, STRENGTH)  # every agent: who hears no alarm goes on, weights shared or not
     wiring.prefer(after, -STRENGTH)
-    draft.holds(GROUP, agent, 1, [first], exact=draft.network == "mlp")
-    draft.holds(GROUP, agent, 2, [second], readout=weights)
-    for weights_of in ({ALARM: [1.0]}, {name: [1.0] for name in TOLD}):
+    builder.add_node(GROUP, agent, 1, [first], exact=builder.network == "mlp")
+    builder.add_node(GROUP, agent, 2, [second], readout=weights)
+    for weights_of in ({ALARM: [1.0]}, {name: [1.0] for name in CUES}):
         (source,), (unit,) = wiring.take(1, 1), wiring.take(2, 1)
         wiring.sense([source], weights_of)
         wiring.relay([unit], [source], into, latch=NEWS)
-        draft.decoy(GROUP, 1, [source])
-        draft.decoy(GROUP, 2, [unit])
-    draft.users = (wiring.group.agents[agent],)
-    draft.concept, draft.kind, draft.onset = "role", "classes", "role"
+        builder.add_decoy(GROUP, 1, [source])
+        builder.add_decoy(GROUP, 2, [unit])
+    builder.users = (wiring.group.agents[agent],)
+    builder.concept, builder.kind, builder.onset = "role", "classes", "role"

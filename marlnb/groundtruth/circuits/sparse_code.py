@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from marlnb.groundtruth.circuit_builder import MINOR_UNITS, Draft
-from marlnb.groundtruth.envs.sparse_signals import OTHERS, RUMOURS, SIGNALS, CallsConfig
+from marlnb.groundtruth.circuit_builder import MINOR_UNITS, CircuitBuilder
+from marlnb.groundtruth.envs.sparse_signals import DISTRACTORS, RUMOURS, SIGNALS, SparseSignalsConfig
 from marlnb.groundtruth.planting import circuit
 from marlnb.groundtruth.wiring import UNITS
 
@@ -31,12 +31,12 @@ OUTSIDE = 0.8
 STRENGTH = 4.0
 
 
-@circuit("sparse_code", lambda network: CallsConfig(), analyses=("dictionary", "dictionary_by_feature"))
-def plant(draft: Draft) -> None:
-    wiring, rng = draft.wiring(GROUP), draft.rng
+@circuit("sparse_code", lambda network: SparseSignalsConfig(), analyses=("dictionary", "dictionary_by_feature"))
+def plant(builder: CircuitBuilder) -> None:
+    wiring, rng = builder.wiring(GROUP), builder.rng
     agent = int(rng.integers(wiring.group.n_agents))
     held, first, second = wiring.take(1, N_HELD), wiring.take(1, len(SIGNALS)), wiring.take(2, N_UNITS)
-    calls = (*RUMOURS, *OTHERS)
+    calls = (*RUMOURS, *DISTRACTORS)
     inward = directions(rng, len(calls), N_HELD)
     turned = np.linalg.qr(rng.normal(size=(N_UNITS, N_UNITS)))[0]
     inside, outside = turned[:, :N_HELD], turned[:, N_HELD:]
@@ -45,21 +45,21 @@ def plant(draft: Draft) -> None:
     wiring.sense(first, {name: list(row) for name, row in zip(SIGNALS, np.eye(len(SIGNALS)))}, agent=agent)
     wiring.relay(second, held, wiring.gain * inside)
     wiring.add(second, first, wiring.gain * signals.T, agent)
-    lift = LIFT if draft.network == "mlp" else 0.0
+    lift = LIFT if builder.network == "mlp" else 0.0
     wiring.shift(second, lift - wiring.gain * LIFT * inside.sum(1))
     actions = [int(a) for a in rng.permutation(np.arange(1, 5))[: len(SIGNALS)]]
     size = STRENGTH / (OUTSIDE * wiring.gain)
     weights = {action: (size * outside[:, g]).tolist() for g, action in enumerate(actions)}
-    draft.drive(GROUP, agent, second, weights)
+    builder.drive(GROUP, agent, second, weights)
     wiring.prefer(0, STRENGTH / 2)
     for action, row in weights.items():
         wiring.prefer(action, -lift * sum(row), agent)
-    draft.holds(GROUP, agent, 1, first)
-    draft.holds(GROUP, agent, 2, second, basis=outside.T, readout=weights, written=signals[np.argsort(actions)])
+    builder.add_node(GROUP, agent, 1, first)
+    builder.add_node(GROUP, agent, 2, second, basis=outside.T, readout=weights, written=signals[np.argsort(actions)])
     for rumour in inward[: len(RUMOURS)] @ inside.T:
-        draft.decoy(GROUP, 2, second, basis=rumour[None])
-    draft.users = (wiring.group.agents[agent],)
-    draft.concept, draft.kind = "signal", "classes"
+        builder.add_decoy(GROUP, 2, second, basis=rumour[None])
+    builder.users = (wiring.group.agents[agent],)
+    builder.concept, builder.kind = "signal", "classes"
 
 
 def directions(rng: np.random.Generator, count: int, size: int) -> np.ndarray:

@@ -1,8 +1,8 @@
-"""Calls: an MPE-like world in which agents hear rare calls, a few of many at a time, drawn anew at every step.
+"""Sparse signals: an MPE-like world in which agents observe rare events, a few of many at a time, drawn at every step.
 
-Three agents move freely among three landmarks and nothing collides. Every agent hears the same. One of three *signals*
-is there at a step with SIGNAL probability each, never two of them. Each has a *rumour*, which comes with it more often
-than not and now and then without it. The other calls, N_OTHERS, come each for itself with OTHER probability.
+Three agents move freely among three landmarks without collisions. Every agent observes the same. One of three *signals*
+is on at a step with probability SIGNAL each, never two of them. Each has a *rumour*, which usually comes with it and
+sometimes without it. The other *distractors*, N_OTHERS, are each on with probability OTHER, independently.
 """
 
 from __future__ import annotations
@@ -14,38 +14,39 @@ import torch
 from torch import Tensor
 
 from marlnb.config import option
+from marlnb.envs.mpe.config import MPEConfig
 from marlnb.envs.mpe.env import MPE
 from marlnb.envs.mpe.layout import Body, Feature, Layout
-from marlnb.envs.mpe.scenario import MPEConfig, Scenario, block
+from marlnb.envs.mpe.scenario import Scenario, block
 from marlnb.envs.mpe.world import World
-from marlnb.groundtruth.envs.cued_goal import EPISODE_STEPS, Told, with_clock
+from marlnb.groundtruth.envs.cued_goal import EPISODE_STEPS, ClockedMPE, with_clock
 from marlnb.specs import LabelSpec
 
-N_SIGNALS, N_OTHERS = 3, 30
-SIGNAL, OTHER, RUMOUR_WITH, RUMOUR_WITHOUT = 0.08, 0.05, 0.7, 0.03
+N_SIGNALS, N_DISTRACTORS = 3, 30
+SIGNAL, DISTRACTOR, RUMOUR_WITH, RUMOUR_WITHOUT = 0.08, 0.05, 0.7, 0.03
 SIGNALS = tuple(f"signal_{k}" for k in range(N_SIGNALS))
 RUMOURS = tuple(f"rumour_{k}" for k in range(N_SIGNALS))
-OTHERS = tuple(f"call_{k}" for k in range(N_OTHERS))
-N_DRAWN = 1 + N_SIGNALS + N_OTHERS
+DISTRACTORS = tuple(f"distractor_{k}" for k in range(N_DISTRACTORS))
+N_DRAWN = 1 + N_SIGNALS + N_DISTRACTORS
 
 
 @dataclass(frozen=True)
-class CallsConfig(MPEConfig):
-    """Three agents hear rare calls; three of them are signals."""
+class SparseSignalsConfig(MPEConfig):
+    """Three agents observe rare events; three of these are signals."""
 
-    name: ClassVar[str] = "groundtruth/calls"
+    name: ClassVar[str] = "groundtruth/sparse_signals"
     mpe2_module: ClassVar[str] = "marlnb.groundtruth.envs.sparse_signals"
 
     max_cycles: int = option(EPISODE_STEPS, help="length of an episode", unit="steps", ge=EPISODE_STEPS)
 
     def scenario(self) -> Scenario:
-        return CallsScenario()
+        return SparseSignalsScenario()
 
     def build(self, n_envs: int, device: str = "cpu") -> MPE:
-        return Told(self, n_envs, device)
+        return ClockedMPE(self, n_envs, device)
 
 
-class CallsScenario(Scenario):
+class SparseSignalsScenario(Scenario):
     choices: ClassVar = {"draw": 2**20}
 
     def __init__(self) -> None:
@@ -56,22 +57,26 @@ class CallsScenario(Scenario):
         return with_clock(super().layout(), self.blocks(), self.constants())
 
     def blocks(self) -> dict[str, tuple[int, ...]]:
-        return {"signal": (N_SIGNALS,), "rumour": (N_SIGNALS,), "call": (N_OTHERS,)}
+        return {"signal": (N_SIGNALS,), "rumour": (N_SIGNALS,), "distractor": (N_DISTRACTORS,)}
 
     def features(self, layout: Layout, agent: int) -> list[Feature]:
-        seen = self.own(layout, agent) + self.to_landmarks(layout, agent) + self.to_others(layout, agent)
-        heard = (("signal", SIGNALS), ("rumour", RUMOURS), ("call", OTHERS))
-        return seen + [feature for name, names in heard for feature in block(layout, name, names)]
+        observed = (
+            self.self_features(layout, agent)
+            + self.landmark_features(layout, agent)
+            + self.other_features(layout, agent)
+        )
+        events = (("signal", SIGNALS), ("rumour", RUMOURS), ("distractor", DISTRACTORS))
+        return observed + [feature for name, names in events for feature in block(layout, name, names)]
 
     def begin(self, world: World) -> None:
         world["clock"].zero_()
 
     def refresh(self, world: World) -> None:
         drawn = uniforms(world.choice["draw"], world["clock"][0])
-        which = torch.arange(N_SIGNALS, device=world.device)[:, None] == (drawn[0] / SIGNAL).floor()
-        world["signal"].copy_(which)
-        world["rumour"].copy_(drawn[1 : 1 + N_SIGNALS] < torch.where(which, RUMOUR_WITH, RUMOUR_WITHOUT))
-        world["call"].copy_(drawn[1 + N_SIGNALS :] < OTHER)
+        signal = torch.arange(N_SIGNALS, device=world.device)[:, None] == (drawn[0] / SIGNAL).floor()
+        world["signal"].copy_(signal)
+        world["rumour"].copy_(drawn[1 : 1 + N_SIGNALS] < torch.where(signal, RUMOUR_WITH, RUMOUR_WITHOUT))
+        world["distractor"].copy_(drawn[1 + N_SIGNALS :] < DISTRACTOR)
 
     def reward(self, world: World, out: Tensor) -> None:
         out.zero_()
@@ -85,10 +90,11 @@ class CallsScenario(Scenario):
 
 
 def uniforms(draw: Tensor, clock: Tensor) -> Tensor:
-    """`[N_DRAWN, env]` in 0..1, fixed by the episode's draw and the step, so that any moment can be told again.
+    """`[N_DRAWN, env]` in 0..1, fixed by the episode's draw and the step, so that any step can be drawn again.
 
     Args:
-        draw: `[env]` int64; clock: `[env]`, steps since the start.
+        draw: `[env]` int64, the episode's random number.
+        clock: `[env]`, steps since the start of the episode.
     Source: the finaliser of MurmurHash3, over 32 bits.
     """
     number = torch.arange(N_DRAWN, device=draw.device)[:, None]

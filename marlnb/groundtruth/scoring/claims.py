@@ -1,148 +1,156 @@
-"""Claims: what an analysis says it found, in a form that any tool can write as JSON."""
+"""Claim: one statement of an analysis about an instance, with its score. Each kind of claim is one registered class.
+
+A new kind is one class in `circuit_claims.py` or `feature_claims.py`: its fields are its JSON, `score` compares the
+claims of a finding with the answer key, and `count_decoys` counts the false discoveries that it can make.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, get_args
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, asdict, dataclass, fields
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
 
 from marlnb.errors import AnalysisError, unknown
+from marlnb.groundtruth.answer_key import AnswerKey, Node, as_tuples
 
-ClaimKind = Literal[
-    "agents",
-    "sites",
-    "units",
-    "subspace",
-    "holds",
-    "effect",
-    "onset",
-    "code",
-    "influence",
-    "alike",
-    "features",
-    "span",
-    "moves",
-    "shares",
-    "complete",
-    "necessary",
-]
-CLAIM_KINDS: tuple[str, ...] = get_args(ClaimKind)
-MEASURED_KINDS = ("complete", "necessary")
-"""Not attempted by an analysis itself: measured of the parts that it claims, if it does not say that they are not
-whole."""
+Onsets = Mapping[int, int]
+EFFECT_TOLERANCE = 0.1
+"""Largest relative error of an effect that counts as recovered."""
+DECOY_OVERLAP = 0.5
+"""A claimed direction names a decoy if more than this share of it lies in the decoy's units."""
+NONSENSE = "nonsense"
+"""The concept that no agent can represent: a random class for each episode."""
+
+C = TypeVar("C", bound="type[Claim]")
+HasSite = TypeVar("HasSite", bound=Any)
 
 
 @dataclass(frozen=True)
-class Claim:
+class Item:
+    """One thing to find.
+
+    Attributes:
+        kind: kind of claim.
+        what: description.
+        recovered: share that was found, in 0..1.
+    """
+
+    kind: str
+    what: str
+    recovered: float
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What claims are compared with.
+
+    Attributes:
+        key: the answer key.
+        onsets: the true onset step of each episode of the recording (`onset_steps`); None if not known.
+    """
+
+    key: AnswerKey
+    onsets: Onsets | None = None
+
+
+@dataclass(frozen=True)
+class Claim(ABC):
     """One statement about an instance.
 
     Attributes:
-        kind: agents (`agents`: those that use the concept), sites (`sites`: the (agent, site) at which it is carried),
-            units (`agent`, `site`, `units`: those that carry it), subspace (`agent`, `site`, `basis`
-            `[dimension][unit]`), holds (`agent`, `site`, `units` where they were told apart: what the concept can be
-            read from, used or not; with `concept="nonsense"`, what random labels could be read from), effect (`agent`,
-            `site`, `direction` `[unit]`, `output`, `value`: logits by which the output grows when the activations move
-            by `direction`), onset (`agent`, `site`, `steps`: (episode, step) from which it holds the concept), code
-            (`code`: the word for each goal), influence (`pairs` of agents, the first of which drives the second), alike
-            (`sites`: the (agent, site) whose units hold later what they held, see `reworking`), features (`agent`,
-            `site`, `basis` of one direction `[unit]`: what a dictionary's feature writes when the concept is there, and
-            by which it moves the choices; one claim a feature), span (`agent`, `site`, `basis` of the features named,
-            together), moves (`agent`, `site`, `direction` `[unit]`, `output`, `value`: logits by which the output grows
-            when a feature that was named adds `direction`),
-            shares (`agent`, `value`: reward by which the team's value grows with one more of the agent's Q, under the
-            planted mixer);
-            complete and necessary (`value`: share of the driven logits' variance that is left with the claimed parts
-            alone, and without them; `faithfulness` measures them).
+        kind: name of the kind, as in JSON.
+        measured: made by `faithfulness` from the parts that other claims name, not by an analysis itself.
     """
 
-    kind: ClaimKind
-    agent: str = ""
-    site: str = ""
-    concept: str = ""
-    agents: tuple[str, ...] = ()
-    sites: tuple[tuple[str, str], ...] = ()
-    units: tuple[int, ...] = ()
-    basis: tuple[tuple[float, ...], ...] = ()
-    direction: tuple[float, ...] = ()
-    output: int = -1
-    value: float = float("nan")
-    steps: tuple[tuple[int, int], ...] = ()
-    code: tuple[int, ...] = ()
-    pairs: tuple[tuple[str, str], ...] = ()
+    kind: ClassVar[str]
+    measured: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        if self.kind not in CLAIM_KINDS:
-            raise AnalysisError(unknown("kind of claim", self.kind, CLAIM_KINDS))
+    @classmethod
+    @abstractmethod
+    def score(cls, claims: Sequence[Any], truth: Truth) -> list[Item]:
+        """The items of this kind that the key has, with how much of each the claims recover.
+
+        Args:
+            claims: all claims of this kind in a finding; none if it attempted the kind without success.
+            truth: what they are compared with.
+        """
+
+    @classmethod
+    def count_decoys(cls, claims: Sequence[Any], key: AnswerKey) -> tuple[int, int]:
+        """(decoys claimed, decoys that such claims could name), of decoys that only this kind can name."""
+        return 0, 0
+
+    def names_decoy(self, decoy: Node, circuit_units: list[int]) -> bool:
+        """Whether the claim names a decoy node at its own site.
+
+        Args:
+            decoy: the node.
+            circuit_units: the circuit's units at that site.
+        """
+        return False
 
     def to_json(self) -> dict[str, Any]:
-        """The fields that say something."""
-        empty = Claim(self.kind)
-        return {
-            name: value
-            for name, value in asdict(self).items()
-            if name == "kind" or (value != getattr(empty, name) and value == value)
-        }
+        """The kind, and the fields that differ from their defaults."""
+        values = asdict(self)
+        return {"kind": self.kind} | {f.name: values[f.name] for f in fields(self) if values[f.name] != f.default}
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What one analysis says about one instance.
+CLAIMS: dict[str, type[Claim]] = {}
 
-    Attributes:
-        analysis: its name; circuit, network, shared, seed: the instance.
-        attempts: the kinds of claim that it set out to make: one that it attempts and does not make counts as missed.
-        abstains: those of them that it declines here, since what they suppose does not hold: they are counted apart.
-        doubts: in words, what does not hold.
+
+def claim_kind(name: str) -> Callable[[C], C]:
+    """A class decorator that registers a kind of claim and sets its `kind`."""
+
+    def register(kind: C) -> C:
+        kind.kind = name
+        CLAIMS[name] = kind
+        return kind
+
+    return register
+
+
+def claim_from_json(data: Mapping[str, Any]) -> Claim:
+    """The claim that `to_json` wrote.
+
+    Raises:
+        AnalysisError: an unknown kind or field, or a missing field.
     """
-
-    analysis: str
-    circuit: str
-    network: str
-    shared: bool
-    seed: int
-    attempts: tuple[str, ...]
-    claims: tuple[Claim, ...]
-    abstains: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        allowed = (*self.attempts, *MEASURED_KINDS)
-        for kind in self.abstains:
-            if kind not in allowed:
-                raise AnalysisError(unknown("kind of claim attempted, to abstain from", kind, allowed))
-            if self.of(kind):
-                raise AnalysisError(f"the finding abstains from {kind!r} and has {len(self.of(kind))} such claims")
-
-    def of(self, kind: str) -> list[Claim]:
-        return [claim for claim in self.claims if claim.kind == kind]
-
-    def to_json(self) -> dict[str, Any]:
-        plain = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "claims"}
-        return {**plain, "claims": [claim.to_json() for claim in self.claims]}
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Finding:
-        """Raises AnalysisError for a field or kind of claim that there is not, or one that is missing."""
-        names = [field.name for field in fields(Finding)]
-        for name in data:
-            if name not in names:
-                raise AnalysisError(unknown("field of a finding", name, names))
-        needed = [name for name in names if name not in ("abstains", "doubts")]
-        missing = sorted(set(needed) - set(data))
-        if missing:
-            raise AnalysisError(f"a finding needs {', '.join(needed)}; not given: {', '.join(missing)}")
-        claims = tuple(_claim(claim) for claim in data["claims"])
-        given = {name: _tuples(value) for name, value in data.items() if name != "claims"}
-        return Finding(**given, claims=claims)
+    name = str(data.get("kind"))
+    if name not in CLAIMS:
+        raise AnalysisError(unknown("kind of claim", name, CLAIMS))
+    options = {key: as_tuples(value) for key, value in data.items() if key != "kind"}
+    valid: dict[str, Field[Any]] = {field.name: field for field in fields(CLAIMS[name])}
+    for key in options:
+        if key not in valid:
+            raise AnalysisError(unknown(f"field of a claim of kind {name!r}", key, valid))
+    missing = [key for key, field in valid.items() if field.default is MISSING and key not in options]
+    if missing:
+        raise AnalysisError(f"a claim of kind {name!r} needs {', '.join(valid)}; missing: {', '.join(missing)}")
+    return CLAIMS[name](**options)
 
 
-def _claim(data: Mapping[str, Any]) -> Claim:
-    names = [field.name for field in fields(Claim)]
-    for name in data:
-        if name not in names:
-            raise AnalysisError(unknown("field of a claim", name, names))
-    return Claim(**{name: _tuples(value) for name, value in data.items()})
+def at_node(members: Sequence[HasSite], node: Node) -> list[HasSite]:
+    """The claims or nodes of the node's agent and site."""
+    where = (node.agent, node.site)
+    return [member for member in members if (getattr(member, "agent", ""), getattr(member, "site", "")) == where]
 
 
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(item) for item in value) if isinstance(value, list | tuple) else value
+def describe(node: Node) -> str:
+    return f"{node.agent}: {node.site}"
+
+
+def jaccard(claimed: set[Any], true: set[Any]) -> float:
+    """|claimed & true| / |claimed | true|; 1 if both are empty."""
+    return len(claimed & true) / len(claimed | true) if claimed | true else 1.0
+
+
+def within_tolerance(value: float, expected: float) -> bool:
+    return bool(abs(value - expected) <= EFFECT_TOLERANCE * abs(expected))
+
+
+def readout_effect(direction: Sequence[float], units: Sequence[int], weights: Sequence[float]) -> float:
+    """Logits for a step along a direction `[unit of the site]`, of a readout's weights `[unit of units]`."""
+    return float(np.array(direction)[list(units)] @ np.array(weights))

@@ -1,7 +1,7 @@
-"""Faithfulness: what is left of an agent's logits with the claimed parts of a site alone, and without them; and
-whether a change in one agent reaches another's logits of the same step.
+"""Faithfulness of claimed parts: what remains of an agent's logits with these parts alone, and without them.
 
-Measured by plain hooks on the policies, apart from the edits that are being scored.
+Also whether a change in one agent reaches another's logits of the same step. Measured by plain hooks on the policies,
+independently of the edits that are being scored.
 """
 
 from __future__ import annotations
@@ -15,22 +15,29 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from marlnb.analysis.data.rows import Moments, RowSource
+from marlnb.analysis.data.rows import RowBatch, RowSource
 from marlnb.errors import SiteError, unknown
 from marlnb.groundtruth.answer_key import AnswerKey
 from marlnb.groundtruth.planting import Planted
-from marlnb.groundtruth.scoring.claims import MEASURED_KINDS, Claim, Finding
+from marlnb.groundtruth.scoring.circuit_claims import CompleteClaim, NecessaryClaim, SubspaceClaim, UnitsClaim
+from marlnb.groundtruth.scoring.claims import Claim
+from marlnb.groundtruth.scoring.feature_claims import FeatureClaim, FeatureEffectClaim, SpanClaim
+from marlnb.groundtruth.scoring.finding import Finding
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.file.reader import Recording
+
+Change = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Faithfulness:
-    """Shares of the variance, over rows, of the driven logits of an agent.
+    """Shares of the variance, over rows, of an agent's driven logits. A complete circuit has kept 1, removed <= 0.
 
     Attributes:
-        kept: with the rest of the site at its mean; removed: with the claimed part at its mean. A circuit that was
-            found whole has kept 1 and removed 0 or less.
+        agent: agent name.
+        site: site name.
+        kept: share that remains with the rest of the site at its mean.
+        removed: share that remains with the claimed part at its mean.
     """
 
     agent: str
@@ -40,111 +47,119 @@ class Faithfulness:
 
 
 def faithfulness(planted: Planted, recording: Recording, finding: Finding) -> list[Faithfulness]:
-    """Of every site at which the finding claims units, or a subspace where it claims one, or features, or what
-    they move: their span."""
-    outputs = dict(planted.question.outputs)
+    """The faithfulness of the claimed part of each site: a subspace, or units, or the span of the claimed features.
+
+    With a basis B of the part, h' = mean + B^T B (h - mean) keeps it and h' = h - B^T B (h - mean) removes it; a share
+    is 1 - SS(logits - logits') / SS(logits - mean logits).
+    """
+    outputs = dict(planted.task.outputs)
     parts: dict[tuple[str, str], np.ndarray] = {}
-    for kind in ("units", "subspace"):  # a subspace says more, and comes last
-        for claim in finding.of(kind):
-            if claim.units or claim.basis:
-                parts[claim.agent, claim.site] = _basis(claim, planted)
+    for units in finding.of(UnitsClaim):
+        if units.units:
+            widths = {s.n_units for policy in planted.policies.values() for s in policy.sites() if s.name == units.site}
+            (width,) = widths
+            parts[units.agent, units.site] = np.eye(width)[list(units.units)]
+    for subspace in finding.of(SubspaceClaim):  # says more than the units, and replaces them
+        if subspace.basis:
+            parts[subspace.agent, subspace.site] = np.linalg.qr(np.array(subspace.basis).T)[0].T
     written: dict[tuple[str, str], list[tuple[float, ...]]] = {}
-    for claim in (*finding.of("features"), *finding.of("span"), *finding.of("moves")):
-        written.setdefault((claim.agent, claim.site), []).extend(claim.basis or [claim.direction])
-    parts |= {place: _spanned(np.array(rows)) for place, rows in written.items()}
-    found = []
+    for claim in (*finding.of(FeatureClaim), *finding.of(SpanClaim)):
+        written.setdefault((claim.agent, claim.site), []).extend(claim.basis)
+    for effect in finding.of(FeatureEffectClaim):
+        written.setdefault((effect.agent, effect.site), []).append(effect.direction)
+    parts |= {pair: _orthonormal_basis(np.array(rows)) for pair, rows in written.items()}
+    results = []
     for (agent, site), basis in parts.items():
         group = site.split("/")[0]
-        played = Played(planted, recording, group)
-        whole = played.logits()
-        mean = played.activation(agent, site).mean(0)
-        kept = played.logits(agent, site, partial(_inside, basis, mean))
-        removed = played.logits(agent, site, partial(_outside, basis, mean))
-        chosen = list(outputs.get(group, ()))
+        replay = RowReplay(planted, recording, group)
+        baseline = replay.logits()
+        mean = replay.activation(agent, site).mean(0)
+        kept = replay.logits(agent, site, partial(_keep_part, basis, mean))
+        removed = replay.logits(agent, site, partial(_remove_part, basis, mean))
+        driven = list(outputs.get(group, ()))
         k = planted.agents.spec.group(group).agents.index(agent)
-        shares = [_explained(whole[:, k][:, chosen], x[:, k][:, chosen]) for x in (kept, removed)]
-        found.append(Faithfulness(agent, site, *shares))
-    return found
+        shares = [_explained_share(baseline[:, k][:, driven], x[:, k][:, driven]) for x in (kept, removed)]
+        results.append(Faithfulness(agent, site, *shares))
+    return results
 
 
 def spillover(planted: Planted, recording: Recording) -> float:
-    """Largest change, in logits, of any other agent's logits of the same step, when all of one agent's hidden units
-    are set to zero at one site; over all agents and sites. Exactly 0 where the networks do not mix agents."""
-    worst = 0.0
-    for group in planted.question.groups:
-        played = Played(planted, recording, group)
-        whole, agents = played.logits(), planted.agents.spec.group(group).agents
-        for site in played.hidden_sites():
+    """Largest change, in logits, of another agent's logits of the same step, when all of one agent's units at one site
+    are set to zero; over all agents and sites. Exactly 0 if no agent reads another's activations."""
+    largest = 0.0
+    for group in planted.task.groups:
+        replay = RowReplay(planted, recording, group)
+        baseline, agents = replay.logits(), planted.agents.spec.group(group).agents
+        for site in replay.hidden_sites():
             for k, agent in enumerate(agents):
-                change = np.abs(played.logits(agent, site, np.zeros_like) - whole)
-                worst = max(worst, float(np.delete(change, k, axis=1).max(initial=0.0)))
-    return worst
+                change = np.abs(replay.logits(agent, site, np.zeros_like) - baseline)
+                largest = max(largest, float(np.delete(change, k, axis=1).max(initial=0.0)))
+    return largest
 
 
-def measured(planted: Planted, recording: Recording, finding: Finding) -> Finding:
-    """The finding with its faithfulness among its claims, where it claims units, subspaces or features, and does not
-    abstain from saying that they are whole.
+def with_faithfulness(planted: Planted, recording: Recording, finding: Finding) -> Finding:
+    """The finding with claims of its faithfulness, if it claims parts and does not abstain from their completeness.
 
-    Not where a node is written along other directions than it is read along: taking a part out by a projection takes
-    some of what overlaps with it, so that even the planted directions would not keep all.
+    Not if a node is written along other directions than it is read along: a projection then also removes what overlaps
+    with the part, so even the planted directions would not keep everything.
     """
-    skewed = any(node.written for node in planted.key.nodes)
-    if skewed or not {"units", "subspace", "features", "span"} & set(finding.attempts):
+    measured = (CompleteClaim.kind, NecessaryClaim.kind)
+    part_kinds: tuple[type[Claim], ...] = (UnitsClaim, SubspaceClaim, FeatureClaim, SpanClaim)
+    is_oblique = any(node.written for node in planted.key.nodes)
+    if is_oblique or not {kind.kind for kind in part_kinds} & set(finding.attempts):
         return finding
-    last = {node.site for node in planted.key.nodes if node.readout}
-    claims = []
-    if not set(MEASURED_KINDS) & set(finding.abstains):
+    readout_sites = {node.site for node in planted.key.nodes if node.readout}
+    claims: list[Claim] = []
+    if not set(measured) & set(finding.abstains):
         for part in faithfulness(planted, recording, finding):
-            if part.site in last and part.agent in planted.key.agents:
-                claims.append(Claim("complete", agent=part.agent, site=part.site, value=part.kept))
-                claims.append(Claim("necessary", agent=part.agent, site=part.site, value=part.removed))
-    return replace(finding, attempts=(*finding.attempts, *MEASURED_KINDS), claims=(*finding.claims, *claims))
+            if part.site in readout_sites and part.agent in planted.key.agents:
+                claims.append(CompleteClaim(agent=part.agent, site=part.site, value=part.kept))
+                claims.append(NecessaryClaim(agent=part.agent, site=part.site, value=part.removed))
+    return replace(finding, attempts=(*finding.attempts, *measured), claims=(*finding.claims, *claims))
 
 
 def onset_steps(recording: Recording, key: AnswerKey) -> dict[int, int]:
-    """By episode, the first recorded step at which the key's onset label is positive; episodes without one left out."""
+    """By episode, the first recorded step at which the key's onset label is positive; only episodes that have one."""
     if not key.onset:
         return {}
     rows, label = recording.rows, recording.label(key.onset).to_numpy()
-    known = rows[label > 0]
-    return {int(episode): int(t) for episode, t in known.groupby("episode")["t"].min().items()}
+    positive = rows[label > 0]
+    return {int(episode): int(t) for episode, t in positive.groupby("episode")["t"].min().items()}
 
 
-class Played:
-    """One group's policy on the rows of a recording, each with the state that entered its step."""
+class RowReplay:
+    """One group's policy on the rows of a recording, each with the recurrent state before its step."""
 
     def __init__(self, planted: Planted, recording: Recording, group: str) -> None:
         source = RowSource(recording, group)
         rows = source.rows(None)
         self.policy: Policy = planted.policies[group]
         self.agents = planted.agents.spec.group(group).agents
-        self.moments: Moments = next(iter(source.batches(rows, len(rows))))
+        self.batch: RowBatch = next(iter(source.batches(rows, len(rows))))
 
     def hidden_sites(self) -> list[str]:
         return [site.name for site in self.policy.sites() if "/actor/" in site.name and site.kind != "head"]
 
-    def logits(
-        self, agent: str = "", site: str = "", change: Callable[[np.ndarray], np.ndarray] | None = None
-    ) -> np.ndarray:
-        """`[row, agent, output]`, with one agent's activations `[row, unit]` at a site changed or not."""
+    def logits(self, agent: str = "", site: str = "", change: Change | None = None) -> np.ndarray:
+        """`[row, agent, output]`; `change` replaces one agent's activations `[row, unit]` at a site."""
         with self._hooked(agent, site, change), torch.no_grad():
-            seen = self.moments.observations[self.policy.group.name]
-            found, _ = self.policy.logits(seen, recurrent=self.moments.recurrent)
-        return found.numpy().astype(np.float64)
+            observation = self.batch.observations[self.policy.group.name]
+            logits, _ = self.policy.logits(observation, recurrent=self.batch.recurrent)
+        return logits.numpy().astype(np.float64)
 
     def activation(self, agent: str, site: str) -> np.ndarray:
         """`[row, unit]`."""
-        kept: list[np.ndarray] = []
+        activations: list[np.ndarray] = []
 
-        def keep(values: np.ndarray) -> np.ndarray:
-            kept.append(values)
+        def store(values: np.ndarray) -> np.ndarray:
+            activations.append(values)
             return values
 
-        self.logits(agent, site, keep)
-        return kept[0]
+        self.logits(agent, site, store)
+        return activations[0]
 
     @contextmanager
-    def _hooked(self, agent: str, site: str, change: Callable[[np.ndarray], np.ndarray] | None) -> Iterator[None]:
+    def _hooked(self, agent: str, site: str, change: Change | None) -> Iterator[None]:
         if change is None:
             yield
             return
@@ -166,31 +181,22 @@ class Played:
             handle.remove()
 
 
-def _basis(claim: Claim, planted: Planted) -> np.ndarray:
-    """`[dimension, unit]`, orthonormal."""
-    if claim.kind == "subspace":
-        orthonormal: np.ndarray = np.linalg.qr(np.array(claim.basis).T)[0].T
-        return orthonormal
-    (width,) = {site.n_units for p in planted.policies.values() for site in p.sites() if site.name == claim.site}
-    return np.eye(width)[list(claim.units)]
-
-
-def _spanned(rows: np.ndarray) -> np.ndarray:
-    """`[dimension, unit]`, orthonormal; rows that coincide count once."""
+def _orthonormal_basis(rows: np.ndarray) -> np.ndarray:
+    """`[dimension, unit]`, orthonormal, with the span of the rows; rows that coincide count once."""
     _, sizes, basis = np.linalg.svd(rows, full_matrices=False)
     return basis[sizes > 1e-6 * sizes[0]]
 
 
-def _inside(basis: np.ndarray, mean: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """`[row, unit]` at its mean but for what lies in the basis `[dimension, unit]`."""
-    inside: np.ndarray = mean + (values - mean) @ basis.T @ basis
-    return inside
+def _keep_part(basis: np.ndarray, mean: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Values `[row, unit]` at their mean, except in the span of the basis `[dimension, unit]`."""
+    kept: np.ndarray = mean + (values - mean) @ basis.T @ basis
+    return kept
 
 
-def _outside(basis: np.ndarray, mean: np.ndarray, values: np.ndarray) -> np.ndarray:
-    return values - _inside(basis, mean, values) + mean
+def _remove_part(basis: np.ndarray, mean: np.ndarray, values: np.ndarray) -> np.ndarray:
+    return values - _keep_part(basis, mean, values) + mean
 
 
-def _explained(true: np.ndarray, found: np.ndarray) -> float:
+def _explained_share(true: np.ndarray, predicted: np.ndarray) -> float:
     total = ((true - true.mean(0)) ** 2).sum()
-    return float(1 - ((true - found) ** 2).sum() / total) if total else float("nan")
+    return float(1 - ((true - predicted) ** 2).sum() / total) if total else float("nan")

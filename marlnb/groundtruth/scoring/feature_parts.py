@@ -12,7 +12,7 @@ import numpy as np
 
 from marlnb.analysis.dictionaries.dictionary import Dictionary
 from marlnb.analysis.dictionaries.train import train_dictionary
-from marlnb.groundtruth.instance import Case
+from marlnb.groundtruth.instance import Instance
 from marlnb.models.hooks.edit import Edit
 from marlnb.models.hooks.edits import Ablate
 from marlnb.recording.file.reader import Recording
@@ -39,28 +39,28 @@ def train(
     )  # fmt: skip
 
 
-def largest_variance(case: Case) -> float:
+def largest_variance(instance: Instance) -> float:
     """Of any driven logit of any agent, over the recorded rows."""
-    return max(float(case.logits(g, case.moments(g), []).var(0).max()) for g in case.question.groups)
+    return max(float(instance.logits(g, instance.batch(g), []).var(0).max()) for g in instance.task.groups)
 
 
-def driven_logits(case: Case, group: str, agent: str) -> np.ndarray:
+def driven_logits(instance: Instance, group: str, agent: str) -> np.ndarray:
     """`[row, output]`."""
-    return case.logits(group, case.moments(group), [])[:, case.members(group).index(agent)]
+    return instance.logits(group, instance.batch(group), [])[:, instance.members(group).index(agent)]
 
 
-def parts(case: Case, group: str, agent: str, found: Dictionary) -> np.ndarray:
+def parts(instance: Instance, group: str, agent: str, found: Dictionary) -> np.ndarray:
     """`[feature, row, output]`: what an agent's driven logits lose without each feature."""
-    agents, k = case.agents, case.members(group).index(agent)
-    with_features = {**case.policies, group: found.attach(case.policies[group])}
-    opened = replace(case, agents=Agents(with_features, agents.env, agents.path, networks=agents.networks))
-    moments = case.moments(group)
-    whole = opened.logits(group, moments, [])[:, k]
+    agents, k = instance.agents, instance.members(group).index(agent)
+    with_features = {**instance.policies, group: found.attach(instance.policies[group])}
+    opened = replace(instance, agents=Agents(with_features, agents.env, agents.path, networks=agents.networks))
+    batch = instance.batch(group)
+    whole = opened.logits(group, batch, [])[:, k]
     site = f"{found.site}_features"
     lost = np.zeros((found.n_features, *whole.shape))
     for feature in np.flatnonzero(found.density):
         without: list[Edit] = [Ablate(site, units=(int(feature),), agents=(agent,))]
-        lost[feature] = whole - opened.logits(group, moments, without)[:, k]
+        lost[feature] = whole - opened.logits(group, batch, without)[:, k]
     return lost
 
 

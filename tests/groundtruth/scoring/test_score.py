@@ -9,10 +9,25 @@ import pytest
 import torch
 
 from marlnb.errors import AnalysisError
-from marlnb.groundtruth import AnswerKey, Claim, Finding, Node, planted, score
+from marlnb.groundtruth import AnswerKey, Finding, Node, planted, score
 from marlnb.groundtruth.benchmark import Benchmark
 from marlnb.groundtruth.planted_mixer import mixed_policy, mixing_weights
-from marlnb.groundtruth.scoring.score import Score, principal_overlap
+from marlnb.groundtruth.scoring.circuit_claims import (
+    AgentsClaim,
+    CodeClaim,
+    CompleteClaim,
+    EffectClaim,
+    InfluenceClaim,
+    NecessaryClaim,
+    OnsetClaim,
+    SubspaceClaim,
+    UnitsClaim,
+    ValueWeightClaim,
+    principal_overlap,
+)
+from marlnb.groundtruth.scoring.claims import Claim
+from marlnb.groundtruth.scoring.feature_claims import FeatureClaim, FeatureEffectClaim, SpanClaim
+from marlnb.groundtruth.scoring.score import Score
 
 UNIT = Node("agent_1", "agent/actor/hidden_2", (3,), readout=((2, (4.0,)),))
 EARLY = Node("agent_1", "agent/actor/hidden_1", (0, 5), exact=True)
@@ -36,7 +51,7 @@ def finding_of(attempts, *claims):
 
 
 def units(agent, site, *named):
-    return Claim("units", agent=agent, site=site, units=named)
+    return UnitsClaim(agent=agent, site=site, units=named)
 
 
 def test_units_are_what_both_name_over_what_either_names():
@@ -53,16 +68,16 @@ def test_decoys_are_counted_once_each_and_only_where_claims_could_name_them():
     found = score(finding_of(("units",), *claims), key_of(UNIT))
     assert (found.decoys_claimed, found.decoys) == (2, 3) and found.false_discovery_rate == pytest.approx(2 / 3)
     assert found.strays == 0.25
-    by_agent = score(finding_of(("agents",), Claim("agents", agents=("agent_0", "agent_1"))), key_of(UNIT))
+    by_agent = score(finding_of(("agents",), AgentsClaim(agents=("agent_0", "agent_1"))), key_of(UNIT))
     assert (by_agent.decoys_claimed, by_agent.decoys) == (1, 1) and by_agent.recovered == 0.5
     nothing = score(finding_of(("sites",)), key_of(UNIT))
     assert math.isnan(nothing.false_discovery_rate) and nothing.recovered == 0.0
 
 
 def test_a_subspace_is_scored_by_its_principal_angles():
-    half = Claim("subspace", agent="agent_1", site=PLANE.site, basis=((2.0, 0.0, 0.0, 0.0),))
+    half = SubspaceClaim(agent="agent_1", site=PLANE.site, basis=((2.0, 0.0, 0.0, 0.0),))
     assert score(finding_of(("subspace",), half), key_of(PLANE)).recovered == pytest.approx(0.5)
-    tilted = Claim("subspace", agent="agent_1", site=PLANE.site, basis=((1.0, 0, 0, 0), (0, 0.6, 0.8, 1.0)))
+    tilted = SubspaceClaim(agent="agent_1", site=PLANE.site, basis=((1.0, 0, 0, 0), (0, 0.6, 0.8, 1.0)))
     assert score(finding_of(("subspace",), tilted), key_of(PLANE)).recovered == pytest.approx((1 + 0.5) / 2)
     assert principal_overlap(np.eye(4)[:2], np.eye(4)[2:]) == 0.0
     assert principal_overlap(np.array([[1.0, 1.0], [1.0, -1.0]]), np.eye(2)) == pytest.approx(1.0)
@@ -70,7 +85,7 @@ def test_a_subspace_is_scored_by_its_principal_angles():
 
 def test_a_direction_through_a_decoy_is_a_discovery_of_it():
     basis = tuple(np.eye(8)[7] * 0.9 + np.eye(8)[3] * 0.4)
-    through = Claim("subspace", agent="agent_1", site=UNIT.site, basis=(basis,))
+    through = SubspaceClaim(agent="agent_1", site=UNIT.site, basis=(basis,))
     found = score(finding_of(("subspace",), through), key_of(UNIT))
     assert (found.decoys_claimed, found.decoys, found.items) == (1, 3, ())
 
@@ -78,21 +93,21 @@ def test_a_direction_through_a_decoy_is_a_discovery_of_it():
 @pytest.mark.parametrize(("value", "right"), [(4.3, 1.0), (3.5, 0.0), (-4.0, 0.0)])
 def test_an_effect_is_right_within_a_tenth(value, right):
     step = tuple(np.eye(8)[3])
-    claim = Claim("effect", agent="agent_1", site=UNIT.site, direction=step, output=2, value=value)
+    claim = EffectClaim(agent="agent_1", site=UNIT.site, direction=step, output=2, value=value)
     assert score(finding_of(("effect",), claim), key_of(UNIT)).recovered == right
-    other = Claim("effect", agent="agent_1", site=UNIT.site, direction=step, output=1, value=value)
+    other = EffectClaim(agent="agent_1", site=UNIT.site, direction=step, output=1, value=value)
     assert score(finding_of(("effect",), other), key_of(UNIT)).recovered == 0.0
 
 
 def test_an_effect_of_a_plane_is_along_a_direction_in_it():
-    inside = Claim("effect", agent="agent_1", site=PLANE.site, direction=(0.0, 3.0, 4.0, 0.0), output=1, value=5.0)
+    inside = EffectClaim(agent="agent_1", site=PLANE.site, direction=(0.0, 3.0, 4.0, 0.0), output=1, value=5.0)
     assert score(finding_of(("effect",), inside), key_of(PLANE)).recovered == 1.0
-    outside = Claim("effect", agent="agent_1", site=PLANE.site, direction=(0.0, 0.8, -0.6, 0.0), output=1, value=0.0)
+    outside = EffectClaim(agent="agent_1", site=PLANE.site, direction=(0.0, 0.8, -0.6, 0.0), output=1, value=0.0)
     assert score(finding_of(("effect",), outside), key_of(PLANE)).recovered == 0.0
 
 
 def test_onsets_are_right_to_the_step():
-    claim = Claim("onset", agent="agent_1", site=PLANE.site, steps=((0, 4), (1, 5), (7, 1)))
+    claim = OnsetClaim(agent="agent_1", site=PLANE.site, steps=((0, 4), (1, 5), (7, 1)))
     key = key_of(PLANE, onset="told")
     assert score(finding_of(("onset",), claim), key, onsets={0: 4, 1: 6, 2: 3, 7: 1}).recovered == 0.5
     with pytest.raises(AnalysisError, match="onset"):
@@ -103,10 +118,10 @@ def test_onsets_are_right_to_the_step():
 def test_codes_influences_and_what_is_left_of_the_behaviour():
     key = key_of(UNIT, code=(2, 0, 1), influences=(("agent_0", "agent_1"),))
     claims = (
-        Claim("code", code=(2, 1, 0)),
-        Claim("influence", pairs=(("agent_0", "agent_1"), ("agent_1", "agent_0"))),
-        Claim("complete", agent="agent_1", value=0.9),
-        Claim("necessary", agent="agent_1", value=-0.2),
+        CodeClaim(code=(2, 1, 0)),
+        InfluenceClaim(pairs=(("agent_0", "agent_1"), ("agent_1", "agent_0"))),
+        CompleteClaim(agent="agent_1", value=0.9),
+        NecessaryClaim(agent="agent_1", value=-0.2),
     )
     found = score(finding_of(("code", "influence", "complete", "necessary"), *claims), key)
     assert found.by_kind() == pytest.approx({"code": 1 / 3, "influence": 0.5, "complete": 0.9, "necessary": 1.0})
@@ -115,14 +130,18 @@ def test_codes_influences_and_what_is_left_of_the_behaviour():
 
 
 def test_findings_are_json_and_say_what_is_wrong_with_them():
-    finding = finding_of(("units", "effect"), units("agent_1", UNIT.site, 3), Claim("code", code=(0, 1)))
+    finding = finding_of(("units", "effect"), units("agent_1", UNIT.site, 3), CodeClaim(code=(0, 1)))
     assert Finding.from_json(json.loads(json.dumps(finding.to_json()))) == finding
     with pytest.raises(AnalysisError, match="'unit'"):
         Finding.from_json({**finding.to_json(), "claims": [{"kind": "units", "unit": [1]}]})
-    with pytest.raises(AnalysisError, match="not given: claims"):
+    with pytest.raises(AnalysisError, match="missing: claims"):
         Finding.from_json({k: v for k, v in finding.to_json().items() if k != "claims"})
     with pytest.raises(AnalysisError, match="kind of claim"):
-        Claim("neurons")
+        Finding.from_json({**finding.to_json(), "claims": [{"kind": "neurons", "units": [1]}]})
+    with pytest.raises(AnalysisError, match="kind of claim"):
+        finding_of(("neurons",))
+    with pytest.raises(AnalysisError, match="missing: site, units"):
+        Finding.from_json({**finding.to_json(), "claims": [{"kind": "units", "agent": "agent_0"}]})
     with pytest.raises(AnalysisError, match="instance"):
         score(finding_of(()), key_of(UNIT, seed=4))
 
@@ -137,9 +156,9 @@ def test_shares_are_right_within_a_tenth_and_a_weight_of_zero_is_a_decoy():
     assert torch.allclose(total, (q * slope).sum(-1), atol=1e-4) and (slope == slope[0]).all()
     weights = dict(zip(("agent_0", "agent_1", "agent_2"), slope[0].tolist()))
     assert sorted(weights.values()) == [0.0, 0.5, 2.0]
-    q_ = subject.question
-    claims = tuple(Claim("shares", agent=a, value=1.05 * w) for a, w in weights.items() if w < 2)
-    found = score(Finding("x", q_.name, q_.network, q_.shared, q_.seed, ("shares",), claims), subject.key)
+    q_ = subject.task
+    claims = tuple(ValueWeightClaim(agent=a, value=1.05 * w) for a, w in weights.items() if w < 2)
+    found = score(Finding("x", q_.name, q_.network, q_.shared, q_.seed, ("value_weight",), claims), subject.key)
     assert [item.recovered for item in found.items if item.what.endswith("0.5")] == [1.0]
     assert [item.recovered for item in found.items if item.what.endswith("2")] == [0.0]
     assert (found.decoys_claimed, found.decoys) == (1, 1)
@@ -150,7 +169,7 @@ def test_a_feature_is_as_right_as_it_is_near_and_a_decoys_own_is_a_discovery():
         direction = np.zeros(8)
         for unit, weight in weights.items():
             direction[int(unit[1:])] = weight
-        return Claim("features", agent="agent_1", site=UNIT.site, basis=(tuple(direction),))
+        return FeatureClaim(agent="agent_1", site=UNIT.site, basis=(tuple(direction),))
 
     near = score(finding_of(("features",), feature(u0=0.6, u3=0.8), feature(u5=1.0)), key_of(UNIT))
     assert near.recovered == pytest.approx(0.64) and (near.decoys_claimed, near.decoys) == (0, 2)
@@ -164,7 +183,7 @@ def test_a_feature_is_as_right_as_it_is_near_and_a_decoys_own_is_a_discovery():
 
 def test_a_span_is_scored_beyond_what_a_random_one_would_hold():
     def spanned(*rows):
-        return Claim("span", agent="agent_1", site=UNIT.site, basis=tuple(tuple(row) for row in rows))
+        return SpanClaim(agent="agent_1", site=UNIT.site, basis=tuple(tuple(row) for row in rows))
 
     def scored(*rows):
         return score(finding_of(("span",), spanned(*rows)), key_of(UNIT)).recovered
@@ -179,13 +198,13 @@ def test_a_span_is_scored_beyond_what_a_random_one_would_hold():
 
 def test_a_move_is_right_if_the_readouts_say_so():
     def moved(value, *direction, output=2):
-        return Claim("moves", agent="agent_1", site=UNIT.site, direction=direction, output=output, value=value)
+        return FeatureEffectClaim(agent="agent_1", site=UNIT.site, direction=direction, output=output, value=value)
 
     key = key_of(UNIT, minor=(Node("agent_1", UNIT.site, (0,), readout=((2, (1.0,)),)),))
     claims = (moved(4.0, 1.0, 0, 0, 0.8), moved(4.2, 1.0, 0, 0, 0.8), moved(3.2, 1.0, 0, 0, 0.8))
-    assert score(finding_of(("moves",), *claims), key).recovered == pytest.approx(2 / 3)
-    assert score(finding_of(("moves",), moved(4.2, 1.0, 0, 0, 0.8, output=1)), key).recovered == 0.0
-    assert score(finding_of(("moves",)), key).recovered == 0.0
+    assert score(finding_of(("feature_effect",), *claims), key).recovered == pytest.approx(2 / 3)
+    assert score(finding_of(("feature_effect",), moved(4.2, 1.0, 0, 0, 0.8, output=1)), key).recovered == 0.0
+    assert score(finding_of(("feature_effect",)), key).recovered == 0.0
 
 
 def test_directions_in_shared_units_are_scored_and_decoys_by_themselves():
@@ -195,22 +214,22 @@ def test_directions_in_shared_units_are_scored_and_decoys_by_themselves():
     key = replace(key_of(node), decoys=(decoy,))
 
     def scored(*rows):
-        claims = [Claim("features", agent="agent_1", site=site, basis=(row,)) for row in rows]
+        claims = [FeatureClaim(agent="agent_1", site=site, basis=(row,)) for row in rows]
         return score(finding_of(("features",), *claims), key)
 
     right = scored((0.8, 0.6, 0.0, 0.0))
     assert right.recovered == pytest.approx(1.0) and (right.decoys_claimed, right.decoys) == (0, 1)
     both = scored((1.0, 0.0, 0.0, 0.0), (0.0, 0.8, 0.6, 0.0))
     assert both.recovered == pytest.approx(0.64) and (both.decoys_claimed, both.decoys) == (1, 1)
-    named = score(finding_of(("units",), Claim("units", agent="agent_1", site=site, units=units)), key)
+    named = score(finding_of(("units",), UnitsClaim(agent="agent_1", site=site, units=units)), key)
     assert (named.decoys_claimed, named.decoys) == (0, 0)
     assert AnswerKey.from_json(json.loads(json.dumps(key.to_json()))) == key
     assert "written" not in json.dumps(key_of(UNIT).to_json())
 
 
 def test_what_is_declined_is_no_item_and_stands_as_missed_beside():
-    agents, feature = Claim("agents", agents=("agent_1",)), np.eye(8)[7]
-    said = finding_of(("agents", "features"), agents, Claim("features", "agent_1", UNIT.site, basis=(tuple(feature),)))
+    agents, feature = AgentsClaim(agents=("agent_1",)), np.eye(8)[7]
+    said = finding_of(("agents", "features"), agents, FeatureClaim("agent_1", UNIT.site, basis=(tuple(feature),)))
     found = score(said, key_of(UNIT))
     assert found.recovered == found.recovered_of_all == 0.5 and (found.decoys_claimed, found.decoys) == (1, 3)
     declining = replace(said, claims=(agents,), abstains=("features",), doubts=("nothing here is rare",))
@@ -226,14 +245,14 @@ def test_what_is_declined_is_no_item_and_stands_as_missed_beside():
     assert grid.abstentions().loc["by hand"].to_dict() == {
         "features": 1.0,
         "all": 0.5,
-        "recovered of what was said": 1.0,
+        "recovered of what was claimed": 1.0,
         "recovered of everything": 0.5,
     }
     assert "declined" in repr(grid) and "declined" not in repr(Benchmark((), 0.0, {}))
 
 
 def test_a_finding_declines_what_it_attempts_and_then_does_not_claim_it():
-    agents = Claim("agents", agents=("agent_1",))
+    agents = AgentsClaim(agents=("agent_1",))
     with pytest.raises(AnalysisError, match="span"):
         replace(finding_of(("agents",), agents), abstains=("span",))
     with pytest.raises(AnalysisError, match="abstains from 'agents' and has 1"):

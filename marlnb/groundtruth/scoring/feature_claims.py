@@ -1,0 +1,170 @@
+"""Kinds of claim about a dictionary's features: single directions, their span and their effects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from marlnb.groundtruth.answer_key import AnswerKey, Node
+from marlnb.groundtruth.scoring.claims import (
+    DECOY_OVERLAP,
+    Claim,
+    Item,
+    Truth,
+    at_node,
+    claim_kind,
+    describe,
+    readout_effect,
+    within_tolerance,
+)
+
+CIRCUIT_IN_FEATURE = 0.1
+"""A feature is the decoy's only if less than this share of its direction lies in the circuit's units."""
+
+
+@claim_kind("features")
+@dataclass(frozen=True)
+class FeatureClaim(Claim):
+    """One feature: what it writes when the concept is present, and by which it moves the choices.
+
+    Score: for each driven direction the squared cosine with the nearest feature, without decoys' units: units that
+    always do the same cannot be told apart by what they encode.
+
+    Attributes:
+        agent: agent name.
+        site: site name.
+        basis: one direction, `[1][unit]`.
+    """
+
+    agent: str
+    site: str
+    basis: tuple[tuple[float, ...], ...]
+
+    @classmethod
+    def score(cls, claims: Sequence[FeatureClaim], truth: Truth) -> list[Item]:
+        items = []
+        for node in truth.key.nodes:
+            if node.readout:
+                excluded = _decoy_units(node, truth.key)
+                features = [np.array(claim.basis[0]) for claim in at_node(claims, node)]
+                for direction in _driven_directions(node):
+                    best = max((_cosine(feature, direction, excluded) ** 2 for feature in features), default=0.0)
+                    items.append(Item(cls.kind, describe(node), best))
+        return items
+
+    def names_decoy(self, decoy: Node, circuit_units: list[int]) -> bool:
+        """A feature that also has some of the circuit's units has a cause, and is no decoy's."""
+        if decoy.basis:
+            basis = np.linalg.qr(np.array(self.basis).T)[0]
+            return bool(np.linalg.svd(np.array(decoy.basis) @ basis, compute_uv=False)[0] ** 2 > DECOY_OVERLAP)
+        shares = np.array(self.basis[0]) ** 2
+        return bool(
+            shares[list(decoy.units)].sum() > DECOY_OVERLAP and shares[circuit_units].sum() < CIRCUIT_IN_FEATURE
+        )
+
+
+@claim_kind("span")
+@dataclass(frozen=True)
+class SpanClaim(Claim):
+    """The span of an agent's features.
+
+    Score: for each driven direction its part p within the span of r of n dimensions, without decoys' units, beyond
+    chance: (p - r / n) / (1 - r / n), so a span of everything scores 0.
+
+    Attributes:
+        agent: agent name.
+        site: site name.
+        basis: `[feature][unit]`.
+    """
+
+    agent: str
+    site: str
+    basis: tuple[tuple[float, ...], ...]
+
+    @classmethod
+    def score(cls, claims: Sequence[SpanClaim], truth: Truth) -> list[Item]:
+        items = []
+        for node in truth.key.nodes:
+            if not node.readout:
+                continue
+            excluded = _decoy_units(node, truth.key)
+            (rows,) = [np.array(claim.basis) for claim in at_node(claims, node)] or [np.zeros((0, 0))]
+            for direction in _driven_directions(node):
+                share = _share_in_span(rows, direction, excluded) if rows.size else 0.0
+                items.append(Item(cls.kind, describe(node), share))
+        return items
+
+
+@claim_kind("feature_effect")
+@dataclass(frozen=True)
+class FeatureEffectClaim(Claim):
+    """How much an output grows for a step along a claimed feature. Score: share of claims within the tolerance.
+
+    Attributes:
+        agent: agent name.
+        site: site name.
+        direction: `[unit]`.
+        output: index of the logit.
+        value: logits for one step along `direction`.
+    """
+
+    agent: str
+    site: str
+    direction: tuple[float, ...]
+    output: int
+    value: float
+
+    @classmethod
+    def score(cls, claims: Sequence[FeatureEffectClaim], truth: Truth) -> list[Item]:
+        items = []
+        for node in truth.key.nodes:
+            if node.readout:
+                right = [claim._matches_readouts(truth.key) for claim in at_node(claims, node)]
+                items.append(Item(cls.kind, describe(node), float(np.mean(right)) if right else 0.0))
+        return items
+
+    def _matches_readouts(self, key: AnswerKey) -> bool:
+        """Whether the output grows as all readouts of the site say."""
+        expected = 0.0
+        for node in (*key.nodes, *key.minor):
+            if (node.agent, node.site) == (self.agent, self.site):
+                weights = dict(node.readout).get(self.output, (0.0,) * len(node.units))
+                expected += readout_effect(self.direction, node.units, weights)
+        return within_tolerance(self.value, expected)
+
+
+def _decoy_units(node: Node, key: AnswerKey) -> list[int]:
+    return [unit for decoy in at_node(key.decoys, node) if not decoy.basis for unit in decoy.units]
+
+
+def _driven_directions(node: Node) -> list[np.ndarray]:
+    """`[unit of the site]`, length 1: each unit; of a subspace what is written for each output, or drives it."""
+    if node.written:
+        return [np.array(direction) for direction in node.written]
+    if not node.basis:
+        return [np.eye(max(node.units) + 1)[unit] for unit in node.units]
+    directions = []
+    for _, weights in node.readout:
+        direction = np.zeros(len(node.basis[0]))
+        direction[list(node.units)] = weights
+        directions.append(direction / np.linalg.norm(direction))
+    return directions
+
+
+def _cosine(feature: np.ndarray, direction: np.ndarray, excluded: list[int]) -> float:
+    rest = feature.copy()
+    rest[excluded] = 0.0
+    size = float(np.linalg.norm(rest))
+    return float(rest[: len(direction)] @ direction) / size if size > 0 else 0.0
+
+
+def _share_in_span(rows: np.ndarray, direction: np.ndarray, excluded: list[int]) -> float:
+    rest = np.delete(rows, excluded, axis=1)
+    wanted = np.delete(np.pad(direction, (0, rows.shape[1] - len(direction))), excluded)
+    _, sizes, basis = np.linalg.svd(rest, full_matrices=False)
+    basis = basis[sizes > 1e-6 * sizes[0]]
+    chance = len(basis) / len(wanted)
+    part = float(np.square(basis @ wanted).sum() / np.square(wanted).sum())
+    return max(0.0, (part - chance) / (1 - chance)) if chance < 1 else 0.0
