@@ -33,7 +33,8 @@ from playwright.sync_api import Locator, expect, sync_playwright
 from benchmarks.drivers.kernel import kernel_in
 from benchmarks.drivers.windows import Pair, Window, in_pairs, interval, place, watch
 from benchmarks.table import Row, report
-from marlnb.training.runs.run import METRICS, Run, read_lines
+from marlnb.training.runs.files import METRICS, read_lines
+from marlnb.training.runs.run import Run
 from tests.browser.lab import ARGUMENTS, CHROMIUM, SLOW_MS, Notebook, lab_on, until
 
 TRAINING = """
@@ -89,9 +90,9 @@ def clicks(panel: Locator, run: Run, number: int) -> dict[str, list[float]]:
         found["Checkpoint"].append(_click(panel, "Checkpoint", "saving after"))
         time.sleep(0.5)  # a person does not click faster, and the training runs flat out again
     for _ in range(number):
-        found["Pause"].append(_click(panel, "Pause", "Resume"))
+        found["Pause"].append(_click(panel, "Pause", "Continue"))
         until(lambda: run.status()["state"] == "paused")
-        _click(panel, "Resume", "Pause")
+        _click(panel, "Continue", "Pause")
         until(lambda: run.status()["state"] == "running")
         time.sleep(0.5)
     return found

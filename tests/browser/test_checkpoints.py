@@ -27,7 +27,7 @@ panel
 OPEN = "from marlnb.widgets import attach\nattach('runs/kept')"
 
 
-def _picture(page: Page, name: str) -> None:
+def _screenshot(page: Page, name: str) -> None:
     folder = os.environ.get("MARLNB_SCREENSHOTS")
     if folder:
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -74,11 +74,11 @@ def test_checkpoints_are_evaluated_noted_compared_and_deleted(lab: Lab, page: Pa
     _button(panel, "Evaluate both").click()
     expect(panel).to_contain_text("50 minus 10, episode by episode", timeout=SLOW_MS)
     panel.get_by_label("note", exact=True).fill("wanders about")
-    _button(panel, "Keep note").click()
+    _button(panel, "Save note").click()
     expect(_row(panel, 10)).to_contain_text("wanders about", timeout=SLOW_MS)
     panel.get_by_text("as code", exact=True).click()
     expect(panel).to_contain_text("notes.write(10, 'wanders about')")
-    _picture(page, "checkpoints-1-compared")
+    _screenshot(page, "checkpoints-1-compared")
 
     page.reload()
     notebook.connected()
@@ -87,12 +87,12 @@ def test_checkpoints_are_evaluated_noted_compared_and_deleted(lab: Lab, page: Pa
     expect(_row(again, 10)).to_contain_text("wanders about", timeout=SLOW_MS)
     _row(again, 20).click()
     _button(again, "Delete").click()
-    expect(again.locator(".marlnb-question")).to_contain_text("Delete checkpoint 20 for good?", timeout=SLOW_MS)
-    _picture(page, "checkpoints-2-question")
-    _button(again, "Keep it").click()
+    expect(again.locator(".marlnb-question")).to_contain_text("Delete checkpoint 20 permanently?", timeout=SLOW_MS)
+    _screenshot(page, "checkpoints-2-question")
+    _button(again, "Cancel").click()
     assert 20 in [one.iteration for one in run.checkpoints]
     _button(again, "Delete").click()
-    _button(again, "Delete it").click()
+    _button(again, "Delete permanently").click()
     expect(_row(again, 20)).to_have_count(0, timeout=SLOW_MS)
     assert 20 not in [one.iteration for one in run.checkpoints]
 
@@ -116,11 +116,11 @@ def test_sites_are_chosen_recorded_and_opened(lab: Lab, page: Page) -> None:
     episodes = form.locator(".marlnb-field-episodes input")
     episodes.fill("20000")
     expect(form).to_contain_text("20,000 episodes, at most 500,000 rows", timeout=SLOW_MS)
-    _picture(page, "recordings-1-planned")
+    _screenshot(page, "recordings-1-planned")
     _button(form, "Record").click()
     rows = [_rows(form, above=0)]
     rows.append(_rows(form, above=rows[0]))
-    _picture(page, "recordings-2-recording")
+    _screenshot(page, "recordings-2-recording")
     _button(form, "Stop").click()
     expect(form).to_contain_text("marked incomplete", timeout=SLOW_MS)
     with Recording.open(lab.folder / "runs" / "sites" / "recordings" / "recording.h5") as stopped:
@@ -130,7 +130,7 @@ def test_sites_are_chosen_recorded_and_opened(lab: Lab, page: Page) -> None:
     expect(form).to_contain_text("30 episodes, at most 750 rows", timeout=SLOW_MS)
     _button(form, "Record").click()
     expect(form).to_contain_text("30 episodes, 750 rows, complete", timeout=SLOW_MS)
-    _picture(page, "recordings-3-recorded")
+    _screenshot(page, "recordings-3-recorded")
     with Recording.open(lab.folder / "runs" / "sites" / "recordings" / "recording_2.h5") as made:
         assert made.complete and made.sites == [
             "speaker/actor/hidden_1",
@@ -138,7 +138,7 @@ def test_sites_are_chosen_recorded_and_opened(lab: Lab, page: Page) -> None:
         ]
     _button(form, "Open in the microscope").click()
     expect(form.locator(".marlnb-scope .ms-reading")).to_contain_text("step 0 of 24", timeout=SLOW_MS)
-    _picture(page, "recordings-4-microscope")
+    _screenshot(page, "recordings-4-microscope")
 
 
 def _rows(form: Locator, *, above: int) -> int:

@@ -80,7 +80,7 @@ def test_an_episode_is_looked_into(lab: Lab, page: Page, no_errors: list[str], k
         _at(panel, t)
     scope.locator(".ms-slider").fill("12")
     _at(panel, 12)
-    expect(film).to_have_attribute("data-place", "12", timeout=SLOW_MS)
+    expect(film).to_have_attribute("data-index", "12", timeout=SLOW_MS)
     assert painted.get_attribute("data-painted") == before
     expect(scope.locator(".ms-reading")).to_have_text("step 12 of 24")
     chances = listener.locator(".ms-actions canvas")  # told to screen readers once the step has been come to
@@ -122,8 +122,8 @@ def test_an_edit_is_played_beside_what_was(lab: Lab, page: Page, no_errors: list
     units.fill("0-63")
     units.press("Tab")
     for kind, told in (
-        ("clamp to the dose", "mnb.Clamp('listener/actor/hidden_1', units=(0, 1, 2,"),
-        ("steer by the dose", "mnb.Steer('listener/actor/hidden_1', units=(0, 1, 2,"),
+        ("clamp to the strength", "mnb.Clamp('listener/actor/hidden_1', units=(0, 1, 2,"),
+        ("steer by the strength", "mnb.Steer('listener/actor/hidden_1', units=(0, 1, 2,"),
         ("ablate to zero", "mnb.Ablate('listener/actor/hidden_1', units=(0, 1, 2,"),
     ):
         edits.get_by_label("site").select_option("listener/actor/hidden_1")
@@ -144,7 +144,7 @@ def test_an_edit_is_played_beside_what_was(lab: Lab, page: Page, no_errors: list
     panel.locator(".ms-slider").fill("20")
     for side in (0, 1):
         film = panel.locator(".ms-film canvas").nth(side)
-        expect(film).to_have_attribute("data-place", "20", timeout=SLOW_MS)
+        expect(film).to_have_attribute("data-index", "20", timeout=SLOW_MS)
     keep(panel, "edited")
     panel.get_by_role("button", name="Back to the recording").click()
     _sides(panel, 1)
@@ -166,7 +166,7 @@ def test_agents_and_checkpoints_are_compared(lab: Lab, page: Page, no_errors: li
     _pictures(panel, 1)
     expect(panel.locator(".ms-looks .ms-bar-name")).to_have_count(22, timeout=SLOW_MS)
     panel.locator(".ms-slider").fill("12")
-    expect(panel.locator(".ms-film canvas").nth(1)).to_have_attribute("data-place", "12", timeout=SLOW_MS)
+    expect(panel.locator(".ms-film canvas").nth(1)).to_have_attribute("data-index", "12", timeout=SLOW_MS)
     keep(panel, "checkpoints")
     compare.get_by_placeholder("path of an .h5 file").fill("runs/nothing.h5")
     compare.get_by_role("button", name="Open beside").click()
@@ -189,17 +189,17 @@ def test_a_concept_is_decoded_and_steered_along(lab: Lab, page: Page, no_errors:
     concepts.get_by_role("button", name="Decode").click()
     reads = panel.locator("[data-agent=listener_0] .ms-reads")
     expect(reads.locator(".ms-bar-name")).to_have_text(["red", "green", "blue"], timeout=SLOW_MS)
-    expect(reads).to_contain_text("in truth: ", timeout=SLOW_MS)
+    expect(reads).to_contain_text("true value: ", timeout=SLOW_MS)
     expect(concepts).to_contain_text("balanced", timeout=SLOW_MS)
     panel.locator(".ms-slider").fill("20")
     expect(reads.locator("canvas")).to_have_attribute("aria-label", re.compile("✓"), timeout=SLOW_MS)
-    truth = (reads.locator(".ms-truth").text_content() or "").removeprefix("in truth: ")
+    truth = (reads.locator(".ms-truth").text_content() or "").removeprefix("true value: ")
     assert re.search(rf"{truth} [\d.]+ ✓", _told(reads.locator("canvas")))
     keep(panel, "concepts-dark")
     _tab(panel, "Edit")
     edits = panel.locator(".marlnb-edits")
     edits.get_by_label("site").select_option("listener/actor/hidden_1")
-    edits.get_by_label("edit", exact=True).select_option("steer by the dose")
+    edits.get_by_label("edit", exact=True).select_option("steer by the strength")
     edits.get_by_label("along").select_option(label="goal = red (listener_0)")
     expect(edits).to_contain_text("direction=mnb.Direction(", timeout=SLOW_MS)
     keep(panel, "steer-dark")

@@ -67,13 +67,13 @@ def test_a_reloaded_page_comes_back_with_every_point_and_others_join(lab: Lab, p
     expect(there).to_contain_text("frames a second", timeout=SLOW_MS)
     button(there, "Stop").click()
     for shown in (there, panel):
-        expect(shown).to_contain_text("stopped: go on from the last checkpoint", timeout=SLOW_MS)
+        expect(shown).to_contain_text("stopped: resume from the last checkpoint", timeout=SLOW_MS)
     rows = Run.open(lab.folder / "runs" / "life").metrics()
     n_returns = int(rows["returns/listener"].notna().sum())
     until(lambda: points(panel) == points(there) == n_returns)
     expect(second).to_contain_text("frames a second")  # the other training does not care
     button(second, "Stop").click()
-    expect(second).to_contain_text("stopped: go on", timeout=SLOW_MS)
+    expect(second).to_contain_text("stopped: resume", timeout=SLOW_MS)
     other.close()
 
 
@@ -86,7 +86,7 @@ def test_run_all_restart_and_an_interrupt(lab: Lab, page: Page) -> None:
     button(panel, "Pause").click()  # buttons answer while the cell waits
     expect(panel).to_contain_text("paused", timeout=SLOW_MS)
     expect(notebook.output(2)).to_be_empty()
-    button(panel, "Resume").click()
+    button(panel, "Continue").click()
     expect(panel).to_contain_text("frames a second", timeout=SLOW_MS)
     button(panel, "Stop").click()
     expect(notebook.output(2)).to_contain_text("then: stopped True", timeout=SLOW_MS)
@@ -105,7 +105,7 @@ def test_run_all_restart_and_an_interrupt(lab: Lab, page: Page) -> None:
     notebook.run(1)
     until(lambda: run.status()["iteration"] > iteration)
     button(panel, "Stop").click()
-    expect(panel).to_contain_text("stopped: go on", timeout=SLOW_MS)
+    expect(panel).to_contain_text("stopped: resume", timeout=SLOW_MS)
 
 
 def test_an_environment_that_raises_while_it_trains(lab: Lab, page: Page, keep: Callable[..., None]) -> None:
@@ -123,9 +123,9 @@ def test_an_environment_that_raises_while_it_trains(lab: Lab, page: Page, keep: 
     keep(panel, "failed")
     iteration = run.status()["iteration"]
     (lab.folder / "mended").touch()
-    button(panel, "Go on").click()
+    button(panel, "Resume").click()
     expect(panel).to_contain_text("frames a second", timeout=SLOW_MS)
     until(lambda: run.status()["iteration"] > iteration + 2)
     expect(panel.get_by_role("alert")).to_have_count(0)
     button(panel, "Stop").click()
-    expect(panel).to_contain_text("stopped: go on", timeout=SLOW_MS)
+    expect(panel).to_contain_text("stopped: resume", timeout=SLOW_MS)

@@ -38,7 +38,7 @@ def test_a_training_is_watched_paused_saved_and_stopped(lab: Lab, page: Page) ->
 
     button(panel, "Checkpoint").click()
     until(lambda: bool(run.checkpoints))
-    button(panel, "Resume").click()
+    button(panel, "Continue").click()
     until(lambda: run.status()["iteration"] > iteration)
 
     page.reload()  # the browser is closed and opened again: the kernel has gone on
@@ -47,12 +47,12 @@ def test_a_training_is_watched_paused_saved_and_stopped(lab: Lab, page: Page) ->
     expect(again).to_contain_text("frames a second", timeout=SLOW_MS)
     assert points(again) > before
     button(again, "Stop").click()
-    expect(again).to_contain_text("stopped: go on from the last checkpoint", timeout=SLOW_MS)
+    expect(again).to_contain_text("stopped: resume from the last checkpoint", timeout=SLOW_MS)
     assert run.status()["state"] == "stopped" and run.checkpoint().iteration == run.status()["iteration"]
-    button(again, "Go on").click()
+    button(again, "Resume").click()
     expect(again).to_contain_text("frames a second", timeout=SLOW_MS)
     button(again, "Stop").click()
-    expect(again).to_contain_text("stopped: go on", timeout=SLOW_MS)
+    expect(again).to_contain_text("stopped: resume", timeout=SLOW_MS)
 
 
 def test_two_pages_show_one_panel(lab: Lab, page: Page, browser: Browser) -> None:
@@ -73,7 +73,7 @@ def test_two_pages_show_one_panel(lab: Lab, page: Page, browser: Browser) -> Non
         button(there, "Pause").click()
         for shown in (panel, there):
             expect(shown).to_contain_text("paused", timeout=SLOW_MS)
-            expect(button(shown, "Resume")).to_be_visible(timeout=SLOW_MS)
+            expect(button(shown, "Continue")).to_be_visible(timeout=SLOW_MS)
         until(lambda: points(panel) == points(there))
         there.get_by_role("tab", name="Checkpoints").click()
         expect(panel.get_by_role("tab", name="Checkpoints")).to_have_attribute("aria-selected", "true", timeout=SLOW_MS)
@@ -83,13 +83,13 @@ def test_two_pages_show_one_panel(lab: Lab, page: Page, browser: Browser) -> Non
         there.get_by_title("hide speaker", exact=True).click()
         expect(panel.get_by_title("show speaker", exact=True)).to_be_visible(timeout=SLOW_MS)
 
-        button(panel, "Resume").click()
+        button(panel, "Continue").click()
         paused_at = points(there)
         until(lambda: points(there) > paused_at and points(panel) > paused_at)
         button(there, "Stop").click()
         for shown in (panel, there):
-            expect(shown).to_contain_text("stopped: go on from the last checkpoint", timeout=SLOW_MS)
-    button(panel, "Go on").click()  # one page is closed: the other lives
+            expect(shown).to_contain_text("stopped: resume from the last checkpoint", timeout=SLOW_MS)
+    button(panel, "Resume").click()  # one page is closed: the other lives
     expect(panel).to_contain_text("frames a second", timeout=SLOW_MS)
     button(panel, "Stop").click()
-    expect(panel).to_contain_text("stopped: go on", timeout=SLOW_MS)
+    expect(panel).to_contain_text("stopped: resume", timeout=SLOW_MS)

@@ -135,8 +135,8 @@ def test_the_keyboard_is_enough(lab: Lab, page: Page) -> None:
     expect(reading).not_to_contain_text("environment steps")
     _press_until(page, "Shift+Tab", "Stop")
     page.keyboard.press("Enter")
-    expect(panel).to_contain_text("stopped: go on", timeout=SLOW_MS)
-    expect(button(panel, "Go on")).to_be_enabled()
+    expect(panel).to_contain_text("stopped: resume", timeout=SLOW_MS)
+    expect(button(panel, "Resume")).to_be_enabled()
 
 
 def _press_until(page: Page, key: str, name: str) -> None:

@@ -28,7 +28,7 @@ def test_a_person_chooses_trains_and_reads_the_code(lab: Lab, page: Page, keep: 
     expect(panel).to_contain_text("mpe/simple_tag is still chosen", timeout=SLOW_MS)
     search.fill("")
     expect(panel.get_by_label("environment", exact=True)).to_have_value("mpe/simple_tag", timeout=SLOW_MS)
-    panel.get_by_role("button", name="Random rollout").click()
+    panel.get_by_role("button", name="Random episode").click()
     expect(panel).to_contain_text("random actions, returns:", timeout=SLOW_MS)
 
     panel.get_by_role("tab", name="Algorithm").click()

@@ -1,4 +1,4 @@
-"""Panels' threads: what they work on ends with their test, as it draws from torch's global generator; and haste."""
+"""Ends panels' threads with their test, because they draw from torch's global generator; a fixture for thread switches."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from marlnb.widgets.core.worker import settle
+from marlnb.widgets.core.background import wait_for_requests
 
 
 @pytest.fixture
-def hasty() -> Iterator[None]:
-    """Threads are switched as often as can be."""
+def frequent_switches() -> Iterator[None]:
+    """Switches threads as often as possible."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield
@@ -21,9 +21,9 @@ def hasty() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_goes_on_in_threads() -> Iterator[None]:
+def no_threads_left() -> Iterator[None]:
     yield
-    settle()
+    wait_for_requests()
     for thread in threading.enumerate():
         if thread.name.startswith("training "):
             thread.join(120)

@@ -47,8 +47,8 @@ def test_one_with_a_run_and_parts_of_their_own_is_not_many_more(sent: Sent, run:
     other = TrainingPanel(run=run.path)
     until(lambda: other.environment.spec is not None and other.algorithm.networks)
     assert sent("comm_open") + sent("comm_msg") < 2 * MOST
-    assert other.watched is not None
-    other.watched.close()
+    assert other.run_panel is not None
+    other.run_panel.close()
 
 
 @pytest.mark.parametrize("kind", [AlgorithmPanel, CheckpointsPanel, RecordingPanel, RunPanel])

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.config import Experiment
+from marlnb.experiment import Experiment
 from marlnb.training.runs.run import Run
 from marlnb.training.train import train
-from marlnb.widgets.core.ui_lock import TURN
+from marlnb.widgets.core.ui_lock import UI_LOCK
 
 SMALL = (
     *("env=mpe/simple_speaker_listener", "algorithm=mappo", "n_envs=4", "rollout_steps=25", "threads=1"),
@@ -36,7 +36,7 @@ def until(holds: Callable[[], object], deadline_s: float = 300.0) -> None:
     """Waits until something holds, as seen between answers and not in the middle of one; gives up what hangs."""
     end = time.monotonic() + deadline_s
     while True:
-        with TURN:
+        with UI_LOCK:
             if holds():
                 return
         assert time.monotonic() < end, "waited in vain"

@@ -1,4 +1,4 @@
-"""ipywidgets' controls, each of which takes the turn for what a page sends it and for all that follows from that."""
+"""ipywidgets' controls, which hold UI_LOCK while they handle a browser event and everything that follows from it."""
 
 from __future__ import annotations
 
@@ -8,63 +8,71 @@ from typing import Any
 import anywidget
 import ipywidgets as w
 
-from marlnb.widgets.core.ui_lock import TURN
+from marlnb.widgets.core.ui_lock import UI_LOCK
 
 
-class InTurn(w.Widget):
-    """Abstract: a widget whose changes, and whoever observes them, have the turn."""
+class LockedWidget(w.Widget):
+    """Abstract: a widget that holds UI_LOCK while its state changes and its observers run."""
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
-        with TURN:
+        with UI_LOCK:
             super().set_state(sync_data)
 
     def notify_change(self, change: Any) -> None:
-        with TURN:
+        with UI_LOCK:
             super().notify_change(change)
 
 
-class Button(InTurn, w.Button):
+class Button(LockedWidget, w.Button):
     def click(self) -> None:
-        with TURN:
+        with UI_LOCK:
             super().click()
 
 
-class Text(InTurn, w.Text):
+class Text(LockedWidget, w.Text):
     pass
 
 
-class Checkbox(InTurn, w.Checkbox):
+class Checkbox(LockedWidget, w.Checkbox):
     pass
 
 
-class Dropdown(InTurn, w.Dropdown):
+class Dropdown(LockedWidget, w.Dropdown):
     pass
 
 
-class Select(InTurn, w.Select):
+class Select(LockedWidget, w.Select):
     pass
 
 
-class SelectMultiple(InTurn, w.SelectMultiple):
+class SelectMultiple(LockedWidget, w.SelectMultiple):
     pass
 
 
-class Tab(InTurn, w.Tab):
+class FloatSlider(LockedWidget, w.FloatSlider):
     pass
 
 
-class Accordion(InTurn, w.Accordion):
+class Tab(LockedWidget, w.Tab):
     pass
 
 
-class Drawn(InTurn, anywidget.AnyWidget):
-    """Abstract: a control that a JavaScript file of ours draws."""
+class Accordion(LockedWidget, w.Accordion):
+    pass
+
+
+class JavaScriptWidget(LockedWidget, anywidget.AnyWidget):
+    """Abstract: a control drawn by a JavaScript file of marlnb."""
 
 
 def button_for(
-    act: Callable[[], None], name: str, icon: str, tooltip: str, *, width: str | None = None, **traits: Any
+    action: Callable[[], None], name: str, icon: str, tooltip: str, *, width: str | None = None, **traits: Any
 ) -> Button:
-    """A button that does something when it is clicked; traits: others of ipywidgets' Button."""
+    """A button that calls `action` when it is clicked.
+
+    Args:
+        traits: more traits of ipywidgets' Button.
+    """
     button = Button(description=name, icon=icon, tooltip=tooltip, layout=w.Layout(width=width), **traits)
-    button.on_click(lambda _: act())
+    button.on_click(lambda _: action())
     return button

@@ -1,4 +1,4 @@
-"""LiveCurves: lines that grow while one looks, drawn in the browser from the new points alone."""
+"""LiveCurves: lines that grow while a run trains; the browser receives only the new points."""
 
 from __future__ import annotations
 
@@ -11,36 +11,39 @@ from typing import Any
 import anywidget
 import traitlets
 
-MOST_POINTS = 2000  # of a line: beyond it neighbours are put together, two by two
+MAX_POINTS = 2000  # of a line; beyond it, pairs of neighbours are averaged
 
 
 @dataclass
 class Line:
-    """A line's points; x grows."""
+    """The points of a line; x ascends."""
 
     x: list[float] = field(default_factory=list)
     y: list[float] = field(default_factory=list)
 
     def add(self, x: Sequence[float], y: Sequence[float]) -> bool:
-        """Adds points; True when neighbours were put together, so that all points are others now."""
+        """Adds points. Returns whether neighbours were averaged, so that all points have changed."""
         self.x += x
         self.y += y
-        if len(self.x) <= MOST_POINTS:
+        if len(self.x) <= MAX_POINTS:
             return False
-        while len(self.x) > MOST_POINTS:
-            self.x, self.y = _halved(self.x), _halved(self.y)
+        while len(self.x) > MAX_POINTS:
+            self.x, self.y = _halve(self.x), _halve(self.y)
         return True
 
 
 class LiveCurves(anywidget.AnyWidget):
-    """Lines over a shared x axis, with reference levels, a legend that hides lines, and a reading at the pointer.
+    """Lines over a shared x axis, with reference levels, a legend that hides lines, and values at the pointer.
 
-    `add` sends the browser the new points only, and where they belong: a page that lacks earlier ones asks for the
-    whole. That is sent to a page that is opened later too, and `settle` sends it once more, so that it is saved with
-    the notebook.
+    `add` sends the browser the new points and their position. A page that lacks earlier points requests all of them.
+    `settle` puts all points into the state that is saved with the notebook.
 
     Attributes:
         is_seen: whether a page has drawn it.
+        markers: vertical lines, each as [x, label, whether it stands out].
+        lines: by name, [x, y].
+        hidden: names of lines that are not drawn.
+        height: of the axes in CSS pixels.
     """
 
     _esm = Path(__file__).with_name("curves.js")
@@ -48,7 +51,7 @@ class LiveCurves(anywidget.AnyWidget):
     x_label = traitlets.Unicode().tag(sync=True)
     y_label = traitlets.Unicode().tag(sync=True)
     references = traitlets.Dict().tag(sync=True)
-    markers: traitlets.List[list[Any]] = traitlets.List().tag(sync=True)  # [x, label, strong], upright lines
+    markers: traitlets.List[list[Any]] = traitlets.List().tag(sync=True)
     lines = traitlets.Dict().tag(sync=True)
     hidden: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
     height = traitlets.Int(260).tag(sync=True)
@@ -63,7 +66,7 @@ class LiveCurves(anywidget.AnyWidget):
         hidden: Sequence[str] = (),
     ) -> None:
         self._points: dict[str, Line] = {}
-        self._guard = threading.Lock()
+        self._points_lock = threading.Lock()
         self.is_seen = False
         super().__init__(
             title=title,
@@ -72,51 +75,56 @@ class LiveCurves(anywidget.AnyWidget):
             references=dict(references or {}),
             hidden=list(hidden),
         )
-        self.on_msg(self._heard)
+        self.on_msg(self._receive)
 
     def add(self, points: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> None:
-        """Points by line's name, `(x, y)`, after those that are there; from any thread."""
-        with self._guard:
-            known = [name in self._points for name in points]
+        """Appends points, given as `(x, y)` by the name of their line. Any thread may call it."""
+        with self._points_lock:
+            has_new_line = any(name not in self._points for name in points)
             after = {name: len(self._points[name].x) for name in points if name in self._points}
             thinned = [self._points.setdefault(name, Line()).add(list(x), list(y)) for name, (x, y) in points.items()]
-        if any(thinned) or not all(known):
+        if any(thinned) or has_new_line:
             self.settle()
         elif points:
             self.send({"add": {name: [list(x), list(y)] for name, (x, y) in points.items()}, "after": after})
 
     def mark(self, markers: Mapping[str, float], *, strong: Sequence[str] = ()) -> None:
-        """Upright lines at x by label, in the place of those before; `strong` ones stand out."""
+        """Replaces the vertical lines.
+
+        Args:
+            markers: x by label.
+            strong: labels of lines that stand out.
+        """
         ordered = sorted(markers.items(), key=lambda item: item[1])
         self.markers = [[x, label, label in strong] for label, x in ordered]
 
     def clear(self) -> None:
-        with self._guard:
+        with self._points_lock:
             self._points.clear()
         self.settle()
 
     def settle(self) -> None:
-        """Sends everything, as the state that is saved with the notebook."""
-        self.lines = self._snapshot()
+        """Puts all points into the state that is saved with the notebook, and sends them."""
+        self.lines = self._all_points()
 
-    def get_state(self, *arguments: Any, **options: Any) -> dict[str, Any]:
-        """What a page that is opened now is sent: all points, those since the last `settle` included."""
-        state: dict[str, Any] = super().get_state(*arguments, **options)
+    def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """The state for a page that is opened now, with the points that were added since the last `settle`."""
+        state: dict[str, Any] = super().get_state(*args, **kwargs)
         if "lines" in state:
-            state["lines"] = self._snapshot()
+            state["lines"] = self._all_points()
         return state
 
-    def _heard(self, widget: Any, content: dict[str, Any], buffers: Any) -> None:
+    def _receive(self, widget: Any, content: dict[str, Any], buffers: Any) -> None:
         self.is_seen = True
-        if content.get("ask") == "lines":
+        if content.get("request") == "lines":
             self.send_state("lines")
 
-    def _snapshot(self) -> dict[str, Any]:
-        with self._guard:
+    def _all_points(self) -> dict[str, Any]:
+        with self._points_lock:
             return {name: [list(line.x), list(line.y)] for name, line in self._points.items()}
 
 
-def _halved(values: list[float]) -> list[float]:
-    """Means of neighbours; a last odd one stays."""
+def _halve(values: list[float]) -> list[float]:
+    """Means of pairs of neighbours; a last odd value stays."""
     pairs = [(a + b) / 2 for a, b in zip(values[::2], values[1::2])]
     return pairs + values[-1:] if len(values) % 2 else pairs

@@ -1,4 +1,4 @@
-"""KeptPicture: a panel's newest still picture in the notebooks that have it open, also after a page was loaded anew."""
+"""PersistentSnapshot: keeps the latest snapshot of a panel in the open notebooks, also after a page was reloaded."""
 
 from __future__ import annotations
 
@@ -13,32 +13,34 @@ import traitlets
 Bundle = Mapping[str, Any]
 
 
-class KeptPicture(anywidget.AnyWidget):
-    """Sends each new picture to the pages, which put it where the notebook's outputs carry this name.
+class PersistentSnapshot(anywidget.AnyWidget):
+    """Sends each new snapshot to the pages, which replace the notebook outputs that carry its name.
+
+    JupyterLab does this itself, but only until the page is reloaded.
 
     Attributes:
-        name: of the outputs that show the picture, in their metadata.
+        name: of the outputs that show the snapshot, in their metadata.
     """
 
     _esm = Path(__file__).with_name("persistent_snapshot.js")
     name = traitlets.Unicode().tag(sync=True)
 
     def __init__(self) -> None:
-        self._newest: Bundle = {}
+        self._latest: Bundle = {}
         super().__init__(name=secrets.token_hex(8))
-        self.on_msg(self._heard)
+        self.on_msg(self._receive)
 
     @property
     def metadata(self) -> dict[str, str]:
-        """Of an output that shows the picture."""
-        return {"marlnb_picture": self.name}
+        """For an output that shows the snapshot."""
+        return {"marlnb_snapshot": self.name}
 
-    def keep(self, bundle: Bundle) -> None:
-        """A mime bundle, instead of the one before."""
-        self._newest = bundle
-        self.send({"picture": dict(bundle)})
+    def update(self, bundle: Bundle) -> None:
+        """Replaces the snapshot by a new mime bundle."""
+        self._latest = bundle
+        self.send({"snapshot": dict(bundle)})
 
-    def _heard(self, _: Any, content: dict[str, Any], buffers: Any) -> None:
-        """A page was opened, whose notebook may be older."""
-        if content.get("ask") == "picture" and self._newest:
-            self.send({"picture": dict(self._newest)})
+    def _receive(self, _: Any, content: dict[str, Any], buffers: Any) -> None:
+        """A page that was just opened requests the snapshot: its notebook may be older."""
+        if content.get("request") == "snapshot" and self._latest:
+            self.send({"snapshot": dict(self._latest)})

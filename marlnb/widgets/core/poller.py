@@ -1,7 +1,7 @@
-"""Poller: looks again and again in a thread, for as long as somebody holds what it looks for, and shows what it found.
+"""Poller: repeats a query in a thread and shows what it returns, for as long as its object exists.
 
-Looking takes a share of the time that a training in the same process lacks: Python runs one thread at a time. So the
-dearer a look is, the longer it is until the next.
+Python runs one thread at a time, so polling slows down a training in the same process. The longer a query takes, the
+longer the poller therefore waits until the next one.
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from marlnb.widgets.core.ui_lock import TURN
+from marlnb.widgets.core.ui_lock import UI_LOCK
 
-F = TypeVar("F")
+T = TypeVar("T")
 
-SHARE = 0.005  # of the time, spent on looking at most; what is sent to a page costs the kernel as much again
-SELDOM_S = 4.0  # however dear a look was
+MAX_TIME_SHARE = 0.005  # of the time spent on queries; what is sent to a page costs the kernel as much again
+MAX_WAIT_S = 4.0  # however slow a query is
 
 
-class Poller(Generic[F]):
-    """Calls two methods of an object every so often, from a thread that ends with the object, or when told to.
+class Poller(Generic[T]):
+    """Calls two methods of an object repeatedly from a thread, until the object is gone or `end` is called.
 
-    The object is held weakly: a panel that nobody holds any more is not kept alive by its own looking.
+    The object is held weakly: polling does not keep alive a panel that nothing else refers to.
 
     Args:
-        look: a bound method that finds out what is new; what takes long belongs here.
-        show: a bound method that shows in turn what `look` returned; it returns how long to wait until the next look,
-            in seconds at least, or None to end.
-        on_error: called in turn with what these raised; the polling has ended then.
+        query: a bound method that reads what is new; slow work belongs here.
+        show: a bound method, called under UI_LOCK with what `query` returned. It returns the least number of seconds
+            until the next query, or None to end.
+        on_error: called under UI_LOCK with what these raised; the polling has ended then.
     """
 
     def __init__(
-        self, look: Callable[[], F], show: Callable[[F], float | None], on_error: Callable[[Exception], None]
+        self, query: Callable[[], T], show: Callable[[T], float | None], on_error: Callable[[Exception], None]
     ) -> None:
-        self._look, self._show = weakref.WeakMethod(look), weakref.WeakMethod(show)
+        self._query, self._show = weakref.WeakMethod(query), weakref.WeakMethod(show)
         self._on_error = weakref.WeakMethod(on_error)
-        self._looking = threading.Lock()
-        self._found: deque[F] = deque()
-        self._woken = threading.Event()
-        self._ended = False
-        self._thread = threading.Thread(target=self._loop, daemon=True, name=f"looking for {look.__qualname__}")
+        self._is_querying = threading.Lock()
+        self._results: deque[T] = deque()
+        self._is_due = threading.Event()
+        self._has_ended = False
+        self._thread = threading.Thread(target=self._loop, daemon=True, name=f"polling {query.__qualname__}")
         self._thread.start()
 
     @property
@@ -50,49 +50,50 @@ class Poller(Generic[F]):
         return self._thread.is_alive()
 
     def now(self) -> None:
-        """Looks at once."""
-        self._woken.set()
+        """Does the next query without waiting."""
+        self._is_due.set()
 
     def end(self) -> None:
-        self._ended = True
-        self._woken.set()
+        self._has_ended = True
+        self._is_due.set()
 
     def catch_up(self) -> float | None:
-        """Looks and shows within the caller's thread; returns what `show` returned last."""
-        look: Any = self._look()
-        with self._looking:
-            if look is not None:
-                self._found.append(look())
+        """Queries and shows in the caller's thread; returns what `show` returned last."""
+        query: Any = self._query()
+        with self._is_querying:
+            if query is not None:
+                self._results.append(query())
         return self._show_all()
 
     def _show_all(self) -> float | None:
-        """What was found, in the order in which it was, whichever thread found it."""
+        """Shows results in the order of their queries, whichever thread made them."""
         wait_s: float | None = 0.0
         show: Any = self._show()
-        with TURN:
-            while self._found:
-                found = self._found.popleft()
-                wait_s = None if show is None else show(found)
+        with UI_LOCK:
+            while self._results:
+                result = self._results.popleft()
+                wait_s = None if show is None else show(result)
         return wait_s
 
     def _loop(self) -> None:
         is_first = True
-        while not self._ended:
-            self._woken.clear()
-            began = time.thread_time()
+        while not self._has_ended:
+            self._is_due.clear()
+            started = time.thread_time()
             wait_s = self._call()
             if wait_s is None:
                 return
-            cost_s = 0.0 if is_first else time.thread_time() - began  # the first one reads, and imports, all there is
-            self._woken.wait(max(wait_s, min(cost_s / SHARE, SELDOM_S)))
+            # the first query reads the whole file and imports modules: its cost says nothing about the next ones
+            cost_s = 0.0 if is_first else time.thread_time() - started
+            self._is_due.wait(max(wait_s, min(cost_s / MAX_TIME_SHARE, MAX_WAIT_S)))
             is_first = False
 
     def _call(self) -> float | None:
         try:
-            return None if self._look() is None else self.catch_up()
+            return None if self._query() is None else self.catch_up()
         except Exception as error:
-            tell: Any = self._on_error()
-            if tell is not None:
-                with TURN:
-                    tell(error)
+            on_error: Any = self._on_error()
+            if on_error is not None:
+                with UI_LOCK:
+                    on_error(error)
             return None

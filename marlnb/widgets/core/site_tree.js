@@ -1,4 +1,4 @@
-// Sites as a tree with boxes to tick. Keys as in any tree: arrows move and open, space ticks, a letter looks for a name.
+// Sites as a tree with checkboxes. Keys as in any tree: arrows move and open, space checks, a letter finds a name.
 const CSS = `
 .marlnb-sites { color: var(--jp-ui-font-color1, #222); max-height: 20em; overflow: auto; padding: 2px;
   font-size: var(--jp-ui-font-size1, 13px); border: 1px solid var(--jp-border-color2, #ddd); }
@@ -14,7 +14,7 @@ const CSS = `
 .marlnb-sites .shape { color: var(--jp-ui-font-color2, #666); }
 `;
 
-function branchesOf(sites) {
+function treeOf(sites) {
   const root = { children: new Map(), path: "" };
   for (const site of sites) {
     let node = root;
@@ -37,9 +37,9 @@ function render({ model, el }) {
   root.className = "marlnb-sites";
   el.append(style, root);
   const closed = new Set();
-  let items = []; // { li, box, node, shape } in the order in which they are seen
+  let items = []; // { li, box, node, shape } in display order
 
-  const told = (node) => {
+  const describe = (node) => {
     if (node.site) return `${plural(node.site.agents, "agent")} × ${plural(node.site.units, "unit")}, ${node.site.kind}`;
     const below = leaves(node);
     const chosen = below.filter((site) => model.get("chosen").includes(site.name)).length;
@@ -52,20 +52,20 @@ function render({ model, el }) {
       box.checked = chosen === below.length;
       box.indeterminate = chosen > 0 && chosen < below.length;
       li.setAttribute("aria-checked", box.indeterminate ? "mixed" : String(box.checked));
-      shape.textContent = told(node);
-      li.setAttribute("aria-label", `${node.path}: ${told(node)}`);
+      shape.textContent = describe(node);
+      li.setAttribute("aria-label", `${node.path}: ${describe(node)}`);
     }
   };
-  const tick = (node) => {
+  const toggle = (node) => {
     const below = leaves(node).map((site) => site.name);
     const all = below.every((name) => model.get("chosen").includes(name));
-    const wanted = new Set(model.get("chosen"));
-    for (const name of below) if (all) wanted.delete(name); else wanted.add(name);
-    model.set("chosen", model.get("sites").map((site) => site.name).filter((name) => wanted.has(name)));
+    const chosen = new Set(model.get("chosen"));
+    for (const name of below) if (all) chosen.delete(name); else chosen.add(name);
+    model.set("chosen", model.get("sites").map((site) => site.name).filter((name) => chosen.has(name)));
     model.save_changes();
     mark();
   };
-  const open = (item, opened) => {
+  const setOpen = (item, opened) => {
     if (!item.node.children.size) return;
     item.li.setAttribute("aria-expanded", String(opened));
     item.sign.textContent = opened ? "▾" : "▸";
@@ -78,29 +78,29 @@ function render({ model, el }) {
     item.li.tabIndex = 0;
     item.li.focus();
   };
-  const key = (event) => {
-    const seen = visible();
-    const place = seen.findIndex(({ li }) => li === document.activeElement);
-    if (place < 0) return;
-    const item = seen[place];
+  const onKey = (event) => {
+    const shown = visible();
+    const index = shown.findIndex(({ li }) => li === document.activeElement);
+    if (index < 0) return;
+    const item = shown[index];
     const opened = item.li.getAttribute("aria-expanded") === "true";
-    const acts = {
-      ArrowDown: () => focus(seen[place + 1]),
-      ArrowUp: () => focus(seen[place - 1]),
-      ArrowRight: () => (opened ? focus(seen[place + 1]) : open(item, true)),
-      ArrowLeft: () => (opened ? open(item, false) : focus(items.find(({ node }) => node === item.parent))),
-      Home: () => focus(seen[0]),
-      End: () => focus(seen[seen.length - 1]),
-      " ": () => tick(item.node),
-      Enter: () => tick(item.node),
+    const actions = {
+      ArrowDown: () => focus(shown[index + 1]),
+      ArrowUp: () => focus(shown[index - 1]),
+      ArrowRight: () => (opened ? focus(shown[index + 1]) : setOpen(item, true)),
+      ArrowLeft: () => (opened ? setOpen(item, false) : focus(items.find(({ node }) => node === item.parent))),
+      Home: () => focus(shown[0]),
+      End: () => focus(shown[shown.length - 1]),
+      " ": () => toggle(item.node),
+      Enter: () => toggle(item.node),
     };
-    let act = acts[event.key];
-    if (!act && /^[a-z0-9_]$/i.test(event.key) && !event.ctrlKey && !event.metaKey) {
-      const next = [...seen.slice(place + 1), ...seen.slice(0, place)].find(({ node }) => node.name.startsWith(event.key));
-      act = () => focus(next);
+    let action = actions[event.key];
+    if (!action && /^[a-z0-9_]$/i.test(event.key) && !event.ctrlKey && !event.metaKey) {
+      const next = [...shown.slice(index + 1), ...shown.slice(0, index)].find(({ node }) => node.name.startsWith(event.key));
+      action = () => focus(next);
     }
-    if (!act) return;
-    act();
+    if (!action) return;
+    action();
     event.preventDefault();
     event.stopPropagation();
   };
@@ -133,12 +133,12 @@ function render({ model, el }) {
       items.push(item);
       row.onclick = (event) => {
         focus(item);
-        if (event.target === sign && child.children.size) open(item, li.getAttribute("aria-expanded") !== "true");
-        else tick(child);
+        if (event.target === sign && child.children.size) setOpen(item, li.getAttribute("aria-expanded") !== "true");
+        else toggle(child);
       };
       if (child.children.size) {
         li.append(build(child, node));
-        open(item, !closed.has(child.path));
+        setOpen(item, !closed.has(child.path));
       }
       list.append(li);
     }
@@ -146,14 +146,14 @@ function render({ model, el }) {
   };
   const draw = () => {
     items = [];
-    const tree = branchesOf(model.get("sites"));
+    const tree = treeOf(model.get("sites"));
     const list = build(tree, null);
     if (!items.length) list.textContent = "no sites";
     root.replaceChildren(list);
     if (items.length) items[0].li.tabIndex = 0;
     mark();
   };
-  root.addEventListener("keydown", key);
+  root.addEventListener("keydown", onKey);
   model.on("change:sites", draw);
   model.on("change:chosen", mark);
   draw();

@@ -1,4 +1,4 @@
-"""SiteTree: a network's sites as a tree with boxes to tick: group, then actor or critic, then layer."""
+"""SiteTree: the sites of a network as a tree with checkboxes: group, then actor or critic, then layer."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 import traitlets
 
 from marlnb.models.hooks.sites import Site
-from marlnb.widgets.core.controls import Drawn
+from marlnb.widgets.core.controls import JavaScriptWidget
 
 
-class SiteTree(Drawn):
-    """Sites to choose from; a branch that is ticked ticks all that is below it.
+class SiteTree(JavaScriptWidget):
+    """Sites to choose from; checking a branch checks everything below it.
 
     Attributes:
-        sites: name, agents, units and kind of each.
-        chosen: names of those that are ticked, in the network's order.
+        sites: name, number of agents, number of units and kind of each site.
+        chosen: names of the checked sites, in the network's order.
     """
 
     _esm = Path(__file__).with_name("site_tree.js")
@@ -26,14 +26,14 @@ class SiteTree(Drawn):
     chosen: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
 
     def show(self, sites: Iterable[Site], patterns: str | Sequence[str]) -> None:
-        """Other sites, of which those that match a pattern are ticked."""
+        """Replaces the sites; those that match a pattern are checked."""
         globs = [patterns] if isinstance(patterns, str) else list(patterns)
-        found = [
+        entries = [
             {"name": site.name, "agents": site.n_agents, "units": site.n_units, "kind": str(site.kind)}
             for site in sites
         ]
         with self.hold_trait_notifications():
-            self.sites = found
+            self.sites = entries
             self.chosen = [name for name in self.names if any(fnmatchcase(name, glob) for glob in globs)]
 
     @property
@@ -42,35 +42,30 @@ class SiteTree(Drawn):
 
     @property
     def patterns(self) -> str | list[str]:
-        """The shortest globs that mean what is ticked; `[]` where nothing is."""
+        """The shortest globs that match exactly the checked sites; `[]` if none is checked."""
         chosen = [name for name in self.names if name in self.chosen]
-        found = globs_for(chosen, self.names)
-        return found[0] if len(found) == 1 else found
+        globs = globs_for(chosen, self.names)
+        return globs[0] if len(globs) == 1 else globs
 
 
 def globs_for(chosen: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Globs that match the chosen names and no other, whole branches as one where that is possible."""
+    """Globs that match the chosen names and no others; a whole branch is one glob where possible."""
     wanted = set(chosen)
     if not wanted:
         return []
-    for pattern in ("*", *(f"*/{part}/*" for part in dict.fromkeys(name.split("/")[1] for name in names))):
-        if {name for name in names if fnmatchcase(name, pattern)} == wanted:
-            return [pattern]
-    found: list[str] = []
+    for glob in ("*", *(f"*/{part}/*" for part in dict.fromkeys(name.split("/")[1] for name in names))):
+        if _matches(glob, names) == wanted:
+            return [glob]
+    globs: list[str] = []
     for name in chosen:
-        if any(fnmatchcase(name, glob) for glob in found):
+        if any(fnmatchcase(name, glob) for glob in globs):
             continue
-        found.append(next((glob for glob in _branches(name) if _inside(glob, names, wanted)), name))
-    return found
+        parts = name.split("/")
+        branches = ["/".join([*parts[:depth], "*"]) for depth in range(1, len(parts))]  # the widest first
+        usable = (glob for glob in branches if len(matches := _matches(glob, names)) > 1 and matches <= wanted)
+        globs.append(next(usable, name))
+    return globs
 
 
-def _branches(name: str) -> list[str]:
-    """Globs of the branches around a site, the widest first."""
-    parts = name.split("/")
-    return ["/".join([*parts[:depth], "*"]) for depth in range(1, len(parts))]
-
-
-def _inside(glob: str, names: Sequence[str], wanted: set[str]) -> bool:
-    """Whether a glob stands for several names, all of them wanted."""
-    matched = {name for name in names if fnmatchcase(name, glob)}
-    return len(matched) > 1 and matched <= wanted
+def _matches(glob: str, names: Sequence[str]) -> set[str]:
+    return {name for name in names if fnmatchcase(name, glob)}

@@ -1,4 +1,4 @@
-"""The look that all widgets share: JupyterLab's own colours, so that dark themes and high contrast work."""
+"""The style that all widgets share. It uses JupyterLab's colours, so that dark and high-contrast themes work."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import ipywidgets as w
 
-LABEL = {"description_width": "11em"}  # the style of a control with its name before it
+LABEL = {"description_width": "11em"}  # style of a control with its name on the left
 
 _ARROW = (
     "%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 18 18'%3E"
     "%3Cpath fill='none' stroke='%23ccc' stroke-width='2' d='M5 7l4 4 4-4'/%3E%3C/svg%3E"
-)  # ipywidgets' own is black, also in a dark theme
+)  # that of ipywidgets is black in dark themes too
 
 CSS = """
 [data-jp-theme-light="false"] .marlnb-panel { --jp-widgets-dropdown-arrow: url("data:image/svg+xml,ARROW"); }
@@ -41,17 +41,17 @@ CSS = """
 
 
 def styled(*children: w.Widget, name: str = "") -> w.VBox:
-    """A panel that brings the shared style with it; name: a CSS class of its own."""
+    """A panel with the shared style; `name` is one more CSS class."""
     return w.VBox([w.HTML(f"<style>{CSS}</style>"), *children], _dom_classes=["marlnb-panel", *name.split()])
 
 
 def problem_html(text: str) -> str:
-    """An error for people, announced by screen readers."""
+    """An error message, announced by screen readers."""
     return f'<div class="marlnb-problem" role="alert">{html.escape(text)}</div>'
 
 
 def note_html(text: str) -> str:
-    """A line of status, announced politely."""
+    """A status line, announced by screen readers when they are idle."""
     return f'<div class="marlnb-note" role="status">{html.escape(text)}</div>'
 
 

@@ -1,4 +1,4 @@
-// A table of which one row can be chosen: native radio buttons, so that arrow keys and screen readers work as usual.
+// A table in which one row can be chosen. Native radio buttons make arrow keys and screen readers work.
 const CSS = `
 .marlnb-choice { overflow: auto; max-height: 15em; color: var(--jp-ui-font-color1, #222); }
 .marlnb-choice table { border-collapse: collapse; width: 100%; font-size: var(--jp-ui-font-size1, 13px); }
@@ -31,7 +31,7 @@ function render({ model, el }) {
     }
   };
   const draw = () => {
-    const held = root.contains(document.activeElement) ? document.activeElement.value : null;
+    const focused = root.contains(document.activeElement) ? document.activeElement.value : null;
     const { names, rows } = model.get("content");
     const table = document.createElement("table");
     table.setAttribute("role", "radiogroup");
@@ -44,25 +44,25 @@ function render({ model, el }) {
       head.append(cell);
     }
     const body = table.createTBody();
-    names.forEach((name, place) => {
+    names.forEach((name, index) => {
       const row = body.insertRow();
       row.dataset.name = name;
       const input = document.createElement("input");
       Object.assign(input, { type: "radio", name: group, value: name });
-      input.setAttribute("aria-label", model.get("header").map((title, k) => `${title} ${rows[place][k]}`).join(", "));
+      input.setAttribute("aria-label", model.get("header").map((title, column) => `${title} ${rows[index][column]}`).join(", "));
       input.onchange = () => choose(name);
       row.insertCell().append(input);
-      for (const text of rows[place]) row.insertCell().textContent = text;
+      for (const text of rows[index]) row.insertCell().textContent = text;
       row.onclick = (event) => { if (event.target !== input) { input.focus(); choose(name); } };
     });
     root.replaceChildren(table);
     mark();
-    const again = [...root.querySelectorAll("input")].find((input) => input.value === held);
-    if (again) again.focus();
+    const input = [...root.querySelectorAll("input")].find(({ value }) => value === focused);
+    if (input) input.focus();
   };
-  // the notebook's own shortcuts are not for keys that are pressed in here
-  const keep = (event) => { if (event.key.startsWith("Arrow") || event.key === " ") event.stopPropagation(); };
-  root.addEventListener("keydown", keep);
+  // keys pressed in the table must not trigger shortcuts of the notebook
+  const stop = (event) => { if (event.key.startsWith("Arrow") || event.key === " ") event.stopPropagation(); };
+  root.addEventListener("keydown", stop);
   model.on("change:content change:header", draw);
   model.on("change:chosen", mark);
   draw();

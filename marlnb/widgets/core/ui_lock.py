@@ -1,14 +1,14 @@
-"""TURN: held by whoever changes a panel, so that clicks, answers and looks at files change it one after the other.
+"""Locks for code that runs in several threads: one for changes of widgets, one for drawing environments.
 
-A page's clicks come in the kernel's main thread or in one of its subshells, a cell's calls in the main thread, what
-took long (`Newest`, `Work`) and what looks at files (`Poller`) in threads of their own. The rule:
+Widgets are changed from several threads: browser events run in the kernel's main thread or in one of its subshells,
+calls from a cell in the main thread, `BackgroundTask`, `LatestOnly` and `Poller` in threads that they start. The rules:
 
-- Controls (`marlnb.widgets.core.controls`) take the turn themselves, for what a page sends and for whatever follows from it.
-- `Newest`, `Work` and `Poller` take it for the answer, and not for the work.
-- Methods that a cell calls and that change a panel are marked `@in_turn`.
+- Controls (`marlnb.widgets.core.controls`) hold UI_LOCK for a browser event and for everything that follows from it.
+- `BackgroundTask`, `LatestOnly` and `Poller` hold it while they deliver a result, not while they compute it.
+- Methods that a cell calls and that change a panel are marked `@with_ui_lock`.
 
-So nothing that takes long may be done in turn, and nobody who has the turn may wait for a thread that needs it: for a
-recording to end, or an answer to come. Who paints (`marlnb.widgets.core.painting`) does not take the turn meanwhile.
+So do nothing slow while you hold UI_LOCK, and never wait for a thread that needs it. Code that draws an environment
+holds RENDER_LOCK and does not take UI_LOCK inside it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,18 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 
-TURN = threading.RLock()
+UI_LOCK = threading.RLock()
+"""Hold it while you change a panel."""
+RENDER_LOCK = threading.RLock()
+"""Hold it while you draw an environment: two threads must neither import pygame nor draw with it at the same time."""
 
 
-def in_turn(change: Callable[P, R]) -> Callable[P, R]:
-    """A function or method that is called by whoever has the turn, and waits for it."""
+def with_ui_lock(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorates a function or method that changes a panel: it waits for UI_LOCK and holds it."""
 
-    @wraps(change)
-    def changes(*arguments: P.args, **options: P.kwargs) -> R:
-        with TURN:
-            return change(*arguments, **options)
+    @wraps(function)
+    def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+        with UI_LOCK:
+            return function(*args, **kwargs)
 
-    return changes
+    return locked

@@ -1,1 +1,1 @@
-"""The microscope: one recorded episode looked into, step by step, with everything that is known of it in step."""
+"""The microscope: one recorded episode, step by step, with everything that is known about it in step."""

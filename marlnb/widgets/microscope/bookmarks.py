@@ -1,4 +1,4 @@
-"""Bookmarks: moments worth coming back to, kept as JSON beside the recording."""
+"""Bookmarks: steps of episodes with notes, stored as JSON next to the recording."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from marlnb.training.runs.files import write_atomically
 
 @dataclass(frozen=True, order=True)
 class Bookmark:
-    """Attributes: t: steps since the episode began."""
+    """A step of an episode.
+
+    Attributes:
+        episode: its number.
+        t: steps since the episode began.
+        note: of the user.
+    """
 
     episode: int
     t: int
@@ -25,49 +31,53 @@ def bookmarks_path(recording: Path) -> Path:
 
 
 def read_bookmarks(recording: Path) -> list[Bookmark]:
-    """Those beside a recording, by episode and step; none where there is no file.
+    """The bookmarks of a recording, sorted by episode and step; none if there is no file.
 
     Raises:
-        RecordingError: the file is something else.
+        RecordingError: the file does not hold bookmarks.
     """
     path = bookmarks_path(recording)
     if not path.exists():
         return []
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(kept, list):
-            raise TypeError(f"it is a {type(kept).__name__}")
-        return sorted(Bookmark(int(one["episode"]), int(one["t"]), str(one["note"])) for one in kept)
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(entries, list):
+            raise TypeError(f"got a {type(entries).__name__}")
+        return sorted(Bookmark(int(entry["episode"]), int(entry["t"]), str(entry["note"])) for entry in entries)
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise RecordingError(f"{path} holds no bookmarks ({error!r}): a list of {{episode, t, note}}") from error
+        raise RecordingError(
+            f"{path} is not a file of bookmarks ({error!r}): expected a list of {{episode, t, note}}"
+        ) from error
 
 
 class Bookmarks:
-    """A recording's bookmarks: in memory, and in the file beside it where that can be read and written.
+    """A recording's bookmarks, in memory, and in the file if that can be read and written.
 
     Attributes:
-        marks: by episode and step. told: where they are kept, in words; problem: why they are not kept in the file.
+        marks: sorted by episode and step.
+        status: where they are stored; empty if they are not in the file.
+        problem: why they are not stored in the file; empty if they are.
     """
 
     def __init__(self, recording: Path) -> None:
         self._recording = recording
         self.marks: list[Bookmark] = []
-        self.told = self.problem = ""
+        self.status = self.problem = ""
         try:
             self.marks = read_bookmarks(recording)
-            self._whole = True
-        except RecordingError as error:  # what somebody wrote there is not written over
-            self.problem, self._whole = f"{error}; new ones are kept in this notebook only", False
+            self._can_write = True
+        except RecordingError as error:  # never overwrite a file that is not ours
+            self.problem, self._can_write = f"{error}; new bookmarks exist in this notebook only", False
 
-    def keep(self, marks: Iterable[Bookmark]) -> None:
-        """Replaces them."""
+    def replace(self, marks: Iterable[Bookmark]) -> None:
+        """Replaces all bookmarks."""
         self.marks = sorted(set(marks))
-        if not self._whole:
+        if not self._can_write:
             return
         path = bookmarks_path(self._recording)
         try:
-            write_atomically(path, json.dumps([asdict(one) for one in self.marks], indent=1) + "\n", sync=False)
-            self.told, self.problem = f"kept in {path.name}, beside the recording", ""
+            write_atomically(path, json.dumps([asdict(mark) for mark in self.marks], indent=1) + "\n", sync=False)
+            self.status, self.problem = f"stored in {path.name}, next to the recording", ""
         except OSError as error:
-            self.told = ""
-            self.problem = f"{path} cannot be written ({error.strerror or error}): kept in this notebook only"
+            self.status = ""
+            self.problem = f"cannot write {path} ({error.strerror or error}): bookmarks exist in this notebook only"

@@ -1,4 +1,4 @@
-"""EpisodeView: everything that a recording holds of one episode, as arrays; only that episode's rows are read."""
+"""EpisodeView: everything that a recording holds of one episode, as arrays; reads only that episode's rows."""
 
 from __future__ import annotations
 
@@ -15,19 +15,26 @@ from marlnb.recording.file.reader import Recording
 from marlnb.specs import ActionSpec, GroupSpec
 
 ChoiceKind = Literal["probability", "score", "value", "none"]
-SAME = 1e-3  # between the recorded log-probability of an action and what the logits say of it
+TOLERANCE = 1e-3  # between recorded log-probabilities and those of the recorded logits
 
 
 @dataclass(frozen=True, eq=False)
 class GroupView:
-    """What one group's recorded agents saw, did and got. Axes are `[time, agent, ...]`.
+    """Observations, actions, rewards and values of one group's recorded agents. Axes are `[time, agent, ...]`.
 
     Attributes:
-        observation: flat, `[time, agent, feature]` float32. features: names, one each.
-        action: as recorded. choices: `[time, agent, choice]` float32, what is drawn of the action's alternatives.
-        kind: of `choices`: probability; score (logits that are no probabilities, as Q-values); value (the components
-            of a continuous action itself); none.
-        value: what the critic estimated; None where that was not recorded.
+        name: of the group.
+        agents: that were recorded.
+        spec: of the group.
+        features: names of the features of `observation`.
+        observation: flattened, `[time, agent, feature]` float32.
+        action: as recorded.
+        choices: `[time, agent, choice]` float32, what is drawn of the alternatives of an action.
+        kind: of `choices`: "probability"; "score" (logits that are not probabilities, such as Q-values); "value" (the
+            components of a continuous action); "none".
+        reward: `[time, agent]`.
+        value: `[time, agent]`, the critic's estimate; None if it was not recorded.
+        acting: `[time, agent]`, whether the agent acts.
     """
 
     name: str
@@ -49,7 +56,7 @@ class GroupView:
 
 @dataclass(frozen=True, eq=False)
 class LabelView:
-    """A label over the episode: `[time]`, or `[time, agent]` of `agents`."""
+    """A label over the episode: values `[time]`, or `[time, agent]` of `agents`."""
 
     name: str
     values: np.ndarray
@@ -62,8 +69,15 @@ class EpisodeView:
     """One episode of a recording.
 
     Attributes:
-        rows: where its steps lie in the file; t: `[time]`, steps since it began.
-        checkpoint: the iteration of the one that played it. returns: by recorded agent.
+        recording: that holds it.
+        episode: its number.
+        seed: of the environment.
+        checkpoint: iteration of the checkpoint that played it.
+        rows: `[time]`, indices of its steps in the file.
+        t: `[time]`, steps since it began.
+        returns: by recorded agent.
+        groups: with recorded agents.
+        labels: that were recorded.
     """
 
     recording: Recording
@@ -87,7 +101,7 @@ class EpisodeView:
 
     @property
     def layers(self) -> list[str]:
-        """What sites are called within a group, as `actor/hidden_1`."""
+        """Names of sites without the group, such as `actor/hidden_1`."""
         return list(dict.fromkeys(site.split("/", 1)[1] for site in self.sites))
 
     def group_of(self, agent: str) -> GroupView:
@@ -97,7 +111,7 @@ class EpisodeView:
         raise RecordingError(f"{self.recording.path.name} has no agent {agent!r}; it has {', '.join(self.agents)}")
 
     def site_of(self, agent: str, layer: str) -> str | None:
-        """The agent's site of this layer; None where it has none."""
+        """The agent's site of this layer; None if it has none."""
         site = f"{self.group_of(agent).name}/{layer}"
         return site if site in self.sites and agent in self.recording[site].labels["agent"] else None
 
@@ -111,21 +125,21 @@ class EpisodeView:
         """`[time, unit]` of one agent."""
         return self.units(site)[:, list(self.recording[site].labels["agent"]).index(agent)]
 
-    def place(self, t: int) -> int:
-        """The row whose step is `t`, or the last one before it."""
+    def index(self, t: int) -> int:
+        """The index of step `t`, or of the last recorded step before it."""
         return max(0, int(np.searchsorted(self.t, t, side="right")) - 1)
 
 
-def view_episode(recording: Recording, episode: int = 0) -> EpisodeView:
-    """Reads one episode, but for its units, which are read site by site when they are asked for.
+def read_episode(recording: Recording, episode: int = 0) -> EpisodeView:
+    """Reads one episode. Units are read later, site by site.
 
     Raises:
         RecordingError: there is no such episode.
     """
     table = recording.episodes
     if episode not in table.index:
-        have = f"{table.index.min()} to {table.index.max()}" if len(table) else "none"
-        raise RecordingError(f"{recording.path.name} has no episode {episode}; it has {have}")
+        valid = f"{table.index.min()} to {table.index.max()}" if len(table) else "none"
+        raise RecordingError(f"{recording.path.name} has no episode {episode}; valid: {valid}")
     entry: Any = table.loc[episode]
     start = int(entry["start"])
     rows = np.arange(start, start + int(entry["length"]))
@@ -143,7 +157,7 @@ def view_episode(recording: Recording, episode: int = 0) -> EpisodeView:
 
 
 def choice_names(action: ActionSpec) -> tuple[str, ...]:
-    """A name for every alternative of an action, or every component of a continuous one."""
+    """The names of the alternatives of an action, or of the components of a continuous action."""
     if action.kind == "continuous":
         return action.names or tuple(f"component {k}" for k in range(action.n_components))
     if len(action.names) == action.n_logits:
@@ -156,8 +170,8 @@ def choice_names(action: ActionSpec) -> tuple[str, ...]:
 def _group(recording: Recording, name: str, episode: int) -> GroupView:
     spec, fields = recording.spec.group(name), recording.fields(name)
 
-    def read(what: str) -> np.ndarray:
-        return recording.steps(name, what).sel(episode=episode).to_numpy()
+    def read(field_name: str) -> np.ndarray:
+        return recording.steps(name, field_name).sel(episode=episode).to_numpy()
 
     observation = read("observation")
     observation = observation.reshape(*observation.shape[:2], -1).astype(np.float32)
@@ -188,7 +202,7 @@ def _choices(
     log_prob: np.ndarray | None,
     mask: np.ndarray | None,
 ) -> tuple[np.ndarray, ChoiceKind]:
-    """What is drawn of an action. Logits are called probabilities only if the recorded log-probabilities say so."""
+    """What is drawn of an action. Logits are probabilities only if the recorded log-probabilities agree with them."""
     if spec.kind == "continuous":
         return action.astype(np.float32), "value"
     if logits is None or logits.shape[-1] != spec.n_logits:
@@ -196,15 +210,15 @@ def _choices(
     allowed = np.ones(logits.shape, bool) if mask is None else mask.reshape(logits.shape).astype(bool)
     logs = _log_softmax(np.where(allowed, logits.astype(np.float64), -np.inf), spec.n)
     taken = action[..., None] if spec.kind == "discrete" else action
-    places = taken + np.concatenate([[0], np.cumsum(spec.n)[:-1]])
-    said = np.take_along_axis(logs, places, axis=-1).sum(-1)
-    if log_prob is not None and np.allclose(said, log_prob.reshape(said.shape), atol=SAME, equal_nan=True):
+    indices = taken + np.concatenate([[0], np.cumsum(spec.n)[:-1]])
+    expected = np.take_along_axis(logs, indices, axis=-1).sum(-1)
+    if log_prob is not None and np.allclose(expected, log_prob.reshape(expected.shape), atol=TOLERANCE, equal_nan=True):
         return np.exp(logs).astype(np.float32), "probability"
     return logits.astype(np.float32), "score"
 
 
 def _log_softmax(logits: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """Along the last axis, for each component by itself."""
+    """The log-softmax along the last axis, separately for each component of an action."""
     parts = []
     for part in np.split(logits, np.cumsum(sizes)[:-1], axis=-1):
         top = part.max(axis=-1, keepdims=True)

@@ -1,48 +1,112 @@
-"""Loading: what takes longer than drawing is fetched in threads, side by side, and shown when it is there."""
+"""Load what takes longer than drawing, in threads: frames, positions of objects, attributions."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from marlnb.analysis.attribution.methods import Method
-from marlnb.widgets.core.ui_lock import in_turn
-from marlnb.widgets.microscope.answers import Answers, Shown
-from marlnb.widgets.microscope.explaining import Explaining
-from marlnb.widgets.microscope.explanation import To
-from marlnb.widgets.microscope.filming import Filming
+from marlnb.analysis.attribution.methods import AttributionMethod
+from marlnb.errors import MarlnbError
+from marlnb.widgets.core.background import LatestOnly
+from marlnb.widgets.core.ui_lock import with_ui_lock
+from marlnb.widgets.microscope.attribution import AttributionLoader, To
+from marlnb.widgets.microscope.background import START_DELAY_S, BackgroundAnswers, Side, Sides
+from marlnb.widgets.microscope.frames import recorded_frames, replayed_frames
+from marlnb.widgets.microscope.objects import NOT_SUPPLIED, FeatureObjects
 from marlnb.widgets.microscope.scope import Scope
 
+SEND_EVERY_S = 0.3  # frames are sent in batches
 
-class Loading:
-    """Pictures and attributions of the sides that are shown now; answers about earlier ones are dropped."""
 
-    def __init__(self, scope: Scope, on_explained: Callable[[], None]) -> None:
-        self._answers = Answers(scope)
-        self._explaining = Explaining(self._answers, on_explained)
-        self._filming = Filming(self._answers, self._explaining.understand)
+class Loader:
+    """Loads frames and attributions of the sides that are shown; results about earlier sides are dropped."""
+
+    def __init__(self, scope: Scope, on_attributed: Callable[[], None]) -> None:
+        self._answers = BackgroundAnswers(scope)
+        self._attributions = AttributionLoader(self._answers, on_attributed)
+        self._frames = FrameLoader(self._answers, self._attributions.set_feature_objects)
 
     @property
-    def too_large(self) -> bool:
-        """Whether something was not explained for its size alone."""
-        return self._explaining.too_large
+    def is_too_large(self) -> bool:
+        """Whether something was not attributed only because it is too large."""
+        return self._attributions.is_too_large
 
-    @in_turn
-    def begin(self, sides: Sequence[Shown]) -> None:
-        """Fetches everything for other sides."""
+    @with_ui_lock
+    def begin(self, sides: Sequence[Side]) -> None:
+        """Loads everything for other sides."""
         self._answers.sides = tuple(sides)
-        self._explaining.begin()
-        self._filming.begin()
+        self._attributions.begin()
+        self._frames.begin()
 
-    @in_turn
-    def explain(self, to: To, method: Method, most: int | None = None) -> None:
-        """Attributes every side's actions or values, those of at most `most` numbers a group."""
-        self._explaining.ask(to, method, most)
+    @with_ui_lock
+    def attribute(self, to: To, method: AttributionMethod, max_numbers: int | None = None) -> None:
+        """Attributes every side's actions or values, of groups with at most `max_numbers` numbers."""
+        self._attributions.request(to, method, max_numbers)
 
-    @in_turn
-    def explain_step(self) -> None:
-        """Attributes the step that is shown, where its whole episode is not explained."""
-        self._explaining.ask_step()
+    @with_ui_lock
+    def attribute_step(self) -> None:
+        """Attributes the step that is shown, if its whole episode is not attributed."""
+        self._attributions.request_step()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Until everything is there; False where that takes longer."""
+        """Waits until everything is loaded; returns False if that takes longer than `timeout_s`."""
         return self._answers.wait(timeout_s)
+
+
+class FrameLoader:
+    """Loads frames and positions of objects in a thread.
+
+    Args:
+        on_feature_objects: called under UI_LOCK with a side's number, and the objects that its features describe.
+    """
+
+    def __init__(self, answers: BackgroundAnswers, on_feature_objects: Callable[[int, FeatureObjects], None]) -> None:
+        self._answers, self._on_feature_objects = answers, on_feature_objects
+        self._worker = LatestOnly(wait_s=START_DELAY_S)
+
+    def begin(self) -> None:
+        """Loads the frames of all sides that are shown."""
+        sides = self._answers.sides
+        self._answers.request(self._worker, lambda: self._load_all(sides))
+
+    def _load_all(self, sides: Sides) -> None:
+        for number in range(len(sides)):
+            self._load(number, sides)
+        self._answers.apply(sides, self._answers.scope.settle)
+
+    def _load(self, number: int, sides: Sides) -> None:
+        """Sends recorded frames and replayed positions of objects; or replayed frames with both."""
+        side = sides[number]
+        recorded = list(recorded_frames(side.view))
+        if recorded:
+            self._answers.apply(sides, lambda: self._answers.scope.add_frames(number, recorded))
+        try:
+            if side.source is not None:
+                note = self._replay(number, sides, images=not recorded)
+            elif recorded:
+                note = f"no attribution and no edits: {side.unknown}"
+            else:
+                note = f"no pictures were recorded, and {side.unknown}"
+        except Exception as error:  # an environment may raise anything when it is drawn
+            note = str(error) if isinstance(error, MarlnbError) else f"{type(error).__name__}: {error}"
+            note = f"{NOT_SUPPLIED} ({note})" if recorded else note
+        self._answers.apply(sides, lambda: self._answers.scope.put("notes", number, note))
+
+    def _replay(self, number: int, sides: Sides, *, images: bool) -> str:
+        """Sends replayed frames in batches. Returns a note for the user."""
+        side, batch, sent_at, problem = sides[number], [], time.monotonic(), ""
+        assert side.source is not None
+        for frame in replayed_frames(side.view, side.source, side.env, images=images):
+            problem = frame.problem
+            if frame.feature_objects is not None:
+                self._answers.apply(sides, partial(self._on_feature_objects, number, frame.feature_objects))
+            if problem and not images:
+                break
+            batch.append(frame)
+            if time.monotonic() - sent_at > SEND_EVERY_S:
+                if not self._answers.apply(sides, partial(self._answers.scope.add_frames, number, batch)):
+                    return ""
+                batch, sent_at = [], time.monotonic()
+        self._answers.apply(sides, partial(self._answers.scope.add_frames, number, batch))
+        return problem

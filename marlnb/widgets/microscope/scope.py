@@ -1,4 +1,4 @@
-"""Scope: one episode, or two in step, drawn in the browser from arrays that are there; the kernel is not asked."""
+"""Scope: draws one episode, or two in step, in the browser; the page has all arrays, so scrubbing needs no kernel."""
 
 from __future__ import annotations
 
@@ -10,29 +10,40 @@ from typing import Any
 
 import traitlets
 
-from marlnb.widgets.core.controls import Drawn
-from marlnb.widgets.core.ui_lock import in_turn
-from marlnb.widgets.microscope.pictures import Picture
-from marlnb.widgets.microscope.sides import Data
+from marlnb.errors import RecordingError, unknown
+from marlnb.widgets.core.controls import JavaScriptWidget
+from marlnb.widgets.core.ui_lock import with_ui_lock
+from marlnb.widgets.microscope.episode_view import EpisodeView
+from marlnb.widgets.microscope.frames import Frame
+from marlnb.widgets.microscope.payload import ORDERS, Data, initial_layers, side_payload
 
 SCRIPTS = ("colours", "canvas", "bars", "heatmap", "film", "traces", "agent_card", "side", "scope")
-FOLDER = Path(__file__).parent
+PAGE = Path(__file__).parent / "page"
 
 
-class Scope(Drawn):
-    """What is drawn. All lists have an entry a side; a side is an episode.
+class Scope(JavaScriptWidget):
+    """What is drawn. All lists have one entry for each side; a side is an episode.
 
     Attributes:
-        sides: see `sides.side_of`. films: pictures (bytes) by place, and where objects are in them.
-        attributions, concepts: see `sides`; None while they are not there. notes: a line of text a side.
-        working: what takes long just now, in words. explained: the agent whose attribution is drawn on the pictures.
-        t: the place of the playhead among the steps. layer, order, agents: what is shown of them.
-        picked: what was last clicked: {side, agent, layer, unit, t}.
+        sides: see `payload.side_payload`.
+        films: frames (bytes) and positions of objects by index of the step.
+        attributions: see `attribution.attribution_payload`; None if not there.
+        concepts: see `payload.concepts_payload`.
+        notes: a line of text below the pictures.
+        working: what is being computed, as text.
+        explained: the agent whose attribution is drawn onto the pictures.
+        layers: that can be shown.
+        orders: names and descriptions of the orders of units.
+        t: index of the shown step.
+        layer: whose units are shown.
+        order: of the units.
+        agents: that are shown; empty: all.
+        picked: the unit that was clicked last: {side, agent, layer, unit, t}.
         bookmarks: of all episodes: {episode, t, note}.
     """
 
-    _esm = "\n".join((FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
-    _css = FOLDER / "scope.css"
+    _esm = "\n".join((PAGE / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
+    _css = PAGE / "scope.css"
     sides: traitlets.List[Data] = traitlets.List().tag(sync=True)
     films: traitlets.List[Data] = traitlets.List().tag(sync=True)
     attributions: traitlets.List[Any] = traitlets.List().tag(sync=True)
@@ -50,71 +61,102 @@ class Scope(Drawn):
     bookmarks: traitlets.List[Data] = traitlets.List().tag(sync=True)
 
     def __init__(self, **state: Any) -> None:
-        self._guard = threading.Lock()
-        self._kept_by_page = False  # some page puts pictures into the state by itself
-        self._shown = count()
-        self._films: list[Data] = self._blank(len(state["sides"]))
+        self._films_lock = threading.Lock()
+        self._page_saves_frames = False
+        self._film_numbers = count()
+        self._films: list[Data] = self._empty_films(len(state["sides"]))
         super().__init__(
-            films=self._snapshot(),
+            films=self._copy_of_films(),
             attributions=[None for _ in state["sides"]],
             concepts=[[] for _ in state["sides"]],
             notes=["" for _ in state["sides"]],
             **state,
         )
-        self.on_msg(self._heard)
+        self.on_msg(self._receive)
 
-    @in_turn
+    @with_ui_lock
     def show(self, sides: Sequence[Data], **state: Any) -> None:
-        """Other episodes: everything that was known of the last ones is forgotten."""
-        with self._guard:
-            self._films = self._blank(len(sides))
-        blank = {"films": self._snapshot(), "attributions": [None] * len(sides), "concepts": [[]] * len(sides)}
+        """Shows other episodes; everything about the previous ones is dropped."""
+        n = len(sides)
+        with self._films_lock:
+            self._films = self._empty_films(n)
+        empty = {"attributions": [None] * n, "concepts": [[]] * n, "notes": [""] * n, "films": self._copy_of_films()}
         with self.hold_sync():
-            for name, value in {**blank, "notes": [""] * len(sides), "sides": list(sides), **state}.items():
+            for name, value in {**empty, "sides": list(sides), **state}.items():
                 setattr(self, name, value)
 
-    def add_pictures(self, side: int, pictures: Sequence[Picture]) -> None:
-        """Sends pictures by themselves; `settle` puts them into the state."""
-        images = {str(one.place): one.image for one in pictures if one.image}
-        places = {str(one.place): one.places for one in pictures if one.places is not None}
-        with self._guard:
+    def add_frames(self, side: int, frames: Sequence[Frame]) -> None:
+        """Sends frames without changing the state; `settle` puts them into it."""
+        images = {str(frame.index): frame.image for frame in frames if frame.image}
+        positions = {str(frame.index): frame.positions for frame in frames if frame.positions is not None}
+        with self._films_lock:
             self._films[side]["images"].update(images)
-            self._films[side]["places"].update(places)
-        self.send({"film": side, "at": list(images), "places": places}, buffers=list(images.values()))
+            self._films[side]["positions"].update(positions)
+        self.send({"film": side, "at": list(images), "positions": positions}, buffers=list(images.values()))
 
     def images(self, side: int) -> dict[int, bytes]:
-        """A side's pictures so far, by place."""
-        with self._guard:
-            return {int(place): image for place, image in self._films[side]["images"].items()}
+        """The images of a side so far, by index of the step."""
+        with self._films_lock:
+            return {int(index): image for index, image in self._films[side]["images"].items()}
 
-    @in_turn
+    @with_ui_lock
     def settle(self) -> None:
-        """Puts the pictures into the state that is saved with the notebook, where no page has done so already."""
-        if not self._kept_by_page:
-            self.films = self._snapshot()
+        """Puts the frames into the state that is saved with the notebook, unless a page does that itself."""
+        if not self._page_saves_frames:
+            self.films = self._copy_of_films()
 
-    def get_state(self, *arguments: Any, **options: Any) -> dict[str, Any]:
-        """The pictures so far, those since the last `settle` included."""
-        state: dict[str, Any] = super().get_state(*arguments, **options)
+    def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """The state, with the frames that were added since the last `settle`."""
+        state: dict[str, Any] = super().get_state(*args, **kwargs)
         if "films" in state:
-            state["films"] = self._snapshot()
+            state["films"] = self._copy_of_films()
         return state
 
-    @in_turn
+    @with_ui_lock
     def put(self, name: str, side: int, value: Any) -> None:
         """Replaces one side's entry of a list."""
         entries = list(getattr(self, name))
         entries[side] = value
         setattr(self, name, entries)
 
-    def _heard(self, _: Any, content: Data, buffers: Any) -> None:
-        self._kept_by_page |= bool(content.get("keeps"))
+    def _receive(self, _: Any, content: Data, buffers: Any) -> None:
+        self._page_saves_frames |= bool(content.get("saves_frames"))
 
-    def _blank(self, n: int) -> list[Data]:
-        """Numbered, so that nothing is another value than nothing was before: pages are told to forget."""
-        number = next(self._shown)
-        return [{"images": {}, "places": {}, "number": number} for _ in range(n)]
+    def _empty_films(self, n: int) -> list[Data]:
+        """Numbered, so that new empty films differ from the previous empty ones, and pages drop their frames."""
+        number = next(self._film_numbers)
+        return [{"images": {}, "positions": {}, "number": number} for _ in range(n)]
 
-    def _snapshot(self) -> list[Data]:
-        with self._guard:
-            return [{**film, "images": dict(film["images"]), "places": dict(film["places"])} for film in self._films]
+    def _copy_of_films(self) -> list[Data]:
+        with self._films_lock:
+            return [
+                {**film, "images": dict(film["images"]), "positions": dict(film["positions"])} for film in self._films
+            ]
+
+
+def open_scope(view: EpisodeView, title: str, t: int, layer: str | None, order: str, agents: Sequence[str]) -> Scope:
+    """The scope of an episode.
+
+    Args:
+        t: the first step to show.
+        layer: None: the first hidden layer of the actors, if it is recorded.
+    Raises:
+        RecordingError: there is no such layer, order or agent.
+    """
+    layers = view.layers
+    chosen = layer or next((name for name in layers if name.endswith("hidden_1")), layers[0] if layers else "")
+    if layers and chosen not in layers:
+        raise RecordingError(unknown("layer", chosen, layers))
+    if order not in ORDERS:
+        raise RecordingError(unknown("order of units", order, ORDERS))
+    for agent in agents:
+        view.group_of(agent)
+    return Scope(
+        sides=[side_payload(view, title, initial_layers(view, chosen))],
+        layers=layers,
+        orders=ORDERS,
+        layer=chosen,
+        order=order,
+        agents=list(agents),
+        t=view.index(t),
+    )

@@ -1,29 +1,39 @@
-"""UnitPanel: the unit that was clicked: its exact value, its tuning curve, and where it rises highest."""
+"""UnitPanel: the unit that was clicked: its exact value, its tuning curve, and the episodes in which it peaks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import ipywidgets as w
+import numpy as np
 
 from marlnb.analysis.representations.tuning import tuning
 from marlnb.analysis.representations.tuning_result import Tuning
 from marlnb.errors import MarlnbError
 from marlnb.plots.tuning import tuning_curves
+from marlnb.recording.file.reader import Recording
+from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.controls import Button, Dropdown
 from marlnb.widgets.core.snapshot import png
 from marlnb.widgets.core.style import note_html, problem_html
-from marlnb.widgets.core.worker import Newest
 from marlnb.widgets.microscope.episode_view import EpisodeView
-from marlnb.widgets.microscope.top_episodes import Top, top_episodes
 
-N_TOP = 5
+N_TOP_EPISODES = 5
+MAX_TUNING_FEATURES = 60
 
 
 @dataclass(frozen=True)
 class Unit:
-    """Attributes: site: as `listener/actor/hidden_1`; t: steps since the episode began."""
+    """A unit at a step.
+
+    Attributes:
+        site: such as `listener/actor/hidden_1`.
+        agent: whose unit.
+        unit: its index.
+        t: steps since the episode began.
+    """
 
     site: str
     agent: str
@@ -31,83 +41,102 @@ class Unit:
     t: int
 
 
+class TopEpisode(NamedTuple):
+    """The highest activation of a unit in an episode; `t` in steps since the episode began."""
+
+    episode: int
+    t: int
+    value: float
+
+
 class UnitPanel:
-    """Attributes: unit: the one that is shown, None before the first click. tuning, top: what was found of it."""
+    """Shows one unit.
+
+    Attributes:
+        unit: None before the first click.
+        tuning: of its site; None before it is computed.
+        top: the episodes in which the unit peaks, highest first.
+    """
 
     def __init__(self, go: Callable[[int, int], None]) -> None:
         self.unit: Unit | None = None
         self.tuning: Tuning | None = None
-        self.top: list[Top] = []
+        self.top: list[TopEpisode] = []
         self._go = go
         self._view: EpisodeView | None = None
-        self._newest = Newest(wait_s=0.05)
-        self._kept: dict[tuple[str, str, str, int], Tuning] = {}
-        self.by = Dropdown(options=["t"], description="tuned to", layout=w.Layout(width="22em"))
-        self.by.observe(lambda _: self._ask(), "value")
+        self._worker = LatestOnly(wait_s=0.05)
+        self._cache: dict[tuple[str, str, str, int], Tuning] = {}
+        self.label = Dropdown(options=["t"], description="tuned to", layout=w.Layout(width="22em"))
+        self.label.observe(lambda _: self._request(), "value")
         self._line = w.HTML(note_html("click a unit in a heat map"))
         self._curve, self._top, self._problem = w.HTML(), w.HBox(layout=w.Layout(flex_flow="row wrap")), w.HTML()
-        self.widget = w.VBox([self._line, self.by, self._problem, self._curve, self._top])
+        self.widget = w.VBox([self._line, self.label, self._problem, self._curve, self._top])
         self.widget.add_class("marlnb-unit")
 
     def show(self, view: EpisodeView, unit: Unit) -> None:
-        """Tells the exact value at once, and the rest when it is there."""
-        x = view.units_of(unit.agent, unit.site)
-        place = view.place(unit.t)
+        """Shows the exact value at once; tuning curve and top episodes follow."""
+        x = view.units_of(unit.agent, unit.site)[:, unit.unit]
+        index = view.index(unit.t)
         self._line.value = note_html(
-            f"{unit.agent} {unit.site}, unit {unit.unit}: {x[place, unit.unit]:.6g} at step {view.t[place]}; in this "
-            f"episode {x[:, unit.unit].min():.3g} to {x[:, unit.unit].max():.3g}"
+            f"{unit.agent} {unit.site}, unit {unit.unit}: {x[index]:.6g} at step {view.t[index]}; in this episode "
+            f"{x.min():.3g} to {x.max():.3g}"
         )
-        same = self._view is not None and self._view.recording is view.recording and self.unit is not None
-        moved_only = same and self.unit is not None and (unit.site, unit.agent, unit.unit) == (
-            self.unit.site, self.unit.agent, self.unit.unit
-        )  # fmt: skip
+        is_same = (
+            self._view is not None
+            and self.unit is not None
+            and self._view.recording is view.recording
+            and replace(self.unit, t=unit.t) == unit
+        )
         self._view, self.unit = view, unit
         options = self._options(view, unit.agent)
-        if tuple(self.by.options) != options:
-            chosen = self.by.value if self.by.value in options and len(self.by.options) > 1 else options[0]
-            self.by.options, self.by.value = options, chosen
-        if not moved_only:
-            self._ask()
+        if tuple(self.label.options) != options:
+            chosen = self.label.value if self.label.value in options and len(self.label.options) > 1 else options[0]
+            self.label.options, self.label.value = options, chosen
+        if not is_same:
+            self._request()
 
     def _options(self, view: EpisodeView, agent: str) -> tuple[str, ...]:
         group = view.group_of(agent)
         labels = [label.name for label in view.labels if not label.agents or label.agents == group.agents]
-        return (*labels, "action", "t", *group.features[:60])
+        return (*labels, "action", "t", *group.features[:MAX_TUNING_FEATURES])
 
-    def _ask(self) -> None:
-        view, unit, by = self._view, self.unit, self.by.value
+    def _request(self) -> None:
+        view, unit, label = self._view, self.unit, self.label.value
         if view is None or unit is None:
             return
         self._problem.value = ""
-        self._newest.ask(lambda: self._find(view, unit, by), self._show, self._fail)
+        self._worker.request(lambda: self._compute(view, unit, label), self._show, self._fail)
 
-    def _find(self, view: EpisodeView, unit: Unit, by: str) -> tuple[list[Top], Tuning | MarlnbError, Unit]:
-        several = len(view.recording.checkpoints["iteration"].unique()) > 1
-        checkpoint = view.checkpoint if several else None
-        top = top_episodes(view.recording, unit.site, unit.agent, unit.unit, n=N_TOP, checkpoint=checkpoint)
-        key = (str(view.recording.path), f"{unit.site} {unit.agent}", by, view.checkpoint)
+    def _compute(
+        self, view: EpisodeView, unit: Unit, label: str
+    ) -> tuple[list[TopEpisode], Tuning | MarlnbError, Unit]:
+        has_several = len(view.recording.checkpoints["iteration"].unique()) > 1
+        checkpoint = view.checkpoint if has_several else None
+        top = top_episodes(view.recording, unit.site, unit.agent, unit.unit, n=N_TOP_EPISODES, checkpoint=checkpoint)
+        key = (str(view.recording.path), f"{unit.site} {unit.agent}", label, view.checkpoint)
         try:
-            if key not in self._kept:
-                self._kept[key] = tuning(view.recording, site=unit.site, by=by, agent=unit.agent, checkpoint=checkpoint)
-            return top, self._kept[key], unit
+            if key not in self._cache:
+                self._cache[key] = tuning(
+                    view.recording, site=unit.site, label=label, agent=unit.agent, checkpoint=checkpoint
+                )
+            return top, self._cache[key], unit
         except MarlnbError as error:
             return top, error, unit
 
-    def _show(self, found: tuple[list[Top], Tuning | MarlnbError, Unit]) -> None:
-        self.top, tuned, unit = found
-        if isinstance(tuned, MarlnbError):
+    def _show(self, result: tuple[list[TopEpisode], Tuning | MarlnbError, Unit]) -> None:
+        self.top, unit_tuning, unit = result
+        if isinstance(unit_tuning, MarlnbError):
             self.tuning, self._curve.value = None, ""
-            self._problem.value = problem_html(str(tuned))
+            self._problem.value = problem_html(str(unit_tuning))
         else:
-            self.tuning = tuned
-            self._curve.value = _curve_html(tuned, unit.unit)
-        buttons = [self._button(top) for top in self.top]
+            self.tuning = unit_tuning
+            self._curve.value = _curve_html(unit_tuning, unit.unit)
+        buttons = [self._button(episode) for episode in self.top]
         self._top.children = [w.HTML(note_html("highest in")), *buttons]
 
-    def _button(self, top: Top) -> Button:
-        button = Button(
-            description=f"episode {top.episode}, step {top.t}: {top.value:.3g}", layout=w.Layout(width="auto")
-        )
+    def _button(self, top: TopEpisode) -> Button:
+        title = f"episode {top.episode}, step {top.t}: {top.value:.3g}"
+        button = Button(description=title, layout=w.Layout(width="auto"))
         button.on_click(lambda _: self._go(top.episode, top.t))
         return button
 
@@ -115,13 +144,37 @@ class UnitPanel:
         self._problem.value = problem_html(f"{type(error).__name__}: {error}")
 
 
-def _curve_html(tuned: Tuning, unit: int) -> str:
-    figure = tuning_curves(tuned, units=[unit]).get_figure(root=True)
+def top_episodes(
+    recording: Recording, site: str, agent: str, unit: int, *, n: int = 5, checkpoint: int | None = None
+) -> list[TopEpisode]:
+    """The `n` episodes in which a unit peaks, the highest first; of equal ones the earlier.
+
+    Only steps at which the agent acts count.
+
+    Args:
+        checkpoint: for a recording of several checkpoints, whose units differ: the iteration of one; None: all.
+    """
+    values = recording[site].sel(agent=agent, unit=unit).to_numpy().astype(np.float64)
+    acting = recording.steps(site.split("/")[0], "acting").sel(agent=agent).to_numpy().astype(bool)
+    episode, t = (recording.file[f"steps/{name}"][: len(values)] for name in ("episode", "t"))
+    counts = acting & np.isfinite(values)
+    if checkpoint is not None:
+        table = recording.episodes
+        counts &= np.isin(episode, table.index[table["checkpoint"] == checkpoint])
+    rows = np.flatnonzero(counts)
+    order = rows[np.lexsort((t[rows], episode[rows], -values[rows]))]
+    _, first = np.unique(episode[order], return_index=True)
+    best = order[np.sort(first)[:n]]
+    return [TopEpisode(int(episode[row]), int(t[row]), float(values[row])) for row in best]
+
+
+def _curve_html(tuning: Tuning, unit: int) -> str:
+    figure = tuning_curves(tuning, units=[unit]).get_figure(root=True)
     assert figure is not None
-    words = f"mean activation of unit {unit} by {tuned.by}"
-    told = (
-        f"unit {unit} by {tuned.by}: eta² {tuned.strength[unit]:.2f} (shuffled {tuned.shuffled[unit]:.2f}, "
-        f"corrected p {tuned.p_value[unit]:.2g})"
+    description = f"mean activation of unit {unit} by {tuning.label}"
+    summary = (
+        f"unit {unit} by {tuning.label}: eta² {tuning.strength[unit]:.2f} (shuffled {tuning.shuffled[unit]:.2f}, "
+        f"corrected p {tuning.p_value[unit]:.2g})"
     )
-    image = f'<img src="data:image/png;base64,{png(figure)}" alt="{words}" style="max-width:100%;width:36em">'
-    return image + note_html(told)
+    image = f'<img src="data:image/png;base64,{png(figure)}" alt="{description}" style="max-width:100%;width:36em">'
+    return image + note_html(summary)

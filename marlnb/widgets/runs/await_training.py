@@ -1,4 +1,4 @@
-"""A training that a cell awaits: its progress as text while no page shows it, and an interrupt that stops it, saved."""
+"""Await a training in a cell: progress as text while no page shows it; an interrupt saves and stops it."""
 
 from __future__ import annotations
 
@@ -12,29 +12,31 @@ from marlnb.training.progress import StatusLine
 from marlnb.training.runs.run import Run
 from marlnb.widgets.runs.run_status import describe_status
 
-UNSEEN_S = 5.0  # a panel that no page has drawn by then is told of as text
+TEXT_AFTER_S = 5.0  # a panel that no page has drawn by then gets a text line
 
 
-async def finished(training: Training, *, is_seen: Callable[[], bool]) -> Run:
-    """Waits for the end of a training, and returns its run.
+async def await_training(training: Training, *, is_seen: Callable[[], bool]) -> Run:
+    """Waits until a training has ended, and returns its run.
 
     Args:
-        is_seen: whether a page shows how far it is.
+        is_seen: whether a page shows the progress.
     Raises:
-        StoppedError: the cell was interrupted. Whatever ended the training.
+        StoppedError: the cell was interrupted. Otherwise whatever ended the training.
     """
-    line, began = StatusLine(), time.monotonic()
+    line, started = StatusLine(), time.monotonic()
     try:
         while training.is_alive:
             await asyncio.sleep(AWAIT_POLL_S)
-            if not is_seen() and line.due and time.monotonic() - began >= UNSEEN_S:
+            if not is_seen() and line.due and time.monotonic() - started >= TEXT_AFTER_S:
                 line.write(describe_status(training.run.status()))
     except (asyncio.CancelledError, KeyboardInterrupt):
         training.stop()
         while training.is_alive:
             await asyncio.sleep(AWAIT_POLL_S)
-        told = describe_status(training.run.status())
-        raise StoppedError(f"the cell was interrupted; {training.run.path} is {told}. Run the cell again.") from None
+        status = describe_status(training.run.status())
+        raise StoppedError(
+            f"the cell was interrupted; {training.run.path} is {status}. Run the cell again to resume."
+        ) from None
     run = training.wait()
     if not is_seen():
         line.write(describe_status(run.status()))

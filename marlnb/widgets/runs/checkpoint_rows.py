@@ -1,4 +1,4 @@
-"""CheckpointRows: what the table of checkpoints says of each."""
+"""CheckpointRows: the cells of the table of checkpoints."""
 
 from __future__ import annotations
 
@@ -8,45 +8,46 @@ from collections.abc import Sequence
 from marlnb.formatting import format_bytes, format_count
 from marlnb.training.runs.checkpoint import Checkpoint, best_checkpoint
 from marlnb.training.runs.checkpoint_notes import CheckpointNotes
-from marlnb.widgets.core.sizes import folder_bytes
-from marlnb.widgets.runs.checkpoint_evaluation import told_score
+from marlnb.widgets.runs.checkpoint_evaluation import score_text
 
 HEADER = ("iteration", "frames", "score", "saved", "size", "evaluated", "note")
 
 
 class CheckpointRows:
-    """The cells of each checkpoint; sizes and times are read from disk once."""
+    """The cells of each checkpoint. Sizes and times are read from disk once."""
 
     def __init__(self, notes: CheckpointNotes) -> None:
         self._notes = notes
-        self._facts: dict[str, tuple[float, int]] = {}
+        self._times_and_sizes: dict[str, tuple[float, int]] = {}
 
-    def measured(self, found: Sequence[Checkpoint]) -> list[Checkpoint]:
-        """Those whose size and time are known: a training may just have removed one."""
-        return [one for one in found if self._is_measured(one)]
+    def measured(self, checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
+        """The checkpoints whose size and time can be read: a training may have just removed one."""
+        return [checkpoint for checkpoint in checkpoints if self._is_measured(checkpoint)]
 
     def of(self, checkpoints: Sequence[Checkpoint]) -> dict[str, list[str]]:
-        """By iteration; of those that were measured."""
+        """The cells of measured checkpoints, by iteration."""
         best = best_checkpoint(list(checkpoints))
-        return {str(one.iteration): self._cells(one, one == best) for one in checkpoints}
+        return {str(checkpoint.iteration): self._cells(checkpoint, checkpoint == best) for checkpoint in checkpoints}
 
-    def _cells(self, one: Checkpoint, is_best: bool) -> list[str]:
-        saved, size = self._facts[one.sha256]
-        evaluated = self._notes.evaluations(one)
+    def _cells(self, checkpoint: Checkpoint, is_best: bool) -> list[str]:
+        saved, size = self._times_and_sizes[checkpoint.sha256]
+        evaluations = self._notes.evaluations(checkpoint)
         return [
-            str(one.iteration),
-            format_count(one.frames),
-            "" if one.score is None else f"{one.score:.2f}{', best' if is_best else ''}",
+            str(checkpoint.iteration),
+            format_count(checkpoint.frames),
+            "" if checkpoint.score is None else f"{checkpoint.score:.2f}{', best' if is_best else ''}",
             time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(saved)),
             format_bytes(size),
-            told_score(evaluated[-1]) if evaluated else "",
-            self._notes.note(one),
+            score_text(evaluations[-1]) if evaluations else "",
+            self._notes.note(checkpoint),
         ]
 
-    def _is_measured(self, one: Checkpoint) -> bool:
-        if one.sha256 not in self._facts:
+    def _is_measured(self, checkpoint: Checkpoint) -> bool:
+        if checkpoint.sha256 not in self._times_and_sizes:
             try:
-                self._facts[one.sha256] = (one.path.stat().st_mtime, folder_bytes(one.path))
+                saved = checkpoint.path.stat().st_mtime
+                size = sum(path.stat().st_size for path in checkpoint.path.rglob("*") if path.is_file())
             except FileNotFoundError:
                 return False
+            self._times_and_sizes[checkpoint.sha256] = (saved, size)
         return True

@@ -1,4 +1,4 @@
-"""RunButtons: start, pause, save and stop a run; each but the first leaves a request in the run's folder."""
+"""RunButtons: start, pause, save and stop a run; all but the first write a request into the run's folder."""
 
 from __future__ import annotations
 
@@ -13,77 +13,81 @@ from marlnb.widgets.core.controls import Button, button_for
 from marlnb.widgets.core.style import note_html, problem_html
 from marlnb.widgets.runs.run_status import ALIVE
 
-ASKED: dict[RequestKind, str] = {
-    "pause": "pausing after the iteration under way",
-    "stop": "stopping after the iteration under way, saved",
-    "save": "saving after the iteration under way",
+REQUESTED: dict[RequestKind, str] = {
+    "pause": "pausing after this iteration",
+    "stop": "stopping after this iteration, with a checkpoint",
+    "save": "saving after this iteration",
 }
 
 
 class RunButtons:
-    """The buttons of a run that may be trained in this process, another one or on another node.
+    """The buttons of a run, which may train in this process, in another one or on another node.
 
     Attributes:
         buttons: start, pause (or resume), save, stop.
-        request: what was asked for and is not yet heeded.
+        request: what was requested and has not happened yet.
     """
 
     def __init__(self, run: Run, line: w.HTML, problem: w.HTML, *, start: Callable[[], None]) -> None:
         """
         Args:
-            line: where it is said what was asked for. problem: where, that it could not be asked for.
+            line: shows what was requested.
+            problem: shows why a request failed.
             start: trains in this process.
         """
         self.request: RequestKind | None = None
         self._run, self._line, self._problem = run, line, problem
         self._state = run.status()["state"]
         self.buttons = {
-            "start": _button("Start", "play", "train, or go on from the last checkpoint", start),
-            "pause": _button("Pause", "pause", "wait after the iteration under way", self._pause),
-            "save": _button("Checkpoint", "save", "save after the iteration under way", lambda: self._ask("save")),
-            "stop": _button("Stop", "stop", "end after the iteration under way, saved", lambda: self._ask("stop")),
+            "start": _button("Start", "play", "train, or resume from the last checkpoint", start),
+            "pause": _button("Pause", "pause", "pause after this iteration", self._pause),
+            "save": _button("Checkpoint", "save", "save after this iteration", lambda: self._send("save")),
+            "stop": _button("Stop", "stop", "save and stop after this iteration", lambda: self._send("stop")),
         }
 
     def show(self, status: Mapping[str, Any]) -> None:
-        """What can be done in this state; a request that was heeded is forgotten."""
+        """Enables what is possible in this state, and drops a request that was handled."""
         self._state = status["state"]
-        if self.request is not None and self._is_heeded(self.request):
+        if self.request is not None and self._is_handled(self.request):
             self.request = None
-        alive = self._state in ALIVE
-        self.buttons["start"].disabled = alive or self._state == "complete"
-        self.buttons["start"].description = "Start" if self._state == "created" else "Go on"
+        is_alive = self._state in ALIVE
+        self.buttons["start"].disabled = is_alive or self._state == "complete"
+        self.buttons["start"].description = "Start" if self._state == "created" else "Resume"
         for name in ("pause", "save", "stop"):
-            self.buttons[name].disabled = not alive
+            self.buttons[name].disabled = not is_alive
         self._show_pause()
+
+    @property
+    def _is_pausing(self) -> bool:
+        return self._state == "paused" or is_requested(self._run.path, "pause")
 
     def _show_pause(self) -> None:
-        waiting = self._state == "paused" or is_requested(self._run.path, "pause")
-        self.buttons["pause"].description = "Resume" if waiting else "Pause"
-        self.buttons["pause"].icon = "play" if waiting else "pause"
+        self.buttons["pause"].description = "Continue" if self._is_pausing else "Pause"
+        self.buttons["pause"].icon = "play" if self._is_pausing else "pause"
 
     def _pause(self) -> None:
-        if self._state == "paused" or is_requested(self._run.path, "pause"):
+        if self._is_pausing:
             cancel_request(self._run.path, "pause")
             self.request = None
-            self._line.value = note_html("going on")
+            self._line.value = note_html("continuing")
             self._state = "running"
         else:
-            self._ask("pause")
+            self._send("pause")
         self._show_pause()
 
-    def _ask(self, kind: RequestKind) -> None:
+    def _send(self, kind: RequestKind) -> None:
         try:
             request(self._run.path, kind)
         except OSError as error:
-            self._problem.value = problem_html(f"{self._run.path} cannot be written to: {error.strerror or error}")
+            self._problem.value = problem_html(f"cannot write to {self._run.path}: {error.strerror or error}")
             return
         self.request = kind
-        self._line.value = note_html(ASKED[kind])
+        self._line.value = note_html(REQUESTED[kind])
 
-    def _is_heeded(self, kind: RequestKind) -> bool:
-        """Whether a request was met; one to pause lies there for as long as the pause."""
+    def _is_handled(self, kind: RequestKind) -> bool:
+        """Whether a request was handled. A request to pause stays in the folder for as long as the pause."""
         return not is_requested(self._run.path, kind) or (kind == "pause" and self._state == "paused")
 
 
-def _button(name: str, icon: str, tooltip: str, act: Callable[[], None]) -> Button:
-    return button_for(act, name, icon, tooltip, width="8.5em", _dom_classes=[f"marlnb-{name.lower()}"])
+def _button(name: str, icon: str, tooltip: str, action: Callable[[], None]) -> Button:
+    return button_for(action, name, icon, tooltip, width="8.5em", _dom_classes=[f"marlnb-{name.lower()}"])

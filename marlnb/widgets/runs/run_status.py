@@ -1,4 +1,4 @@
-"""What is told of a run's state: one line, and few lines where it failed."""
+"""The state of a run as text: one line, and a few lines if it failed."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from marlnb.formatting import format_clock, format_count
 from marlnb.training.runs.run import Run
 
 ALIVE = ("running", "paused")
-WORDS = {
-    "created": "not begun",
+STATE_TEXTS = {
+    "created": "not started",
     "running": "training",
     "paused": "paused",
-    "interrupted": "interrupted: go on from the last checkpoint",
-    "stopped": "stopped: go on from the last checkpoint",
+    "interrupted": "interrupted: resume from the last checkpoint",
+    "stopped": "stopped: resume from the last checkpoint",
     "complete": "complete",
-    "failed": "failed: the last checkpoint is whole",
+    "failed": "failed: the last checkpoint is intact",
 }
 
 
 def describe_status(status: Mapping[str, Any]) -> str:
-    """One line: state, how far, how fast, how long yet, where."""
-    parts = [WORDS.get(status["state"], status["state"])]
+    """One line: state, progress, speed, time left, host and process."""
+    parts = [STATE_TEXTS.get(status["state"], status["state"])]
     if status.get("frames_total"):
         parts.append(f"{format_count(status.get('frames', 0))} of {format_count(status['frames_total'])} frames")
     if status["state"] == "running" and status.get("frames_per_second"):
@@ -35,9 +35,9 @@ def describe_status(status: Mapping[str, Any]) -> str:
 
 
 def describe_failure(status: Mapping[str, Any], run: Run) -> str:
-    """What failed, what raised, where, and what to do: few lines, since the log has the traceback."""
-    told = str(status.get("error", "it failed")).strip().splitlines()
-    where = [line.strip() for line in reversed(run.events()) if line.strip().startswith("File ")]
-    goes_on = "Go on resumes from the last checkpoint" if run.checkpoints else "Go on begins again"
-    hint = f"The log below has the traceback. {goes_on}; if you mend a module, restart the kernel first."
-    return "\n".join([told[0], *told[-1:][: len(told) - 1], *where[:1], hint])
+    """The error, its cause, its location and what to do, in a few lines; the log has the traceback."""
+    error = str(status.get("error", "unknown error")).strip().splitlines()
+    location = [line.strip() for line in reversed(run.events()) if line.strip().startswith("File ")]
+    effect = "Resume continues from the last checkpoint" if run.checkpoints else "Resume starts from the beginning"
+    hint = f"The log below has the traceback. {effect}; if you fix a module, restart the kernel first."
+    return "\n".join([error[0], *error[-1:][: len(error) - 1], *location[:1], hint])

@@ -1,4 +1,4 @@
-"""TrainingPanel: an experiment composed by clicking, trained and watched; every choice is also a line of code."""
+"""TrainingPanel: compose an experiment by clicking, train it and follow it; each choice is also shown as code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
 from marlnb.overrides import as_code, as_command
 from marlnb.training.background import Training
-from marlnb.training.runs.run import Run, is_run
+from marlnb.training.runs.files import is_run
+from marlnb.training.runs.run import Run
 from marlnb.training.train import JOB_VARIABLE, open_run, train
 from marlnb.widgets.core.controls import Tab, Text, button_for
 from marlnb.widgets.core.snapshot import Snapshot, with_snapshot
@@ -22,14 +23,13 @@ from marlnb.widgets.core.style import LABEL, code_html, note_html, problem_html,
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.forms.load_experiment import load_experiment
 from marlnb.widgets.forms.training_form import TrainingForm
-from marlnb.widgets.runs.await_training import finished
+from marlnb.widgets.runs.await_training import await_training
 from marlnb.widgets.runs.run_panel import RunPanel
 from marlnb.widgets.runs.run_status import describe_status
 
-LIMIT_HELP = (
-    '<div class="marlnb-help" style="margin-left: 13em">of this session; then it stops, saved [a number or none]</div>'
-)
-DEFAULT = ("env=mpe/simple_spread", "algorithm=mappo")
+LIMIT_TEXT = "of this session; then it saves and stops"
+LIMIT_HELP = f'<div class="marlnb-help" style="margin-left: 13em">{LIMIT_TEXT} [a number or none]</div>'
+DEFAULT_OVERRIDES = ("env=mpe/simple_spread", "algorithm=mappo")
 
 
 class TrainingPanel:
@@ -37,8 +37,13 @@ class TrainingPanel:
 
     Attributes:
         widget: what a notebook displays.
-        form: the experiment. environment, algorithm, device, length, keeping: its parts.
-        watched: the live panel of the run, None until it was begun or opened.
+        form: the experiment.
+        environment: part of `form`.
+        algorithm: part of `form`.
+        device: part of `form`.
+        length: part of `form`.
+        saving: part of `form`.
+        run_panel: the live panel of the run; None before a run was started or opened.
     """
 
     def __init__(
@@ -50,76 +55,76 @@ class TrainingPanel:
     ) -> None:
         """
         Args:
-            experiment: what the form shows at first; None: a small example.
-            run: the folder to train in; one that holds a run shows it, and its experiment when none is given.
-            references: named levels drawn beside the returns, in units of reward per agent and episode.
+            experiment: what the form shows at first; None: that of the run, or a small example.
+            run: the folder to train in. A folder that holds a run shows it.
+            references: named levels drawn next to the returns, in units of reward per agent and episode.
         """
         opened = Run.open(run) if run is not None and is_run(run) else None
-        shown = experiment or (opened.experiment if opened is not None else Experiment.compose(*DEFAULT))
+        shown = experiment or (opened.experiment if opened is not None else Experiment.compose(*DEFAULT_OVERRIDES))
         self._references = dict(references or {})
-        self.watched: RunPanel | None = None
+        self.run_panel: RunPanel | None = None
         self._make(shown, None if run is None else str(run))
         self.set(shown)
         if opened is not None:
-            self._watch(opened)
+            self._show_run(opened)
 
     @with_ui_lock
-    def _make(self, shown: Experiment, run: str | None) -> None:
-        self._folder = _field("run", "runs/<env>-<algorithm>-<seed>-<n>", run or "")
-        self._minutes = _field("minutes at most", "none", width="26em", tooltip="of this session, then saved")
-        self._fill_from = _field("fill from", "a run's folder, a YAML file, or overrides")
-        fill = button_for(self._fill, "Fill", "", "show that experiment in the form", width="6em")
+    def _make(self, experiment: Experiment, run: str | None) -> None:
+        self._folder = _text_field("run", "runs/<env>-<algorithm>-<seed>-<n>", run or "")
+        self._minutes = _text_field("time limit (min)", "none", width="26em", tooltip=LIMIT_TEXT)
+        self._source = _text_field("load from", "a run's folder, a YAML file, or overrides")
+        load = button_for(self._load, "Load", "", "show that experiment in the form", width="6em")
         self._start_button = button_for(
-            self._begin,
+            self._start,
             "Train",
             "play",
-            "begin, or go on with the run's folder",
+            "start, or resume the run in this folder",
             button_style="primary",
             _dom_classes=["marlnb-train"],
         )
         self._problem = w.HTML()
-        alike = {"layout": self._problem.layout, "style": self._problem.style}  # said once to a page
-        self._filled, self._limit, self._as_code, self._as_command = (w.HTML(**alike) for _ in range(4))
-        self.form = TrainingForm(shown, on_change=self._changed)
+        shared = {"layout": self._problem.layout, "style": self._problem.style}  # fewer widgets to send to a page
+        self._loaded, self._limit, self._as_code, self._as_command = (w.HTML(**shared) for _ in range(4))
+        self.form = TrainingForm(experiment, on_change=self._changed)
         self.environment, self.algorithm, self.device = self.form.environment, self.form.algorithm, self.form.device
-        self.length, self.keeping = self.form.length, self.form.keeping
+        self.length, self.saving = self.form.length, self.form.saving
         pages = {**self.form.pages, "As code": self._as_code, "As a command": self._as_command}
         pages["Length"] = w.VBox([self.length.box, self._minutes, self._limit])
         self.tabs = Tab(list(pages.values()), titles=list(pages))
-        self._place = w.VBox()
-        fill_line = w.HBox([self._fill_from, fill])
+        self._run_box = w.VBox()
+        load_line = w.HBox([self._source, load])
         start_line = w.HBox([self._folder, self._start_button])
-        parts = [fill_line, self._filled, self.tabs, start_line, self._problem, self._place]
+        parts = [load_line, self._loaded, self.tabs, start_line, self._problem, self._run_box]
         self.widget = styled(*parts, name="marlnb-training")
-        self._still = Snapshot(self.widget, self._told, self._figure)
+        self._snapshot = Snapshot(self.widget, self._text, self._figure)
         for field in (self._folder, self._minutes):
             field.observe(lambda _: self._changed(), "value")
 
     @property
     def experiment(self) -> Experiment:
-        """What the form says.
+        """The experiment in the form.
 
         Raises:
-            ConfigError: an option cannot be used, or the parts do not fit together.
+            ConfigError: an option is not valid, or the parts are not compatible.
         """
         return self.form.experiment
 
     @property
     def run(self) -> Run | None:
-        """The run that is watched."""
-        return None if self.watched is None else self.watched.run
+        """The run that is shown."""
+        return None if self.run_panel is None else self.run_panel.run
 
     @property
     def policies(self) -> dict[str, Policy] | None:
-        """By group, of the checkpoint that was loaded last in the run's tab; None before."""
-        return None if self.watched is None else self.watched.policies
+        """By group, of the checkpoint that was last loaded in the run's tab; None before."""
+        return None if self.run_panel is None else self.run_panel.policies
 
     @property
     def stop_after_s(self) -> float | None:
-        """Seconds after which a training that this panel begins is asked to stop; None: never.
+        """Seconds after which a training that this panel starts saves and stops; None: never.
 
         Raises:
-            ConfigError: what stands there is no number of minutes.
+            ConfigError: the time limit is not a number of minutes.
         """
         text = self._minutes.value.strip()
         if not text or text.lower() == "none":
@@ -129,126 +134,127 @@ class TrainingPanel:
         except ValueError:
             minutes = 0.0
         if minutes <= 0:
-            raise ConfigError(f"minutes at most: a number of minutes above 0, or none; got {text!r}")
+            raise ConfigError(f"time limit: expected a number of minutes above 0, or none; got {text!r}")
         return 60 * minutes
 
     def set(self, experiment: Experiment) -> None:
         """Shows an experiment in the form."""
         self.form.set(experiment)
 
-    def fill(self, source: str) -> None:
-        """Shows the experiment of a run's folder, a YAML or JSON file, or overrides such as `env=mpe/simple_tag`.
+    def load(self, source: str) -> None:
+        """Shows the experiment of a run's folder, of a YAML or JSON file, or of overrides like `env=mpe/simple_tag`.
 
         Raises:
-            ConfigError, RunError: there is no such experiment.
+            ConfigError: `source` is none of these.
+            RunError: the run cannot be read.
         """
         self.set(load_experiment(source))
 
     @with_ui_lock
     def start(self) -> Training:
-        """Trains what the form says in a thread, or goes on with the run's folder; the live panel appears below.
+        """Trains the experiment in a thread, or resumes the run in the folder; the live panel appears below.
 
         Raises:
             ConfigError, RunError, EnvError: as `marlnb.start`.
         """
-        if self.watched is not None and self.watched.training is not None and self.watched.training.is_alive:
-            return self.watched.training
+        if self.run_panel is not None and self.run_panel.training is not None and self.run_panel.training.is_alive:
+            return self.run_panel.training
         experiment, limit = self.experiment, self.stop_after_s
         folder = self._folder.value.strip() or None
-        watched = self._watch(open_run(experiment, folder, resume=folder is not None))
-        self._folder.value = str(watched.run.path)
-        return watched.start(stop_after_s=limit)
+        run_panel = self._show_run(open_run(experiment, folder, resume=folder is not None))
+        self._folder.value = str(run_panel.run.path)
+        return run_panel.start(stop_after_s=limit)
 
     async def train(self) -> Run:
-        """Trains to the end, and returns the run: what a cell awaits so that the next ones find a trained run.
+        """Trains to the end and returns the run. A cell awaits it, so that the next cells have a trained run.
 
-        Nobody has to click. Where no page shows the panel, as under papermill, progress is text, and the learning
-        curve is left as a picture. An interrupt of the cell stops the training, saved.
+        It needs no click. If no page shows the panel, as in papermill, the progress is text, and the learning curve
+        is a picture at the end. Interrupting the cell saves and stops the training.
 
         Raises:
-            StoppedError: the cell was interrupted; the same cell goes on from there.
+            StoppedError: the cell was interrupted; running it again resumes the training.
             As `start`, and whatever ended the training.
         """
         if os.environ.get(JOB_VARIABLE):
             folder = self._folder.value.strip() or None
-            run = train(self.experiment, folder, resume=folder is not None)  # in a job it ends the notebook if stopped
-            self._watch(run)
+            run = train(self.experiment, folder, resume=folder is not None)  # in a job, stopping ends the notebook
+            self._show_run(run)
         else:
-            run = await finished(self.start(), is_seen=lambda: self._is_seen)
+            run = await await_training(self.start(), is_seen=lambda: self._is_seen)
         if not self._is_seen:
-            self._leave()
+            self._display_result()
         return run
 
     @property
     def _is_seen(self) -> bool:
         """Whether a page has drawn the run's curves."""
-        return self.watched is not None and self.watched.returns.is_seen
+        return self.run_panel is not None and self.run_panel.returns.is_seen
 
-    def _leave(self) -> None:
-        """What a notebook shows of a training at which nobody looked: the panel's end, and a picture."""
+    def _display_result(self) -> None:
+        """Displays the final state and a picture, for a notebook that no page showed during the training."""
         from IPython.display import display
 
-        assert self.watched is not None
-        self.watched.catch_up()
-        if not self._still.renew(now=True):
-            bundle = with_snapshot(self.widget, self._told(), self._figure)
+        assert self.run_panel is not None
+        self.run_panel.catch_up()
+        if not self._snapshot.renew(now=True):
+            bundle = with_snapshot(self.widget, self._text(), self._figure)
             display({kind: value for kind, value in bundle.items() if kind.startswith(("image/", "text/"))}, raw=True)
 
     def _ipython_display_(self, **options: Any) -> None:
-        self._still.display()
+        self._snapshot.display()
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        return with_snapshot(self.widget, self._told(), self._figure)
+        return with_snapshot(self.widget, self._text(), self._figure)
 
-    def _told(self) -> str:
+    def _text(self) -> str:
         """The panel where widgets do not run."""
         if self.run is None:
             return "TrainingPanel, nothing trained yet"
         return f"{self.run.path}: {describe_status(self.run.status())}"
 
     def _figure(self) -> Figure | None:
-        return None if self.watched is None else self.watched.figure()
+        return None if self.run_panel is None else self.run_panel.figure()
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         try:
             self.start()
         except (MarlnbError, OSError) as error:
             self._problem.value = problem_html(str(error))
 
-    def _fill(self) -> None:
+    def _load(self) -> None:
         try:
-            self.fill(self._fill_from.value)
+            self.load(self._source.value)
         except MarlnbError as error:
-            self._filled.value = problem_html(str(error))
+            self._loaded.value = problem_html(str(error))
         else:
-            self._filled.value = note_html(f"filled from {self._fill_from.value}")
+            self._loaded.value = note_html(f"loaded from {self._source.value}")
 
     @with_ui_lock
-    def _watch(self, run: Run) -> RunPanel:
-        if self.watched is not None:
-            self.watched.close()
-        self.watched = RunPanel(run, references=self._references)
-        self.watched.stills.append(self._still)
-        self._place.children = (self.watched.widget,)
-        return self.watched
+    def _show_run(self, run: Run) -> RunPanel:
+        if self.run_panel is not None:
+            self.run_panel.close()
+        self.run_panel = RunPanel(run, references=self._references)
+        self.run_panel.snapshots.append(self._snapshot)
+        self._run_box.children = (self.run_panel.widget,)
+        return self.run_panel
 
     def _changed(self) -> None:
-        """What was chosen, as code and as a command; or why it cannot be."""
+        """Shows the experiment as code and as a command, or why it is not valid."""
         folder = self._folder.value.strip() or None
         try:
-            experiment, limit = self.experiment, self._limit_told()
+            experiment, limit = self.experiment, self._checked_limit()
         except MarlnbError as error:
             self._problem.value = self._as_code.value = self._as_command.value = problem_html(str(error))
             self._start_button.disabled = True
             return
-        self.device.look_at(experiment)
+        self.device.show_advice(experiment)
         self._as_code.value = code_html(as_code(experiment, folder, stop_after_s=limit))
         self._as_command.value = code_html(as_command(experiment, folder, stop_after_s=limit))
         self._problem.value = ""
         self._start_button.disabled = False
 
-    def _limit_told(self) -> float | None:
-        """`stop_after_s`, with what is wrong with it told at its field."""
+    def _checked_limit(self) -> float | None:
+        """`stop_after_s`; shows a problem at its field."""
         try:
             limit = self.stop_after_s
         except ConfigError as error:
@@ -258,6 +264,6 @@ class TrainingPanel:
         return limit
 
 
-def _field(name: str, placeholder: str, value: str = "", *, width: str = "34em", **options: Any) -> Text:
+def _text_field(name: str, placeholder: str, value: str = "", *, width: str = "34em", **options: Any) -> Text:
     layout = w.Layout(width=width)
     return Text(value=value, description=name, placeholder=placeholder, style=LABEL, layout=layout, **options)

@@ -18,7 +18,7 @@ SMALL = ("env=mpe/simple_tag", "algorithm=ippo", "n_envs=4", "rollout_steps=10",
 N_THREADS, N_CLICKS = 4, 8
 
 
-def test_clicks_while_answers_arrive_from_many_threads(hasty: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clicks_while_answers_arrive_from_many_threads(frequent_switches: None, monkeypatch: pytest.MonkeyPatch) -> None:
     panel = TrainingPanel(Experiment.compose(*SMALL))
     until(lambda: panel.environment.spec is not None and panel.algorithm.networks)
     raised: list[BaseException | None] = []

@@ -48,11 +48,11 @@ class Corridor(ParallelEnv[str, np.ndarray, int]):
         image[:, 10 * self.door : 10 * self.door + 10] = 0
         return image
 
-    def object_places(self) -> dict[str, tuple[float, float]]:
+    def object_positions(self) -> dict[str, tuple[float, float]]:
         places = {"walker_0": self.at[0], "walker_1": self.at[1], "door": self.door}
         return {name: ((place + 0.5) / LENGTH, 0.5) for name, place in places.items()}
 
-    def object_of_features(self, agent: str) -> tuple[str | None, ...]:
+    def feature_objects(self, agent: str) -> tuple[str | None, ...]:
         return self.spoken
 
     def _seen(self) -> dict[str, np.ndarray]:

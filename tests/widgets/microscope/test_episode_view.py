@@ -9,13 +9,13 @@ import pytest
 
 import marlnb as mnb
 from marlnb.errors import RecordingError
-from marlnb.widgets.microscope.episode_view import view_episode
-from marlnb.widgets.microscope.top_episodes import top_episodes
-from marlnb.widgets.microscope.unit_orders import unit_orders
+from marlnb.widgets.microscope.episode_view import read_episode
+from marlnb.widgets.microscope.payload import unit_orders
+from marlnb.widgets.microscope.unit_panel import top_episodes
 
 
 def test_arrays_are_the_files_rows(listener: mnb.Recording) -> None:
-    view = view_episode(listener, 7)
+    view = read_episode(listener, 7)
     file, rows = listener.file, slice(7 * 25, 8 * 25)  # episodes of this environment are 25 steps, in order here
     assert (file["steps/episode"][rows] == 7).all()
     _, hearer = view.groups
@@ -44,12 +44,12 @@ def test_only_the_episodes_rows_are_read(listener: mnb.Recording, monkeypatch: p
         return whole(self, rows, **options)
 
     monkeypatch.setattr(LabelledArray, "_read", counted)
-    view_episode(listener, 3).units("listener/actor/hidden_1")
+    read_episode(listener, 3).units("listener/actor/hidden_1")
     assert read and max(read) == 25
 
 
 def test_probabilities_are_those_of_the_actions_taken(tag: mnb.Recording) -> None:
-    for group in view_episode(tag, 1).groups:
+    for group in read_episode(tag, 1).groups:
         assert group.kind == "probability"
         np.testing.assert_allclose(group.choices.sum(-1), 1, atol=1e-5)
         taken = np.take_along_axis(group.choices, group.action[..., None], axis=-1)[..., 0]
@@ -59,7 +59,7 @@ def test_probabilities_are_those_of_the_actions_taken(tag: mnb.Recording) -> Non
 
 def test_an_episode_that_is_not_there_is_told(listener: mnb.Recording) -> None:
     with pytest.raises(RecordingError, match=r"no episode 99; it has 0 to 11"):
-        view_episode(listener, 99)
+        read_episode(listener, 99)
 
 
 def test_orders_sort_what_they_say() -> None:

@@ -78,7 +78,7 @@ def test_a_click_tells_the_exact_value_and_more(scope: Microscope, listener: mnb
     panel = scope.controls.unit
     assert f"{listener.file[f'activations/{SITE}'][82, 0, 9]:.6g}" in panel._line.value
     until(lambda: panel.tuning is not None)
-    truth = mnb.tuning(listener, site=SITE, by="goal", agent="listener_0")
+    truth = mnb.tuning(listener, site=SITE, label="goal", agent="listener_0")
     assert panel.tuning is not None and panel.tuning.strength[9] == pytest.approx(truth.strength[9])
     assert scope.controls.edits.units.value == "9" and scope.controls.edits.site.value == SITE
     scope.go(panel.top[0].episode, panel.top[0].t)
@@ -130,7 +130,7 @@ def test_its_code_shows_the_same(scope: Microscope) -> None:
 def test_layers_that_were_not_sent_come_when_asked_for(
     listener: mnb.Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("marlnb.widgets.microscope.sides.MOST_BYTES", 0)
+    monkeypatch.setattr("marlnb.widgets.microscope.payload.MOST_BYTES", 0)
     scope = mnb.microscope(listener)
     assert list(scope.scope.sides[0]["units"]) == ["actor/hidden_1"]
     scope.scope.layer = "actor/hidden_2"
@@ -161,7 +161,7 @@ def test_units_are_read_as_people_write_them() -> None:
 def test_of_what_is_too_large_the_step_that_is_shown_is_explained(
     listener: mnb.Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("marlnb.widgets.microscope.explanation.MOST_NUMBERS", 100)
+    monkeypatch.setattr("marlnb.widgets.microscope.attribution.MOST_NUMBERS", 100)
     whole = mnb.attribute(listener, group="listener", progress=False)  # episode 0 comes first
     scope = mnb.microscope(listener, t=3)
     assert scope.wait(60) and scope.wait(60)
@@ -182,8 +182,8 @@ def test_of_what_is_too_large_the_step_that_is_shown_is_explained(
 
 
 def test_a_step_that_is_too_large_as_well_says_so(listener: mnb.Recording, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("marlnb.widgets.microscope.explanation.MOST_NUMBERS", 100)
-    monkeypatch.setattr("marlnb.widgets.microscope.explanation.MOST_OF_STEP", 10)
+    monkeypatch.setattr("marlnb.widgets.microscope.attribution.MOST_NUMBERS", 100)
+    monkeypatch.setattr("marlnb.widgets.microscope.attribution.MOST_OF_STEP", 10)
     scope = mnb.microscope(listener)
     assert scope.wait(60) and scope.wait(60)
     found = scope.scope.attributions[0]
@@ -193,8 +193,8 @@ def test_a_step_that_is_too_large_as_well_says_so(listener: mnb.Recording, monke
 def test_the_step_that_is_shown_comes_before_a_long_episode(
     listener: mnb.Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("marlnb.widgets.microscope.explaining.FEW_NUMBERS", 0)
-    monkeypatch.setattr("marlnb.widgets.microscope.explaining.START_S", 3.0)
+    monkeypatch.setattr("marlnb.widgets.microscope.attribution.FEW_NUMBERS", 0)
+    monkeypatch.setattr("marlnb.widgets.microscope.attribution.START_S", 3.0)
     scope = mnb.microscope(listener, t=4)
     until(lambda: scope.scope.attributions[0])
     assert {one["at"] for one in scope.scope.attributions[0]["agents"].values()} == {4}

@@ -57,7 +57,7 @@ def test_what_is_told_wrongly_is_said_and_the_pictures_stay(
 
 def test_an_environment_that_tells_half_has_bars_only() -> None:
     class Silent(Corridor):
-        object_of_features = None  # type: ignore[assignment]
+        feature_objects = None  # type: ignore[assignment]
 
     with vector_env(Silent, 1) as env:
         env.reset(0)

@@ -14,6 +14,7 @@ import pytest
 
 from marlnb.experiment import Experiment
 from marlnb.models.hooks.sites import match_sites
+from marlnb.recording.capture.config import RecordingConfig
 from marlnb.recording.capture.plan import FILE_OVERHEAD_BYTES
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.layout import Field
@@ -61,11 +62,10 @@ def test_globs_mean_what_is_ticked(panel: RecordingPanel) -> None:
 
 
 def test_options_are_records_own(panel: RecordingPanel) -> None:
-    made = panel.choices
-    assert made == {**made, **{name: record.__kwdefaults__[name] for name in made}}
+    assert RecordingConfig(**panel.choices) == RecordingConfig()
     assert text_of(panel._code).endswith("recording = mnb.record(run)\nmnb.microscope(recording)")
     told = {name: field.item.metadata["help"] for name, field in panel.form.fields.items()}
-    assert told["explore"] == "sample actions; otherwise take the most likely" and all(told.values())
+    assert told["explore"] == "sample actions instead of taking the most likely" and all(told.values())
 
 
 def test_the_file_holds_what_was_chosen_and_is_as_large_as_was_told(panel: RecordingPanel) -> None:
@@ -77,7 +77,7 @@ def test_the_file_holds_what_was_chosen_and_is_as_large_as_was_told(panel: Recor
     plan = panel.plan
     assert plan is not None and plan.rows == 300 * 25 and plan.bounded  # an episode of MPE has 25 steps
     command = text_of(panel._command)
-    panel.record().work.wait(60)
+    panel.record().task.wait(60)
     made = panel.recording
     assert made is not None and made.complete and made.sites == chosen and len(made) == plan.rows
     assert made.checkpoint[0] == 3 and made.settings["explore"] and "value" not in made.fields("speaker")
@@ -90,7 +90,7 @@ def test_the_file_holds_what_was_chosen_and_is_as_large_as_was_told(panel: Recor
     until(lambda: panel.list.microscope is not None or "alert" in panel.list._place.children[0].value)
     assert isinstance(panel.list.microscope, Microscope)
 
-    words = shlex.split(command.replace("--name recording", "--name commanded"))
+    words = shlex.split(f"{command} --name commanded")
     subprocess.run([sys.executable, "-m", *words], check=True, capture_output=True)
     with Recording.open(panel.run.recordings["commanded"]) as same:
         for site in chosen:
@@ -119,7 +119,7 @@ def test_a_recording_that_is_stopped_stays_incomplete(panel: RecordingPanel) -> 
     until(lambda: " rows a second" in text_of(panel._line) and not text_of(panel._line).startswith("0 of"))
     seen = int(text_of(panel._line).split(" of ")[0].replace(",", ""))
     panel.stop()
-    work.work.wait(60)
+    work.task.wait(60)
     assert "stopped" in text_of(panel._line) and "marked incomplete" in text_of(panel._line)
     with Recording.open(panel.run.recordings["recording"]) as kept:
         assert not kept.complete and len(kept.episodes) >= seen > 0
@@ -133,7 +133,7 @@ def test_what_cannot_be_recorded_is_told_and_the_button_is_off(panel: RecordingP
     _settled(panel)
     assert panel.plan is not None
     panel.form.fields["episodes"].enter(str(2 * 2000 * panel.plan.free_bytes // panel.plan.size_bytes))
-    until(lambda: "free; record fewer" in text_of(panel._estimate))
+    until(lambda: "record fewer" in text_of(panel._estimate))
     assert panel._record.disabled
     panel.form.fields["episodes"].enter("5")
     _settled(panel)
@@ -153,7 +153,7 @@ def test_labels_of_ones_own_and_several_checkpoints(run: Run) -> None:  # noqa: 
     panel.form.set({"episodes": 3})
     panel.checkpoint.value = ("3", "9")
     _settled(panel)
-    panel.record().work.wait(60)
+    panel.record().task.wait(60)
     made = panel.recording
     assert made is not None and "late" in made.labels and "early" not in made.labels
     assert made.label("late").to_numpy().reshape(6, 25).sum(axis=1).tolist() == [12] * 6  # t = 13 to 24
@@ -167,7 +167,7 @@ def test_a_policy_without_sites_is_recorded_as_well(tmp_path: Path) -> None:
     _settled(panel)
     assert panel.tree.names == [] and not panel._record.disabled
     panel.form.set({"episodes": 7})
-    panel.record().work.wait(60)
+    panel.record().task.wait(60)
     assert panel.recording is not None and panel.recording.sites == [] and len(panel.recording.episodes) == 7
     panel.recording.close()
 

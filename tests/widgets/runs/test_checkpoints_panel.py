@@ -45,7 +45,7 @@ def test_an_evaluation_is_mnb_evaluates_and_is_there_again(run: Run) -> None:  #
     mean, error = expected.return_mean["listener"], expected.return_se["listener"]
     again = CheckpointsPanel(Run.open(run.path))
     again.choose(6)
-    assert f"{mean:.3f} ± {error:.3f}" in text_of(again.evaluation._kept)
+    assert f"{mean:.3f} ± {error:.3f}" in text_of(again.evaluation._stored)
     assert again.table.content["rows"][1][5].startswith(f"{expected.score:.3f} ±")
 
 
@@ -82,7 +82,7 @@ def test_a_wrong_number_is_told_at_its_field_and_nothing_is_played(run: Run) -> 
     panel.evaluation.form.fields["episodes"].enter("0")
     assert "at least 1" in panel.evaluation.form.problems["episodes"]
     panel.evaluation._clicked()
-    assert "at least 1" in text_of(panel.evaluation._line) and panel.evaluation.work is None
+    assert "at least 1" in text_of(panel.evaluation._line) and panel.evaluation.task is None
 
 
 def test_what_is_shown_as_code_does_the_same(run: Run) -> None:  # noqa: F811
@@ -111,9 +111,9 @@ def test_deleting_asks_first_and_says_what_depends_on_it(run: Run) -> None:  # n
     panel.delete()  # nobody asked
     assert (run.path / "checkpoints" / "6").is_dir()
     panel.ask_to_delete()
-    assert "Made with it: of six." in text_of(panel._question) and panel._asking.layout.display == ""
+    assert "Recordings made with it: of six." in text_of(panel._question) and panel._confirmation.layout.display == ""
     panel._no.click()
-    assert panel._asking.layout.display == "none" and (run.path / "checkpoints" / "6").is_dir()
+    assert panel._confirmation.layout.display == "none" and (run.path / "checkpoints" / "6").is_dir()
     panel.ask_to_delete()
     panel._yes.click()
     assert not (run.path / "checkpoints" / "6").exists()
@@ -136,7 +136,7 @@ def test_checkpoints_of_a_training_appear_and_its_only_one_stays(tmp_path_factor
         until(lambda: len(panel.table.content["names"]) == 1)
         panel.choose(int(panel.table.content["names"][0]))
         panel.ask_to_delete()
-        assert "is the only one" in text_of(panel._line) and panel._asking.layout.display == "none"
+        assert "is the only one" in text_of(panel._line) and panel._confirmation.layout.display == "none"
     finally:
         training.stop()
         training.wait(60)

@@ -13,7 +13,8 @@ import pytest
 
 from marlnb.errors import RunError
 from marlnb.training.runs.checkpoint_removal import remove_checkpoint
-from marlnb.training.runs.run import METRICS, Run, is_run
+from marlnb.training.runs.files import METRICS, is_run
+from marlnb.training.runs.run import Run
 from marlnb.widgets.runs.run_panel import RunPanel, attach
 from marlnb.widgets.runs.training_panel import TrainingPanel
 from tests.widgets.trained import SMALL, original, run, text_of, until  # noqa: F401
@@ -48,7 +49,7 @@ def test_buttons_reach_a_training_in_another_process(elsewhere: Elsewhere) -> No
         until(lambda: len(_lines(panel).get("speaker", [[]])[0]) > 3)
         panel.buttons["pause"].click()
         until(lambda: run.status()["state"] == "paused")
-        until(lambda: panel.buttons["pause"].description == "Resume" and "paused" in text_of(panel._line))
+        until(lambda: panel.buttons["pause"].description == "Continue" and "paused" in text_of(panel._line))
         iteration = run.status()["iteration"]
         panel.buttons["save"].click()
         until(lambda: [one.iteration for one in run.checkpoints] == [iteration])  # it waits, and saves
@@ -56,7 +57,7 @@ def test_buttons_reach_a_training_in_another_process(elsewhere: Elsewhere) -> No
         until(lambda: run.status()["iteration"] > iteration)
         panel.buttons["stop"].click()
         assert elsewhere.process.wait(60) is not None
-        until(lambda: "stopped: go on from the last checkpoint" in text_of(panel._line))
+        until(lambda: "stopped: resume from the last checkpoint" in text_of(panel._line))
         assert run.status()["state"] == "stopped" and run.checkpoint().iteration == run.status()["iteration"]
         rows = [json.loads(line) for line in (run.path / METRICS).read_text().splitlines()]
         until(lambda: len(_lines(panel)["speaker"][0]) == len(rows))
@@ -92,8 +93,8 @@ def test_a_training_that_was_killed_is_interrupted_and_goes_on_here(elsewhere: E
         until(lambda: panel.run.checkpoints)
         saved = panel.run.checkpoint().iteration
         elsewhere.process.kill()
-        until(lambda: "interrupted: go on from the last checkpoint" in text_of(panel._line))
-        assert panel.buttons["start"].description == "Go on" and not panel.buttons["start"].disabled
+        until(lambda: "interrupted: resume from the last checkpoint" in text_of(panel._line))
+        assert panel.buttons["start"].description == "Resume" and not panel.buttons["start"].disabled
         panel.buttons["start"].click()
         until(lambda: panel.run.status()["state"] == "running" and panel.run.status()["iteration"] > saved)
         panel.buttons["stop"].click()
@@ -134,11 +135,11 @@ def _lines(panel: RunPanel) -> dict[str, list[list[float]]]:
 
 def test_what_was_loaded_is_the_panels(run: Run) -> None:  # noqa: F811
     panel = TrainingPanel(run=run.path)
-    assert panel.watched is not None and panel.policies is None
-    panel.watched.tabs.selected_index = 1
-    assert panel.watched.checkpoints is not None and panel.policies is None
-    panel.watched.checkpoints.choose(3)
-    panel.watched.checkpoints.load()
+    assert panel.run_panel is not None and panel.policies is None
+    panel.run_panel.tabs.selected_index = 1
+    assert panel.run_panel.checkpoints is not None and panel.policies is None
+    panel.run_panel.checkpoints.choose(3)
+    panel.run_panel.checkpoints.load()
     until(lambda: panel.policies is not None)
     assert panel.policies is not None and set(panel.policies) == {"speaker", "listener"}
-    panel.watched.close()
+    panel.run_panel.close()

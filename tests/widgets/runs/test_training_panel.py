@@ -50,7 +50,7 @@ def test_a_form_shows_the_experiment_that_it_was_given() -> None:
 
 
 def test_what_is_clicked_changes_the_experiment(panel: TrainingPanel) -> None:
-    panel.algorithm._give("agent")
+    panel.algorithm._add_choice("agent")
     choice = panel.algorithm.choices["agent"]
     assert choice.algorithm is not None
     choice.algorithm._name.value = "iql"
@@ -93,11 +93,11 @@ def test_bad_input_stops_at_the_field(panel: TrainingPanel) -> None:
 def test_training_shows_the_run_and_stays_resumable(panel: TrainingPanel, tmp_path: Path) -> None:
     panel._folder.value = str(tmp_path / "run")
     panel._start_button.click()
-    assert panel.watched is not None and panel.watched.training is not None
-    run = panel.watched.training.wait(60)
+    assert panel.run_panel is not None and panel.run_panel.training is not None
+    run = panel.run_panel.training.wait(60)
     assert run.status()["state"] == "complete" and run.experiment == panel.experiment
-    points = panel.watched.returns.get_state("lines")["lines"]
-    until(lambda: panel.watched is not None and set(panel.watched.returns.lines) >= {"adversary", "agent"})
+    points = panel.run_panel.returns.get_state("lines")["lines"]
+    until(lambda: panel.run_panel is not None and set(panel.run_panel.returns.lines) >= {"adversary", "agent"})
     assert points is not None
     bundle = panel._repr_mimebundle_()
     assert "image/png" in bundle  # what is seen where widgets do not run
@@ -110,11 +110,11 @@ def test_a_fault_while_training_is_shown_with_where_it_came_from(tmp_path: Path)
     panel = TrainingPanel(experiment, tmp_path / "run")
     panel._folder.value = str(tmp_path / "run")
     panel.start()
-    watched = panel.watched
-    assert watched is not None
-    until(lambda: "Boom" in _text(watched._error))
-    assert "faulty.py" in _text(watched._log) and not watched.buttons["start"].disabled
-    assert watched.run.status()["state"] == "failed"
+    run_panel = panel.run_panel
+    assert run_panel is not None
+    until(lambda: "Boom" in _text(run_panel._error))
+    assert "faulty.py" in _text(run_panel._log) and not run_panel.buttons["start"].disabled
+    assert run_panel.run.status()["state"] == "failed"
 
 
 def test_awaiting_trains_without_a_click(panel: TrainingPanel, tmp_path: Path) -> None:
@@ -143,14 +143,14 @@ def test_a_form_is_filled_from_a_folder_a_file_or_words(tmp_path: Path) -> None:
         as_command(experiment, "runs/a b").replace("\n", ""),  # as a page pastes it into one line
     ):
         panel.set(Experiment.compose("env=mpe/simple_spread"))
-        panel.fill(source)
+        panel.load(source)
         assert panel.experiment == experiment
     for wrong, told in (
-        ("", "fill from what"),
+        ("", "nothing to load"),
         ("nowhere", "no run's folder"),
         ("env=mpe/simple_tagg", "simple_tag"),
         ("env='", "quotation"),
     ):
         with pytest.raises((ConfigError, RunError), match=told):
-            panel.fill(wrong)
+            panel.load(wrong)
     assert Run.open(run.path).experiment == experiment

@@ -1,4 +1,4 @@
-// The microscope: one episode, or two side by side, in step. Scrubbing asks nobody: all arrays are here.
+// The microscope: one episode, or two side by side, in step. The page has all arrays, so scrubbing needs no kernel.
 const SPEEDS = [2, 5, 10, 25, 60];
 
 function render({ model, el }) {
@@ -6,20 +6,20 @@ function render({ model, el }) {
   root.tabIndex = 0;
   root.setAttribute("role", "group");
   root.setAttribute("aria-label", "microscope; arrow keys step, Home and End, space plays, up and down choose a unit");
-  root.setAttribute("data-lm-suppress-shortcuts", "true"); // else JupyterLab takes letters and arrows as commands
+  root.setAttribute("data-lm-suppress-shortcuts", "true"); // or JupyterLab runs commands for letters and arrow keys
   el.append(root);
   let sides = [];
   let t = Math.max(0, model.get("t"));
-  let wanted = 0, saving = 0, playing = 0, oneScale = false, last = 0, longest = null;
+  let frame = 0, saveTimer = 0, playing = 0, sharedScale = false, lastTick = 0, longest = null;
 
   const bar = make("div", "ms-controls");
   const button = (text, label, action) => {
-    const made = make("button", "ms-button", text);
-    made.type = "button";
-    made.title = label;
-    made.setAttribute("aria-label", label);
-    made.onclick = action;
-    return made;
+    const node = make("button", "ms-button", text);
+    node.type = "button";
+    node.title = label;
+    node.setAttribute("aria-label", label);
+    node.onclick = action;
+    return node;
   };
   const play = button("▶", "play", () => (playing ? stop() : start()));
   play.classList.add("ms-play");
@@ -40,19 +40,19 @@ function render({ model, el }) {
   slider.setAttribute("aria-label", "step");
   slider.oninput = () => goTo(Number(slider.value));
   const marks = make("div", "ms-marks");
-  const along = make("div", "ms-along");
-  along.append(slider, marks);
+  const track = make("div", "ms-along");
+  track.append(slider, marks);
   const reading = make("span", "ms-reading");
   const readingText = document.createTextNode("");
   reading.append(readingText);
   const set = (name) => (value) => { model.set(name, value); model.save_changes(); };
   const layer = choose("units of", [], "", set("layer"));
   const order = choose("order", Object.entries(model.get("orders")), model.get("order"), set("order"));
-  const scale = choose("colours", [["own", "each unit's own range"], ["one", "one range for all"]], "own", (v) => { oneScale = v === "one"; units(); });
+  const scale = choose("colours", [["unit", "range of each unit"], ["shared", "one range for all units"]], "unit", (v) => { sharedScale = v === "shared"; units(); });
   bar.append(
     button("«", "first step (Home)", () => goTo(0)), button("‹", "step back (left arrow)", () => goTo(t - 1)), play,
     button("›", "step on (right arrow)", () => goTo(t + 1)), button("»", "last step (End)", () => goTo(length() - 1)),
-    along, reading,
+    track, reading,
   );
   const choices = make("div", "ms-controls");
   const working = make("span", "ms-help ms-working");
@@ -63,21 +63,21 @@ function render({ model, el }) {
 
   const length = () => Math.max(...sides.map((side) => side.steps));
 
-  function goTo(place) {
-    t = Math.min(length() - 1, Math.max(0, place));
-    if (!wanted) wanted = requestAnimationFrame(draw);
-    clearTimeout(saving);
-    saving = setTimeout(() => {
+  function goTo(index) {
+    t = Math.min(length() - 1, Math.max(0, index));
+    if (!frame) frame = requestAnimationFrame(draw);
+    clearTimeout(saveTimer);
+    saveTimer = setTimeout(() => {
       describe();
       if (model.get("t") !== t) { model.set("t", t); model.save_changes(); }
     }, 250);
   }
 
   function draw() {
-    wanted = 0;
+    frame = 0;
     if (Number(slider.value) !== t) slider.value = String(t);
-    const told = `step ${longest.stepNumbers[Math.min(t, longest.steps - 1)]} of ${longest.stepNumbers[longest.steps - 1]}`;
-    if (readingText.data !== told) readingText.data = told;
+    const text = `step ${longest.stepNumbers[Math.min(t, longest.steps - 1)]} of ${longest.stepNumbers[longest.steps - 1]}`;
+    if (readingText.data !== text) readingText.data = text;
     for (const side of sides) side.at(t);
     root.dataset.t = String(t);
   }
@@ -89,10 +89,10 @@ function render({ model, el }) {
 
   function start() {
     if (t >= length() - 1) goTo(0);
-    last = performance.now();
+    lastTick = performance.now();
     const tick = (time) => {
-      const due = Math.floor(((time - last) / 1000) * Number(speed.select.value));
-      if (due > 0) { last += (due * 1000) / Number(speed.select.value); goTo(t + due); }
+      const due = Math.floor(((time - lastTick) / 1000) * Number(speed.select.value));
+      if (due > 0) { lastTick += (due * 1000) / Number(speed.select.value); goTo(t + due); }
       playing = t >= length() - 1 ? 0 : requestAnimationFrame(tick);
       if (!playing) stop();
     };
@@ -107,14 +107,14 @@ function render({ model, el }) {
     play.setAttribute("aria-label", "play");
   }
 
-  function pick(side, agent, unit, at) {
-    goTo(at);
-    model.set("picked", { side, agent, layer: model.get("layer"), unit, t: at });
+  function pick(side, agent, unit, index) {
+    goTo(index);
+    model.set("picked", { side, agent, layer: model.get("layer"), unit, t: index });
     model.save_changes();
     root.focus({ preventScroll: true });
   }
 
-  function key(event) {
+  function onKey(event) {
     if (["SELECT", "TEXTAREA"].includes(event.target.tagName) || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === " " && event.target.tagName === "BUTTON") return;
     const picked = model.get("picked");
@@ -123,41 +123,41 @@ function render({ model, el }) {
     if (event.key in steps) goTo(steps[event.key]);
     else if (event.key === " ") { if (playing) stop(); else start(); }
     else if ((event.key === "ArrowUp" || event.key === "ArrowDown") && picked.agent) {
-      const card = sides[picked.side]?.cards.find((one) => one.agent.name === picked.agent);
-      const unit = card?.heatmap.beside(picked.unit, event.key === "ArrowUp" ? -1 : 1);
+      const card = sides[picked.side]?.cards.find((card) => card.agent.name === picked.agent);
+      const unit = card?.heatmap.neighbour(picked.unit, event.key === "ArrowUp" ? -1 : 1);
       if (unit !== null && unit !== undefined) pick(picked.side, picked.agent, unit, t);
     } else return;
     event.preventDefault();
     event.stopPropagation();
   }
-  root.addEventListener("keydown", key);
+  root.addEventListener("keydown", onKey);
 
-  const units = () => { for (const side of sides) side.units(oneScale); mark(); };
+  const units = () => { for (const side of sides) side.units(sharedScale); mark(); };
   const mark = () => {
     const picked = model.get("picked");
     root.dataset.picked = picked.agent ? `${picked.agent}:${picked.unit}` : "";
     for (const side of sides) side.mark(picked);
   };
   const names = () => {
-    layer.select.replaceChildren(...model.get("layers").map((one) => { const option = make("option", "", one); option.value = one; return option; }));
+    layer.select.replaceChildren(...model.get("layers").map((name) => { const option = make("option", "", name); option.value = name; return option; }));
     layer.select.value = model.get("layer");
     order.select.value = model.get("order");
   };
-  const films = () => sides.forEach((side, k) => { const film = model.get("films")[k]; if (film) side.film.add(film.images, film.places); });
-  const redraw = () => { if (!wanted) wanted = requestAnimationFrame(draw); };
+  const films = () => sides.forEach((side, k) => { const film = model.get("films")[k]; if (film) side.film.add(film.images, film.positions); });
+  const redraw = () => { if (!frame) frame = requestAnimationFrame(draw); };
   const bookmarks = () => {
     const episode = model.get("sides")[0].episode;
-    const here = model.get("bookmarks").filter((one) => one.episode === episode);
-    marks.replaceChildren(...here.map((one) => {
-      const place = Math.max(0, sides[0].stepNumbers.indexOf(one.t));
-      const mark = button("▾", `bookmark at step ${one.t}: ${one.note}`, () => goTo(place));
+    const ofEpisode = model.get("bookmarks").filter((bookmark) => bookmark.episode === episode);
+    marks.replaceChildren(...ofEpisode.map((bookmark) => {
+      const index = Math.max(0, sides[0].stepNumbers.indexOf(bookmark.t));
+      const mark = button("▾", `bookmark at step ${bookmark.t}: ${bookmark.note}`, () => goTo(index));
       mark.className = "ms-mark";
-      mark.style.left = `${(place / Math.max(1, length() - 1)) * 100}%`;
+      mark.style.left = `${(index / Math.max(1, length() - 1)) * 100}%`;
       return mark;
     }));
   };
-  const busy = () => { working.textContent = model.get("working"); };
-  const notes = () => sides.forEach((side, k) => side.film.say(model.get("notes")[k] || ""));
+  const showWorking = () => { working.textContent = model.get("working"); };
+  const notes = () => sides.forEach((side, k) => side.film.showNote(model.get("notes")[k] || ""));
 
   function build() {
     stop();
@@ -168,8 +168,8 @@ function render({ model, el }) {
     stage.classList.toggle("ms-two", sides.length > 1);
     slider.max = String(length() - 1);
     t = Math.min(Math.max(0, model.get("t")), length() - 1);
-    names(); films(); notes(); busy(); bookmarks(); units();
-    for (const side of sides) { side.shown(); side.attributed(); side.decoded(); }
+    names(); films(); notes(); showWorking(); bookmarks(); units();
+    for (const side of sides) { side.shown(); side.showAttributions(); side.showConcepts(); }
     draw();
     describe();
     root.dataset.sides = String(sides.length);
@@ -179,48 +179,48 @@ function render({ model, el }) {
   const handlers = {
     "change:sides": build,
     "change:films": () => { films(); redraw(); },
-    "change:attributions": () => { for (const side of sides) side.attributed(); redraw(); },
-    "change:concepts": () => { for (const side of sides) side.decoded(); redraw(); },
+    "change:attributions": () => { for (const side of sides) side.showAttributions(); redraw(); },
+    "change:concepts": () => { for (const side of sides) side.showConcepts(); redraw(); },
     "change:agents change:explained": () => { for (const side of sides) side.shown(); redraw(); },
     "change:layers": names,
     "change:layer change:order": () => { names(); units(); },
     "change:picked": mark,
     "change:bookmarks": bookmarks,
     "change:notes": notes,
-    "change:working": busy,
+    "change:working": showWorking,
     "change:t": () => { if (model.get("t") !== t) goTo(model.get("t")); },
     "msg:custom": (content, buffers) => {
       if (content.film === undefined || !sides[content.film]) return;
-      sides[content.film].film.add(imagesIn(content, buffers), content.places);
+      sides[content.film].film.add(imagesIn(content, buffers), content.positions);
       redraw();
     },
   };
   for (const [name, handler] of Object.entries(handlers)) model.on(name, handler);
-  const themed = new MutationObserver(() => { for (const side of sides) side.redraw(); });
+  const themeObserver = new MutationObserver(() => { for (const side of sides) side.redraw(); });
   build();
-  themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
+  themeObserver.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
   return () => {
     stop();
-    cancelAnimationFrame(wanted);
-    clearTimeout(saving);
-    themed.disconnect();
+    cancelAnimationFrame(frame);
+    clearTimeout(saveTimer);
+    themeObserver.disconnect();
     for (const side of sides) side.end();
     for (const [name, handler] of Object.entries(handlers)) model.off(name, handler);
   };
 }
 
-// The page keeps the pictures that come one by one in the model's state, from which the notebook is saved, and says
-// that it does: they need not be sent a second time.
+// The page puts the frames that it receives into the model's state, from which the notebook is saved, and tells the
+// kernel so: it need not send them a second time.
 function initialize({ model }) {
   model.on("msg:custom", (content, buffers) => {
-    const kept = content.film === undefined ? null : model.get("films")[content.film];
-    if (!kept) return;
-    Object.assign(kept.images, imagesIn(content, buffers));
-    Object.assign(kept.places, content.places);
+    const film = content.film === undefined ? null : model.get("films")[content.film];
+    if (!film) return;
+    Object.assign(film.images, imagesIn(content, buffers));
+    Object.assign(film.positions, content.positions);
   });
-  model.send({ keeps: true });
+  model.send({ saves_frames: true });
 }
 
-const imagesIn = (content, buffers) => Object.fromEntries(content.at.map((place, k) => [place, buffers[k]]));
+const imagesIn = (content, buffers) => Object.fromEntries(content.at.map((index, k) => [index, buffers[k]]));
 
 export default { initialize, render };

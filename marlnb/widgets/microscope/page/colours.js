@@ -1,8 +1,8 @@
-// Colours, and how arrays come out of the bytes that Python sends.
+// Colours, and arrays from the bytes that Python sends.
 const STOPS = [
   [0, 34, 78], [18, 53, 112], [59, 73, 108], [87, 93, 109], [112, 113, 115],
   [138, 134, 120], [165, 156, 116], [195, 179, 105], [225, 204, 85], [254, 232, 56],
-]; // cividis: told apart with any colour vision, and in greyscale
+]; // cividis: distinct with any colour vision, and in greyscale
 const LUT = new Uint32Array(256).map((_, v) => {
   const at = (v / 255) * (STOPS.length - 1);
   const low = Math.min(STOPS.length - 2, Math.floor(at));
@@ -11,7 +11,7 @@ const LUT = new Uint32Array(256).map((_, v) => {
 });
 const ABSENT = ((255 << 24) | (150 << 16) | (150 << 8) | 150) >>> 0;
 
-// a DataView of any alignment; a copy makes it aligned
+// a DataView may have any alignment; slice() makes an aligned copy
 const bytesOf = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
 const floatsOf = (view) => new Float32Array(bytesOf(view).slice().buffer);
 const intsOf = (view) => new Int32Array(bytesOf(view).slice().buffer);
@@ -21,7 +21,6 @@ const brief = (v) => {
   const a = Math.abs(v);
   return a >= 1000 ? v.toFixed(0) : a >= 10 ? v.toFixed(1) : v.toFixed(2);
 };
-const theme = (el, name, otherwise) => getComputedStyle(el).getPropertyValue(name).trim() || otherwise;
 
 function make(tag, className, text) {
   const el = document.createElement(tag);

@@ -1,40 +1,40 @@
-// A canvas as wide as its place and of a given height in CSS pixels, drawn again whenever that or the theme changes.
-// Its width comes from an observer, never from a question to the page: a question would lay the page out.
+// A canvas as wide as its container, of a given height in CSS pixels, drawn again when the width or the theme changes.
+// An observer supplies the width: reading it from the page would force a layout.
 function makeCanvas(className, height, draw) {
   const canvas = make("canvas", className);
   const context = canvas.getContext("2d");
   canvas.style.height = `${height}px`;
-  const made = {
+  const face = {
     canvas,
     context,
     width: 0,
     height,
     ink: { text: "#222", faint: "#666", back: "#fff", track: "#eee", line: "#ddd", font: "11px sans-serif" },
     draw() {
-      if (!made.width) return;
+      if (!face.width) return;
       const ratio = window.devicePixelRatio || 1;
-      canvas.width = Math.max(1, Math.round(made.width * ratio));
+      canvas.width = Math.max(1, Math.round(face.width * ratio));
       canvas.height = Math.max(1, Math.round(height * ratio));
       context.scale(ratio, ratio);
-      made.ink = inkOf(canvas);
-      context.font = made.ink.font;
-      draw(made);
+      face.ink = inkOf(canvas);
+      context.font = face.ink.font;
+      draw(face);
     },
-    end: () => sized.disconnect(),
+    end: () => sizeObserver.disconnect(),
   };
-  const sized = new ResizeObserver(([entry]) => {
+  const sizeObserver = new ResizeObserver(([entry]) => {
     const width = entry.contentRect.width;
-    if (width === made.width) return;
-    made.width = width;
-    made.draw();
+    if (width === face.width) return;
+    face.width = width;
+    face.draw();
   });
-  sized.observe(canvas);
-  return made;
+  sizeObserver.observe(canvas);
+  return face;
 }
 
 function inkOf(el) {
   const style = getComputedStyle(el);
-  const of = (name, otherwise) => style.getPropertyValue(name).trim() || otherwise;
+  const of = (name, fallback) => style.getPropertyValue(name).trim() || fallback;
   return {
     text: of("--jp-ui-font-color1", "#222"),
     faint: of("--jp-ui-font-color2", "#666"),

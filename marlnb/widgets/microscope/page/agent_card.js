@@ -1,9 +1,9 @@
-// One agent: its units, its action, what it looked at, and what is decoded from it.
-const BARS = 8; // features that are drawn
+// One agent: its units, its action, the attribution of its features, and its decoded concepts.
+const MAX_BARS = 8; // features that are drawn
 const KINDS = { probability: "action, probability", score: "action, score (no probability)", value: "action" };
 
-// where a step's values lie among those that are there; null where it is not explained
-const rowOf = (found, t) => (found.at === undefined || found.at === null ? t : found.at === t ? 0 : null);
+// the row of a step's values in an attribution; null: the step is not attributed
+const rowOf = (attribution, t) => (attribution.at === undefined || attribution.at === null ? t : attribution.at === t ? 0 : null);
 
 function makeCard({ agent, steps, onPick, onLook }) {
   const card = make("section", "ms-card");
@@ -13,7 +13,7 @@ function makeCard({ agent, steps, onPick, onLook }) {
   const name = make("button", "ms-agent", agent.name);
   name.type = "button";
   name.style.borderColor = agent.colour;
-  name.title = "show on the picture what this agent looked at";
+  name.title = "draw this agent's attribution onto the picture";
   name.onclick = onLook;
   const did = make("span", "ms-did");
   const didText = document.createTextNode("");
@@ -42,68 +42,68 @@ function makeCard({ agent, steps, onPick, onLook }) {
 
   let look = null;
   let lookBars = null;
-  let lookNote = null; // where only one step is explained
+  let lookNote = null; // if only one step is attributed
   let concepts = [];
   let now = 0;
-  let visible = true; // in the window: what is not is not drawn
-  const seen = new IntersectionObserver((entries) => {
+  let visible = true; // in the window; otherwise nothing is drawn
+  const visibilityObserver = new IntersectionObserver((entries) => {
     visible = entries.at(-1).isIntersecting;
     if (visible) draw(now);
   }, { rootMargin: "100px" });
-  seen.observe(card);
+  visibilityObserver.observe(card);
 
-  function attributed(found, refused, asked) {
+  function showAttribution(attribution, reason, request) {
     lookBars?.end();
     looks.replaceChildren();
     look = lookBars = lookNote = null;
-    if (refused) { looks.append(make("div", "ms-problem", refused)); return; }
-    if (!found) return;
-    const values = floatsOf(found.values);
-    const count = found.names.length;
+    if (reason) { looks.append(make("div", "ms-problem", reason)); return; }
+    if (!attribution) return;
+    const values = floatsOf(attribution.values);
+    const count = attribution.names.length;
     let top = 0;
     for (const v of values) top = Math.max(top, Math.abs(v));
-    const objects = floatsOf(found.by_object);
-    let most = 0;
-    for (const v of objects) most = Math.max(most, v);
-    look = { values, count, scale: 1 / (top || 1), names: found.objects, objects, most: most || 1, colour: agent.colour, row: (t) => rowOf(found, t) };
-    looks.append(make("div", "ms-help", `${asked.method.replaceAll("_", " ")} of ${found.target}, in ${found.units}`));
-    lookBars = makeBars({ names: found.names.slice(0, BARS), colour: agent.colour, signed: true });
+    const objects = floatsOf(attribution.by_object);
+    let largest = 0;
+    for (const v of objects) largest = Math.max(largest, v);
+    look = { values, count, scale: 1 / (top || 1), names: attribution.objects, objects, largest: largest || 1, colour: agent.colour, row: (t) => rowOf(attribution, t) };
+    looks.append(make("div", "ms-help", `${request.method.replaceAll("_", " ")} of ${attribution.target}, in ${attribution.units}`));
+    lookBars = makeBars({ names: attribution.names.slice(0, MAX_BARS), colour: agent.colour, signed: true });
     looks.append(lookBars.box);
-    lookNote = found.at === undefined || found.at === null ? null : make("div", "ms-help ms-alone");
+    lookNote = attribution.at === undefined || attribution.at === null ? null : make("div", "ms-help ms-alone");
     if (lookNote) looks.append(lookNote);
-    const hidden = count - lookBars.count + found.left_out;
-    if (hidden > 0) looks.append(make("div", "ms-help", `${hidden} features that mattered less are not drawn`));
-    for (const warning of found.warnings) looks.append(make("div", "ms-problem", `not to be trusted: ${warning}`));
+    const hidden = count - lookBars.count + attribution.n_hidden;
+    if (hidden > 0) looks.append(make("div", "ms-help", `${hidden} smaller features are not drawn`));
+    for (const warning of attribution.warnings) looks.append(make("div", "ms-problem", `not to be trusted: ${warning}`));
   }
 
-  function decoded(found) {
+  function showConcepts(all) {
     for (const concept of concepts) concept.rows.end();
     reads.replaceChildren();
-    concepts = found.map((concept) => makeConcept(concept, agent, steps));
+    concepts = all.map((concept) => makeConcept(concept, agent, steps));
     for (const concept of concepts) reads.append(...concept.parts);
   }
 
   function action(t) {
     if (!acting[t]) return "does not act";
-    let told = "";
+    let text = "";
     for (let p = 0; p < parts; p++) {
       const k = taken[t * parts + p];
-      told += `${p ? ", " : ""}${agent.choice_names[k] ?? `action ${k}`}`;
+      text += `${p ? ", " : ""}${agent.choice_names[k] ?? `action ${k}`}`;
     }
-    return told;
+    return text;
   }
 
   function drawLook(row) {
     if (row === null) lookBars.set(new Float32Array(lookBars.count).fill(NaN), 0, look.scale, null);
     else lookBars.set(look.values, row * look.count, look.scale, null);
-    const told = row === null ? "explained once scrubbing rests" : "this step alone is explained";
-    if (lookNote && lookNote.textContent !== told) lookNote.textContent = told;
+    const text = row === null ? "attributed when scrubbing stops" : "only this step is attributed";
+    if (lookNote && lookNote.textContent !== text) lookNote.textContent = text;
   }
 
   function draw(t) {
     heatmap.at(t);
-    const told = action(t);
-    if (didText.data !== told) didText.data = told;
+    const text = action(t);
+    if (didText.data !== text) didText.data = text;
     isTaken.fill(0);
     for (let p = 0; p < parts; p++) isTaken[taken[t * parts + p]] = 1;
     bars?.set(choices, t * n, agent.kind === "probability" ? 1 : 1 / reach, isTaken);
@@ -116,8 +116,8 @@ function makeCard({ agent, steps, onPick, onLook }) {
     heatmap,
     agent,
     acting,
-    attributed,
-    decoded,
+    showAttribution,
+    showConcepts,
     look: () => look,
     action: () => action(now),
     at(t) {
@@ -135,7 +135,7 @@ function makeCard({ agent, steps, onPick, onLook }) {
       for (const concept of concepts) concept.rows.redraw();
     },
     end() {
-      seen.disconnect();
+      visibilityObserver.disconnect();
       heatmap.end();
       bars?.end();
       lookBars?.end();
@@ -144,18 +144,18 @@ function makeCard({ agent, steps, onPick, onLook }) {
   };
 }
 
-// what a decoder reads at each step, and what was true
+// what a decoder says at each step, and the true value
 function makeConcept(concept, agent, steps) {
-  const said = floatsOf(concept.said);
+  const decoded = floatsOf(concept.decoded);
   const truth = floatsOf(concept.truth);
-  const width = said.length / steps;
+  const width = decoded.length / steps;
   const classes = concept.classes;
   const isTrue = new Uint8Array(width);
   const rows = makeBars({
     names: classes.length ? classes : ["estimate"], colour: agent.colour, signed: !classes.length, sign: classes.length ? "✓" : "",
   });
   let top = 0;
-  for (const v of said) top = Math.max(top, Math.abs(v));
+  for (const v of decoded) top = Math.max(top, Math.abs(v));
   const last = make("div", "ms-help ms-truth");
   const lastText = document.createTextNode("");
   last.append(lastText);
@@ -166,8 +166,8 @@ function makeConcept(concept, agent, steps) {
     at(t) {
       isTrue.fill(0);
       if (classes.length && Number.isFinite(truth[t])) isTrue[truth[t]] = 1;
-      rows.set(said, t * width, classes.length ? 1 : 1 / (top || 1), isTrue);
-      const named = Number.isFinite(truth[t]) ? `in truth: ${classes.length ? classes[truth[t]] : brief(truth[t])}` : "";
+      rows.set(decoded, t * width, classes.length ? 1 : 1 / (top || 1), isTrue);
+      const named = Number.isFinite(truth[t]) ? `true value: ${classes.length ? classes[truth[t]] : brief(truth[t])}` : "";
       if (lastText.data !== named) lastText.data = named;
     },
   };

@@ -10,13 +10,13 @@ from PIL import Image
 
 import marlnb as mnb
 from marlnb.errors import RecordingError
-from marlnb.recording.capture.policy_source import maker_of
-from marlnb.widgets.microscope.episode_view import view_episode
-from marlnb.widgets.microscope.explanation import explain, mean_observations
-from marlnb.widgets.microscope.mpe_objects import bodies_of
-from marlnb.widgets.microscope.pictures import drawn_again
-from marlnb.widgets.microscope.readings import concepts_of
-from marlnb.widgets.microscope.sides import attribution_of, quantise, side_of
+from marlnb.recording.capture.policy_source import source_of
+from marlnb.widgets.microscope.attribution import explain, mean_observations
+from marlnb.widgets.microscope.decoded_concepts import decoded_concepts
+from marlnb.widgets.microscope.episode_view import read_episode
+from marlnb.widgets.microscope.frames import replayed_pictures
+from marlnb.widgets.microscope.objects import bodies_of
+from marlnb.widgets.microscope.payload import attribution_payload, quantise, side_payload
 
 SITE = "listener/actor/hidden_1"
 
@@ -26,8 +26,8 @@ def _floats(data: bytes, *shape: int) -> np.ndarray:
 
 
 def test_units_come_back_within_half_a_step_of_a_byte(listener: mnb.Recording) -> None:
-    view = view_episode(listener, 2)
-    sent = side_of(view, "a title", ["actor/hidden_1"])["units"]["actor/hidden_1"]["listener_0"]
+    view = read_episode(listener, 2)
+    sent = side_payload(view, "a title", ["actor/hidden_1"])["units"]["actor/hidden_1"]["listener_0"]
     low, high = (_floats(sent[name], 64) for name in ("low", "high"))
     back = low + np.frombuffer(sent["quantised"], np.uint8).reshape(64, 25).T / 255 * (high - low)
     truth = listener.file[f"activations/{SITE}"][50:75, 0]
@@ -40,8 +40,8 @@ def test_what_is_no_number_is_told_as_nothing() -> None:
 
 
 def test_rewards_and_choices_are_the_recordings(tag: mnb.Recording) -> None:
-    view = view_episode(tag, 3)
-    agents = {agent["name"]: agent for agent in side_of(view, "", [])["agents"]}
+    view = read_episode(tag, 3)
+    agents = {agent["name"]: agent for agent in side_payload(view, "", [])["agents"]}
     rows = tag.file["steps/episode"][:] == 3
     for k in range(3):
         sent = agents[f"adversary_{k}"]
@@ -51,12 +51,12 @@ def test_rewards_and_choices_are_the_recordings(tag: mnb.Recording) -> None:
 
 
 def test_attribution_that_is_drawn_is_mnb_attributes(listener: mnb.Recording) -> None:
-    view = view_episode(listener, 4)
-    subject = maker_of(listener, None)
-    spoken = next(drawn_again(view, subject, images=False)).spoken
+    view = read_episode(listener, 4)
+    subject = source_of(listener, None)
+    spoken = next(replayed_pictures(view, subject, images=False)).spoken
     mean = {name: listener.steps(name, "observation").to_numpy().mean(axis=0) for name in ("speaker", "listener")}
     found = explain(view, subject.policies(130), baseline=mean_observations(view))
-    sent = attribution_of(found, spoken)["agents"]["listener_0"]
+    sent = attribution_payload(found, spoken)["agents"]["listener_0"]
     truth = mnb.attribute(listener, group="listener", baseline=mean, episodes=[4], progress=False)
     values = _floats(sent["values"], 25, 11)
     for place, name in enumerate(sent["names"]):
@@ -76,8 +76,8 @@ def test_features_speak_of_what_they_are_named_for(tag: mnb.Recording) -> None:
 
 
 def test_things_are_where_the_picture_has_them(listener: mnb.Recording) -> None:
-    view = view_episode(listener, 1)
-    pictures = list(drawn_again(view, maker_of(listener, None)))
+    view = read_episode(listener, 1)
+    pictures = list(replayed_pictures(view, source_of(listener, None)))
     assert [one.place for one in pictures] == list(range(25))
     for one in pictures[::8]:
         image = np.asarray(Image.open(io.BytesIO(one.image)).convert("RGB")).astype(int)
@@ -92,10 +92,10 @@ def test_pictures_are_those_of_a_recording_with_frames(listener: mnb.Recording, 
     run = listener.run_path
     assert run is not None
     with mnb.record(run, episodes=2, sites=[], frames=12, name="framed", progress=False) as framed:
-        from marlnb.widgets.microscope.pictures import recorded_pictures
+        from marlnb.widgets.microscope.frames import recorded_pictures
 
-        stored = list(recorded_pictures(view_episode(framed, 1)))
-        again = {one.place: one.image for one in drawn_again(view_episode(framed, 1), maker_of(framed, None))}
+        stored = list(recorded_pictures(read_episode(framed, 1)))
+        again = {one.place: one.image for one in replayed_pictures(read_episode(framed, 1), source_of(framed, None))}
     assert [one.place for one in stored] == [0, 12, 24]
     assert all(one.image == again[one.place] for one in stored)
 
@@ -105,14 +105,14 @@ def test_an_episode_of_which_actions_lack_is_not_drawn_again(tag: mnb.Recording)
     assert run is not None
     with mnb.record(run, episodes=1, agents="agent_0", name="alone", progress=False) as alone:
         with pytest.raises(RecordingError, match=r"lacks the actions of adversary_0, adversary_1, adversary_2"):
-            list(drawn_again(view_episode(alone, 0), maker_of(alone, None)))
+            list(replayed_pictures(read_episode(alone, 0), source_of(alone, None)))
 
 
 def test_concepts_are_what_the_decoder_says(listener: mnb.Recording) -> None:
     decoding = mnb.decode(listener, site=SITE, label="goal", folds=2, n_shuffles=2, progress=False)
-    (concept,) = concepts_of(view_episode(listener, 5), decoding)
+    (concept,) = decoded_concepts(read_episode(listener, 5), decoding)
     x = listener.file[f"activations/{SITE}"][125:150, 0].astype(float)
-    reading = decoding.readings[0]
+    reading = decoding.decoders[0]
     for t in (0, 10, 24):
         odds = [float(np.exp(x[t] @ weights + bias)) for weights, bias in zip(reading.weights, reading.intercept)]
         np.testing.assert_allclose(concept.said[t], np.array(odds) / sum(odds), rtol=1e-6)

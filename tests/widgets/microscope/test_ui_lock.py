@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import marlnb as mnb
-from marlnb.widgets.core.ui_lock import TURN
+from marlnb.widgets.core.ui_lock import UI_LOCK
 from marlnb.widgets.microscope.scope import Scope
 from tests.widgets.trained import until
 
@@ -16,11 +16,11 @@ N_ROUNDS = 4
 
 
 def test_clicks_steps_and_answers_at_once(
-    hasty: None, listener: mnb.Recording, monkeypatch: pytest.MonkeyPatch
+    frequent_switches: None, listener: mnb.Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("filming", "explaining"):
         monkeypatch.setattr(f"marlnb.widgets.microscope.{module}.START_S", 0.0)
-    monkeypatch.setattr("marlnb.widgets.microscope.filming.SEND_S", 0.0)  # every picture by itself
+    monkeypatch.setattr("marlnb.widgets.microscope.frames.SEND_S", 0.0)  # every picture by itself
     raised: list[BaseException | None] = []
     monkeypatch.setattr(threading, "excepthook", lambda what: raised.append(what.exc_value))
     scope = mnb.microscope(listener)
@@ -28,7 +28,7 @@ def test_clicks_steps_and_answers_at_once(
     notify = Scope.notify_change
 
     def noted(self: Scope, change: Any) -> None:
-        if not TURN._is_owned():  # type: ignore[attr-defined]
+        if not UI_LOCK._is_owned():  # type: ignore[attr-defined]
             out_of_turn.append(change["name"])
         notify(self, change)
 

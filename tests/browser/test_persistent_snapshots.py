@@ -42,8 +42,8 @@ def test_of_a_training(application: Application, lab: Lab, page: Page, keep: Cal
     notebook.connected()
     expect(panel).to_contain_text("frames a second", timeout=SLOW_MS)
     button(panel, "Stop").click()
-    expect(panel).to_contain_text("stopped: go on", timeout=SLOW_MS)
-    assert _saved_picture(lab, notebook, name, "stopped: go on") != before
+    expect(panel).to_contain_text("stopped: resume", timeout=SLOW_MS)
+    assert _saved_picture(lab, notebook, name, "stopped: resume") != before
     _is_seen_without_a_kernel(notebook, keep)
 
 

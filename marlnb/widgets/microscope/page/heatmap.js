@@ -1,4 +1,4 @@
-// One agent's units over time. Painted once into a small canvas that CSS stretches; scrubbing moves a line over it.
+// One agent's units over time, painted once into a small canvas that CSS stretches; scrubbing moves a line over it.
 function makeHeatmap({ steps, onPick, onHover }) {
   const box = make("div", "ms-heatmap");
   const canvas = make("canvas");
@@ -8,17 +8,17 @@ function makeHeatmap({ steps, onPick, onHover }) {
   box.append(canvas, row, head);
   let units = null; // {n, quantised, low, high, order}
   let acting = null;
-  let common = false;
+  let sharedScale = false;
   let width = 0, now = 0, shown = -1;
-  const sized = new ResizeObserver(([entry]) => {
+  const sizeObserver = new ResizeObserver(([entry]) => {
     width = entry.contentRect.width;
     shown = -1;
     head.style.width = `${Math.max(3, width / steps)}px`;
-    place(now);
+    moveTo(now);
   });
-  sized.observe(box);
+  sizeObserver.observe(box);
 
-  function place(t) { // moved by the compositor: nothing is laid out or painted
+  function moveTo(t) { // the compositor moves it: no layout, no painting
     now = t;
     if (shown === t || !width) return;
     shown = t;
@@ -38,8 +38,8 @@ function makeHeatmap({ steps, onPick, onHover }) {
     const span = high - low || 1;
     for (let y = 0; y < units.n; y++) {
       const u = units.order[y];
-      const scale = common ? (units.high[u] - units.low[u]) / span : 1;
-      const shift = common ? ((units.low[u] - low) / span) * 255 : 0;
+      const scale = sharedScale ? (units.high[u] - units.low[u]) / span : 1;
+      const shift = sharedScale ? ((units.low[u] - low) / span) * 255 : 0;
       const from = u * steps;
       for (let t = 0; t < steps; t++) {
         pixels[y * steps + t] = acting[t] ? LUT[Math.min(255, Math.round(units.quantised[from + t] * scale + shift))] : ABSENT;
@@ -49,55 +49,55 @@ function makeHeatmap({ steps, onPick, onHover }) {
     canvas.dataset.painted = String(Number(canvas.dataset.painted || 0) + 1);
   }
 
-  const where = (event) => {
+  const unitAt = (event) => {
     const area = canvas.getBoundingClientRect();
     const t = Math.floor(((event.clientX - area.left) / area.width) * steps);
     const y = Math.floor(((event.clientY - area.top) / area.height) * units.n);
     return { t: Math.min(steps - 1, Math.max(0, t)), unit: units.order[Math.min(units.n - 1, Math.max(0, y))] };
   };
-  const about = (unit, t) => units.low[unit] + (units.quantised[unit * steps + t] / 255) * (units.high[unit] - units.low[unit]);
-  box.addEventListener("click", (event) => { if (units) onPick(where(event)); });
+  const approximate = (unit, t) => units.low[unit] + (units.quantised[unit * steps + t] / 255) * (units.high[unit] - units.low[unit]);
+  box.addEventListener("click", (event) => { if (units) onPick(unitAt(event)); });
   box.addEventListener("mousemove", (event) => {
     if (!units) return;
-    const at = where(event);
-    onHover(`unit ${at.unit} at step ${at.t}: about ${brief(about(at.unit, at.t))}`);
+    const at = unitAt(event);
+    onHover(`unit ${at.unit} at step ${at.t}: about ${brief(approximate(at.unit, at.t))}`);
   });
-  const still = () => units && units.low.every((low, unit) => low === units.high[unit]);
-  const rest = () => onHover(still() ? "no unit changes in this episode; one range for all tells them apart" : "");
-  box.addEventListener("mouseleave", rest);
+  const isConstant = () => units && units.low.every((low, unit) => low === units.high[unit]);
+  const clearHover = () => onHover(isConstant() ? "no unit changes in this episode; choose one range for all units to compare them" : "");
+  box.addEventListener("mouseleave", clearHover);
 
   return {
     box,
     canvas,
-    give(found, order, alive, oneScale) {
-      acting = alive;
-      common = oneScale;
-      units = found && {
-        n: found.n,
-        quantised: bytesOf(found.quantised),
-        low: floatsOf(found.low),
-        high: floatsOf(found.high),
-        order: intsOf(found.orders[order] || found.orders.raw),
+    setUnits(data, order, isActing, useSharedScale) {
+      acting = isActing;
+      sharedScale = useSharedScale;
+      units = data && {
+        n: data.n,
+        quantised: bytesOf(data.quantised),
+        low: floatsOf(data.low),
+        high: floatsOf(data.high),
+        order: intsOf(data.orders[order] || data.orders.raw),
       };
       box.hidden = !units;
-      rest();
+      clearHover();
       paint();
     },
-    at: place,
-    end: () => sized.disconnect(),
+    at: moveTo,
+    end: () => sizeObserver.disconnect(),
     mark(unit) {
-      const place = units && unit !== null ? units.order.indexOf(unit) : -1;
-      row.hidden = place < 0;
-      if (place >= 0) {
-        row.style.top = `${(place / units.n) * 100}%`;
+      const index = units && unit !== null ? units.order.indexOf(unit) : -1;
+      row.hidden = index < 0;
+      if (index >= 0) {
+        row.style.top = `${(index / units.n) * 100}%`;
         row.style.height = `max(2px, ${100 / units.n}%)`;
       }
     },
-    beside(unit, by) { // the unit drawn above or below
+    neighbour(unit, by) { // the unit that is drawn above or below
       if (!units) return null;
-      const place = Math.min(units.n - 1, Math.max(0, units.order.indexOf(unit) + by));
-      return units.order[place];
+      const index = Math.min(units.n - 1, Math.max(0, units.order.indexOf(unit) + by));
+      return units.order[index];
     },
-    about: (unit, t) => (units ? about(unit, t) : NaN),
+    approximate: (unit, t) => (units ? approximate(unit, t) : NaN),
   };
 }

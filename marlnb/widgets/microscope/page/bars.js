@@ -1,7 +1,7 @@
-// Bars by name: the names are text of the page, bars and numbers one canvas. At a step only rows that changed are drawn.
-const ROW = 16; // CSS pixels
-const NUMBER = 44;
-const SIGN = 13; // for what marks a row
+// Bars with names: the names are text, bars and numbers one canvas. At each step only rows that changed are drawn.
+const ROW = 16; // height of a row in CSS pixels
+const NUMBER = 44; // width of a number
+const SIGN = 13; // width of the sign that marks a row
 
 function makeBars({ names, colour, signed, sign, className }) {
   const box = make("div", `ms-bars ${className || ""}`);
@@ -46,7 +46,7 @@ function makeBars({ names, colour, signed, sign, className }) {
   return {
     box,
     count: n,
-    set(source, from, by, marks) { // the numbers from source[from] on; a bar is a number times `by`
+    set(source, from, by, marks) { // shows the numbers from source[from] on; the length of a bar is its number times `by`
       if (by !== scale) { scale = by; stale.fill(1); }
       for (let k = 0; k < n; k++) {
         const value = source[from + k], mark = marks ? marks[k] : 0;
@@ -60,8 +60,8 @@ function makeBars({ names, colour, signed, sign, className }) {
     redraw: face.draw,
     end: face.end,
     describe() {
-      const told = names.map((name, k) => `${name} ${brief(values[k])}${sign && marked[k] ? ` ${sign}` : ""}`).join(", ");
-      if (face.canvas.getAttribute("aria-label") !== told) face.canvas.setAttribute("aria-label", told);
+      const text = names.map((name, k) => `${name} ${brief(values[k])}${sign && marked[k] ? ` ${sign}` : ""}`).join(", ");
+      if (face.canvas.getAttribute("aria-label") !== text) face.canvas.setAttribute("aria-label", text);
     },
   };
 }

@@ -1,5 +1,5 @@
-// Values and rewards of all agents over the episode, drawn once; scrubbing moves a line over them and writes numbers.
-const LINE = 64; // CSS pixels a chart
+// Values and rewards of all agents over the episode, drawn once; scrubbing moves a line over them and shows numbers.
+const CHART_HEIGHT = 64; // CSS pixels
 
 function makeTraces({ steps, agents, onPick }) {
   const box = make("div", "ms-traces");
@@ -12,7 +12,7 @@ function makeTraces({ steps, agents, onPick }) {
     value: agent.value ? floatsOf(agent.value) : null,
   }));
   const withValues = curves.some((curve) => curve.value);
-  const face = makeCanvas("ms-trace-canvas", withValues ? 2 * LINE + 4 : LINE + 2, draw);
+  const face = makeCanvas("ms-trace-canvas", withValues ? 2 * CHART_HEIGHT + 4 : CHART_HEIGHT + 2, draw);
   const legend = makeLegend(curves, withValues);
   holder.append(face.canvas, head);
   box.append(holder, legend.box);
@@ -23,9 +23,9 @@ function makeTraces({ steps, agents, onPick }) {
     let [low, high] = [Infinity, -Infinity];
     for (const { y } of lines) for (const v of y) if (Number.isFinite(v)) { low = Math.min(low, v); high = Math.max(high, v); }
     if (!(high >= low)) [low, high] = [0, 1];
-    const told = `${name} ${brief(low)} to ${brief(high)}`;
+    const text = `${name} ${brief(low)} to ${brief(high)}`;
     if (high === low) [low, high] = [low - 0.5, high + 0.5];
-    const py = (v) => top + 3 + (1 - (v - low) / (high - low)) * (LINE - 6);
+    const py = (v) => top + 3 + (1 - (v - low) / (high - low)) * (CHART_HEIGHT - 6);
     context.lineWidth = 1.5;
     lines.forEach(({ y, colour }, k) => {
       context.strokeStyle = colour;
@@ -37,12 +37,12 @@ function makeTraces({ steps, agents, onPick }) {
     });
     context.setLineDash([]);
     context.textBaseline = "top";
-    context.globalAlpha = 0.8; // curves shine through behind the words
+    context.globalAlpha = 0.8; // curves stay visible behind the text
     context.fillStyle = ink.back;
-    context.fillRect(2, top + 1, context.measureText(told).width + 4, 13);
+    context.fillRect(2, top + 1, context.measureText(text).width + 4, 13);
     context.globalAlpha = 1;
     context.fillStyle = ink.text;
-    context.fillText(told, 4, top + 2);
+    context.fillText(text, 4, top + 2);
   }
 
   function draw() {
@@ -52,8 +52,8 @@ function makeTraces({ steps, agents, onPick }) {
     at(now);
     if (!withValues) return;
     face.context.fillStyle = face.ink.line;
-    face.context.fillRect(0, LINE + 2, face.width, 1);
-    chart("value", curves.filter((c) => c.value).map((c) => ({ y: c.value, colour: c.colour })), LINE + 4);
+    face.context.fillRect(0, CHART_HEIGHT + 2, face.width, 1);
+    chart("value", curves.filter((c) => c.value).map((c) => ({ y: c.value, colour: c.colour })), CHART_HEIGHT + 4);
   }
 
   function at(t) {
@@ -77,7 +77,7 @@ function makeTraces({ steps, agents, onPick }) {
   };
 }
 
-// who has which colour, and everybody's numbers at the step
+// the colour and the numbers of each agent at the step
 function makeLegend(curves, withValues) {
   const box = make("div", "ms-legend");
   const names = make("div", "ms-bar-names");
@@ -116,8 +116,8 @@ function makeLegend(curves, withValues) {
     redraw: face.draw,
     end: face.end,
     describe() {
-      const told = curves.map((c) => `${c.name}: reward ${brief(c.reward[now])}${c.value ? `, value ${brief(c.value[now])}` : ""}`);
-      face.canvas.setAttribute("aria-label", told.join("; "));
+      const text = curves.map((c) => `${c.name}: reward ${brief(c.reward[now])}${c.value ? `, value ${brief(c.value[now])}` : ""}`);
+      face.canvas.setAttribute("aria-label", text.join("; "));
     },
   };
 }

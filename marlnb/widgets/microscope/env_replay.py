@@ -1,0 +1,131 @@
+"""Replay an episode in its environment, for pictures and object positions; play its seed again with other policies."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from marlnb.config import EnvConfig
+from marlnb.envs.vector import Step, VectorEnv
+from marlnb.errors import RecordingError
+from marlnb.models.hooks.edit import Edit
+from marlnb.recording.capture.recorder import record
+from marlnb.training.policies.policy_source import PolicySource
+from marlnb.training.policies.transformed import TransformedPolicySource
+from marlnb.training.runs.run_folder import Which
+from marlnb.widgets.microscope.episode_view import EpisodeView, read_episode
+
+TOLERANCE = 1e-3  # of observations: a batch of another size adds floats in another order
+
+
+def replay_steps(
+    view: EpisodeView, source: PolicySource, env: EnvConfig | None = None
+) -> Iterator[tuple[int, VectorEnv]]:
+    """Replays the recorded actions of an episode.
+
+    Returns:
+        (index, env): the index of each step, and one env in the state before that step.
+    Raises:
+        RecordingError: the actions of some agent or step were not recorded, the environment is another one, or it does
+            not reproduce the recorded observations.
+    """
+    recording = view.recording
+    _check_actions(view)
+    with source.build_env(1, env=_with_rendering(source, env)) as built:
+        if built.spec != recording.spec:
+            raise RecordingError(
+                f"{recording.path.name} was recorded in {recording.spec.name}; this is {built.spec.name}, or its "
+                "spaces differ; give env="
+            )
+        step = built.reset(view.seed)
+        for index in range(len(view.t)):
+            _check_observation(view, index, step)
+            yield index, built
+            if index + 1 < len(view.t):
+                actions = {
+                    group.name: torch.as_tensor(group.action[index : index + 1]).to(built.device)
+                    for group in view.groups
+                }
+                step = built.step(actions)
+
+
+def _with_rendering(source: PolicySource, env: EnvConfig | None) -> EnvConfig | None:
+    """With rendering, and without worker processes (which cannot be asked for objects), if these are options."""
+    config = env or (source.experiment.env if source.experiment is not None else None)
+    names = {item.name for item in fields(config)} if config is not None else set()
+    options = {name: value for name, value in (("render", True), ("workers", 0)) if name in names}
+    return replace(config, **options) if config is not None and options else env  # type: ignore[arg-type]
+
+
+def _check_actions(view: EpisodeView) -> None:
+    name = view.recording.path.name
+    missing = [agent for agent in view.recording.spec.agents if agent not in view.agents]
+    if missing:
+        raise RecordingError(f"{name} has no actions of {', '.join(missing)}: the episode cannot be replayed")
+    if not np.array_equal(view.t, np.arange(len(view.t))):
+        raise RecordingError(f"{name} does not have every step: the episode cannot be replayed; record with frames=1")
+
+
+def _check_observation(view: EpisodeView, index: int, step: Step) -> None:
+    for group in view.groups:
+        replayed = step.groups[group.name].observation[0].reshape(len(group.agents), -1).cpu().numpy()
+        recorded, acting = group.observation[index], group.acting[index]
+        if not np.allclose(replayed[acting], recorded[acting], rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True):
+            raise RecordingError(
+                f"the replay of episode {view.episode} of {view.recording.path.name} has other observations of "
+                f"{group.name} at t={view.t[index]}, so its pictures would not show this episode"
+            )
+
+
+class Rollouts:
+    """Plays the seed of a recorded episode again, with edits or by another checkpoint.
+
+    The new recordings are in a temporary folder, which exists as long as this object.
+    """
+
+    def __init__(self) -> None:
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._numbers = count()
+
+    def play(
+        self,
+        view: EpisodeView,
+        source: PolicySource,
+        *,
+        edits: Sequence[Edit] = (),
+        checkpoint: Which | None = None,
+        env: EnvConfig | None = None,
+    ) -> EpisodeView:
+        """Plays the episode's seed in one env.
+
+        If the recorded actions were sampled, these are too. Each call draws the same noise for the same seed, so that
+        rollouts with and without edits differ by the edits alone.
+
+        Raises:
+            SiteError, ShapeError, ConfigError: an edit does not fit the policies.
+            CheckpointError: there is no such checkpoint.
+        """
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="marlnb-microscope-")
+        settings = view.recording.settings
+        recording = record(
+            TransformedPolicySource(source, {}, "played again", folder=Path(self._folder.name)),
+            episodes=1,
+            seed=view.seed,
+            sites=view.sites,
+            explore=bool(settings["explore"]),
+            values=bool(settings["values"]),
+            edits=edits,
+            checkpoint=view.checkpoint if checkpoint is None else checkpoint,
+            n_envs=1,
+            env=env,
+            name=f"played-{next(self._numbers)}",
+            progress=False,
+        )
+        return read_episode(recording, 0)

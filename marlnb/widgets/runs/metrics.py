@@ -1,0 +1,90 @@
+"""The metrics of a run as curves: returns and evaluations, and one chosen number such as a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import ipywidgets as w
+
+from marlnb.training.runs.files import METRICS, read_lines
+from marlnb.training.runs.run import Run
+from marlnb.widgets.core.controls import Dropdown
+from marlnb.widgets.core.curves import LiveCurves
+
+NOTHING = "(choose)"
+TOP_LEVEL = ("frames_per_second", "stepping_s", "acting_s", "learning_s", "length")
+Curves = dict[str, tuple[list[float], list[float]]]
+
+
+def return_curves(rows: Iterable[Mapping[str, Any]], *, agents: bool = True) -> Curves:
+    """The curves of rows of `metrics.jsonl`: training returns of each group and agent, and evaluations.
+
+    Args:
+        agents: whether each agent has a curve.
+    Returns:
+        By name, `(frames, returns)`.
+    """
+    curves: Curves = {}
+    for row in rows:
+        evaluations = {f"{group}, evaluated": value for group, value in row.get("evaluation", {}).items()}
+        of_agents = row.get("agent_returns", {}) if agents else {}
+        for name, value in {**row["returns"], **of_agents, **evaluations}.items():
+            if value is not None:
+                xs, ys = curves.setdefault(name, ([], []))
+                xs.append(row["frames"])
+                ys.append(value)
+    return curves
+
+
+class MetricCurves:
+    """A choice of the numbers that iterations report (losses, entropies, seconds), and the curve of the chosen one.
+
+    Attributes:
+        box: the widget to display.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._last_frames = -1  # of the last row that was added
+        self.curves = LiveCurves(title="", y_label="")
+        self.name = Dropdown(options=[NOTHING], description="draw")
+        self.name.observe(self._chosen, "value")
+        self.box = w.VBox([self.name, self.curves])
+
+    def add(self, rows: Sequence[Mapping[str, Any]], *, restart: bool = False) -> None:
+        """Adds new rows of the run's metrics; `restart`: these are all rows."""
+        if restart:
+            self.curves.clear()
+        names = sorted({name for row in rows[-1:] for name in metric_values(row)})
+        if names and len(names) + 1 != len(self.name.options):
+            chosen = self.name.value
+            self.name.options = [NOTHING, *names]
+            self.name.value = chosen if chosen in self.name.options else NOTHING
+        self._last_frames = rows[-1]["frames"] if rows else self._last_frames
+        self._draw(rows)
+
+    def _chosen(self, change: Any) -> None:
+        self.curves.clear()
+        self.curves.title = "" if self.name.value == NOTHING else self.name.value
+        if self.name.value != NOTHING:
+            self._draw([row for row in read_lines(self._run.path / METRICS) if row["frames"] <= self._last_frames])
+
+    def _draw(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        if self.name.value == NOTHING:
+            return
+        points = [(row["frames"], metric_values(row).get(self.name.value)) for row in rows]
+        known = [(x, y) for x, y in points if y is not None]
+        if known:
+            self.curves.add({self.name.value: ([x for x, _ in known], [y for _, y in known])})
+
+
+def metric_values(row: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of one iteration by path, such as `listener/entropy`."""
+    learning = {
+        f"{group}/{name}": value
+        for group, values in row.get("learning", {}).items()
+        for name, value in values.items()
+        if isinstance(value, int | float)
+    }
+    return {**learning, **{name: row[name] for name in TOP_LEVEL if isinstance(row.get(name), int | float)}}
