@@ -1,4 +1,4 @@
-"""Which part of a recording is meant: the options that extract and export share."""
+"""The options that select a part of a recording, shared by extract and export."""
 
 from __future__ import annotations
 
@@ -8,23 +8,30 @@ from typing import Any
 from marlnb.errors import RecordingError
 
 
-def add_part_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--episodes", metavar="K,K:K", help="numbers and ranges without their ends, as 0,3,10:20")
-    parser.add_argument("--sites", nargs="+", metavar="GLOB", help="(default: all)")
-    parser.add_argument("--fields", nargs="+", metavar="GLOB", help="observation, labels/*, ... (default: all)")
+def add_selection_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--episodes", metavar="K,K:K", help="numbers and ranges that exclude their end, as 0,3,10:20 (default: all)"
+    )
+    parser.add_argument("--sites", nargs="+", metavar="GLOB", help="globs over site names (default: all)")
+    parser.add_argument(
+        "--fields",
+        nargs="+",
+        metavar="GLOB",
+        help="globs over the other fields: observation, labels/*, ... (default: all)",
+    )
 
 
-def chosen_part(arguments: argparse.Namespace) -> dict[str, Any]:
+def chosen_selection(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"episodes": _numbers(arguments.episodes), "sites": arguments.sites, "fields": arguments.fields}
 
 
 def _numbers(text: str | None) -> list[int] | None:
     if text is None:
         return None
-    found: list[int] = []
+    numbers: list[int] = []
     for part in text.split(","):
         first, colon, last = part.partition(":")
         if not first.isdigit() or (colon and not last.isdigit()):
-            raise RecordingError(f"--episodes takes numbers and ranges, as 0,3,10:20; got {text!r}")
-        found += range(int(first), int(last)) if colon else [int(first)]
-    return found
+            raise RecordingError(f"--episodes must be numbers and ranges, as 0,3,10:20; got {text!r}")
+        numbers += range(int(first), int(last)) if colon else [int(first)]
+    return numbers

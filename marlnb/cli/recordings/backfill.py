@@ -1,6 +1,6 @@
 """Add sites that were not recorded, computed from the recorded observations and recurrent states.
 
-By the policies of the run folder in which the file lies, of the checkpoint that made each row.
+They are computed by the checkpoint that made each row, of the run folder that holds the file.
 
   marlnb backfill runs/talk/recordings/recording.h5 --sites 'listener/critic/*'
 """

@@ -1,6 +1,7 @@
-"""Write a recording for other tools: a labelled array (netCDF), a table (CSV), Minari or NWB.
+"""Convert a recording for other tools: a labelled array (netCDF), a table (CSV), Minari or NWB.
 
-In netCDF names have dots for slashes. Minari: --out is the folder of datasets, --name the dataset's name.
+In netCDF files, names have dots instead of slashes. For Minari, --out is the folder of datasets and --name the
+dataset's name.
 
   marlnb export runs/talk/recordings/recording.h5 --to csv --out talk.csv --sites 'listener/*' --episodes 0:20
   marlnb export runs/talk/recordings/recording.h5 --to minari --out datasets --name talk-v0
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marlnb.cli.output import quiet_stdout
-from marlnb.cli.selection_options import add_part_arguments, chosen_part
+from marlnb.cli.selection_options import add_selection_arguments, chosen_selection
 from marlnb.errors import RecordingError
 
 if TYPE_CHECKING:
@@ -26,32 +27,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recording", metavar="FILE", help="a recording")
     parser.add_argument("--to", required=True, choices=FORMATS, help="the format")
     parser.add_argument("--out", required=True, type=Path, metavar="PATH", help="the file, or Minari's folder")
-    parser.add_argument("--name", metavar="NAME-vN", help="of the Minari datasets (default <recording>-v0)")
-    add_part_arguments(parser)
+    parser.add_argument("--name", metavar="NAME-vN", help="name of the Minari datasets (default <recording>-v0)")
+    add_selection_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     from marlnb.recording.file.reader import Recording
 
     if arguments.to != "minari" and arguments.out.exists():
-        raise RecordingError(f"{arguments.out} is there already; give another --out")
+        raise RecordingError(f"{arguments.out} already exists; give another --out")
     with quiet_stdout(), Recording.open(arguments.recording) as recording:
-        made = _write(recording, arguments)
-    print("\n".join(made))
+        outputs = _write(recording, arguments)
+    print("\n".join(outputs))
     return 0
 
 
 def _write(recording: Recording, arguments: argparse.Namespace) -> list[str]:
-    part, out = chosen_part(arguments), arguments.out
+    selection, out = chosen_selection(arguments), arguments.out
     if arguments.to == "minari":
-        if any(value is not None for value in part.values()):
-            raise RecordingError("Minari holds whole episodes of observations and actions; extract the part first")
+        if any(value is not None for value in selection.values()):
+            raise RecordingError(
+                "Minari datasets hold whole episodes of observations and actions; run `marlnb extract` first to select a part"
+            )
         return recording.to_minari(arguments.name or f"{recording.path.stem}-v0", folder=out)
     if arguments.to == "nwb":
-        return [str(recording.to_nwb(out, **part))]
+        return [str(recording.to_nwb(out, **selection))]
     if arguments.to == "csv":
-        recording.to_pandas(**part).to_csv(out, index=False)
+        recording.to_pandas(**selection).to_csv(out, index=False)
     else:
-        data = recording.to_xarray(**part)
+        data = recording.to_xarray(**selection)
         data.rename({name: str(name).replace("/", ".") for name in (*data.variables, *data.dims)}).to_netcdf(out)
     return [str(out)]

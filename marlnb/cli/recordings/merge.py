@@ -1,4 +1,4 @@
-"""Make one recording of several of the same environment, agents and fields; episodes are numbered anew.
+"""Join several recordings of the same environment, agents and fields into one. Episodes are renumbered.
 
 marlnb merge runs/talk/recordings/a.h5 runs/talk/recordings/b.h5 --out runs/talk/recordings/both.h5
 """
@@ -10,7 +10,7 @@ import argparse
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recordings", nargs="+", metavar="FILE", help="recordings, in the order of their rows")
-    parser.add_argument("--out", required=True, metavar="PATH", help="the new file; it must not be there yet")
+    parser.add_argument("--out", required=True, metavar="PATH", help="the new file; it must not exist")
 
 
 def run(arguments: argparse.Namespace) -> int:

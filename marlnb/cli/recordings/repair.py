@@ -1,9 +1,9 @@
-"""Mend a recording that was interrupted or damaged, in its place; one in which nothing is wrong is left as it is.
+"""Repair an interrupted or damaged recording in place. An intact one is left unchanged.
 
   marlnb repair runs/talk/recordings/recording.h5
   marlnb repair runs/talk/recordings/recording.h5 --keep
 
-Exit codes: 0 it is whole, or mended; 2 nothing of it can be saved, it is untouched.
+Exit codes: 0 it is intact or repaired; 2 nothing of it can be restored, and it is unchanged.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recording", metavar="FILE", help="a recording, or the joined file of one in segments")
+    parser.add_argument("recording", metavar="FILE", help="a recording, or the joined file of a segmented one")
     parser.add_argument("--keep", action="store_true", help="keep the original as FILE.bak")
 
 

@@ -18,9 +18,10 @@ from torch import Tensor
 
 from marlnb.errors import RecordingError
 from marlnb.formatting import format_bytes
-from marlnb.recording.file.layout import BFLOAT16, Field
+from marlnb.recording.file.layout import Field
 
 MAX_MEMORY_BYTES = 2 * 1024**3
+N_VIEWS = 64
 
 
 class RingBuffer:
@@ -40,14 +41,11 @@ class RingBuffer:
         self.position = 0
         self._allocate()
 
-    def put(self, first: int, tensors: Sequence[Tensor]) -> None:
+    def put(self, first: int, tensors: list[Tensor]) -> None:
         """Copies `[env, ...]` tensors into the current slot, for the fields `first`, `first + 1`, ..."""
-        slot = self.position % self.capacity
-        for index, tensor in enumerate(tensors, first):
-            if self._is_bfloat16[index]:  # numpy has no such type, so torch converts
-                self._tensors[index][slot] = tensor
-            else:
-                self._arrays[index][slot] = tensor.numpy(force=True)
+        views = self._slot_views(self.position % self.capacity)
+        # One call copies all fields: between separate calls, Python costs more than the copies.
+        torch._foreach_copy_(views[first : first + len(tensors)], tensors)
 
     def rows(self, index: int, flat_rows: np.ndarray) -> np.ndarray:
         """Field `index` at these rows, `[row, ...]`, as the bytes that are stored.
@@ -77,7 +75,15 @@ class RingBuffer:
         self._tensors = [
             torch.from_numpy(array).view(field.torch_dtype) for array, field in zip(self._arrays, self.fields)
         ]
-        self._is_bfloat16 = [field.dtype == BFLOAT16 for field in self.fields]
+        self._views: dict[int, tuple[Tensor, ...]] = {}
+
+    def _slot_views(self, slot: int) -> tuple[Tensor, ...]:
+        """Each field's view of a slot. Views are made for `N_VIEWS` slots at once, which costs little more than one."""
+        if slot not in self._views:
+            first = slot // N_VIEWS * N_VIEWS
+            by_field = [tensor[first : first + N_VIEWS].unbind(0) for tensor in self._tensors]
+            self._views.update(enumerate(zip(*by_field), first))
+        return self._views[slot]
 
     def _allocate_field(self, field: Field, *, on_disk: bool) -> np.ndarray:
         shape = (self.capacity, self.n_envs, *field.shape)
