@@ -47,7 +47,7 @@ def _write(recording: Recording, arguments: argparse.Namespace) -> list[str]:
     if arguments.to == "minari":
         if any(value is not None for value in selection.values()):
             raise RecordingError(
-                "Minari datasets hold whole episodes of observations and actions; run `marlnb extract` first to select a part"
+                "Minari datasets hold all fields of whole episodes; select a part with `marlnb extract` first"
             )
         return recording.to_minari(arguments.name or f"{recording.path.stem}-v0", folder=out)
     if arguments.to == "nwb":
