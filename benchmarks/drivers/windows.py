@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 import psutil
 
 from benchmarks.drivers.kernel import times_of
-from marlnb.training.runs.run import METRICS, Run
+from marlnb.training.runs.files import METRICS
+from marlnb.training.runs.run import Run
 
 LOOK_S = 0.003
 LONGEST_S = 60.0  # an iteration, and the wait for it

@@ -1,4 +1,4 @@
-"""start: a training in a thread, so that the notebook and its buttons answer while it goes on."""
+"""start: a training in a thread, so that the notebook and its buttons stay responsive."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from marlnb.experiment import Experiment
-from marlnb.training.callbacks import TrainingCallback
 from marlnb.training.control import cancel_request, request
 from marlnb.training.report import Report
 from marlnb.training.runs.run import Run
 from marlnb.training.train import drive, open_run
+from marlnb.training.trainer import TrainingCallback
 
 AWAIT_POLL_S = 0.05
 
 
 class Training:
-    """A training under way in a thread of this process.
+    """A training in a thread of this process.
 
-    `await training` in a cell makes Run All wait for it, while buttons still answer; an interrupt of that cell asks
-    the training to stop. Nothing is lost when it is left alone: what it does is in its run's folder.
+    `await training` in a cell makes Run All wait for it, while buttons still work. An interrupt of that cell asks the
+    training to stop. The object can be dropped: everything that the training does is in its run's folder.
 
-    Global random numbers (`torch.rand` and the like) drawn in other threads while it runs mix with its own: such a
-    training is as good, but no longer repeatable to the bit.
+    Global random numbers (`torch.rand` and the like) that other threads draw meanwhile mix with its own. Such a
+    training is as good, but cannot be repeated to the bit.
 
     Attributes:
         run: its folder, from which `status()` and `metrics()` are read.
@@ -47,37 +47,38 @@ class Training:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still works, paused or not."""
+        """Whether the thread is running, paused or not."""
         return self._thread.is_alive()
 
     @property
     def error(self) -> BaseException | None:
-        """What ended it, where it failed; the traceback is in the run's `events.log` too."""
+        """The exception that ended it, if it failed. The run's `events.log` has the traceback."""
         return self._error
 
     def pause(self) -> None:
-        """Waits after the iteration under way, until `resume`."""
+        """Pauses after the current iteration, until `resume`."""
         if self.is_alive:
             request(self.run.path, "pause")
 
     def resume(self) -> None:
+        """Ends a pause."""
         cancel_request(self.run.path, "pause")
 
     def save(self) -> None:
-        """A checkpoint after the iteration under way."""
+        """Saves a checkpoint after the current iteration."""
         if self.is_alive:
             request(self.run.path, "save")
 
     def stop(self) -> None:
-        """Ends it after the iteration under way, saved."""
+        """Saves and ends it after the current iteration."""
         if self.is_alive:
             request(self.run.path, "stop")
 
     def wait(self, timeout_s: float | None = None) -> Run:
-        """Waits for its end, or for so long, and returns the run.
+        """Waits until it ends, or for `timeout_s`, and returns the run.
 
         Raises:
-            Whatever ended the training.
+            The exception that ended the training.
         """
         self._thread.join(timeout_s)
         if self._error is not None:
@@ -91,7 +92,7 @@ class Training:
         try:
             while self.is_alive:
                 await asyncio.sleep(AWAIT_POLL_S)
-        except (asyncio.CancelledError, KeyboardInterrupt):  # the cell is interrupted
+        except (asyncio.CancelledError, KeyboardInterrupt):  # the cell was interrupted
             self.stop()
             raise
         return self.wait()
@@ -99,7 +100,7 @@ class Training:
     def _drive(self, on_report: Sequence[Callable[[Report], None]], callbacks: Sequence[TrainingCallback]) -> None:
         try:
             drive(self.run, False, on_report, callbacks)
-        except BaseException as error:  # raised again where somebody waits
+        except BaseException as error:  # raised again by `wait`
             self._error = error
 
 
@@ -111,5 +112,5 @@ def start(
     on_report: Sequence[Callable[[Report], None]] = (),
     callbacks: Sequence[TrainingCallback] = (),
 ) -> Training:
-    """Begins a training in a thread and returns at once; arguments and errors of opening the run as in `train`."""
+    """Starts a training in a thread and returns at once. Arguments, and errors of opening the run, as in `train`."""
     return Training(open_run(experiment, run, resume=resume), on_report, callbacks)

@@ -1,7 +1,7 @@
-"""Requests to a training, as files in its run folder: whoever can write there can save, pause or stop it.
+"""Requests to a training, as files in its run folder: save, pause or stop.
 
-A training looks for them between iterations. So a button in a notebook, a command in a terminal and a script on
-another node of a cluster all do the same thing.
+A training checks for them between iterations. So a button in a notebook, a command in a terminal and a script on
+another node of a cluster all work the same way: whoever can write to the folder can control the training.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from marlnb.training.runs.run import PAUSE, SAVE, STOP
+from marlnb.training.runs.files import PAUSE, SAVE, STOP
 
 if TYPE_CHECKING:
     from marlnb.training.trainer import Trainer
@@ -22,28 +22,28 @@ SIGN_OF_LIFE_S = 5.0
 
 
 def request(run: Path, kind: RequestKind, reason: str = "") -> None:
-    """Leaves a request in a run folder; `reason` is what its log will say."""
+    """Writes a request to a run folder. The run's log will show the `reason`."""
     (run / FILES[kind]).write_text(reason, encoding="utf-8")
 
 
 def cancel_request(run: Path, kind: RequestKind) -> None:
-    """Takes a request back; for "pause" this is how a training goes on."""
+    """Removes a request. Removing "pause" resumes the training."""
     (run / FILES[kind]).unlink(missing_ok=True)
 
 
 def is_requested(run: Path, kind: RequestKind) -> bool:
-    """Whether the request lies there, not yet heeded."""
+    """Whether a request has been made and not been handled yet."""
     return (run / FILES[kind]).exists()
 
 
 def clear_requests(run: Path) -> None:
-    """Removes requests to save or pause that an earlier training did not live to heed."""
+    """Removes requests to save or pause that an earlier training did not live to handle."""
     cancel_request(run, "save")
     cancel_request(run, "pause")
 
 
 def handle_requests(trainer: Trainer) -> None:
-    """Between two iterations: saves if asked to, and waits while asked to pause."""
+    """Called between two iterations: saves if requested, and waits while a pause is requested."""
     run = trainer.run.path
     if trainer.state != "running":
         return
@@ -52,20 +52,20 @@ def handle_requests(trainer: Trainer) -> None:
         trainer.save()
         trainer.run.log_event(f"saved on request at iteration {trainer.iteration}")
     if is_requested(run, "pause"):
-        _wait(trainer)
+        _pause(trainer)
 
 
-def _wait(trainer: Trainer) -> None:
+def _pause(trainer: Trainer) -> None:
     run = trainer.run.path
     trainer.run.log_event(f"paused at iteration {trainer.iteration}")
-    told_at = -float("inf")
+    reported_at = -float("inf")
     while is_requested(run, "pause") and not is_requested(run, "stop") and not trainer.stopping:
         if is_requested(run, "save"):
             cancel_request(run, "save")
             trainer.save()
-        if time.monotonic() - told_at >= SIGN_OF_LIFE_S:
-            told_at = time.monotonic()
-            trainer.tell("paused")
+        if time.monotonic() - reported_at >= SIGN_OF_LIFE_S:
+            reported_at = time.monotonic()
+            trainer.report_state("paused")
         time.sleep(PAUSED_POLL_S)
-    trainer.run.log_event("going on")
-    trainer.tell("running")
+    trainer.run.log_event("resumed")
+    trainer.report_state("running")

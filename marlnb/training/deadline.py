@@ -1,4 +1,4 @@
-"""Deadline: when a training has to be saved, because what it runs on is about to be taken away."""
+"""Deadline: when a training must be saved because its allocation is about to end."""
 
 from __future__ import annotations
 
@@ -8,42 +8,45 @@ import time
 from marlnb.allocations import Allocation
 from marlnb.formatting import format_duration
 
-MARGIN_S = 60.0
-SHARE = 0.25  # of a short allocation that the margin may take
+MAX_MARGIN_S = 60.0
+MAX_MARGIN_SHARE = 0.25  # of a short allocation
 
 
 class Deadline:
-    """Looks at the clock between iterations; the scheduler is asked when it begins, and once more before it says stop.
+    """Checks the clock between iterations. The scheduler is asked at the start, and again before a stop.
 
-    It says stop when the time left is less than a margin and one more iteration. The margin is a minute, twice what a
-    checkpoint took where that is longer, and a quarter of what was left at the beginning where that is shorter.
+    A training must stop if the remaining time is less than a margin plus one more iteration. The margin is a minute, or
+    twice the time of a checkpoint if that is longer; of a short allocation it is at most a quarter.
+
+    Attributes:
+        ignored: why the allocation's end is ignored; empty if it is not.
     """
 
     def __init__(self) -> None:
-        """Raises ConfigError when MARLNB_ENDS_AT is no number."""
-        # a limit can have been shortened since it was shown; a thousand jobs that begin at once do not ask for that
+        """Raises ConfigError if MARLNB_ENDS_AT is not a number."""
+        # Asking again finds limits that were shortened meanwhile. Jobs do not: a thousand may start at once.
         self._ends_at = Allocation.current(ask_again="MARLNB_JOB" not in os.environ).ends_at
-        left = self._ends_at - time.time() if self._ends_at is not None else 0.0
-        self._margin_s = min(MARGIN_S, SHARE * left)
+        remaining_s = self._ends_at - time.time() if self._ends_at is not None else 0.0
+        self._margin_s = min(MAX_MARGIN_S, MAX_MARGIN_SHARE * remaining_s)
         self._checkpoint_s = 0.0
         self.ignored = ""
-        if self._ends_at is not None and left <= 0:  # of another job: a shell that outlived its own
-            self.ignored = "the allocation's end is past already, and is not heeded"
+        if self._ends_at is not None and remaining_s <= 0:  # left by another job in a shell that outlived it
+            self.ignored = "the allocation's end has passed and is ignored"
             self._ends_at = None
 
-    def saved(self, seconds: float) -> None:
-        """A checkpoint took so long."""
+    def record_checkpoint(self, seconds: float) -> None:
+        """Notes how long a checkpoint took."""
         self._checkpoint_s = max(self._checkpoint_s, seconds)
 
     def reason_to_stop(self, iteration_s: float) -> str | None:
-        """ "the allocation ends in 58 s" when it does too soon for an iteration of that length, else None."""
-        if self._ends_at is None or not self._near(iteration_s):
+        """For example "the allocation ends in 58 s", if another iteration of `iteration_s` does not fit; else None."""
+        if self._ends_at is None or not self._is_near(iteration_s):
             return None
         self._ends_at = Allocation.current(ask_again=True).ends_at  # more time may have been granted
-        if self._ends_at is None or not self._near(iteration_s):
+        if self._ends_at is None or not self._is_near(iteration_s):
             return None
         return f"the allocation ends in {format_duration(max(0.0, self._ends_at - time.time()))}"
 
-    def _near(self, iteration_s: float) -> bool:
+    def _is_near(self, iteration_s: float) -> bool:
         assert self._ends_at is not None
         return self._ends_at - time.time() < max(self._margin_s, 2 * self._checkpoint_s) + iteration_s

@@ -1,4 +1,4 @@
-"""An experiment's learners, one a group, with weights that depend on the experiment's seed and nothing else."""
+"""An experiment's learners, one per group. Their initial weights depend on the experiment's seed and nothing else."""
 
 from __future__ import annotations
 
@@ -10,15 +10,21 @@ import torch
 from marlnb.algorithms.learner import Learner
 from marlnb.algorithms.scripted import FixedPolicyLearner, FrozenConfig
 from marlnb.config import LearnerContext
-from marlnb.errors import CheckpointError, ConfigError, unknown
+from marlnb.errors import CheckpointError, ConfigError, RunError, unknown
 from marlnb.experiment import Experiment
 from marlnb.models.networks.by_agent import by_agent
+from marlnb.models.policies.actor import ActorPolicy
+from marlnb.models.policies.scripted import FrozenPolicy
 from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.collect.seeds import GLOBAL_GENERATORS, derive_seed
+from marlnb.training.policies.compatibility import check_group_fit
+from marlnb.training.runs.run_folder import RunFolder
+
+_MISFIT = (RuntimeError, KeyError, ValueError, TypeError, AttributeError)  # of a state that belongs to something else
 
 
 def build_learners(experiment: Experiment, spec: EnvSpec, device: str | None = None) -> dict[str, Learner]:
-    """A Learner for each group of `spec`; torch's global generator is left as it was.
+    """A Learner for each group of `spec`. torch's global generator is left as it was.
 
     Raises:
         ConfigError: a group or an agent that the environment does not have, or a combination that cannot learn.
@@ -38,11 +44,9 @@ def build_learners(experiment: Experiment, spec: EnvSpec, device: str | None = N
 
 
 def build_learner(experiment: Experiment, spec: EnvSpec, group: GroupSpec, device: str | None = None) -> Learner:
-    """The Learner of one group, which has met no other; raises as `build_learners`."""
+    """The Learner of one group, not yet bound to the others. Raises as `build_learners`."""
     device, algorithm = device or experiment.device, experiment.algorithm_of(group.name)
     if isinstance(algorithm, FrozenConfig):
-        from marlnb.training.frozen import frozen_policy  # reads runs, which build learners
-
         return FixedPolicyLearner(frozen_policy(algorithm, group, spec, device))
     actor = by_agent(group, experiment.actor_of(group.name), experiment.models)
     critic = by_agent(group, experiment.critic_of(group.name), experiment.critics)
@@ -54,59 +58,90 @@ def build_learner(experiment: Experiment, spec: EnvSpec, group: GroupSpec, devic
         except ConfigError as error:
             if repr(group.name) in str(error):
                 raise
-            seen = f"group {group.name!r} of {spec.name}, whose agents observe {group.observation.shape}"
-            raise ConfigError(f"{algorithm.name} for {seen}: {error}") from error
+            where = f"group {group.name!r} of {spec.name}, whose agents observe {group.observation.shape}"
+            raise ConfigError(f"{algorithm.name} for {where}: {error}") from error
+
+
+def frozen_policy(config: FrozenConfig, group: GroupSpec, spec: EnvSpec, device: str) -> FrozenPolicy:
+    """The policy that `config.run` trained for a group, as it acts for `group` of `spec`.
+
+    Raises:
+        RunError: there is no such run.
+        CheckpointError: there is no such checkpoint, or it is damaged.
+        ConfigError: the run has no such group, other spaces or agents, or its policy has no network.
+    """
+    where = f"frozen for group {group.name!r} of {spec.name}"
+    if not config.run:
+        raise ConfigError(f"{where}: say which run, as algorithms.{group.name}.run=runs/other")
+    try:
+        run = RunFolder.open(config.run)
+        trained = run.spec.group(config.group or group.name)
+    except RunError as error:
+        raise RunError(f"{where}: {error}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}; say which, as algorithms.{group.name}.group=its_group") from error
+    try:
+        check_group_fit(trained, run.spec.name, group, spec.name)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {run.path} does not fit: {error}") from error
+    checkpoint = run.checkpoint(config.checkpoint)
+    learner = build_learner(run.experiment, run.spec, trained, device)
+    state = checkpoint.load()["learners"].get(trained.name, {})
+    try:
+        learner.load_state_dict(state)
+    except _MISFIT as error:
+        raise CheckpointError(f"{where}: {checkpoint.path} does not fit its own run: {error!r}") from error
+    if not isinstance(learner.policy, ActorPolicy):
+        theirs = run.experiment.algorithm_of(trained.name).name
+        raise ConfigError(f"{where}: group {trained.name!r} of {run.path} acts by {theirs!r}, which has no network")
+    return FrozenPolicy(group, learner.policy)
 
 
 def load_learners(learners: Mapping[str, Learner], state: Mapping[str, Any]) -> None:
-    """Restores every learner from a checkpoint's part `learners`.
+    """Restores every learner from the part `learners` of a checkpoint.
 
     Raises:
-        CheckpointError: the checkpoint is of other groups or other networks.
+        CheckpointError: the checkpoint belongs to other groups or other networks.
     """
     if not isinstance(state, Mapping) or set(state) != set(learners):
-        found = sorted(state) if isinstance(state, Mapping) else type(state).__name__
-        raise CheckpointError(f"the checkpoint holds learners for {found}, the experiment has {sorted(learners)}")
+        groups = sorted(state) if isinstance(state, Mapping) else type(state).__name__
+        raise CheckpointError(f"the checkpoint holds learners for {groups}, the experiment has {sorted(learners)}")
     for name, learner in learners.items():
         try:
             learner.load_state_dict(state[name])
-        except (RuntimeError, KeyError, ValueError, TypeError, AttributeError) as error:
+        except _MISFIT as error:
             raise CheckpointError(f"the checkpoint does not fit the learner of {name!r}: {error}") from error
 
 
 def check_length(experiment: Experiment, spec: EnvSpec) -> None:
-    """Raises ConfigError when a group that is to learn would not begin to before the training has ended."""
-    trained = experiment.iterations * experiment.iteration_frames
+    """Raises ConfigError if the training ends before a group that learns would start to."""
+    frames = experiment.iterations * experiment.iteration_frames
     for group in spec.group_names:
         algorithm = experiment.algorithm_of(group)
-        if algorithm.warmup_frames > trained:
+        if algorithm.warmup_frames > frames:
             part = f"algorithms.{group}" if group in experiment.algorithms else "algorithm"
             raise ConfigError(
-                f"{algorithm.name} for group {group!r} would learn nothing: it acts at random and only remembers for "
-                f"the first {algorithm.warmup_frames:,} frames ({part}.learning_starts), and this training has "
-                f"{trained:,} (frames={experiment.frames}). Give more frames, or {part}.learning_starts=0 to "
-                f"{trained // 2}; a group that is meant to act at random: algorithms.{group}=random"
+                f"{algorithm.name} for group {group!r} would learn nothing: for the first {algorithm.warmup_frames:,} "
+                f"frames ({part}.learning_starts) it acts at random and only fills its replay buffer; this training "
+                f"has {frames:,} (frames={experiment.frames}). Use more frames, or {part}.learning_starts=0 to "
+                f"{frames // 2}; a group that is meant to act at random: algorithms.{group}=random"
             )
 
 
 def check_device(device: str) -> torch.device:
-    """Raises ConfigError when `device` is none that this machine has."""
+    """Raises ConfigError if this machine has no such device."""
+    devices = ", ".join(["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))])
     try:
-        found = torch.device(device)
+        parsed = torch.device(device)
     except RuntimeError as error:
-        raise ConfigError(f"no device {device!r}; valid: {', '.join(_devices())}") from error
-    if found.type not in ("cpu", "cuda"):
-        raise ConfigError(f"device {device!r} cannot be trained on; valid: {', '.join(_devices())}")
-    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
-        raise ConfigError(f"device {device!r} was asked for; torch finds {torch.cuda.device_count()} CUDA devices here")
-    return found
-
-
-def _devices() -> list[str]:
-    """Those of this machine."""
-    return ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+        raise ConfigError(f"no device {device!r}; valid: {devices}") from error
+    if parsed.type not in ("cpu", "cuda"):
+        raise ConfigError(f"device {device!r} cannot be trained on; valid: {devices}")
+    if parsed.type == "cuda" and (parsed.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(f"no device {device!r}; torch finds {torch.cuda.device_count()} CUDA devices here")
+    return parsed
 
 
 def _cuda_devices(device: str) -> list[torch.device]:
-    found = torch.device(device)
-    return [found] if found.type == "cuda" else []
+    parsed = torch.device(device)
+    return [parsed] if parsed.type == "cuda" else []

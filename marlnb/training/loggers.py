@@ -1,4 +1,4 @@
-"""Loggers beside the run's files, TensorBoard and Weights & Biases, through torchrl's."""
+"""TensorBoard and Weights & Biases, through torchrl's loggers, in addition to the run's files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import Any, Protocol
 from marlnb.errors import ConfigError, unknown
 from marlnb.experiment import Experiment
 from marlnb.training.report import Report
-from marlnb.training.runs.run import Run, write_atomically
+from marlnb.training.runs.files import write_atomically
+from marlnb.training.runs.run import Run
 
 LOGGERS = ("tensorboard", "wandb")
 WANDB_ID = "run_id"
@@ -21,7 +22,7 @@ _WANDB_FOLDER = re.compile(r"(?:offline-)?run-\d{8}_\d{6}-(.+)")
 
 
 class Logger(Protocol):
-    """What a report's numbers are written to."""
+    """Where a report's numbers are written."""
 
     def log(self, report: Report) -> None: ...
 
@@ -29,7 +30,7 @@ class Logger(Protocol):
 
 
 class TorchRLLogger:
-    """Writes every number of a report as a scalar over frames."""
+    """Writes every number of a report as a scalar, with frames as the step."""
 
     def __init__(self, name: str, run: Run) -> None:
         self._logger = _LOGGERS[name](run)
@@ -44,13 +45,13 @@ class TorchRLLogger:
 
 
 def check_loggers(names: Sequence[str]) -> None:
-    """Raises ConfigError for a logger that is unknown or whose package is missing."""
+    """Raises ConfigError if a logger is unknown or its package is not installed."""
     for name in names:
         if name not in LOGGERS:
             raise ConfigError(unknown("logger", name, LOGGERS))
         if importlib.util.find_spec(name) is None:
             raise ConfigError(
-                f"logger {name!r} was asked for and the package {name!r} is not installed: pip install 'marlnb[{name}]'"
+                f"logger {name!r} needs the package {name!r}, which is not installed: pip install 'marlnb[{name}]'"
             )
 
 
@@ -60,16 +61,16 @@ def open_loggers(experiment: Experiment, run: Run) -> list[Logger]:
 
 
 def scalars(report: Report) -> dict[str, float]:
-    """The numbers of a report by name, those that are known: `returns/agent`, `learning/agent/entropy`."""
-    found: dict[str, float] = {}
+    """The numbers of a report by name, without missing ones: `returns/agent`, `learning/agent/entropy`."""
+    numbers: dict[str, float] = {}
     pending: list[tuple[str, object]] = [("", report.to_json())]
     while pending:
         name, value = pending.pop()
         if isinstance(value, dict):
             pending += [(f"{name}/{key}".lstrip("/"), item) for key, item in value.items()]
         elif isinstance(value, (int, float)):
-            found[name] = float(value)
-    return found
+            numbers[name] = float(value)
+    return numbers
 
 
 def _tensorboard(run: Run) -> Any:
@@ -93,16 +94,16 @@ def _wandb(run: Run) -> Any:
 
 
 def wandb_id(run: Path) -> str:
-    """By what Weights & Biases knows a run, kept in `<run>/wandb/run_id`.
+    """The run's id at Weights & Biases, stored in `<run>/wandb/run_id`.
 
-    The same in every attempt, online and offline, so that what several attempts wrote becomes one run there; and no
-    other run's, so that two folders of one name stay two runs.
+    It is the same in every attempt, online and offline, so that several attempts become one run there. It is unique, so
+    that two folders of the same name stay two runs.
     """
     file = run / "wandb" / WANDB_ID
     if not file.exists():
         file.parent.mkdir(exist_ok=True)
-        known = [match[1] for entry in sorted(file.parent.iterdir()) if (match := _WANDB_FOLDER.fullmatch(entry.name))]
-        write_atomically(file, (known[0] if known else secrets.token_hex(8)) + "\n")  # known: before there was a file
+        ids = [match[1] for entry in sorted(file.parent.iterdir()) if (match := _WANDB_FOLDER.fullmatch(entry.name))]
+        write_atomically(file, (ids[0] if ids else secrets.token_hex(8)) + "\n")  # ids: from before the file existed
     return file.read_text(encoding="utf-8").strip()
 
 

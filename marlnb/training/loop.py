@@ -1,4 +1,4 @@
-"""Loop: everything that the next iteration of a training depends on, in one object that can be saved and restored."""
+"""Loop: everything that the next iteration of a training depends on, in one object that is saved and restored."""
 
 from __future__ import annotations
 
@@ -25,14 +25,23 @@ MUST_BE_FINITE = ("loss", "entropy", "kl", "grad")
 
 
 class DivergedError(MarlnbError):
-    """Losses or weights are no longer finite numbers."""
+    """Losses or weights are not finite."""
 
 
 @dataclass(frozen=True)
 class Advance:
-    """What one iteration did: the episodes that ended, each learner's metrics, and where its seconds went."""
+    """What one iteration did.
 
-    ended: EpisodeStatistics
+    Attributes:
+        episodes: those that ended.
+        learning: by group, the learner's metrics.
+        stepping_s: seconds in the environment.
+        acting_s: seconds of choosing actions and storing them.
+        learning_s: seconds of learning.
+        seconds: of the whole iteration.
+    """
+
+    episodes: EpisodeStatistics
     learning: dict[str, dict[str, float]]
     stepping_s: float
     acting_s: float
@@ -41,12 +50,12 @@ class Advance:
 
 
 class Loop:
-    """Environment, learners, collector, scores and random numbers of one training."""
+    """Environment, learners, collector, episode statistics and random numbers of one training."""
 
     def __init__(self, experiment: Experiment, env: VectorEnv, device: torch.device) -> None:
         self.experiment, self.env = experiment, env
         self.learners = build_learners(experiment, env.spec)
-        self.scores = EpisodeTracker(env.spec, experiment.n_envs)
+        self.episodes = EpisodeTracker(env.spec, experiment.n_envs)
         self._streams = RandomStreams(experiment.seed, device)
         self._generator = torch.Generator(device=device).manual_seed(derive_seed(experiment.seed, "actions"))
         self._collector = Collector(
@@ -58,52 +67,52 @@ class Loop:
         return {name: learner.policy for name, learner in self.learners.items()}
 
     def begin(self, iteration: int) -> None:
-        """Starts every copy anew, under a seed that depends on the experiment and the iteration only."""
-        self.scores.begin()
+        """Resets every environment, with a seed that depends on the experiment and the iteration only."""
+        self.episodes.reset()
         self._collector.reset(derive_seed(self.experiment.seed, "env", iteration))
 
     def advance(self) -> Advance:
-        """Collects one rollout and lets every learner learn from it.
+        """Collects one rollout, and every learner learns from it.
 
         Raises:
-            DivergedError: losses or weights are no longer finite.
-            EnvError: rewards or observations are not; nothing was learnt from them, and no memory holds them.
+            DivergedError: losses or weights are not finite.
+            EnvError: rewards or observations are not finite; nothing was learnt from them or stored.
         """
-        began = time.perf_counter()
+        start = time.perf_counter()
         self._collector.timing = timing = Timing()
         with self._streams.active():
             rollout = self._collector.collect()
-            self._check_given(rollout)
-            ended = self.scores.add(rollout)
-            before = time.perf_counter()
+            self._check_rollout(rollout)
+            episodes = self.episodes.add(rollout)
+            learning_start = time.perf_counter()
             learning = {name: learner.update(rollout) for name, learner in self.learners.items()}
-        learning_s = time.perf_counter() - before
+        learning_s = time.perf_counter() - learning_start
         self._check_finite(learning)
-        seconds = time.perf_counter() - began
-        return Advance(ended, learning, timing.stepping_s, timing.acting_s, learning_s, seconds)
+        seconds = time.perf_counter() - start
+        return Advance(episodes, learning, timing.stepping_s, timing.acting_s, learning_s, seconds)
 
     def state_dict(self) -> dict[str, Any]:
-        """A state from which `load_state_dict` goes on; "env" is None where the environment cannot be saved."""
+        """The state that `load_state_dict` restores; "env" is None if the environment cannot be saved."""
         return {
             "learners": {name: learner.state_dict() for name, learner in self.learners.items()},
             "env": self.env.state_dict(),
             "collector": self._collector.state_dict(),
-            "scores": self.scores.state_dict(),
+            "scores": self.episodes.state_dict(),
             "random": self._streams.state_dict(),
             "generator": self._generator.get_state(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any], iteration: int) -> None:
-        """Goes on from a saved state, bit for bit on a CPU.
+        """Restores a saved state. Training then continues bit for bit on a CPU.
 
         Raises:
-            CheckpointError: the state is of another experiment.
+            CheckpointError: the state belongs to another experiment.
         """
         load_learners(self.learners, state.get("learners", {}))
         try:
             self._streams.load_state_dict(state["random"])
             self._generator.set_state(state["generator"])
-            self.scores.load_state_dict(state["scores"])
+            self.episodes.load_state_dict(state["scores"])
             if state["env"] is None:
                 self.begin(iteration)
             else:
@@ -111,45 +120,47 @@ class Loop:
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"the checkpoint does not fit this experiment: {error!r}") from error
 
-    def _check_given(self, rollout: TensorDictBase) -> None:
+    def _check_rollout(self, rollout: TensorDictBase) -> None:
         for name, policy in self.policies.items():
-            reads = next(policy.parameters(), None) is not None
-            for key in [("next", name, "reward"), *([(name, "observation")] if reads else [])]:
-                given = rollout[key]
-                if given.is_floating_point() and not given.sum().isfinite():  # as a sum of large numbers may be, too
-                    self._check_each(name, key[-1], given)
+            has_network = next(policy.parameters(), None) is not None
+            for key in [("next", name, "reward"), *([(name, "observation")] if has_network else [])]:
+                values = rollout[key]
+                # one sum is a cheap test; a sum of large numbers may be infinite too, so look closer before raising
+                if values.is_floating_point() and not values.sum().isfinite():
+                    self._check_each_value(name, key[-1], values)
 
-    def _check_each(self, group: str, what: str, given: Tensor) -> None:
-        wrong = (~given.isfinite()).nonzero()
-        if len(wrong):
-            copy, step, agent = wrong[0, :3].tolist()
+    def _check_each_value(self, group: str, what: str, values: Tensor) -> None:
+        not_finite = (~values.isfinite()).nonzero()
+        if len(not_finite):
+            env_index, step, agent = not_finite[0, :3].tolist()
             raise EnvError(
-                f"{self.env.spec.name} gave {what} {float(given[tuple(wrong[0])])} to "
-                f"{self.env.spec.group(group).agents[agent]!r} in copy {copy}, step {step} of {given.shape[1]} of this "
-                "iteration; a finite number is needed. Nothing was learnt from it: the last checkpoint is whole"
+                f"{self.env.spec.name} gave {what} {float(values[tuple(not_finite[0])])} to "
+                f"{self.env.spec.group(group).agents[agent]!r} in environment {env_index}, step {step} of "
+                f"{values.shape[1]} of this iteration; expected a finite number. Nothing was learnt from it: the last "
+                "checkpoint is complete"
             )
 
     def _check_finite(self, learning: Mapping[str, Mapping[str, float]]) -> None:
-        wrong = [
+        problems = [
             f"{group}/{name} is {value}"
             for group, metrics in learning.items()
             for name, value in metrics.items()
             if not math.isfinite(value) and any(word in name for word in MUST_BE_FINITE)
         ]
-        wrong += [
+        problems += [
             f"a weight of {group!r} is not finite"
             for group, policy in self.policies.items()
             if not _all_finite(list(policy.parameters()))
         ]
-        if wrong:
+        if problems:
             raise DivergedError(
-                f"training diverged: {'; '.join(wrong)}. The last checkpoint is whole; a smaller learning rate or "
-                "gradient norm may help, and so may a look at the rewards"
+                f"training diverged: {'; '.join(problems)}. The last checkpoint is complete. Try a smaller learning "
+                "rate or gradient norm, and check the scale of the rewards"
             )
 
 
 def _all_finite(tensors: list[Tensor]) -> bool:
-    """Whether every number is finite: the largest magnitude of a tensor is not when one of its numbers is not."""
+    """Whether every number is finite. The largest magnitude of a tensor is not if one of its numbers is not."""
     if not tensors:
         return True
     return bool(torch.stack(torch._foreach_norm(tensors, torch.inf)).isfinite().all())

@@ -1,4 +1,4 @@
-"""Progress of a training as text: one line, rewritten in a terminal or notebook, added now and then to a log."""
+"""Progress of a training as text: one line, rewritten in a terminal or notebook, appended now and then to a log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from marlnb.formatting import format_clock, format_count
 from marlnb.training.report import Report
 
 if TYPE_CHECKING:
-    from marlnb.training.runs.run import State
+    from marlnb.training.runs.run_folder import State
 
 LIVE_INTERVAL_S = 0.25
 NOTEBOOK_INTERVAL_S = 1.0
@@ -22,11 +22,11 @@ BAR_WIDTH = 20
 
 
 class StatusLine:
-    """One text, rewritten where it stands, seldom enough to cost nothing.
+    """A text that is rewritten in place, rarely enough to cost nothing.
 
-    In a terminal its line is rewritten, or its lines, as many as fit. In a notebook one text is replaced in place, so
-    that a notebook executed by papermill or nbconvert keeps the last state only. Anywhere else, as in a batch job's
-    log, a line is added every half minute.
+    In a terminal its lines are rewritten, as many as fit. In a notebook the output is replaced, so that a notebook
+    executed by papermill or nbconvert keeps the last state only. Elsewhere, for example in a batch job's log, a line is
+    appended every half minute.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -42,12 +42,12 @@ class StatusLine:
 
     @property
     def live(self) -> bool:
-        """Whether the text is replaced, so that a bar makes sense."""
+        """Whether the text is rewritten in place, so that a bar makes sense."""
         return self._terminal or self._notebook
 
     @property
     def due(self) -> bool:
-        """Whether the last writing is long enough ago."""
+        """Whether enough time has passed since the last `write`."""
         return time.monotonic() - self._written_at >= self._interval
 
     def write(self, text: str) -> None:
@@ -65,19 +65,19 @@ class StatusLine:
         self._stream.flush()
 
     def say(self, text: str) -> None:
-        """A line that stays, above the one that is rewritten."""
+        """Writes a permanent line, above the one that is rewritten."""
         self._stream.write(f"{self._erase()}{text}\n" if self._terminal else f"{text}\n")
         self._rows = 1
         self._stream.flush()
 
     def end(self) -> None:
-        """Ends the line in a terminal."""
+        """Moves to a new line in a terminal."""
         if self._terminal and self._written_at > -float("inf"):
             self._stream.write("\n")
             self._stream.flush()
 
     def _erase(self) -> str:
-        """Takes the text away and leaves the cursor where it began."""
+        """Deletes the text and moves the cursor to its start."""
         return "\r\x1b[2K" + "\x1b[A\x1b[2K" * (self._rows - 1)
 
     def _write_in_notebook(self, text: str) -> None:
@@ -91,66 +91,68 @@ class StatusLine:
 
 
 class Progress:
-    """Shows a training's newest report on a StatusLine."""
+    """Shows a training's latest report on a StatusLine."""
 
     def __init__(self, experiment: Experiment, *, frames: int = 0, stream: TextIO | None = None) -> None:
         self._experiment = experiment
         self._line = StatusLine(stream)
-        self._began, self._began_frames = time.monotonic(), frames
-        self._newest: Report | None = None
+        self._start, self._start_frames = time.monotonic(), frames
+        self._latest: Report | None = None
         self._shown: Report | None = None
 
     def show(self, report: Report) -> None:
-        """Takes note of a report; shows it when the last showing is long enough ago."""
-        self._newest = report
+        """Keeps the report, and shows it if enough time has passed."""
+        self._latest = report
         if self._line.due:
             self._draw()
 
     def recall(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Shows how a training completed earlier, from its metrics."""
+        """Shows a training that was completed earlier, from its metrics."""
         if rows:
             report = Report(**rows[-1])
             rate = report.frames / report.seconds if report.seconds else report.frames_per_second
-            ending = how_it_ended("complete", report.frames, self._experiment)
+            ending = describe_end("complete", report.frames, self._experiment)
             self._line.write(describe(report, self._experiment.frames, rate, bar=self._line.live, ending=ending))
         self._line.end()
 
     def close(self, ending: str = "") -> None:
-        """Shows the newest report, and why it is the last, and ends the line."""
-        if self._newest is not None and (ending or self._newest is not self._shown):
+        """Shows the latest report and why there will be no other, and ends the line."""
+        if self._latest is not None and (ending or self._latest is not self._shown):
             self._draw(ending)
         self._line.end()
 
     def _draw(self, ending: str = "") -> None:
-        assert self._newest is not None
-        rate = self._rate(self._newest)
-        self._line.write(describe(self._newest, self._experiment.frames, rate, bar=self._line.live, ending=ending))
-        self._shown = self._newest
+        assert self._latest is not None
+        rate = self._rate(self._latest)
+        self._line.write(describe(self._latest, self._experiment.frames, rate, bar=self._line.live, ending=ending))
+        self._shown = self._latest
 
     def _rate(self, report: Report) -> float:
-        """Frames a second since this session began, evaluations and checkpoints included."""
-        elapsed = time.monotonic() - self._began
-        return (report.frames - self._began_frames) / elapsed if elapsed > 0 else report.frames_per_second
+        """Frames per second since this session started, with evaluations and checkpoints."""
+        elapsed = time.monotonic() - self._start
+        return (report.frames - self._start_frames) / elapsed if elapsed > 0 else report.frames_per_second
 
 
-def how_it_ended(state: State, frames: int, experiment: Experiment, *, reason: str = "") -> str:
-    """Why a training goes no further, in words.
+def describe_end(state: State, frames: int, experiment: Experiment, *, reason: str = "") -> str:
+    """Why a training ended, in words.
 
     Args:
-        state: what it is in; running: somebody else's code raised.
-        reason: why it was stopped, where that is known.
+        state: its state; running: a user's code raised.
+        frames: trained so far.
+        experiment: what was trained.
+        reason: why it was stopped, if known.
     """
     if state == "complete":
         early = frames < experiment.frames and experiment.target_return is not None
-        return f"done: the target return {experiment.target_return:g} is reached" if early else "done"
+        return f"done: target return {experiment.target_return:g} reached" if early else "done"
     if state == "failed":
-        return "failed; the last checkpoint is whole"
+        return "failed; the last checkpoint is complete"
     return f"stopped: {reason}" if reason else "interrupted"
 
 
 def describe(report: Report, frames: int, rate: float, *, bar: bool = False, ending: str = "") -> str:
-    """One line: how far, how fast, how long yet or why no longer, and how well."""
-    parts = [how_far(report.frames, frames, rate, bar=bar, ending=ending)]
+    """One line: progress, speed, remaining time or why it ended, and returns."""
+    parts = [describe_progress(report.frames, frames, rate, bar=bar, ending=ending)]
     returns = " ".join(f"{name} {value:.2f}" for name, value in report.returns.items() if value is not None)
     if returns:
         parts.append(f"return {returns}")
@@ -159,8 +161,8 @@ def describe(report: Report, frames: int, rate: float, *, bar: bool = False, end
     return "  ".join(parts)
 
 
-def how_far(done: int, frames: int, rate: float, *, bar: bool = False, ending: str = "") -> str:
-    """How many of `frames` are done, at how many a second, and how long the rest takes, or why there is no rest."""
+def describe_progress(done: int, frames: int, rate: float, *, bar: bool = False, ending: str = "") -> str:
+    """Frames done, frames per second, and the remaining time or why it ended."""
     share = min(1.0, done / frames)
     filled = int(share * BAR_WIDTH)
     parts = [f"{share:4.0%}"]
@@ -175,14 +177,14 @@ def how_far(done: int, frames: int, rate: float, *, bar: bool = False, ending: s
 
 
 def _in_notebook() -> bool:
-    """Whether an IPython kernel runs this code; IPython is not imported to find out."""
+    """Whether an IPython kernel runs this code. Does not import IPython."""
     module = sys.modules.get("IPython")
     shell = module.get_ipython() if module is not None else None
     return type(shell).__name__ == "ZMQInteractiveShell"
 
 
 def _size(stream: TextIO) -> tuple[int, int]:
-    """Columns and rows of a terminal."""
+    """Columns and rows of the terminal."""
     try:
         size = os.get_terminal_size(stream.fileno())
     except OSError:

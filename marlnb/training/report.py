@@ -12,19 +12,21 @@ class Report:
     """One iteration.
 
     Attributes:
-        iteration: counted from 1.
-        frames: collected since the run began.
-        seconds: of training since the run began, earlier sessions included, pauses not.
-        episodes: that ended in this iteration.
-        returns: by group, the mean over those episodes of the return of one agent; None where none ended.
-        agent_returns: the same by agent, of the groups that have several agents (and at most 32).
-        recent_return: the mean return per agent averaged over the groups, of the newest iterations that make up 100
-            episodes; None before any ended.
-        length: mean steps of those episodes.
+        iteration: from 1.
+        frames: since the run started.
+        seconds: of training since the run started, with earlier sessions and without pauses.
+        episodes: number of episodes that ended in this iteration.
+        returns: by group, the mean return of one agent in those episodes; None if none ended.
+        recent_return: mean return per agent, averaged over the groups, of the latest iterations with 100 episodes in
+            total; None before any episode ended.
+        length: mean length of those episodes in steps; None if none ended.
         learning: by group, the learner's metrics: losses, entropy, kl, explained_variance and so on.
-        evaluation: by group, the mean return of this iteration's evaluation; empty where there was none.
-        frames_per_second: of this iteration, evaluation and checkpoint not counted.
-        stepping_s, acting_s, learning_s: its seconds, by what they went into.
+        evaluation: by group, the mean return of this iteration's evaluation; empty if there was none.
+        frames_per_second: of this iteration, without evaluation and checkpoint.
+        stepping_s: seconds in the environment.
+        acting_s: seconds of choosing actions and storing them.
+        learning_s: seconds of learning.
+        agent_returns: as `returns`, by agent, for groups of 2 to 32 agents.
     """
 
     iteration: int
@@ -44,13 +46,13 @@ class Report:
 
     @property
     def score(self) -> float | None:
-        """The evaluation's mean return averaged over groups, else that of the newest training episodes."""
+        """Mean return averaged over groups, of the evaluation or else of recent training episodes."""
         if self.evaluation:
             return sum(self.evaluation.values()) / len(self.evaluation)
         return self.recent_return
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON; numbers that are not finite become None."""
+        """For JSON; numbers that are not finite become None."""
         data: dict[str, Any] = _finite(asdict(self))
         return data
 

@@ -1,4 +1,4 @@
-"""train and resume: a Trainer driven to its end, with progress shown and signals heeded."""
+"""train and resume: run a Trainer to its end, show its progress and handle signals."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from typing import Any
 
 from marlnb.errors import AllocationEndsError, ConfigError, RunError, StoppedError
 from marlnb.experiment import Experiment
-from marlnb.training.callbacks import TrainingCallback
 from marlnb.training.control import clear_requests, handle_requests
 from marlnb.training.learners import check_device
 from marlnb.training.loggers import check_loggers
-from marlnb.training.progress import Progress, how_it_ended
+from marlnb.training.progress import Progress, describe_end
 from marlnb.training.report import Report
 from marlnb.training.runs.files import (
     EXPERIMENT,
@@ -36,7 +35,7 @@ from marlnb.training.runs.files import (
 )
 from marlnb.training.runs.lock import RunLock, is_locked
 from marlnb.training.runs.run import Run
-from marlnb.training.trainer import Trainer
+from marlnb.training.trainer import Trainer, TrainingCallback
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
 RunLike = Run | str | os.PathLike[str]
@@ -51,23 +50,26 @@ def train(
     on_report: Sequence[Callable[[Report], None]] = (),
     callbacks: Sequence[TrainingCallback] = (),
 ) -> Run:
-    """Trains until the experiment's frames, its target return or a request to stop; returns the run either way.
+    """Trains until the experiment's frames, its target return or a request to stop. Returns the run in all cases.
 
-    A file STOP in the run folder, SIGTERM, SIGUSR1 or a first interrupt end the training after the iteration, saved;
-    a second interrupt ends it at once, with the last checkpoint whole. It ends, saved, before its SLURM job does too.
+    A file STOP in the run folder, SIGTERM, SIGUSR1 or a first interrupt end the training after the current iteration,
+    saved. A second interrupt ends it at once; the last checkpoint is complete. It also stops, saved, before its SLURM
+    job ends.
 
     Args:
-        run: the folder to make; none: `runs/<env>-<algorithm>-<seed>-<n>`.
-        resume: when the folder holds an interrupted run of this experiment, go on with it; when that is complete,
-            return it; when there is none, begin.
-        on_report: called with each iteration's report.
-        callbacks: who looks on between iterations, as `marlnb.RecordWhileTraining`; what is learnt stays the same.
+        experiment: what to train.
+        run: the folder to create; None: `runs/<env>-<algorithm>-<seed>-<n>`.
+        resume: continue an interrupted run of this experiment in the folder, return it if it is complete, or start one
+            if there is none.
+        progress: show a line with the progress.
+        on_report: functions called with each iteration's Report.
+        callbacks: called between iterations, such as `marlnb.RecordWhileTraining`; they do not change what is learnt.
     Raises:
-        RunError: the folder holds something already, a run of another experiment, or one being trained.
-        ConfigError, EnvError: the experiment cannot be run; a folder that was made for it is gone again.
-        CheckpointError: a checkpoint cannot be written or read; the earlier ones are whole.
-        DivergedError: losses or weights are no longer finite.
-        StoppedError: asked to stop, within a batch job: the notebook ends here, and is executed again later.
+        RunError: the folder holds other files, a run of another experiment, or one that is being trained.
+        ConfigError, EnvError: the experiment cannot be run; a folder created for it is deleted again.
+        CheckpointError: a checkpoint cannot be written or read; earlier ones are complete.
+        DivergedError: losses or weights are not finite.
+        StoppedError: stopped on request in a batch job: the notebook ends here and is executed again later.
         AllocationEndsError: the same, because the job's time is nearly over.
     """
     is_new = run is None or not is_run(run)
@@ -82,13 +84,14 @@ def resume(
     on_report: Sequence[Callable[[Report], None]] = (),
     callbacks: Sequence[TrainingCallback] = (),
 ) -> Run:
-    """Goes on with a run from its last checkpoint; returns it at once when it is complete.
+    """Continues a run from its last checkpoint. Returns it at once if it is complete.
 
     Args:
-        frames: a new total length, longer than what is done, to train a complete run further.
-        callbacks: as in `train`.
+        run: the run or its folder.
+        frames: a new total length, to train a complete run further.
+        progress, on_report, callbacks: as in `train`.
     Raises:
-        As `train`; ConfigError: `frames` is less than what is done.
+        As `train`; ConfigError: `frames` is less than has been trained.
     """
     opened = run if isinstance(run, Run) else Run.open(run)
     if frames is not None and frames != opened.experiment.frames:
@@ -97,15 +100,15 @@ def resume(
 
 
 def open_run(experiment: Experiment, run: str | os.PathLike[str] | None, *, resume: bool) -> Run:
-    """The folder in which an experiment is trained, as `train` opens or makes it.
+    """Opens or creates the folder in which `train` trains an experiment.
 
     Raises:
-        RunError: as `train` does. ConfigError: no Experiment, or a device or logger that is not there; no folder was
-            made.
+        RunError: as in `train`.
+        ConfigError: not an Experiment, or an unknown device or logger; no folder was created.
     """
     if not isinstance(experiment, Experiment):
         raise ConfigError(
-            "an Experiment is needed, as Experiment.compose and Experiment.from_json make; "
+            "experiment must be an Experiment, as Experiment.compose and Experiment.from_json return; "
             f"got {type(experiment).__name__}"
         )
     if resume and run is None:
@@ -127,20 +130,20 @@ def drive(
     *,
     is_new: bool = False,
 ) -> Run:
-    """A Trainer of the run, driven to its end; requests to save and pause are heeded between iterations.
+    """Runs a Trainer to its end. Requests to save and pause are handled between iterations.
 
     Args:
-        is_new: the folder was made just now: it is removed again when the training cannot begin.
+        is_new: the folder was created just now: it is deleted again if the training cannot start.
     """
     status = run.status()
     job = os.environ.get(JOB_VARIABLE)
     if status["state"] == "complete" and status.get("frames_total") == run.experiment.frames:
-        if job and progress:  # the notebook reads as if this attempt at it had trained
+        if job and progress:  # the notebook looks as if this attempt had trained
             Progress(run.experiment).recall(read_lines(run.path / METRICS))
         return run
     if job:
         write_atomically(Path(job) / TRAINING, json.dumps({"run": str(run.path.absolute())}) + "\n", sync=False)
-    with _trainer(run, callbacks, is_new) as trainer, _heeding_signals(trainer):
+    with _trainer(run, callbacks, is_new) as trainer, _stopping_on_signals(trainer):
         clear_requests(run.path)
         display = Progress(run.experiment, frames=trainer.frames) if progress else None
         try:
@@ -153,44 +156,45 @@ def drive(
         finally:
             if display is not None:
                 reason = trainer.stopped_because
-                display.close(how_it_ended(trainer.state, trainer.frames, run.experiment, reason=reason))
+                display.close(describe_end(trainer.state, trainer.frames, run.experiment, reason=reason))
     if trainer.state == "stopped":
-        _tell_of_stop(run, trainer)
+        _report_stop(run, trainer)
     return run
 
 
 def _trainer(run: Run, callbacks: Sequence[TrainingCallback], is_new: bool) -> Trainer:
     try:
         return Trainer(run.experiment, run, callbacks)
-    except Exception:  # what was asked cannot be done: corrected, it may have the same name
-        if is_new and not is_locked(run.path / LOCK):  # another process may train in it
-            run.discard_unbegun()
+    except Exception:  # the corrected experiment may use the same name
+        if is_new and not is_locked(run.path / LOCK):  # unless another process trains in it by now
+            run.discard_unstarted()
         raise
 
 
-def _tell_of_stop(run: Run, trainer: Trainer) -> None:
-    """Ends the notebook of a batch job; tells a person at a notebook what the end of the allocation did."""
-    where = f"{run.path}: stopped at iteration {trainer.iteration}, {trainer.frames:,} frames, and saved"
-    because = f"{where}, since {trainer.stopped_because}" if trainer.allocation_ends else where
+def _report_stop(run: Run, trainer: Trainer) -> None:
+    """Ends the notebook of a batch job. Elsewhere, says that the allocation's end stopped the training."""
+    message = f"{run.path}: stopped at iteration {trainer.iteration}, {trainer.frames:,} frames, and saved"
+    if trainer.allocation_ends:
+        message += f", because {trainer.stopped_because}"
     if os.environ.get(JOB_VARIABLE):
         kind = AllocationEndsError if trainer.allocation_ends else StoppedError
-        raise kind(f"{because}; the batch job goes on from there when it is run again")
+        raise kind(f"{message}; the batch job resumes from there when it is run again")
     if trainer.allocation_ends:
-        print(f"{because}; `marlnb resume {run.path}`, or train(..., resume=True), goes on from there", file=sys.stderr)
+        print(f"{message}; resume with `marlnb resume {run.path}` or train(..., resume=True)", file=sys.stderr)
 
 
 @contextmanager
-def _heeding_signals(trainer: Trainer) -> Iterator[None]:
-    """In the main thread a signal asks the trainer to stop, and a second interrupt interrupts at once."""
+def _stopping_on_signals(trainer: Trainer) -> Iterator[None]:
+    """In the main thread, a signal asks the trainer to stop; a second interrupt interrupts at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    interrupts = 0
+    n_interrupts = 0
 
-    def heed(number: int, frame: FrameType | None) -> None:
-        nonlocal interrupts
-        interrupts += number == signal.SIGINT
-        if interrupts > 1:
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal n_interrupts
+        n_interrupts += number == signal.SIGINT
+        if n_interrupts > 1:
             raise KeyboardInterrupt
         name = signal.Signals(number).name
         trainer.ask_to_stop(name)
@@ -198,18 +202,18 @@ def _heeding_signals(trainer: Trainer) -> Iterator[None]:
         os.write(2, f"\n{name}: stopping after this iteration, which is then saved{hint}\n".encode())
 
     numbers = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
-    before = {number: signal.signal(number, heed) for number in numbers}
+    handlers = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
 
 
 def _change_frames(run: Run, frames: int) -> None:
     done = int(run.status()["frames"])
     if frames < max(done, 1):
-        raise ConfigError(f"{run.path} has {done} frames already; frames={frames} would be less than that")
+        raise ConfigError(f"frames={frames} is less than the {done} frames that {run.path} has been trained for")
     with RunLock(run.path / LOCK):
         experiment = replace(run.experiment, frames=frames)
         write_atomically(run.path / EXPERIMENT, json.dumps(experiment.to_json(), indent=2) + "\n")
@@ -218,16 +222,17 @@ def _change_frames(run: Run, frames: int) -> None:
 
 
 def check_same(run: Run, experiment: Experiment) -> None:
-    """Raises RunError, with the options that differ, unless the run is of this experiment."""
-    theirs, mine = _flat(run.experiment.to_json()), _flat(experiment.to_json())
-    differing = [
-        f"{key}: {theirs.get(key, '(none)')} there, {mine.get(key, '(none)')} here"
-        for key in sorted({*theirs, *mine})
-        if theirs.get(key) != mine.get(key)
+    """Raises RunError, with the options that differ, unless the run has this experiment."""
+    existing, requested = _flat(run.experiment.to_json()), _flat(experiment.to_json())
+    differences = [
+        f"{key}: {existing.get(key, '(none)')} there, {requested.get(key, '(none)')} here"
+        for key in sorted({*existing, *requested})
+        if existing.get(key) != requested.get(key)
     ]
-    if differing:
-        hint = "; resume(run, frames=...) changes its length" if any(d.startswith("frames:") for d in differing) else ""
-        raise RunError(f"{run.path} is a run of another experiment; {'; '.join(differing)}{hint}")
+    if differences:
+        lengths_differ = any(text.startswith("frames:") for text in differences)
+        hint = "; resume(run, frames=...) changes its length" if lengths_differ else ""
+        raise RunError(f"{run.path} is a run of another experiment; {'; '.join(differences)}{hint}")
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:

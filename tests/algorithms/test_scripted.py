@@ -135,7 +135,7 @@ def test_a_run_resumes_against_the_opponent_that_it_began_with(tmp_path: Path) -
     ("options", "error", "message"),
     [
         ({}, ConfigError, "say which run, as algorithms.agent.run=runs/other"),
-        ({"run": "nowhere"}, RunError, "nowhere is no run folder"),
+        ({"run": "nowhere"}, RunError, "nowhere is not a run folder"),
         ({"run": "SOURCE", "group": "adversary"}, ConfigError, "has agents 1; the run was trained .* with 3"),
         ({"run": "SOURCE", "group": "hunter"}, ConfigError, "no group of agents in mpe/simple_tag 'hunter'"),
         ({"run": "SOURCE", "checkpoint": "77"}, RunError, "no checkpoint 77 in"),

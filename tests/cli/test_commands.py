@@ -44,9 +44,9 @@ def test_train_made_the_run_that_was_asked_for(run: Path) -> None:
 def test_a_folder_that_exists_is_not_overwritten(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     assert main(["train", *TINY, "frames=400", "--quiet", f"run={run}"]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     assert main(["record", str(run), "--episodes", "3", "--quiet"]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
     assert main(["train", *TINY, "frames=400", "--quiet", "--resume", f"run={run}"]) == 0
     assert main(["train", *TINY, "frames=500", "--quiet", "--resume", f"run={run}"]) == 2
@@ -173,7 +173,7 @@ def test_list_names_and_sites(run: Path, tmp_path: Path, capsys: pytest.CaptureF
         (["train", "env=mpe/simple_spread", "algorithm.lrr=1"], "did you mean 'algorithm.lr'"),
         (["train", "env=mpe/simple_spread", "seed=0,1"], "asks for several experiments"),
         (["train"], "no environment: say env=name"),
-        (["evaluate", "{run}x"], "is no run folder"),
+        (["evaluate", "{run}x"], "is not a run folder"),
         (["evaluate", "{run}", "--env", "mpe/simple_spread"], "groups"),
         (["evaluate", "{run}", "--env", "mpe/simple_spred"], "did you mean 'mpe/simple_spread'"),
         (["evaluate", "{run}", "--policy", "randm"], "did you mean 'random'"),
@@ -189,8 +189,8 @@ def test_list_names_and_sites(run: Path, tmp_path: Path, capsys: pytest.CaptureF
         (["info", "{run}/recordings/none.h5"], "none.h5"),
         (["list", "env"], "did you mean 'envs'"),
         (["list", "sites"], "sites of what?"),
-        (["resume", "{run}x"], "is no run folder"),
-        (["resume", "{run}", "--frames", "10"], "400 frames already"),
+        (["resume", "{run}x"], "is not a run folder"),
+        (["resume", "{run}", "--frames", "10"], "less than the 400 frames"),
     ],
 )
 def test_bad_input_is_one_message_and_exit_code_2(

@@ -52,7 +52,7 @@ def test_a_paused_training_stands_still_and_goes_on(training: Training) -> None:
     training.stop()
     assert training.wait(120).status()["state"] == "stopped"
     words = [line.split(" ", 1)[1] for line in training.run.events()]
-    assert f"paused at iteration {stood}" in words and "going on" in words
+    assert f"paused at iteration {stood}" in words and "resumed" in words
 
 
 def test_a_paused_training_can_be_saved_and_stopped(training: Training) -> None:
@@ -127,5 +127,5 @@ def test_an_error_is_kept_and_raised_to_whoever_waits(tmp_path: Path) -> None:
     with pytest.raises(Fault, match="here"):
         training.wait(120)
     assert isinstance(training.error, Fault)
-    with pytest.raises(RunError, match="is there already"):
+    with pytest.raises(RunError, match="exists already"):
         start(_endless(), tmp_path / "run")

@@ -40,7 +40,7 @@ def clock(monkeypatch: pytest.MonkeyPatch):
 def test_the_margin(clock, began: float, iteration_s: float, checkpoint_s: float, last_s: float) -> None:
     clock(began)
     deadline = Deadline()
-    deadline.saved(checkpoint_s)
+    deadline.record_checkpoint(checkpoint_s)
     clock(last_s - 1)
     assert deadline.reason_to_stop(iteration_s) is None
     clock(last_s + 1)
@@ -91,7 +91,7 @@ def test_a_training_saves_before_its_allocation_ends_and_goes_on_in_the_next(
     assert status["state"] == "stopped" and status["reason"].startswith("the allocation ends in ")
     assert 0 < run.checkpoint().iteration == status["iteration"]
     assert any("stopping: the allocation ends in " in line for line in run.events())
-    assert "since the allocation ends in" in capsys.readouterr().err
+    assert "because the allocation ends in" in capsys.readouterr().err
     monkeypatch.delenv("MARLNB_ENDS_AT")
     again = train(experiment, tmp_path / "run", resume=True, progress=False)
     assert again.status()["state"] == "complete" and "reason" not in again.status()
@@ -104,6 +104,6 @@ def test_in_a_batch_job_the_notebook_ends_with_an_error_of_its_own(
     monkeypatch.setenv("MARLNB_JOB", str(tmp_path))
     clock(9999)
     slow = [lambda report: clock(9999 + 0.1 * report.iteration)]
-    with pytest.raises(AllocationEndsError, match=r"since the allocation ends in .*goes on from there when it is run"):
+    with pytest.raises(AllocationEndsError, match=r"because the allocation ends in .*resumes from there when it is run"):
         train(count_experiment("frames=1_000_000"), tmp_path / "run", progress=False, on_report=slow)
     assert Run.open(tmp_path / "run").status()["state"] == "stopped"

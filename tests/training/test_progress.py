@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from marlnb.training.progress import Progress, describe, how_it_ended
+from marlnb.training.progress import Progress, describe, describe_end
 from marlnb.training.report import Report
-from marlnb.training.runs.run import State
+from marlnb.training.runs.run_folder import State
 from marlnb.training.train import train
 from tests.training.toys import count_experiment
 
@@ -63,17 +63,17 @@ def test_a_terminal_gets_one_line_that_is_rewritten() -> None:
     [
         ("complete", 640, None, "", "done"),
         ("complete", 640, -8.5, "", "done"),
-        ("complete", 320, -8.5, "", "done: the target return -8.5 is reached"),
-        ("complete", 320, 0.0, "", "done: the target return 0 is reached"),
+        ("complete", 320, -8.5, "", "done: target return -8.5 reached"),
+        ("complete", 320, 0.0, "", "done: target return 0 reached"),
         ("stopped", 320, None, "SIGTERM", "stopped: SIGTERM"),
         ("stopped", 320, None, "", "interrupted"),
         ("running", 320, None, "", "interrupted"),
-        ("failed", 320, None, "", "failed; the last checkpoint is whole"),
+        ("failed", 320, None, "", "failed; the last checkpoint is complete"),
     ],
 )
 def test_why_it_ended(state: State, frames: int, target: float | None, reason: str, ending: str) -> None:
     experiment = replace(count_experiment(), target_return=target)
-    assert experiment.frames == 640 and how_it_ended(state, frames, experiment, reason=reason) == ending
+    assert experiment.frames == 640 and describe_end(state, frames, experiment, reason=reason) == ending
 
 
 class Terminal(io.StringIO):
@@ -109,22 +109,22 @@ def test_the_last_text_in_a_notebook_says_why(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("IPython.display.display", display)
     progress = Progress(count_experiment())
     progress.show(REPORT)
-    progress.close("done: the target return -9 is reached")
-    assert "left" in shown[0] and "left" not in shown[-1] and "  done: the target return -9 is reached  " in shown[-1]
+    progress.close("done: target return -9 reached")
+    assert "left" in shown[0] and "left" not in shown[-1] and "  done: target return -9 reached  " in shown[-1]
 
 
 def test_a_training_that_ended_earlier_is_recalled_with_its_end() -> None:
     stream = io.StringIO()
     progress = Progress(replace(count_experiment(), target_return=-9.0), stream=stream)
     progress.recall([REPORT.to_json()])
-    assert stream.getvalue() == " 50%  320/640 frames  80/s  done: the target return -9 is reached  return a -8.12\n"
+    assert stream.getvalue() == " 50%  320/640 frames  80/s  done: target return -9 reached  return a -8.12\n"
 
 
 @pytest.mark.parametrize(
     ("overrides", "raises", "ending"),
     [
         ({}, None, "100%  640/640 frames .*  done"),
-        ({"target_return": -1e6}, None, "%  .*  done: the target return -1e\\+06 is reached"),
+        ({"target_return": -1e6}, None, "%  .*  done: target return -1e\\+06 reached"),
         ({}, RuntimeError, " 50%  320/640 frames .*  interrupted"),
     ],
 )

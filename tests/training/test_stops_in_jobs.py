@@ -78,7 +78,7 @@ def test_much_work_is_saved_even_where_that_changes_what_follows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MARLNB_JOB", str(tmp_path))
-    monkeypatch.setattr(trainer_module, "DONE_AGAIN_S", 0.0)
+    monkeypatch.setattr(trainer_module, "MAX_REPEATED_S", 0.0)
     path = tmp_path / "run"
     with pytest.raises(StoppedError):
         train(toy(savable=False), path, resume=True, progress=False, on_report=[stop_at(path, 5)])

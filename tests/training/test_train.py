@@ -122,7 +122,7 @@ def test_train_never_overwrites_and_resumes_the_same_experiment_only(tmp_path: P
     seen: list[int] = []
     train(experiment, tmp_path / "r", progress=False, on_report=[lambda report: seen.append(report.iteration)])
     assert seen == list(range(1, 21))
-    with pytest.raises(RunError, match="is there already"):
+    with pytest.raises(RunError, match="exists already"):
         train(experiment, tmp_path / "r", progress=False)
     again = train(experiment, tmp_path / "r", resume=True, progress=False, on_report=[lambda r: seen.append(-1)])
     assert -1 not in seen and again.status()["state"] == "complete"
@@ -134,7 +134,7 @@ def test_train_never_overwrites_and_resumes_the_same_experiment_only(tmp_path: P
 
 def test_a_complete_run_is_trained_further_with_more_frames(tmp_path: Path) -> None:
     run = train(count_experiment("frames=320"), tmp_path / "r", progress=False)
-    with pytest.raises(ConfigError, match="320 frames already"):
+    with pytest.raises(ConfigError, match="less than the 320 frames"):
         resume(run, frames=100)
     run = resume(tmp_path / "r", frames=640, progress=False)
     assert run.checkpoint().frames == 640 and Run.open(run.path).experiment.frames == 640
@@ -182,7 +182,7 @@ def test_what_cannot_begin_leaves_no_folder(tmp_path: Path, asked: list[str], sa
 
 
 def test_what_is_no_experiment_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"an Experiment is needed.*got dict"):
+    with pytest.raises(ConfigError, match=r"must be an Experiment.*got dict"):
         train({"env": "mpe/simple_spread"}, tmp_path / "run")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"overrides are texts.*got 3"):
         Experiment.compose("env=mpe/simple_spread", 3)  # type: ignore[arg-type]

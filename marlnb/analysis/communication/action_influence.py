@@ -26,7 +26,8 @@ from marlnb.specs import ActionSpec
 from marlnb.training.collect.episodes import TimeStep
 from marlnb.training.policies.compatibility import check_fit
 from marlnb.training.policies.policy_source import PolicySource, as_policy_source
-from marlnb.training.runs.run import EVALUATION, Which
+from marlnb.training.runs.files import EVALUATION
+from marlnb.training.runs.run_folder import Which
 
 Measure = Literal["total_variation", "action"]
 

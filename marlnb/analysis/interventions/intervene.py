@@ -26,7 +26,8 @@ from marlnb.models.policies.policy import Policy
 from marlnb.specs import EnvSpec
 from marlnb.training.policies.compatibility import check_fit, check_group_fit
 from marlnb.training.policies.policy_source import PolicySource, as_policy_source
-from marlnb.training.runs.run import EVALUATION, Which
+from marlnb.training.runs.files import EVALUATION
+from marlnb.training.runs.run_folder import Which
 from marlnb.training.runs.saved_edits import load_edits, save_edits, write_beside
 
 MAX_ENVS = 256

@@ -29,7 +29,7 @@ from marlnb.analysis.stats.paired_test import paired_test
 from marlnb.models.hooks.directions import Erase
 from marlnb.training.policies.compatibility import check_fit
 from marlnb.training.policies.policy_source import as_policy_source
-from marlnb.training.runs.run import Which
+from marlnb.training.runs.run_folder import Which
 
 
 @dataclass(frozen=True)

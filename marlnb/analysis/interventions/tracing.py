@@ -39,7 +39,7 @@ from marlnb.recording.file.reader import Recording
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.compatibility import check_fit
 from marlnb.training.policies.policy_source import as_policy_source
-from marlnb.training.runs.run import Which
+from marlnb.training.runs.run_folder import Which
 
 N_BOOTSTRAP = 1000
 OUTCOMES = ("return", "actions")

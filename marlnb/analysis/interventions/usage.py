@@ -27,16 +27,15 @@ from marlnb.analysis.stats.random_directions import MAX_VARIANCE_MISMATCH, match
 from marlnb.config import EnvConfig
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import AnalysisError, ConfigError
-from marlnb.models.hooks.directions import Direction
+from marlnb.models.hooks.directions import Direction, Erase, Steer
 from marlnb.models.hooks.edit import Edit
-from marlnb.models.hooks.directions import Erase, Steer
 from marlnb.models.policies.distributions import ActionDistribution
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import GroupSpec
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.compatibility import check_fit
 from marlnb.training.policies.policy_source import PolicySource, as_policy_source
-from marlnb.training.runs.run import Which
+from marlnb.training.runs.run_folder import Which
 
 MIN_RANDOM_DIRECTIONS = 39
 """Fewer cannot give a p-value of 0.025, which Holm's correction over the two edits needs."""

@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal
 
-from marlnb.batch.benchmark.board import Board
-from marlnb.batch.benchmark.plan import PlannedRun
+from marlnb.batch.benchmark.progress_display import BenchmarkProgress
 from marlnb.batch.benchmark.results import evaluate_at_length, is_complete
-from marlnb.batch.interrupt import signals_interrupt
+from marlnb.batch.benchmark.spec import PlannedRun
+from marlnb.batch.interrupt import interrupt_on_signals
 from marlnb.batch.local.machine import core_numbers
 from marlnb.cores import usable_cores
 from marlnb.errors import MarlnbError
-from marlnb.training.runs.run import Run, is_run
+from marlnb.training.runs.files import is_run
+from marlnb.training.runs.run import Run
 from marlnb.training.train import check_same, resume
 
 LOG = "output.log"
@@ -42,9 +43,13 @@ class Outcome:
         return f"{self.end}: {self.message}" if self.message else self.end
 
 
-def finish(run: Run, board: Board | None = None, planned: PlannedRun | None = None) -> End:
+def finish(run: Run, progress_display: BenchmarkProgress | None = None, planned: PlannedRun | None = None) -> End:
     """Trains a run to its end and evaluates it at length; does nothing of what is done already."""
-    follow = () if board is None or planned is None else (lambda report: board.update(planned, report.frames),)
+    follow = (
+        ()
+        if progress_display is None or planned is None
+        else (lambda report: progress_display.update(planned, report.frames),)
+    )
     resume(run, progress=False, on_report=follow)
     if run.status()["state"] != "complete":
         return "stopped"
@@ -60,27 +65,29 @@ def check_runs(folder: Path, runs: Sequence[PlannedRun]) -> None:
             check_same(Run.open(folder / run.folder), run.experiment)
 
 
-def run_in_turn(folder: Path, runs: Sequence[PlannedRun], board: Board) -> list[Outcome]:
+def run_in_turn(folder: Path, runs: Sequence[PlannedRun], progress_display: BenchmarkProgress) -> list[Outcome]:
     """One run after the other in this process; a stop ends the whole, a failure one run."""
     outcomes: list[Outcome] = []
-    with signals_interrupt():
+    with interrupt_on_signals():
         for planned in runs:
-            board.begin(planned)
+            progress_display.begin(planned)
             try:
-                outcome = Outcome(planned, finish(_opened(folder, planned), board, planned))
+                outcome = Outcome(planned, finish(_opened(folder, planned), progress_display, planned))
             except KeyboardInterrupt:
                 outcome = Outcome(planned, "stopped")
             except Exception as error:  # whatever an environment may raise: the others go on
                 name = "" if isinstance(error, MarlnbError) else f"{type(error).__name__}: "
                 outcome = Outcome(planned, "failed", f"{name}{error}")
-            board.end(planned, str(outcome))
+            progress_display.end(planned, str(outcome))
             outcomes.append(outcome)
             if outcome.end == "stopped":
                 break
     return outcomes
 
 
-def run_side_by_side(folder: Path, runs: Sequence[PlannedRun], board: Board, jobs: int) -> list[Outcome]:
+def run_side_by_side(
+    folder: Path, runs: Sequence[PlannedRun], progress_display: BenchmarkProgress, jobs: int
+) -> list[Outcome]:
     """`jobs` processes at a time, each with its share of the cores; what they print is in `output.log` of the run.
 
     An interrupt asks every process to save and stop, and waits for that; a second one ends them at once.
@@ -88,17 +95,17 @@ def run_side_by_side(folder: Path, runs: Sequence[PlannedRun], board: Board, job
     waiting, slots = deque(runs), deque(range(jobs))
     running: list[_Job] = []
     outcomes: list[Outcome] = []
-    with signals_interrupt():
+    with interrupt_on_signals():
         try:
             while waiting or running:
                 while waiting and slots:
                     running.append(_Job.start(folder, waiting.popleft(), slots.popleft(), jobs))
-                    board.begin(running[-1].planned)
+                    progress_display.begin(running[-1].planned)
                 time.sleep(POLL_S)
-                outcomes += _collect(running, slots, board)
+                outcomes += _collect(running, slots, progress_display)
         except KeyboardInterrupt:
-            board.say("stopping: each run is saved first; interrupt again to end at once")
-            outcomes += _stop(running, slots, board)
+            progress_display.say("stopping: each run is saved first; interrupt again to end at once")
+            outcomes += _stop(running, slots, progress_display)
     return outcomes
 
 
@@ -136,26 +143,26 @@ class _Job:
         return Outcome(self.planned, "failed", f"{lines[-1] if lines else f'exit code {code}'} (see {self.log.name})")
 
 
-def _collect(running: list[_Job], slots: deque[int], board: Board) -> list[Outcome]:
+def _collect(running: list[_Job], slots: deque[int], progress_display: BenchmarkProgress) -> list[Outcome]:
     outcomes = []
     for job in list(running):
-        board.update(job.planned, int(job.run.status().get("frames", 0)))
+        progress_display.update(job.planned, int(job.run.status().get("frames", 0)))
         if job.process.poll() is not None:
             running.remove(job)
             slots.append(job.slot)
             outcomes.append(job.outcome())
-            board.end(job.planned, str(outcomes[-1]))
+            progress_display.end(job.planned, str(outcomes[-1]))
     return outcomes
 
 
-def _stop(running: list[_Job], slots: deque[int], board: Board) -> list[Outcome]:
+def _stop(running: list[_Job], slots: deque[int], progress_display: BenchmarkProgress) -> list[Outcome]:
     outcomes: list[Outcome] = []
     try:
         for job in running:
             job.process.send_signal(signal.SIGTERM)
         while running:
             time.sleep(POLL_S)
-            outcomes += _collect(running, slots, board)
+            outcomes += _collect(running, slots, progress_display)
     except KeyboardInterrupt:
         for job in running:
             job.process.kill()

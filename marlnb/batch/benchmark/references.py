@@ -16,7 +16,7 @@ from marlnb.experiment import Experiment
 from marlnb.models.policies.scripted import RandomPolicy
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.evaluation import MOST_COPIES, score_policies
-from marlnb.training.runs.run import read_json, write_atomically
+from marlnb.training.runs.files import read_json, write_atomically
 
 FILE = "references.json"
 

@@ -8,12 +8,13 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
-from marlnb.analysis.benchmarking.marl_eval import RETURN, Measured
-from marlnb.batch.benchmark.plan import ABSOLUTE_FACTOR, PlannedRun
+from marlnb.analysis.benchmarking.marl_eval import RETURN, EvaluatedRun
+from marlnb.batch.benchmark.spec import ABSOLUTE_FACTOR, PlannedRun
 from marlnb.errors import RunError
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.evaluation import evaluate
-from marlnb.training.runs.run import Run, read_json, write_atomically
+from marlnb.training.runs.files import read_json, write_atomically
+from marlnb.training.runs.run import Run
 
 ABSOLUTE = "absolute.json"
 
@@ -40,7 +41,7 @@ def evaluate_at_length(run: Run) -> None:
     write_atomically(run.path / ABSOLUTE, json.dumps(content) + "\n")
 
 
-def measured(planned: PlannedRun, folder: Path) -> Measured:
+def measured(planned: PlannedRun, folder: Path) -> EvaluatedRun:
     """The evaluations of a complete run.
 
     Raises:
@@ -50,7 +51,7 @@ def measured(planned: PlannedRun, folder: Path) -> Measured:
     if not rows:
         raise RunError(f"{folder} has no evaluations")
     each = [metrics_of(row["returns"]) for row in rows]
-    return Measured(
+    return EvaluatedRun(
         task=planned.task,
         algorithm=planned.algorithm,
         seed=planned.seed,

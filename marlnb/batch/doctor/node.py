@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from marlnb.batch.doctor.check import Finding, Subject, examine
+from marlnb.batch.doctor.check import DoctorRequest, Finding, examine
 from marlnb.batch.doctor.files import nearest_folder
 from marlnb.batch.doctor.scheduler import slurm_script
 from marlnb.batch.profile import Profile
 from marlnb.batch.sweep.sweep import Sweep
 from marlnb.errors import BatchError
-from marlnb.training.runs.run import read_json, write_atomically
+from marlnb.training.runs.files import read_json, write_atomically
 
 REQUEST, ANSWER, LOG = "request.json", "findings.json", "doctor.log"
 POLL_S = 2.0
@@ -26,14 +26,14 @@ LIMIT = "00:10:00"
 _DROPPED = ("--array=", "--output=", "--signal=", "--requeue", "--open-mode=", "--job-name=", "--time=")
 
 
-def examine_on_node(subject: Subject, *, timeout_s: float = 900.0) -> Iterator[Finding]:
+def examine_on_node(subject: DoctorRequest, *, timeout_s: float = 900.0) -> Iterator[Finding]:
     """The findings of a compute node; of this machine where the profile's executor is local.
 
     Raises:
         BatchError: the scheduler refused, or no answer came in time.
     """
     if subject.profile.executor != "slurm":
-        yield from examine(subject.on_the_node())
+        yield from examine(subject.for_node())
         return
     with tempfile.TemporaryDirectory(prefix=".marlnb-doctor-", dir=nearest_folder(subject.folder)) as name:
         folder = Path(name)
@@ -47,30 +47,30 @@ def examine_on_node(subject: Subject, *, timeout_s: float = 900.0) -> Iterator[F
 
 def examine_request(folder: Path) -> None:
     """What runs on the node: reads the request in a folder, and writes the findings beside it."""
-    subject = from_json(read_json(folder / REQUEST)).on_the_node()
+    subject = from_json(read_json(folder / REQUEST)).for_node()
     found = [finding.to_json() for finding in examine(subject)]
     write_atomically(folder / ANSWER, json.dumps({"findings": found}))
 
 
-def to_json(subject: Subject) -> dict[str, Any]:
+def to_json(subject: DoctorRequest) -> dict[str, Any]:
     return {
         "profile": subject.profile.to_json(),
         "folder": str(subject.folder),
         "cwd": str(subject.cwd),
         "notebook": None if subject.notebook is None else str(subject.notebook.absolute()),
         "sweep": subject.sweep.to_json(),
-        "made": [str(path) for path in subject.made],
+        "made": [str(path) for path in subject.existing],
     }
 
 
-def from_json(data: Mapping[str, Any]) -> Subject:
+def from_json(data: Mapping[str, Any]) -> DoctorRequest:
     notebook = None if data["notebook"] is None else Path(data["notebook"])
-    made = tuple(Path(path) for path in data["made"])
+    existing = tuple(Path(path) for path in data["made"])
     profile, sweep = Profile.from_json(data["profile"]), Sweep.from_json(data["sweep"])
-    return Subject(profile, Path(data["folder"]), Path(data["cwd"]), notebook, sweep, made)
+    return DoctorRequest(profile, Path(data["folder"]), Path(data["cwd"]), notebook, sweep, existing)
 
 
-def node_script(subject: Subject, folder: Path) -> str:
+def node_script(subject: DoctorRequest, folder: Path) -> str:
     """The batch's own script with another last line, so that modules, setup and variables are those of its jobs."""
     lines = slurm_script(subject, folder).splitlines()
     kept = [line for line in lines if not line.startswith(tuple(f"#SBATCH {option}" for option in _DROPPED))]
@@ -80,7 +80,7 @@ def node_script(subject: Subject, folder: Path) -> str:
     return "\n".join([kept[0], *asked, *kept[1:-1], f"exec {words}"]) + "\n"
 
 
-def _submit(subject: Subject, folder: Path) -> str:
+def _submit(subject: DoctorRequest, folder: Path) -> str:
     from marlnb.batch.slurm.commands import call
 
     script = folder / "doctor.sbatch"

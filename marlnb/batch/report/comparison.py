@@ -17,13 +17,14 @@ from marlnb.batch.batch import Batch
 from marlnb.batch.benchmark.results import means_of
 from marlnb.batch.job.job import JobStatus
 from marlnb.errors import BatchError, unknown
-from marlnb.training.runs.run import EXPERIMENT, METRICS, Run, read_lines
+from marlnb.training.runs.files import EXPERIMENT, METRICS, read_lines
+from marlnb.training.runs.run import Run
 
 NOTEBOOK = Path(__file__).with_name("compare.ipynb")
 SEED = "seed"
 ALL = "all runs"
 LAST_SHARE = 0.1  # of a training's episodes, whose mean return is its score where it was never evaluated
-LONGEST_LABEL = 40
+MAX_LABEL_LENGTH = 40
 _WORD = re.compile(r"[^\W_][\w ./:+-]*|[./][\w./:+-]+")
 Measure = Literal["evaluation", "training"]
 MEASURES = ("evaluation", "training")
@@ -165,7 +166,7 @@ def _shown(value: Any) -> str:
     """A value as a person reads it; text that is no plain word, or reads as a number, is quoted, long text is cut."""
     plain = isinstance(value, str) and _WORD.fullmatch(value) and not _is_json(value)
     text = str(value) if plain else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 1] + "…"
+    return text if len(text) <= MAX_LABEL_LENGTH else text[: MAX_LABEL_LENGTH - 1] + "…"
 
 
 def _is_json(text: str) -> bool:

@@ -11,7 +11,8 @@ from torch import nn
 from marlnb.errors import ConfigError
 from marlnb.models.adapters.module_network import ModuleNetwork
 from marlnb.models.adapters.parameters import Kind, distribution_of
-from marlnb.models.adapters.policy import ForeignCritic, ForeignPolicy
+from marlnb.models.adapters.critic import ExternalCritic
+from marlnb.models.adapters.policy import ExternalPolicy
 from marlnb.models.adapters.tensordict_policy import network_of
 from marlnb.models.networks.by_agent import ByAgent
 from marlnb.models.networks.network import Network
@@ -66,7 +67,7 @@ def agents_from_module(
         memory = recurrent_shape.get(group.name) if isinstance(recurrent_shape, Mapping) else recurrent_shape
         actor = _network(given, group, cross_agent, memory)
         critic = _critic((critics or {}).get(group.name), group, spec)
-        made[group.name] = ForeignPolicy(group, actor, found, parameters=parameters, greedy=greedy, critic=critic)
+        made[group.name] = ExternalPolicy(group, actor, found, parameters=parameters, greedy=greedy, critic=critic)
         networks[group.name] = network_numbers(given, group)
     return Agents(made, maker, path, source=source, n_envs=n_envs, networks=networks)
 
@@ -146,5 +147,5 @@ def _module_network(
     )
 
 
-def _critic(module: nn.Module | None, group: GroupSpec, spec: EnvSpec) -> ForeignCritic | None:
-    return None if module is None else ForeignCritic(group, network_of([module], group), spec)
+def _critic(module: nn.Module | None, group: GroupSpec, spec: EnvSpec) -> ExternalCritic | None:
+    return None if module is None else ExternalCritic(group, network_of([module], group), spec)

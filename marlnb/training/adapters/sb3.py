@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any, Literal, get_args
 
 from marlnb.errors import CheckpointError, ConfigError, unknown
-from marlnb.models.adapters.policy import ForeignPolicy
+from marlnb.models.adapters.policy import ExternalPolicy
 from marlnb.models.adapters.sb3 import policy_of
 from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.adapters.environment import EnvLike, env_maker, spec_of
@@ -51,7 +51,7 @@ def agents_from_sb3(
     return Agents(made, maker, path, source="Stable-Baselines3", n_envs=n_envs, networks=networks)
 
 
-def _group(group: GroupSpec, spec: EnvSpec, by_agent: Mapping[str, Any]) -> tuple[ForeignPolicy, list[int]]:
+def _group(group: GroupSpec, spec: EnvSpec, by_agent: Mapping[str, Any]) -> tuple[ExternalPolicy, list[int]]:
     found: dict[int, list[int]] = {}
     for index, agent in enumerate(group.agents):
         found.setdefault(id(by_agent[agent]), []).append(index)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from marlnb.envs.external.interface import publish
 from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.experiment import Experiment
@@ -32,7 +33,7 @@ class Evaluator:
         if self._env is None:
             copies = min(experiment.n_envs, episodes)
             self._env = build_env(experiment, copies, device=experiment.device)
-            self._env.announce(self.folder)
+            publish(self._env, self.folder)
         table = score_policies(self._env, policies, episodes=episodes, seed=seed, explore=False)
         found = summarise(
             table, env=table.spec.name, policy="run", checkpoint=None, seed=seed, explore=False, seconds=0.0

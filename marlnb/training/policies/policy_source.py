@@ -11,7 +11,8 @@ from marlnb.envs.vector import VectorEnv
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import EnvSpec, GroupSpec
-from marlnb.training.runs.run import Origin, Run, Which
+from marlnb.training.runs.run import Origin, Run
+from marlnb.training.runs.run_folder import Which
 
 
 @runtime_checkable

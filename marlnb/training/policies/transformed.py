@@ -14,7 +14,8 @@ from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.policies.policy_source import PolicySource
-from marlnb.training.runs.run import Origin, Which
+from marlnb.training.runs.run import Origin
+from marlnb.training.runs.run_folder import Which
 
 Change = Callable[[Policy], Policy]
 

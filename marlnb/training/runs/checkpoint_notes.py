@@ -18,7 +18,8 @@ from marlnb.training.policies.evaluation import Evaluation
 from marlnb.training.runs.checkpoint import Checkpoint
 from marlnb.training.runs.files import read_json, write_atomically
 from marlnb.training.runs.lock import wait_for_lock
-from marlnb.training.runs.run import Run, Which
+from marlnb.training.runs.run import Run
+from marlnb.training.runs.run_folder import Which
 
 NOTES = "checkpoint_notes.json"
 

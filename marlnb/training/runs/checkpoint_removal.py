@@ -7,7 +7,8 @@ import shutil
 
 from marlnb.errors import CheckpointError
 from marlnb.training.runs.checkpoint import TEMPORARY, Checkpoint
-from marlnb.training.runs.run import Run, Which
+from marlnb.training.runs.run import Run
+from marlnb.training.runs.run_folder import Which
 
 ALIVE = ("running", "paused")
 

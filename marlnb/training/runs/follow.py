@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from marlnb.training.runs.run import EVALUATIONS, EVENTS, METRICS, Run
+from marlnb.training.runs.files import EVALUATIONS, EVENTS, METRICS
+from marlnb.training.runs.run import Run
 
 
 @dataclass(frozen=True)

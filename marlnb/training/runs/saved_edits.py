@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from marlnb.errors import ConfigError, RunError, unknown
 from marlnb.models.hooks.edit import Edit
 from marlnb.training.policies.policy_source import PolicySource, as_policy_source
-from marlnb.training.runs.run import write_atomically
+from marlnb.training.runs.files import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd

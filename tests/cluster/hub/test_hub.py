@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.training.runs.run import Run, is_run
+from marlnb.training.runs.files import is_run
+from marlnb.training.runs.run import Run
 from tests.cluster.hub.person import Person
 from tests.cluster.hub.server import Hub
 from tests.cluster.hub.trespass import trespass
@@ -39,9 +40,9 @@ def rows(run: Path) -> int:
 
 
 def test_a_kernel_is_installed_without_rights_in_seconds(hub: Hub) -> None:
-    began = time.monotonic()
+    started = time.monotonic()
     told = hub.marlnb("hub", "install", "--env", "WHO=it's me")
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - started < 30
     assert f"installed in {hub.data / 'kernels' / 'marlnb'}" in told
     assert "labextension @jupyter-widgets/jupyterlab-manager" in told
     theirs = subprocess.run(
@@ -100,7 +101,7 @@ def test_a_training_is_saved_before_its_allocation_ends_and_goes_on_in_the_next(
     status = Run.open(path).status()
     saved = Run.open(path).checkpoint().iteration
     assert status["reason"].startswith("the allocation ends in ") and saved == status["iteration"] > 20
-    notebook.output(1).get_by_text("since the allocation ends in").wait_for(timeout=30_000)
+    notebook.output(1).get_by_text("because the allocation ends in").wait_for(timeout=30_000)
     person.photograph("allocation-ends")
     until("SLURM takes the server away", lambda: first not in hub.jobs(), timeout_s=240)
 

@@ -16,7 +16,7 @@ import pytest
 from marlnb.batch.batch import Batch
 from marlnb.batch.profile import Profile
 from marlnb.batch.sweep.sweep import Sweep
-from marlnb.training.runs.run import STOP
+from marlnb.training.runs.files import STOP
 from tests.cluster import notebooks
 from tests.cluster.hub.trespass import trespass
 from tests.cluster.processes import end, until
@@ -36,7 +36,7 @@ def test_nobody_else_reads_a_batch_or_reaches_its_kernels(shared: Path) -> None:
     source = notebooks.write(shared / "training.ipynb", notebooks.TRAINING)
     batch = Batch.create(shared / "batch", source, Sweep({}, {"iterations": 100_000}), Profile())
     (job,) = batch.jobs()
-    submission = batch.begin_submission([job], then=False)
+    submission = batch.create_submission([job], then=False)
     (shared / "tmp").mkdir()
     process = subprocess.Popen(
         [sys.executable, "-m", "marlnb.batch.job.run_job", str(job.folder)],

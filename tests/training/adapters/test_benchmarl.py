@@ -65,11 +65,11 @@ def test_it_says_what_benchmarl_says(case: str, tmp_path: Path) -> None:
     if f"{group}/q" in told:
         action = torch.from_numpy(told[f"{group}/action"])
         state = torch.from_numpy(told["state"]) if "state" in told else None
-        judged = policy.judges({group: observation}, state, action)
+        judged = policy.action_critic({group: observation}, state, action)
         np.testing.assert_allclose(judged.detach(), told[f"{group}/q"], atol=1e-6)
         greedy = policy.act(observation, explore=False).action
         values, _ = policy.value({group: observation}, state=state)
-        torch.testing.assert_close(values, policy.judges({group: observation}, state, greedy).amin(0))
+        torch.testing.assert_close(values, policy.action_critic({group: observation}, state, greedy).amin(0))
         assert len({s.name for s in policy.sites() if s.name.endswith("hidden_1")}) == 1 + len(judged)
     assert policy.has_critic == (case != "iql")
 

@@ -18,7 +18,7 @@ import marlnb as mnb
 from marlnb.errors import CheckpointError, ConfigError
 from marlnb.models.adapters.benchmarl_graphs import graph_layer
 from marlnb.models.adapters.safe_unpickle import Record
-from marlnb.models.hooks.edits import edited
+from marlnb.models.hooks.apply_edits import edited
 from marlnb.training.policies.agents import Agents
 from tests.training.adapters.pictures import Pictures
 
@@ -72,7 +72,7 @@ def test_it_says_what_benchmarl_says(case: str, tmp_path: Path) -> None:
         torch.testing.assert_close(logits, told[f"{group}/logits"], atol=1e-5, rtol=1e-6)
         assert float(logits.detach().std()) > 0.01
     if f"{group}/q" in told:
-        judged = policy.judges({group: observation}, None, told[f"{group}/action"])
+        judged = policy.action_critic({group: observation}, None, told[f"{group}/action"])
         torch.testing.assert_close(judged, told[f"{group}/q"], atol=1e-6, rtol=1e-6)
     else:
         values, _ = policy.value({group: observation})
@@ -100,7 +100,7 @@ def test_critics_of_discrete_sac_say_what_torchrls_loss_makes_of_them(case: str,
     seen, state = {group: told[f"{group}/observation"]}, told.get("state")
     logits, _ = policy.logits(seen[group])
     torch.testing.assert_close(logits, told[f"{group}/logits"], atol=1e-6, rtol=1e-6)
-    judged = policy.judges(seen, state, logits)
+    judged = policy.action_critic(seen, state, logits)
     torch.testing.assert_close(judged, told[f"{group}/q"], atol=1e-6, rtol=1e-6)
     values, _ = policy.value(seen, state=state)
     torch.testing.assert_close(values, told[f"{group}/soft_value"], atol=1e-6, rtol=1e-6)

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 import marlnb as mnb
 from marlnb.errors import ConfigError, ShapeError, SiteError
+from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import capture
-from marlnb.models.hooks.edits import Ablate, edited
+from marlnb.models.hooks.edits import Ablate
 
 ENV = "mpe/simple_spread"
 

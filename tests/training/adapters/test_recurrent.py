@@ -16,8 +16,9 @@ from torchrl.modules import MLP, GRUModule, LSTMModule, ProbabilisticActor
 import marlnb as mnb
 from marlnb.errors import RecordingError, ShapeError
 from marlnb.models.adapters.memory import memory_of
+from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import capture
-from marlnb.models.hooks.edits import Ablate, edited
+from marlnb.models.hooks.edits import Ablate
 from marlnb.recording.collectors.collector_batch import entering_state
 
 with warnings.catch_warnings():  # torchrl deprecates what its own environments and collectors are made of

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from marlnb.training.runs.files import METRICS
 from marlnb.training.runs.follow import RunFollower
-from marlnb.training.runs.run import METRICS, Run
+from marlnb.training.runs.run import Run
 from marlnb.training.train import resume, train
 from tests.training.toys import count_experiment
 

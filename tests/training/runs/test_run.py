@@ -34,20 +34,20 @@ def test_a_folder_with_anything_in_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "r").mkdir()
     (tmp_path / "r" / "notebook.ipynb").touch()
     Run.create(tmp_path / "r", count_experiment())
-    with pytest.raises(RunError, match="go on with resume"):
+    with pytest.raises(RunError, match="continue it with resume"):
         Run.create(tmp_path / "r", count_experiment())
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "thesis.tex").touch()
     with pytest.raises(RunError, match=r"holds thesis\.tex"):
         Run.create(tmp_path / "home", count_experiment())
     (tmp_path / "file").touch()
-    with pytest.raises(RunError, match="cannot be made"):
+    with pytest.raises(RunError, match="cannot be created"):
         Run.create(tmp_path / "file", count_experiment())
 
 
 def test_opening_what_is_no_run_names_the_runs_near_it(tmp_path: Path) -> None:
     Run.create(tmp_path / "spread", count_experiment())
-    with pytest.raises(RunError, match=r"no run folder.*runs near it: .*/spread"):
+    with pytest.raises(RunError, match=r"not a run folder.*runs near it: .*/spread"):
         Run.open(tmp_path / "spraed")
     (tmp_path / "spread" / "experiment.json").write_text("{")
     with pytest.raises(RunError, match=r"experiment\.json cannot be read"):
@@ -76,7 +76,7 @@ def test_checkpoints_are_chosen_by_name_or_iteration(tmp_path: Path) -> None:
     assert run.checkpoint().iteration == run.checkpoint("20").iteration == run.checkpoint(20).iteration == 20
     scores = {checkpoint.iteration: checkpoint.score for checkpoint in run.checkpoints}
     assert run.checkpoint("best").score == max(score for score in scores.values() if score is not None)
-    with pytest.raises(CheckpointError, match=r"valid: last, best or an iteration of: .*18, 20"):
+    with pytest.raises(CheckpointError, match=r"valid: last, best or one of: .*18, 20"):
         run.checkpoint(5)
     with pytest.raises(CheckpointError, match="no checkpoint 'newest'"):
         run.checkpoint("newest")
@@ -147,5 +147,5 @@ def test_an_environment_that_changed_is_refused(tmp_path: Path) -> None:
     run.write_spec(spec)
     run.write_spec(spec)
     other = EnvSpec("toy/count", spec.groups, max_steps=9)
-    with pytest.raises(RunError, match="no longer what this run began with"):
+    with pytest.raises(RunError, match="has changed since this run started"):
         Run.open(run.path).write_spec(other)

@@ -1,0 +1,81 @@
+"""Board: how far a benchmark is, over all of its runs, as one line of text."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+from marlnb.batch.benchmark.spec import PlannedRun
+from marlnb.training.progress import StatusLine, describe_progress
+
+
+class BenchmarkProgress:
+    """Counts the frames of all runs, those of earlier sessions included; time left is by this session's rate."""
+
+    def __init__(self, runs: Sequence[PlannedRun], frames: dict[str, int], stream: TextIO | None = None) -> None:
+        """`frames`: by the run's folder, how many it has already."""
+        self._total = sum(run.experiment.frames for run in runs)
+        self._size = len(runs)
+        self._frames = dict(frames)
+        self._at_start = sum(self._frames.values())
+        self._started = time.monotonic()
+        self._running: list[str] = []
+        self._ended = 0
+        self._line = StatusLine(stream)
+
+    def begin(self, run: PlannedRun) -> None:
+        self._running.append(str(run))
+        self.draw()
+
+    def update(self, run: PlannedRun, frames: int) -> None:
+        """Takes note of a run's frames; shows the line when the last showing is long enough ago."""
+        self._frames[run.folder] = min(frames, run.experiment.frames)
+        if self._line.due:
+            self.draw()
+
+    def end(self, run: PlannedRun, outcome: str) -> None:
+        """A run has ended: a line that stays says how."""
+        if str(run) in self._running:
+            self._running.remove(str(run))
+        self._ended += 1
+        self._line.say(f"[{self._ended}/{self._size}] {run}: {outcome}")
+
+    def say(self, text: str) -> None:
+        self._line.say(text)
+
+    def draw(self) -> None:
+        elapsed = time.monotonic() - self._started
+        done = sum(self._frames.values())
+        rate = (done - self._at_start) / elapsed if elapsed > 0 else 0.0
+        running = "; ".join(self._running) or "-"
+        self._line.write(f"{describe_progress(done, self._total, rate, bar=self._line.live)}  running: {running}")
+
+    def close(self) -> None:
+        self._line.end()
+
+
+class SilentProgress(BenchmarkProgress):
+    """Shows nothing."""
+
+    def __init__(self) -> None:
+        super().__init__([], {})
+
+    def begin(self, run: PlannedRun) -> None: ...
+
+    def update(self, run: PlannedRun, frames: int) -> None: ...
+
+    def end(self, run: PlannedRun, outcome: str) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+    def draw(self) -> None: ...
+
+
+def frames_done(folder: Path, planned: PlannedRun) -> int:
+    """How many frames a run has, 0 where it has not begun."""
+    from marlnb.training.runs.files import is_run
+    from marlnb.training.runs.run import Run
+
+    return min(int(Run.open(folder).status().get("frames", 0)), planned.experiment.frames) if is_run(folder) else 0

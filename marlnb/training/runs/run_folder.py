@@ -1,0 +1,230 @@
+"""RunFolder: the files of one training, read and written. `Run` adds what needs the networks."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from marlnb.envs.regroup import build_env
+from marlnb.errors import CheckpointError, RunError, nearest
+from marlnb.experiment import Experiment
+from marlnb.specs import EnvSpec
+from marlnb.training.runs.checkpoint import Checkpoint, best_checkpoint, list_checkpoints
+from marlnb.training.runs.files import (
+    EVALUATIONS,
+    EVENTS,
+    EXPERIMENT,
+    LOCK,
+    METRICS,
+    SPEC,
+    STATUS,
+    is_run,
+    may_precede,
+    read_json,
+    read_lines,
+    write_atomically,
+)
+from marlnb.training.runs.lock import is_locked
+from marlnb.training.runs.spec_file import spec_from_json, spec_to_json
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+State = Literal["created", "running", "paused", "interrupted", "stopped", "complete", "failed"]
+Which = int | str
+Folder = TypeVar("Folder", bound="RunFolder")
+
+
+class RunFolder:
+    """One training's folder.
+
+    Attributes:
+        path: the folder.
+        experiment: what is trained.
+    """
+
+    def __init__(self, path: Path, experiment: Experiment) -> None:
+        """Use `create` or `open`."""
+        self.path = path
+        self.experiment = experiment
+        self._spec: EnvSpec | None = None
+
+    @classmethod
+    def create(cls: type[Folder], path: str | os.PathLike[str], experiment: Experiment) -> Folder:
+        """A new run folder, readable by its owner alone.
+
+        It may exist if it is empty, or holds only what a batch job writes before a run starts.
+
+        Raises:
+            RunError: it holds something else, or cannot be created.
+        """
+        folder = Path(path).expanduser()
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            present = [name for name in sorted(os.listdir(folder)) if not may_precede(name)]
+        except OSError as error:
+            raise RunError(f"{folder} cannot be created: {error.strerror or error}") from error
+        if present:
+            hint = "open it with Run.open, continue it with resume, or" if EXPERIMENT in present else "please"
+            raise RunError(f"{folder} exists already and holds {', '.join(present[:5])}; {hint} choose another name")
+        write_atomically(folder / EXPERIMENT, json.dumps(experiment.to_json(), indent=2) + "\n")
+        for name in ("checkpoints", "recordings"):
+            (folder / name).mkdir(mode=0o700)
+        return cls(folder, experiment)
+
+    @classmethod
+    def open(cls: type[Folder], path: str | os.PathLike[str]) -> Folder:
+        """An existing run folder.
+
+        Raises:
+            RunError: it is not a run, or its experiment cannot be read.
+        """
+        folder = Path(path).expanduser()
+        if not is_run(folder):
+            raise RunError(f"{folder} is not a run folder: it has no {EXPERIMENT}{_nearby_runs(folder)}")
+        try:
+            data = json.loads((folder / EXPERIMENT).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RunError(f"{folder / EXPERIMENT} cannot be read: {error}") from error
+        return cls(folder, Experiment.from_json(data))
+
+    def discard_unstarted(self) -> None:
+        """Deletes a run in which nothing was trained or recorded; other files in the folder stay."""
+        parts = [self.path / name for name in ("checkpoints", "recordings")]
+        if read_lines(self.path / METRICS) or any(os.listdir(part) for part in parts):
+            return
+        for name in (METRICS, SPEC, STATUS, EVENTS, LOCK, EXPERIMENT):
+            (self.path / name).unlink(missing_ok=True)
+        for folder in (*parts, self.path):
+            with suppress(OSError):  # it holds a batch job's files
+                folder.rmdir()
+
+    def __repr__(self) -> str:
+        status = self.status()
+        progress = f"{status['state']}, {status.get('frames', 0):,} frames"
+        return f"{type(self).__name__}({str(self.path)!r}, {self.experiment.env.name}, {progress})"
+
+    @property
+    def spec(self) -> EnvSpec:
+        """The environment's spec when the run started. If it has not started, an environment is built to get it."""
+        if self._spec is None:
+            file = self.path / SPEC
+            if file.exists():
+                self._spec = spec_from_json(read_json(file))
+            else:
+                with build_env(self.experiment, 1) as env:
+                    self._spec = env.spec
+        return self._spec
+
+    @property
+    def checkpoints(self) -> list[Checkpoint]:
+        """The complete checkpoints, oldest first."""
+        return list_checkpoints(self.path / "checkpoints")
+
+    def checkpoint(self, which: Which = "last") -> Checkpoint:
+        """One checkpoint: "last", "best" (highest mean return when it was saved) or its iteration.
+
+        Raises:
+            CheckpointError: there is no such checkpoint; the message lists the existing ones.
+        """
+        checkpoints = self.checkpoints
+        if which == "last" and checkpoints:
+            return checkpoints[-1]
+        best = best_checkpoint(checkpoints)
+        if which == "best" and best is not None:
+            return best
+        if str(which).isdigit() and (self.path / "checkpoints" / str(which)).is_dir():
+            return Checkpoint.open(self.path / "checkpoints" / str(which))
+        iterations = ", ".join(str(checkpoint.iteration) for checkpoint in checkpoints) or "none"
+        raise CheckpointError(f"no checkpoint {which!r} in {self.path}; valid: last, best or one of: {iterations}")
+
+    @property
+    def recordings(self) -> dict[str, Path]:
+        """Files in `recordings/` by name."""
+        return {path.stem: path for path in sorted((self.path / "recordings").glob("*.h5"))}
+
+    def metrics(self) -> pd.DataFrame:
+        """One row per iteration, in order. Nested names are joined by `/`, for example `returns/agent`."""
+        import pandas as pd
+
+        return pd.json_normalize(read_lines(self.path / METRICS), sep="/")
+
+    def append_metrics(self, row: dict[str, Any]) -> None:
+        self._append(METRICS, row)
+
+    def evaluations(self) -> list[dict[str, Any]]:
+        """The evaluations during training, oldest first.
+
+        Each has the iteration, frames and seconds of training at that time, and the returns of its episodes by group:
+        `returns[group][episode]`, an agent's undiscounted sum of rewards, averaged over the group's agents.
+        """
+        return read_lines(self.path / EVALUATIONS)
+
+    def append_evaluation(self, row: dict[str, Any]) -> None:
+        self._append(EVALUATIONS, row)
+
+    def cut_metrics(self, iteration: int) -> None:
+        """Drops the rows after `iteration`, and a line that was incomplete when the process died."""
+        for name in (METRICS, EVALUATIONS):
+            rows = {row["iteration"]: row for row in read_lines(self.path / name) if row["iteration"] <= iteration}
+            text = "".join(json.dumps(rows[key]) + "\n" for key in sorted(rows))
+            if text or name == METRICS or (self.path / name).exists():
+                write_atomically(self.path / name, text)
+
+    def status(self) -> dict[str, Any]:
+        """state, frames, frames_per_second, eta_s, pid, host, updated (seconds since 1970); as far as known.
+
+        state is interrupted if a training ended without reporting it, for example after a kill.
+        """
+        file = self.path / STATUS
+        status: dict[str, Any] = read_json(file) if file.exists() else {"state": "created", "frames": 0}
+        if status["state"] in ("running", "paused") and not is_locked(self.path / LOCK):
+            status["state"] = "interrupted"
+        return status
+
+    def write_status(self, state: State, **facts: Any) -> None:
+        """Replaces `status.json` atomically."""
+        identity = {"pid": os.getpid(), "host": socket.gethostname(), "updated": time.time()}
+        write_atomically(self.path / STATUS, json.dumps({"state": state, **facts, **identity}) + "\n", sync=False)
+
+    def events(self) -> list[str]:
+        """Lines of `events.log`, oldest first."""
+        file = self.path / EVENTS
+        return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+
+    def log_event(self, text: str) -> None:
+        """Adds a line with the time to `events.log`."""
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+        with open(self.path / EVENTS, "a", encoding="utf-8") as file:
+            file.write(f"{stamp} {text}\n")
+
+    def write_spec(self, spec: EnvSpec) -> None:
+        """Stores the environment's spec, which must be the same at every resume.
+
+        Raises:
+            RunError: the environment has changed since the run started.
+        """
+        if (self.path / SPEC).exists() and spec_to_json(self.spec) != spec_to_json(spec):
+            raise RunError(f"{self.path}: {spec.name} has changed since this run started; {SPEC} shows what it was")
+        self._spec = spec
+        write_atomically(self.path / SPEC, json.dumps(spec_to_json(spec)) + "\n")
+
+    def _append(self, name: str, row: dict[str, Any]) -> None:
+        with open(self.path / name, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row, allow_nan=False) + "\n")
+
+
+def _nearby_runs(folder: Path) -> str:
+    """A hint: the runs beside or below a folder that is not a run."""
+    parents = [folder, folder.parent] if folder.is_dir() else [folder.parent]
+    runs = [
+        str(path.parent) for parent in parents if parent.is_dir() for path in sorted(parent.glob(f"*/{EXPERIMENT}"))
+    ]
+    by_similarity = dict.fromkeys([*nearest(str(folder), runs), *runs])
+    return f"; runs near it: {', '.join(list(by_similarity)[:5])}" if runs else ""
