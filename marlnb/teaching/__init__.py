@@ -1,7 +1,7 @@
-"""Exercises for a class: answers are checked where they are given, and what is wrong with one is said, and why.
+"""Exercises for a class: `check` judges an answer in the notebook and explains mistakes.
 
-The notebooks are in `notebooks/teaching`. Importing this loads neither torch nor anything heavy: what a check needs is
-loaded when it is asked.
+The notebooks are in `notebooks/teaching`. Importing this package loads neither torch nor other heavy modules; a check
+loads what it needs.
 """
 
 from marlnb.teaching.checking import Verdict as Verdict

@@ -1,4 +1,4 @@
-"""For who teaches: students' versions of exercises, and what a class needs.
+"""For teachers: make the students' versions of exercises, and measure the memory that a class needs.
 
 python -m marlnb.teaching students notebooks/teaching/instructor/*.ipynb --out notebooks/teaching
 python -m marlnb.teaching memory notebooks/teaching/instructor/*.ipynb
@@ -23,15 +23,15 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="what", required=True)
     students = commands.add_parser("students", help="write the versions without solutions")
     students.add_argument("notebooks", nargs="+", type=Path)
-    students.add_argument("--out", required=True, type=Path, help="folder that they are written into")
+    students.add_argument("--out", required=True, type=Path, help="folder for the students' versions")
     memory = commands.add_parser(
-        "memory", help="execute notebooks and say what their kernels needed at most, and how long they computed"
+        "memory", help="execute notebooks and print the peak memory and computing time of their kernels"
     )
     memory.add_argument("notebooks", nargs="+", type=Path)
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        for path in asked.notebooks:
-            print(_students(path, asked.out) if asked.what == "students" else _memory(path), flush=True)
+        for path in options.notebooks:
+            print(_students(path, options.out) if options.what == "students" else _memory(path), flush=True)
     except (MarlnbError, OSError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 2
@@ -41,12 +41,12 @@ def main(arguments: list[str] | None = None) -> int:
 def _students(path: Path, out: Path) -> str:
     from marlnb.teaching.student import student_version
 
-    made = student_version(nbformat.read(path, 4))  # type: ignore[no-untyped-call]
+    student = student_version(nbformat.read(path, 4))  # type: ignore[no-untyped-call]
     target = out / path.name
     if target.resolve() == path.resolve():
-        raise OSError(f"{target} is the instructor's version itself; give another folder")
+        raise OSError(f"{target} is the instructor's version; choose another folder")
     out.mkdir(parents=True, exist_ok=True)
-    target.write_text(nbformat.writes(made, indent=1) + "\n", encoding="utf-8")  # type: ignore[no-untyped-call]
+    target.write_text(nbformat.writes(student, indent=1) + "\n", encoding="utf-8")  # type: ignore[no-untyped-call]
     return str(target)
 
 

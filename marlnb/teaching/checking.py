@@ -1,4 +1,4 @@
-"""check: judges one answer of an exercise, and says why it is right or what may have been misunderstood."""
+"""check: judges one answer of an exercise, and explains why it is right or what may have been misunderstood."""
 
 from __future__ import annotations
 
@@ -16,28 +16,35 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Judge = Callable[..., str]
-CHAPTERS = {"1": "seeing", "2": "curves", "3": "decoding", "4": "interfering"}  # by number, the module of its judges
+CHAPTERS = {"1": "seeing", "2": "curves", "3": "decoding", "4": "interfering"}  # by chapter, the module with its judges
 COLOURS = {True: "#1b7f3b", False: "#b3261e", None: "#6b6b6b"}
 
 
 class WrongAnswer(Exception):
-    """Raised by a judge: what is wrong with an answer, and why."""
+    """Raised by a judge; the message explains the mistake."""
 
 
 @dataclass(frozen=True)
 class Exercise:
-    """What is asked, in words, and who judges an answer."""
+    """An exercise.
 
-    asks: str
+    Attributes:
+        question: what to answer, as text.
+        judge: takes an answer, returns why it is right, raises WrongAnswer otherwise.
+    """
+
+    question: str
     judge: Judge
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is said of an answer; a notebook shows it in colour.
+    """The judgement of an answer; a notebook shows it in colour.
 
     Attributes:
-        right: None where nothing has been answered yet.
+        exercise: its name.
+        right: None if there is no answer yet.
+        message: the explanation.
     """
 
     exercise: str
@@ -55,25 +62,26 @@ class Verdict:
 
 
 EXERCISES: dict[str, Exercise] = {}
-_given: dict[str, Verdict] = {}
+_verdicts: dict[str, Verdict] = {}
 
 
-def exercise(name: str, asks: str) -> Callable[[Judge], Judge]:
-    """Enrols a judge: it takes an answer, returns why it is right, and raises WrongAnswer otherwise."""
+def exercise(name: str, question: str) -> Callable[[Judge], Judge]:
+    """Registers a judge: it takes an answer, returns why it is right, and raises WrongAnswer otherwise."""
 
-    def enrol(judge: Judge) -> Judge:
-        EXERCISES[name] = Exercise(asks, judge)
+    def register(judge: Judge) -> Judge:
+        EXERCISES[name] = Exercise(question, judge)
         return judge
 
-    return enrol
+    return register
 
 
-def check(name: str, answer: Any = ..., **given: Any) -> Verdict:
-    """Says whether an answer is right, and if it is not, what may have been misunderstood.
+def check(name: str, answer: Any = ..., **context: Any) -> Verdict:
+    """Judges an answer, and if it is wrong, explains what may have been misunderstood.
 
     Args:
-        name: of the exercise, as "1.2". answer: `...`, None and a function with nothing in it are none yet.
-        given: what the notebook hands over to judge it with, as `run=`.
+        name: of the exercise, such as "1.2".
+        answer: `...`, None and an empty function count as no answer yet.
+        context: what the judge needs from the notebook, such as `run=`.
     Raises:
         ConfigError: there is no such exercise.
     """
@@ -82,20 +90,20 @@ def check(name: str, answer: Any = ..., **given: Any) -> Verdict:
         importlib.import_module(f"marlnb.teaching.{CHAPTERS[chapter]}")
     if name not in EXERCISES:
         raise ConfigError(unknown("exercise", name, EXERCISES))
-    asked = EXERCISES[name]
+    entry = EXERCISES[name]
     if answer is ... or answer is None or _is_empty(answer):
-        verdict = Verdict(name, None, f"What is asked: {asked.asks}.")
+        verdict = Verdict(name, None, f"What is asked: {entry.question}.")
     else:
         try:
-            verdict = Verdict(name, True, asked.judge(answer, **given))
+            verdict = Verdict(name, True, entry.judge(answer, **context))
         except WrongAnswer as wrong:
             verdict = Verdict(name, False, str(wrong))
-    _given[name] = verdict
+    _verdicts[name] = verdict
     return verdict
 
 
 def _is_empty(answer: Any) -> bool:
-    """Whether it is a function of which only the first line has been written, or given."""
+    """Whether it is a function without a body."""
     code = getattr(answer, "__code__", None)
     return code is not None and (code.co_code, code.co_consts) == (_nothing.__code__.co_code, (None,))
 
@@ -105,7 +113,7 @@ def _nothing() -> None:
 
 
 def marks(chapter: int | str) -> pd.DataFrame:
-    """What has been said of each exercise of a chapter in this session; those not looked at yet are to do."""
+    """The verdict on each exercise of a chapter in this session; exercises without an answer are "to do"."""
     import pandas as pd
 
     number = str(chapter)
@@ -113,38 +121,36 @@ def marks(chapter: int | str) -> pd.DataFrame:
         raise ConfigError(unknown("chapter", number, CHAPTERS))
     importlib.import_module(f"marlnb.teaching.{CHAPTERS[number]}")
     names = sorted(name for name in EXERCISES if name.split(".")[0] == number)
-    right = {name: _given[name].right if name in _given else None for name in names}
+    right = {name: _verdicts[name].right if name in _verdicts else None for name in names}
     words = {True: "right", False: "not yet", None: "to do"}
     table = pd.DataFrame({"exercise": names, "answer": [words[right[name]] for name in names]})
     return table.set_index("exercise")
 
 
 def number(answer: Any, what: str) -> float:
-    """An answer as a number: of Python, numpy or torch.
+    """An answer as a number, from Python, numpy or torch.
 
     Raises:
-        WrongAnswer: it is none, or not finite.
+        WrongAnswer: it is not a number, or not finite.
     """
     try:
         if isinstance(answer, str | bool):
             raise TypeError
-        given = float(answer)
+        value = float(answer)
     except (TypeError, ValueError):
-        raise WrongAnswer(f"{what} is one number; you gave {shown(answer)}.{_way_to_one(answer)}") from None
-    if not math.isfinite(given):
-        raise WrongAnswer(f"{what} is one number; you gave {given}: something was divided by 0, or is missing.")
-    return given
+        raise WrongAnswer(f"{what} is one number; you gave {describe(answer)}.{_hint_for_number(answer)}") from None
+    if not math.isfinite(value):
+        raise WrongAnswer(f"{what} is one number; you gave {value}: something was divided by 0, or is missing.")
+    return value
 
 
-def _way_to_one(answer: Any) -> str:
-    """How what was given becomes one number."""
+def _hint_for_number(answer: Any) -> str:
+    """How to turn the answer into one number."""
     if isinstance(answer, str):
-        return " Write it without quotes: Python works out 1 / 4 by itself."
+        return " Write it without quotes: Python computes 1 / 4 itself."
     if isinstance(answer, Sized) and len(answer) > 1:
         length = len(answer)
-        return (
-            f" Of these {length}, which one? [0] takes the first of a list, .iloc[0] of a column, .mean() their mean."
-        )
+        return f" Of these {length}, which one? [0] takes the first of a list, .iloc[0] that of a column, .mean() the mean."
     return ""
 
 
@@ -153,28 +159,30 @@ def close(answer: float, to: float, tolerance: float) -> bool:
 
 
 def called(function: Any, *arguments: Any, by: str) -> Any:
-    """What a student's function answers.
+    """What a student's function returns.
 
     Raises:
-        WrongAnswer: it is no function, it raises, or it returns nothing.
+        WrongAnswer: it is not a function, it raises, or it returns nothing.
     """
     if not callable(function):
-        raise WrongAnswer(f"{by} is asked for; you gave {shown(function)}. Hand over its name, without brackets.")
+        raise WrongAnswer(
+            f"The answer is the function {by}; you gave {describe(function)}. Pass its name, without brackets."
+        )
     try:
-        found = function(*arguments)
+        result = function(*arguments)
     except MarlnbError as error:
-        raise WrongAnswer(f"Your function was called as {by}, and marlnb refused: {error}") from error
+        raise WrongAnswer(f"Your function was called as {by}, and marlnb reported: {error}") from error
     except Exception as error:
-        power = " In Python a power is written **." if "for ^" in str(error) else ""
+        power = " In Python, a power is written **." if "for ^" in str(error) else ""
         raise WrongAnswer(
             f"Your function was called as {by}, and raised {type(error).__name__}: {error}.{power}"
         ) from error
-    if found is None or found is ...:
-        raise WrongAnswer(f"{by} returns nothing yet. Does it end in `return`? (To print is not to return.)")
-    return found
+    if result is None or result is ...:
+        raise WrongAnswer(f"{by} returns nothing yet. Does it end in `return`? (Printing is not returning.)")
+    return result
 
 
-def shown(answer: Any) -> str:
-    """An answer as it is told back, in a line, with its kind."""
+def describe(answer: Any) -> str:
+    """An answer and its type, in one line."""
     text = " ".join(repr(answer).split())
     return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(answer).__name__})"

@@ -1,4 +1,4 @@
-"""Answers out of a few, kept as salted hashes: a check can judge them, and nobody reads them by accident."""
+"""Multiple-choice answers, stored as salted hashes, so that no one reads the solution by accident."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ DIGITS = 10
 
 
 def sealed(name: str, answer: str) -> str:
-    """The hash under which an answer of an exercise is kept."""
+    """The hash under which an answer of an exercise is stored."""
     return hashlib.sha256(f"marlnb exercise {name}: {answer}".encode()).hexdigest()[:DIGITS]
 
 
 def one_of(name: str, options: Sequence[str], right: Mapping[str, str], wrong: Mapping[str, str]) -> Judge:
-    """A judge of one of some options.
+    """A judge for a choice.
 
     Args:
-        right, wrong: by the hash of an option (`sealed`), what is said of it.
+        right: by the hash of an option (`sealed`), the explanation.
+        wrong: the same, for wrong options.
     """
 
     def judge(answer: Any) -> str:
-        given = str(answer).strip().strip("()").lower()
-        if given not in options:
+        option = str(answer).strip().strip("()").lower()
+        if option not in options:
             raise WrongAnswer(f"The answer is one of {', '.join(map(repr, options))}; you gave {answer!r}.")
-        key = sealed(name, given)
+        key = sealed(name, option)
         if key in right:
             return right[key]
         raise WrongAnswer(wrong[key])

@@ -1,4 +1,4 @@
-"""Chapter 2, train and read a curve: what chance earns, where learning settles, when it comes, what seeds say."""
+"""Chapter 2, train and read a curve: the return of chance, the final return, when it is learnt, several seeds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from marlnb.teaching.checking import WrongAnswer, close, exercise, number
 from marlnb.teaching.choices import one_of
 from marlnb.training.runs.run import Run
 
-WINDOW, LEVEL = 10, -12.0  # of the question when learning came
+WINDOW, LEVEL = 10, -12.0  # of exercise 2.3
 
 
 @exercise("2.1", "the mean return of two players who choose at random in the climbing game")
@@ -19,24 +19,26 @@ def by_chance(answer: Any) -> str:
 
     given, payoffs = number(answer, "A return"), np.array(ClimbingConfig().payoffs)
     if close(given, payoffs.mean(), 0.02):
-        return "All nine joint choices are equally likely: -31 / 9. The first point of your curves lies there."
+        return "All nine joint choices are equally likely: -31 / 9. The first point of your curves is there."
     if close(given, payoffs.mean(), 0.1):
-        raise WrongAnswer("Nearly. Let Python divide, or give two digits after the point.")
+        raise WrongAnswer("Nearly. Let Python divide, or give two decimal places.")
     if close(given, -payoffs.mean(), 0.1):
-        raise WrongAnswer("The size is right, the sign is not: two fines of 30 weigh more than all that can be won.")
+        raise WrongAnswer("The size is right, the sign is not: two penalties of 30 outweigh all gains together.")
     if close(given, payoffs.sum() / 3, 0.02):
         raise WrongAnswer("You divided by 3. Two players with three choices each: how many joint choices are there?")
     if close(given, payoffs.min(), 0.02):
-        raise WrongAnswer("That is the worst that can happen. How often does it, of nine equally likely choices?")
+        raise WrongAnswer(
+            "That is the worst that can happen. How often does it happen, with nine equally likely choices?"
+        )
     if close(given, payoffs.sum(), 0.02):
         raise WrongAnswer("That is the sum of the table. How likely is each of its nine cells?")
     if given == payoffs.max():
-        raise WrongAnswer("That is the best that they can earn. What do they earn when they do not know what they do?")
+        raise WrongAnswer("That is the best that they can earn. What do they earn when they choose at random?")
     if close(given, float(np.median(payoffs)), 0.02):
-        raise WrongAnswer("That is the median. A mean return also counts how bad the bad cells are.")
+        raise WrongAnswer("That is the median. The mean also depends on how bad the bad cells are.")
     if close(given, float(payoffs.diagonal().mean()), 0.02):
-        raise WrongAnswer("You averaged the diagonal, where both choose the same. Nothing makes random players agree.")
-    raise WrongAnswer("Add up the nine payoffs, and think how likely each of them is.")
+        raise WrongAnswer("You averaged the diagonal, where both choose the same. Random players agree by chance only.")
+    raise WrongAnswer("Add up the nine payoffs, and think about how likely each of them is.")
 
 
 @exercise("2.2", "the return at which the players settle")
@@ -45,13 +47,13 @@ def settled(answer: Any, run: Run) -> str:
     end = float(returns[-len(returns) // 5 :].mean())
     if close(given, end, 0.3):
         return (
-            "7 is what (1, 1) pays. 11 is to be had at (0, 0), but who goes there first is fined 30 while the other "
-            "still tries things out. They could only get there together: 7 is a local optimum."
+            "7 is the payoff of (1, 1). (0, 0) pays 11, but the player who goes there first loses 30 while the other "
+            "still explores. They could only get there together: 7 is a local optimum."
         )
     if close(given, 11, 0.3):
-        raise WrongAnswer("11 is what they could earn. What do your curves say they do earn?")
+        raise WrongAnswer("11 is what they could earn. What do they earn in your curves?")
     if close(given, float(returns.mean()), 0.1):
-        raise WrongAnswer("That is the mean over the whole training, its beginning included. Look at the end only.")
+        raise WrongAnswer("That is the mean over the whole training, with the beginning. Look at the end only.")
     if close(given, float(returns[0]), 0.3):
         raise WrongAnswer("That is where they begin: they choose at random. Look at the end of the curve.")
     if close(given, -end, 0.3):
@@ -59,33 +61,39 @@ def settled(answer: Any, run: Run) -> str:
     raise WrongAnswer("Take the mean of the last fifth of the curve, where it is flat.")
 
 
-@exercise("2.3", "the number of frames after which the mean of 10 iterations has passed -12 for the first time")
+@exercise("2.3", "the number of frames after which the mean of 10 iterations first exceeds -12")
 def came_at(answer: Any, run: Run) -> str:
     given, metrics = number(answer, "A number of frames"), run.metrics()
     smooth = metrics["returns/listener"].rolling(WINDOW).mean()
     frames = metrics["frames"].to_numpy()
     passed = int(np.argmax(smooth.to_numpy() > LEVEL))
     if close(given, frames[passed], 2 * frames[0]):
-        return "More than half of the training has gone by. Until there they had learnt to move, but not yet to talk."
+        return (
+            "More than half of the training is over by then. Before, they learnt to move, but not yet to communicate."
+        )
     if given <= 0:
-        raise WrongAnswer("A number of frames is above 0. Asked is *when* the curve passes -12, not how high it is.")
+        raise WrongAnswer(
+            "A number of frames is above 0. The question is *when* the curve passes -12, not how high it is."
+        )
     if given <= len(metrics):
         raise WrongAnswer(
             f"That looks like an iteration. One iteration here is {frames[0]:,} frames (environment steps)."
         )
     if close(given, frames[int(np.argmax(metrics["returns/listener"].to_numpy() > LEVEL))], frames[0]):
         raise WrongAnswer(
-            "There a single iteration was above it, by luck: the next ones are below. Smooth the curve first."
+            "At that point a single iteration was above it, by luck: the next ones are below. Smooth the curve first."
         )
     if given > frames[-1]:
         raise WrongAnswer(f"The training ended after {frames[-1]:,} frames.")
     if given < frames[WINDOW - 1]:
-        raise WrongAnswer(f"The first mean of {WINDOW} iterations is there after {frames[WINDOW - 1]:,} frames.")
-    there = float(np.interp(given, frames, smooth.to_numpy()))
+        raise WrongAnswer(f"The first mean of {WINDOW} iterations is known after {frames[WINDOW - 1]:,} frames.")
+    level = float(np.interp(given, frames, smooth.to_numpy()))
     if given > frames[passed]:
-        raise WrongAnswer(f"There it is at {there:.1f}, above -12. But asked is the first time, and that was earlier.")
-    early = " That early they only learn to move towards the middle." if given < 200_000 else ""
-    raise WrongAnswer(f"There the smoothed curve is at {there:.1f}, so not above -12 yet.{early}")
+        raise WrongAnswer(
+            f"There the curve is at {level:.1f}, above -12. But the question is the first time, and that was earlier."
+        )
+    early = " That early, they only learn to move towards the middle." if given < 200_000 else ""
+    raise WrongAnswer(f"There the smoothed curve is at {level:.1f}, so not above -12 yet.{early}")
 
 
 exercise("2.4", "one of a, b, c, d")(
@@ -94,19 +102,18 @@ exercise("2.4", "one of a, b, c, d")(
         ("a", "b", "c", "d"),
         {
             "78e8fd22ac": (
-                "Each of the intervals holds much of the other, and three seeds are few. More seeds, then say."
+                "The two intervals overlap a lot, and three seeds are few. Run more seeds before you decide."
             ),
         },
         {
             "de4b2df32f": (
-                "Its mean is larger, but look how far apart its seeds lie: drawn again, the order may well turn round."
+                "Its mean is larger, but look how far apart its seeds are: if drawn again, the order may well reverse."
             ),
             "f88c8d1163": (
-                "One good seed is the best that was seen, not what is to be expected: it would win every "
-                "contest with more seeds."
+                "One good seed is the best result, not the expected one: whoever runs more seeds would always win."
             ),
             "d1d40c3902": (
-                "That one cannot tell does not mean that they are equal. With three seeds a large difference "
+                "No clear difference does not mean that they are equal. With three seeds, a large difference "
                 "can stay hidden."
             ),
         },

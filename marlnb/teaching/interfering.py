@@ -1,4 +1,4 @@
-"""Chapter 4, intervene: the right thing to take away, the size of an effect, and what else would have had it."""
+"""Chapter 4, intervene: the right edit, the size of an effect, and controls for it."""
 
 from __future__ import annotations
 
@@ -13,43 +13,40 @@ if TYPE_CHECKING:
 
 
 def wrong_words(subject: PolicySourceLike, *, episodes: int) -> Intervention:
-    """The same episodes with fitting words and with those of other games: what 4.1 asks for, done."""
+    """The same episodes with their own words and with words of other games: the intervention of exercise 4.1."""
     from marlnb.analysis.interventions.intervene import intervene
     from marlnb.models.hooks.edits_channel import PermuteChannel
 
     return intervene(subject, PermuteChannel("listener"), episodes=episodes)
 
 
-@exercise("4.1", "an edit that lets each listener hear usual words that do not fit its own goal")
+@exercise("4.1", "an edit that makes each listener hear usual words that do not fit its own goal")
 def misheard(answer: Any) -> str:
     from marlnb.models.hooks.edit import Edit
     from marlnb.models.hooks.edits import Ablate
     from marlnb.models.hooks.edits_channel import BlockChannel, PermuteChannel
 
     if isinstance(answer, type):
-        raise WrongAnswer(
-            f"{answer.__name__} is a kind of edit. Make one: it wants to know which group's ears are meant."
-        )
+        raise WrongAnswer(f"{answer.__name__} is a kind of edit. Make one, with the group whose messages it changes.")
     if isinstance(answer, list | tuple) and len(answer) == 1:
-        raise WrongAnswer("That is a list of edits. One is asked for: leave out the brackets around it.")
+        raise WrongAnswer("That is a list of edits. Give one edit: leave out the brackets around it.")
     if not isinstance(answer, Edit):
-        raise WrongAnswer(f"An edit is asked for, as mnb.Ablate(...); you gave {answer!r}.")
+        raise WrongAnswer(f"The answer is an edit, such as mnb.Ablate(...); you gave {answer!r}.")
     if isinstance(answer, PermuteChannel):
         if not answer.site.startswith("listener"):
-            raise WrongAnswer("That exchanges what the speaker sees. The listener's ears are meant.")
-        return (
-            "Every word is one that is often said, only it was said in another game. What is left to differ "
-            "is its meaning."
-        )
+            raise WrongAnswer("That exchanges what the speaker sees. The listener's ears are to be edited.")
+        return "Every word is a usual one, but from another game. Only its meaning differs."
     if isinstance(answer, BlockChannel):
         raise WrongAnswer(
-            "A listener that hears nothing, or all words at once, hears what it has never heard after the first step. "
-            "What you would measure is also its surprise."
+            "A listener that hears nothing, or all words at once, gets an input that it has never had after the first "
+            "step. You would also measure its surprise."
         )
     if isinstance(answer, Ablate) and answer.site.startswith("speaker"):
-        raise WrongAnswer("Held at zero the speaker says the same word in every game: it fits a third of the goals.")
+        raise WrongAnswer(
+            "Held at zero, the speaker says the same word in every game, which fits a third of the goals."
+        )
     if isinstance(answer, Ablate):
-        raise WrongAnswer("Ablated units are held at zero: the agent does not get a wrong word, it is damaged.")
+        raise WrongAnswer("Ablated units are held at zero: the agent does not hear a wrong word, it is damaged.")
     raise WrongAnswer(f"{type(answer).__name__} does not exchange words. Which edits begin with Permute?")
 
 
@@ -58,15 +55,15 @@ def cost(answer: Any, result: Intervention) -> str:
     given, effect = number(answer, "A cost"), result.of("return", "listener")
     if close(given, -effect.difference, 0.05):
         return (
-            f"From {effect.before:.1f} to {effect.after:.1f}: with the wrong words it walks to the wrong "
-            "place, with confidence."
+            f"From {effect.before:.1f} to {effect.after:.1f}: with the wrong words, it confidently walks to the wrong "
+            "landmark."
         )
     if close(given, effect.difference, 0.05):
-        raise WrongAnswer("The size is right. A cost of so much is asked for, so without the minus.")
+        raise WrongAnswer("The size is right. A cost is a positive number, so give it without the minus.")
     if close(abs(given), abs(effect.after), 0.05):
-        raise WrongAnswer("That is the return with the edit. How much less is it than without?")
+        raise WrongAnswer("That is the return with the edit. How much lower is it than without?")
     if close(abs(given), abs(effect.before), 0.05):
-        raise WrongAnswer("That is the return without the edit. How much less is it with it?")
+        raise WrongAnswer("That is the return without the edit. How much lower is it with the edit?")
     if close(abs(given), effect.high - effect.low, 0.05):
         raise WrongAnswer("That is the width of the interval: how sure the difference is, not how large.")
     raise WrongAnswer('result.of("return", "listener") has before, after and difference.')
@@ -78,18 +75,17 @@ exercise("4.3", "one of a, b, c")(
         ("a", "b", "c"),
         {
             "8cad888ac9": (
-                "Its neighbours hold the same. To take knowledge away that is spread out, one has to take it "
-                "from all of them."
+                "Its neighbours hold the same information. To remove information that is spread out, one has to "
+                "remove it from all of them."
             ),
         },
         {
             "a4b1f67ebc": (
-                "The unit follows the goal, that much is sure. But without it hardly anything changed, so it is "
+                "The unit follows the goal, that is certain. But without it hardly anything changed, so it is "
                 "not needed."
             ),
             "b987b111f6": (
-                "That is more than was seen. The others may do its work when it is gone, and all together may "
-                "matter a lot."
+                "That is more than was seen. Other units may replace it, and all of them together may matter a lot."
             ),
         },
     )
@@ -102,11 +98,11 @@ exercise("4.4", "one of a, b, c")(
         ("a", "b", "c"),
         {
             "a330aa9676": (
-                "That is what the comparison is for. Tuned units catch the eye; many others carry the goal as well."
+                "That is what the comparison is for. Tuned units are easy to see; many others carry the goal as well."
             ),
         },
         {
-            "8d166a5eee": "They cost something, but compare: what do as many units cost that were drawn by lot?",
+            "8d166a5eee": "They cost something, but compare: what do as many random units cost, drawn by lot?",
             "05a375a487": (
                 "The cost is well above 0, so these units together do something. The question is whether others "
                 "do as much."

@@ -1,4 +1,4 @@
-"""What a notebook's kernel needs at most, so that a hub can be sized for a class."""
+"""Measure the peak memory of a notebook's kernel, to choose the size of a hub for a class."""
 
 from __future__ import annotations
 
@@ -14,83 +14,89 @@ from traitlets.config import Config
 
 from marlnb.errors import ConfigError
 
-EVERY_S = 0.1
+POLL_S = 0.1
 MB = 1e6
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Of one kernel, in bytes: `peak` is its largest resident size, `own` the largest part that no other process can
-    share (libraries that several kernels on one machine have loaded lie in memory once); `work_s` is what it has
-    computed, in seconds of one core."""
+    """The needs of one kernel.
+
+    Attributes:
+        notebook: its name.
+        peak: largest resident size in bytes.
+        private: largest part that no other process can share, in bytes. Libraries that several kernels on one machine
+            have loaded are in memory once.
+        work_s: computing time in seconds of one core.
+    """
 
     notebook: str
     peak: int
-    own: int
+    private: int
     work_s: float
 
     def __str__(self) -> str:
-        held = f"{self.peak / MB:6.0f} MB, of these its own {self.own / MB:6.0f} MB"
-        return f"{self.notebook:<40} {held}; {self.work_s:3.0f} s of one core"
+        memory = f"{self.peak / MB:6.0f} MB, of which private {self.private / MB:6.0f} MB"
+        return f"{self.notebook:<40} {memory}; {self.work_s:3.0f} s of one core"
 
 
 def measure(path: str | os.PathLike[str], threads: int = 1) -> Memory:
-    """Executes a notebook in an empty folder of its own, with its own parameters, and watches its kernel (Linux).
+    """Executes a notebook in an empty folder, with its default parameters, and monitors its kernel (Linux only).
 
     Raises:
-        ConfigError: there is no /proc/<pid>/smaps_rollup here.
+        ConfigError: this system has no /proc/<pid>/smaps_rollup.
         CellExecutionError: a cell failed.
     """
     source = Path(path).absolute()
     if not Path("/proc/self/smaps_rollup").exists():
-        raise ConfigError("memory is read from /proc/<pid>/smaps_rollup, which this system does not have")
+        raise ConfigError("measuring memory needs /proc/<pid>/smaps_rollup, which this system does not have")
     notebook = nbformat.read(source, 4)  # type: ignore[no-untyped-call]
     with tempfile.TemporaryDirectory() as folder:
         runs = f"run = {str(Path(folder) / 'run')!r}"
-        places = [k for k, cell in enumerate(notebook.cells) if "parameters" in cell.metadata.get("tags", [])]
-        notebook.cells.insert(places[0] + 1, nbformat.v4.new_code_cell(runs))  # type: ignore[no-untyped-call]
+        indices = [k for k, cell in enumerate(notebook.cells) if "parameters" in cell.metadata.get("tags", [])]
+        notebook.cells.insert(indices[0] + 1, nbformat.v4.new_code_cell(runs))  # type: ignore[no-untyped-call]
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-        reached = {"transport": "ipc", "ip": str(Path(folder) / "kernel")}  # no port that others could connect to
-        place = {"metadata": {"path": str(source.parent)}}
+        connection = {"transport": "ipc", "ip": str(Path(folder) / "kernel")}  # no port that others could connect to
+        resources = {"metadata": {"path": str(source.parent)}}
         client = NotebookClient(
-            notebook, resources=place, config=Config({"KernelManager": reached}), startup_timeout=180
+            notebook, resources=resources, config=Config({"KernelManager": connection}), startup_timeout=180
         )
         with client.setup_kernel(env=environment):
-            watch = _Watch(int(client.km.provisioner.pid))  # type: ignore[union-attr]
+            monitor = _Monitor(int(client.km.provisioner.pid))  # type: ignore[union-attr]
             try:
                 for number, cell in enumerate(notebook.cells):
                     client.execute_cell(cell, number)
             finally:
-                watch.end()
-    return Memory(source.name, watch.peak, watch.own, watch.work_s)
+                monitor.end()
+    return Memory(source.name, monitor.peak, monitor.private, monitor.work_s)
 
 
-class _Watch(threading.Thread):
-    """Looks at a process until told to end: the system itself keeps `peak`, `own` is the largest that was seen."""
+class _Monitor(threading.Thread):
+    """Polls a process until `end`. The system records `peak`; `private` is the largest polled value."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
-        self._process, self._over = Path(f"/proc/{pid}"), threading.Event()
-        self.peak = self.own = 0
+        self._process, self._has_ended = Path(f"/proc/{pid}"), threading.Event()
+        self.peak = self.private = 0
         self.work_s = 0.0
         self.start()
 
     def run(self) -> None:
-        while not self._over.wait(EVERY_S):
-            self._look()
+        while not self._has_ended.wait(POLL_S):
+            self._poll()
 
     def end(self) -> None:
-        self._over.set()
+        self._has_ended.set()
         self.join()
-        self._look()
+        self._poll()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         try:
             self.peak = max(self.peak, self._bytes("status", "VmHWM"))
-            self.own = max(self.own, self._bytes("smaps_rollup", "Private_Clean", "Private_Dirty"))
+            self.private = max(self.private, self._bytes("smaps_rollup", "Private_Clean", "Private_Dirty"))
             times = (self._process / "stat").read_text().rpartition(")")[2].split()[11:13]  # of user and system
             self.work_s = sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             return
 
     def _bytes(self, file: str, *names: str) -> int:

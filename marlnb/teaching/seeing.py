@@ -1,4 +1,4 @@
-"""Chapter 1, what an agent sees: features, messages, what cannot be known, rewards."""
+"""Chapter 1, what an agent sees: features, messages, the limits of knowledge, rewards."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from marlnb.envs.vector import VectorEnv
 
 ENVIRONMENT = "mpe/simple_speaker_listener"
-COPIES = 64
+N_ENVS = 64
 SEED = 4711
 
 
-def game(copies: int = COPIES) -> VectorEnv:
-    """A game of the checks' own, whose goals the notebook has not seen."""
+def game(n_envs: int = N_ENVS) -> VectorEnv:
+    """Games with goals that the notebook has not seen."""
     from marlnb.experiment import Experiment
 
-    return Experiment.compose(f"env={ENVIRONMENT}", "algorithm=ippo").env.build(copies)
+    return Experiment.compose(f"env={ENVIRONMENT}", "algorithm=ippo").env.build(n_envs)
 
 
 def _names(group: str) -> tuple[str, ...]:
@@ -31,43 +31,43 @@ def _names(group: str) -> tuple[str, ...]:
 def how_many(answer: Any) -> str:
     given, listener, speaker = number(answer, "A count"), len(_names("listener")), len(_names("speaker"))
     if given == listener:
-        return "Its own velocity (2), where the three landmarks lie seen from it (6), the word that it hears (3)."
+        return "Its own velocity (2), the relative positions of the three landmarks (6), the word that it hears (3)."
     if given == speaker:
-        raise WrongAnswer("That is how many the speaker observes. Each group has a spec of its own.")
+        raise WrongAnswer("That is how many the speaker observes. Each group has its own spec.")
     if given == listener + speaker:
-        raise WrongAnswer("That is what both see together. Nobody sees that: each agent acts on its own observation.")
+        raise WrongAnswer("That is what both see together. But each agent acts on its own observation only.")
     if given == 2:
         raise WrongAnswer("That is how many agents there are. How long is one observation of the listener?")
     if given % listener == 0 and given > 0:
-        raise WrongAnswer(
-            f"That is {given / listener:g} copies of the game together. How much is seen by one listener, in one copy?"
-        )
+        raise WrongAnswer(f"That is {given / listener:g} games together. How much does one listener see, in one game?")
     if 0 < given < listener:
-        raise WrongAnswer(f"That is a part of it. Count all of the names that stand beside 'listener': not {given:g}.")
+        raise WrongAnswer(f"That is a part of it. Count all names next to 'listener': there are more than {given:g}.")
     raise WrongAnswer("Look at the length of the last axis of the listener's observation, [env, agent, feature].")
 
 
-@exercise("1.2", "a list of the names of those of the listener's features that carry what the speaker says")
+@exercise("1.2", "a list of the names of the listener's features that carry what the speaker says")
 def which_carry(answer: Any) -> str:
     if isinstance(answer, str) or not isinstance(answer, Iterable):
-        raise WrongAnswer('A list of names is asked for, as ["velocity_x", "velocity_y"].')
+        raise WrongAnswer('A list of names is asked for, such as ["velocity_x", "velocity_y"].')
     if any(isinstance(name, int) for name in answer):
         raise WrongAnswer(
-            "Those are places in the list of features. Their names are asked for, so that anybody can read it."
+            "Those are indices in the list of features. Their names are asked for: everyone can read names."
         )
     given, listener = {str(name) for name in answer}, _names("listener")
     words = {name for name in listener if name.startswith("message")}
     if given == words:
-        return "One of them is 1 and the others are 0, or all are 0 before anything was said."
+        return "One of them is 1 and the others are 0; before anything is said, all are 0."
     if strange := sorted(given - set(listener)):
         mine = " That is what the speaker sees." if set(strange) & set(_names("speaker")) else ""
         raise WrongAnswer(f"The listener has no feature {strange[0]!r}.{mine} It has: {', '.join(listener)}.")
     if any(name.startswith("landmark") for name in given):
-        raise WrongAnswer("Where the landmarks lie is seen by the listener itself. Nobody says it.")
+        raise WrongAnswer(
+            "The positions of the landmarks are seen by the listener itself. The speaker does not say them."
+        )
     if any(name.startswith("velocity") for name in given):
-        raise WrongAnswer("Its own velocity it feels. Nobody says it.")
+        raise WrongAnswer("The listener knows its own velocity. The speaker does not say it.")
     if not given:
-        raise WrongAnswer("The list is empty. Which of the names that stand beside 'listener' have to do with hearing?")
+        raise WrongAnswer("The list is empty. Which of the names next to 'listener' have to do with hearing?")
     kept = f"{', '.join(sorted(given))}: that is right"
     raise WrongAnswer(f"{kept}, but there are more. There is one feature for each word that can be said.")
 
@@ -81,33 +81,31 @@ def goal_of(answer: Any) -> str:
         seen, goal = time_step.groups["speaker"].observation[:, 0], env.labels()["goal"].long()
         answered = called(answer, seen.clone(), by="goal_of(observation)")
     try:
-        found = torch.as_tensor(answered)
+        goals = torch.as_tensor(answered)
     except (TypeError, ValueError, RuntimeError):
-        both = " torch's max gives values and places (.values, .indices)." if hasattr(answered, "indices") else ""
-        raise WrongAnswer(f"Numbers are asked for, one for each copy; yours gives {_kind(answered)}.{both}") from None
-    if found.shape == seen.shape:
+        both = " torch's max gives values and places: .values and .indices." if hasattr(answered, "indices") else ""
+        raise WrongAnswer(f"Numbers are asked for, one for each game; yours gives {_kind(answered)}.{both}") from None
+    if goals.shape == seen.shape:
         raise WrongAnswer(
-            "For each copy you give three numbers. One is asked for: the place of the largest of the three."
+            "For each game you give three numbers. One is asked for: the index of the largest of the three."
         )
-    if found.shape != goal.shape:
+    if goals.shape != goal.shape:
         raise WrongAnswer(
-            f"Of {COPIES} observations {COPIES} goals are asked for; your answer has shape {list(found.shape)}. "
-            f"{_axis(tuple(found.shape), tuple(seen.shape))}"
+            f"For {N_ENVS} observations, {N_ENVS} goals are asked for; your answer has the shape {list(goals.shape)}. "
+            f"{_axis(tuple(goals.shape), tuple(seen.shape))}"
         )
-    share = float((found.long() == goal).float().mean())
+    share = float((goals.long() == goal).float().mean())
     if share == 1:
-        return (
-            f"In {COPIES} new games it names every goal. The speaker knows it at once; the listener can only be told."
-        )
-    if bool((found == found[0]).all()):
-        raise WrongAnswer("It names the same goal in every game. Does it look along the features, the last axis?")
-    if bool((found.long() == goal + 1).all()):
-        raise WrongAnswer("All are one too many: goals are counted from 0, as everything in Python is.")
-    if bool((found.long() == seen.argmin(-1)).all()):
-        raise WrongAnswer("That is the place of the smallest number. The goal's colour is the one that stands out.")
-    if not found.is_floating_point() or bool((found == found.round()).all()):
+        return f"In {N_ENVS} new games it finds every goal. The speaker sees the goal; the listener has to hear it."
+    if bool((goals == goals[0]).all()):
+        raise WrongAnswer("It gives the same goal in every game. Does it look along the features, the last axis?")
+    if bool((goals.long() == goal + 1).all()):
+        raise WrongAnswer("All are one too large: goals are counted from 0, like everything in Python.")
+    if bool((goals.long() == seen.argmin(-1)).all()):
+        raise WrongAnswer("That is the index of the smallest number. The goal's colour is the largest one.")
+    if not goals.is_floating_point() or bool((goals == goals.round()).all()):
         raise WrongAnswer(
-            f"It names {share:.0%} of the goals; guessing would name a third. Print an observation beside its goal."
+            f"It finds {share:.0%} of the goals; guessing would find a third. Print an observation next to its goal."
         )
     raise WrongAnswer("It gives amounts of colour. The number of the goal is asked for: 0, 1 or 2.")
 
@@ -116,39 +114,36 @@ def _kind(answer: Any) -> str:
     return f"{answer!r}" if isinstance(answer, str) else f"a {type(answer).__name__}"
 
 
-def _axis(found: tuple[int, ...], seen: tuple[int, ...]) -> str:
-    """What has become of the axes [env, feature]."""
-    if found == ():
-        return "That is one for all copies together: tell it to look along the last axis only (-1)."
-    if found == seen[1:]:
-        return "You look along the copies (axis 0), and compare games with each other. Look along the features (-1)."
-    if found == (seen[0], 1):
+def _axis(shape: tuple[int, ...], seen: tuple[int, ...]) -> str:
+    """What happened to the axes `[env, feature]`."""
+    if shape == ():
+        return "That is one for all games together: look along the last axis only (-1)."
+    if shape == seen[1:]:
+        return "You look along the games (axis 0), and compare games with each other. Look along the features (-1)."
+    if shape == (seen[0], 1):
         return "The last axis is left over: take its only element, [:, 0]."
-    return "One number for each copy, [env], is what comes of [env, feature]."
+    return "From [env, feature] you need one number for each game, [env]."
 
 
-@exercise("1.4", "the share of goals that the best guess of a listener gets right at the first step")
+@exercise("1.4", "the share of goals that a listener's best guess gets right at the first step")
 def at_first(answer: Any) -> str:
     given = number(answer, "A share")
     if close(given, 1 / 3, 0.01):
-        return (
-            "Three goals, equally likely, and not a word yet. Whoever claims more for the first step has "
-            "made a mistake."
-        )
+        return "Three goals, equally likely, and no word yet. A higher share at the first step would be a mistake."
     if not 0 <= given <= 1:
-        raise WrongAnswer("A share lies between 0 and 1: of how many games would the guess be right? 10% is 0.1.")
+        raise WrongAnswer("A share is between 0 and 1: in what share of games would the guess be right? 10% is 0.1.")
     if close(given, 1.0, 0.01):
         raise WrongAnswer("You let it hear the word. What does the message hold at the first step, t = 0?")
     if close(given, 0.0, 0.01):
-        raise WrongAnswer("Not knowing is not being wrong: of those who guess blindly some are right.")
+        raise WrongAnswer("Not knowing is not the same as being wrong: some blind guesses are right.")
     if close(given, 2 / 3, 0.01):
-        raise WrongAnswer("That is how many guesses are wrong. Asked is how many are right.")
+        raise WrongAnswer("That is how many guesses are wrong. The question is how many are right.")
     if close(given, 0.5, 0.01):
-        raise WrongAnswer("One in two would be right if there were two goals. How many landmarks are there?")
+        raise WrongAnswer("Half of the guesses would be right with two goals. How many landmarks are there?")
     raise WrongAnswer("How many goals are there, how likely is each, and does anything seen at t = 0 tell them apart?")
 
 
-@exercise("1.5", "a function of (dx, dy), the way from the listener to the goal, that gives the reward")
+@exercise("1.5", "a function of (dx, dy), the vector from the listener to the goal, that gives the reward")
 def reward(answer: Any) -> str:
     points = ((0.0, 0.0), (1.0, 0.0), (0.3, -0.4), (-2.0, 1.0))
     given = [number(called(answer, x, y, by=f"reward({x}, {y})"), "A reward") for x, y in points]
@@ -158,7 +153,7 @@ def reward(answer: Any) -> str:
         return all(close(a, b, 1e-4) for a, b in zip(given, values))
 
     if gives(-d for d in squared):
-        return "Squared, so the last steps to the goal are worth little and being far away costs much."
+        return "It is squared, so the last steps to the goal gain little, and being far away costs much."
     if gives(squared):
         raise WrongAnswer("The size is right, the sign is not: yours pays for being far away.")
     if gives(d**0.5 for d in squared):
@@ -166,9 +161,9 @@ def reward(answer: Any) -> str:
             "That is the distance. Compare with the rewards in the notebook: they are below 0, and at 0.5 -0.25."
         )
     if gives(-((x + y) ** 2) for x, y in points):
-        raise WrongAnswer("(dx + dy)² is not dx² + dy²: with dx = 0.3 and dy = -0.4 the two ways nearly cancel out.")
+        raise WrongAnswer("(dx + dy)² is not dx² + dy²: with dx = 0.3 and dy = -0.4, the two nearly cancel out.")
     if gives(-d / 2 for d in squared):
-        raise WrongAnswer("Half of it. Both earn the whole reward, it is not shared out.")
+        raise WrongAnswer("Half of it. Both agents get the whole reward; it is not divided.")
     if given[0] != 0:
         raise WrongAnswer(f"At the goal itself, dx = dy = 0, the environment pays 0; yours {given[0]:.2f}.")
     if gives(-(d**0.5) for d in squared):
@@ -176,5 +171,5 @@ def reward(answer: Any) -> str:
             "That is minus the distance. Compare with the rewards in the notebook: at 0.5 they say -0.25."
         )
     if gives(-(abs(x) + abs(y)) for x, y in points):
-        raise WrongAnswer("That adds up the two ways. The straight line is meant (Pythagoras).")
+        raise WrongAnswer("That adds up the two distances. Use the straight line (Pythagoras).")
     raise WrongAnswer(f"For dx = 0.3, dy = -0.4 the environment pays -0.25; yours {given[2]:.2f}.")

@@ -27,7 +27,7 @@ from marlnb.teaching.student import student_version, without_solutions
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks" / "teaching"
 INSTRUCTOR = sorted((FOLDER / "instructor").glob("*.ipynb"))
-SMALL: dict[str, dict[str, Any]] = {"2": {"seeds": [0]}, "3": {"episodes": 60}, "4": {"n_random": 6}}
+SMALL: dict[str, dict[str, Any]] = {"2": {"seeds": [0]}, "3": {"episodes": 60}, "4": {"n_random_directions": 6}}
 DATA = ROOT / "data" / "speaker_listener"
 THERE = {  # by chapter: mistakes that are judged with what the notebook has found, and what is said of them
     "3": (
@@ -52,16 +52,16 @@ THERE = {  # by chapter: mistakes that are judged with what the notebook has fou
 
 @pytest.fixture(autouse=True)
 def nothing_answered() -> Iterator[None]:
-    checking._given.clear()
+    checking._verdicts.clear()
     yield
-    checking._given.clear()
+    checking._verdicts.clear()
 
 
 def verdicts(cells: list[NotebookNode]) -> list[str]:
     """What checks said in executed cells."""
     outputs = [output for cell in cells for output in cell.get("outputs", [])]
-    said = [output.get("data", {}).get("text/plain", "") for output in outputs]
-    return [text for text in said if text.startswith("exercise ")]
+    texts = [output.get("data", {}).get("text/plain", "") for output in outputs]
+    return [text for text in texts if text.startswith("exercise ")]
 
 
 def test_there_is_a_students_version_of_each_and_nothing_else() -> None:
@@ -126,7 +126,7 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ("1.1", 14, {}, "what both see together"),
     ("1.1", "eleven", {}, "one number"),
     ("1.1", "11", {}, "without quotes"),
-    ("1.1", 88, {}, "8 copies of the game"),
+    ("1.1", 88, {}, "8 games together"),
     ("1.1", 8, {}, "a part of it"),
     ("1.1", float("nan"), {}, "divided by 0, or is missing"),
     ("1.2", "message_0", {}, "A list of names"),
@@ -142,8 +142,8 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ("1.3", lambda seen: seen[0, 99], {}, "raised IndexError"),
     ("1.3", 2, {}, "without brackets"),
     ("1.3", lambda seen: seen.max(-1), {}, "values and places"),
-    ("1.3", lambda seen: seen.argmax(), {}, "one for all copies together"),
-    ("1.3", lambda seen: seen.argmax(0), {}, "look along the copies"),
+    ("1.3", lambda seen: seen.argmax(), {}, "one for all games together"),
+    ("1.3", lambda seen: seen.argmax(0), {}, "look along the games"),
     ("1.3", lambda seen: seen.argmax(-1, keepdim=True), {}, "left over"),
     ("1.3", lambda seen: seen.argmax(-1) + 1, {}, "counted from 0"),
     ("1.3", lambda seen: "red", {}, "yours gives 'red'"),
@@ -176,8 +176,8 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ("2.3", 2_000_000, {"run": run()}, "ended after 832,000"),
     ("2.3", -12, {"run": run()}, "not how high it is"),
     ("2.3", 300_000, {"run": run()}, "at -15.5, so not above"),
-    ("2.3", 700_000, {"run": run()}, r"at -7\.7, above -12. But asked is the first"),
-    ("2.4", "a", {}, "drawn again"),
+    ("2.3", 700_000, {"run": run()}, r"at -7\.7, above -12. But the question is the first"),
+    ("2.4", "a", {}, "if drawn again"),
     ("2.4", "(C)", {}, "does not mean that they are equal"),
     ("2.4", "z", {}, "one of 'a', 'b', 'c', 'd'"),
     ("3.1", lambda episode: (np.arange(400), np.arange(300, 500)), {}, "in both"),
@@ -274,6 +274,6 @@ def test_memory_is_what_the_kernel_held(tmp_path: Path) -> None:
     for name, source in (("little", "pass"), ("much", MUCH)):
         nbformat.write(_notebook(source), tmp_path / f"{name}.ipynb")
     little, much = (measure(tmp_path / f"{name}.ipynb") for name in ("little", "much"))
-    assert 150e6 < much.peak - little.peak < 260e6 and 150e6 < much.own - little.own < 260e6
-    assert little.own < little.peak < 200e6
+    assert 150e6 < much.peak - little.peak < 260e6 and 150e6 < much.private - little.private < 260e6
+    assert little.private < little.peak < 200e6
     assert 1 <= much.work_s < 30 and "s of one core" in str(much)  # what a kernel needs to begin depends on the machine
