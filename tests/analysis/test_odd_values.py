@@ -25,7 +25,7 @@ Asked = Callable[[Recording], object]
 READ_UNITS: dict[str, Asked] = {
     "decode": lambda r: decode(r, site=SITE, label="goal", n_shuffles=1, progress=False),
     "streamed": lambda r: decode(r, site=SITE, label="goal", n_shuffles=1, memory_bytes=1, progress=False),
-    "tuning": lambda r: tuning(r, site=SITE, by="goal", n_shuffles=20, repetitions=20),
+    "tuning": lambda r: tuning(r, site=SITE, label="goal", n_shuffles=20, n_bootstrap=20),
     "embed": lambda r: embed(r, site=SITE),
     "event": lambda r: event_average(r, site=SITE, event="action", value="left"),
     "similarity": lambda r: similarity((r, SITE), (r, "listener/actor/hidden_1")),

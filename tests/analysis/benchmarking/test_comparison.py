@@ -36,12 +36,12 @@ REFERENCES = {"e/one": {"random": -40.0, "no-op": -30.0, "oracle": -20.0}, "e/tw
 
 def test_scores_by_hand() -> None:
     """0 is random; 1 the highest other level, or the best run where there is none."""
-    found = compare_runs(RUNS, references=REFERENCES)
-    assert found.tasks == ("e/one", "e/two") and found.seeds == {"x": (0, 1), "y": (0,)} and not found.excluded
-    np.testing.assert_allclose(found.scores["x"], [[1.5, 0.5], [1.0, 1.0]])
-    np.testing.assert_allclose(found.scores["y"], [[0.5, 0.5]])
-    assert str(found.scales["e/one"]) == "0 = random (-40), 1 = oracle (-20)"
-    assert found.describe_scale().splitlines()[1] == "e/two: 0 = random (0), 1 = best run (10)"
+    result = compare_runs(RUNS, references=REFERENCES)
+    assert result.tasks == ("e/one", "e/two") and result.seeds == {"x": (0, 1), "y": (0,)} and not result.excluded
+    np.testing.assert_allclose(result.scores["x"], [[1.5, 0.5], [1.0, 1.0]])
+    np.testing.assert_allclose(result.scores["y"], [[0.5, 0.5]])
+    assert str(result.scales["e/one"]) == "0 = random (-40), 1 = oracle (-20)"
+    assert result.describe_scale().splitlines()[1] == "e/two: 0 = random (0), 1 = best run (10)"
 
 
 def test_best_and_absolute_scores() -> None:
@@ -52,33 +52,33 @@ def test_best_and_absolute_scores() -> None:
 
 
 def test_from_the_worst_run_to_the_best() -> None:
-    found = compare_runs(RUNS, scale="min-max")
-    np.testing.assert_allclose(found.scores["x"], [[1.0, 0.0], [0.5, 1.0]])
-    assert found.scales["e/one"].low_is == "worst run"
+    result = compare_runs(RUNS, scale="min-max")
+    np.testing.assert_allclose(result.scores["x"], [[1.0, 0.0], [0.5, 1.0]])
+    assert result.scales["e/one"].low_is == "worst run"
     with pytest.raises(AnalysisError, match=r"e/one: no reference level of a random policy.*min-max"):
         compare_runs(RUNS)
 
 
-def test_where_nobody_beats_random_it_is_the_upper_end() -> None:
-    found = compare_runs(RUNS, references={"e/one": {"random": 0.0}, "e/two": {"random": 0.0}})
-    assert str(found.scales["e/one"]) == "0 = worst run (-30), 1 = random (0)"
-    np.testing.assert_allclose(found.scores["x"][:, 0], [2 / 3, 1 / 3])
+def test_if_no_run_beats_random_it_is_the_upper_level() -> None:
+    result = compare_runs(RUNS, references={"e/one": {"random": 0.0}, "e/two": {"random": 0.0}})
+    assert str(result.scales["e/one"]) == "0 = worst run (-30), 1 = random (0)"
+    np.testing.assert_allclose(result.scores["x"][:, 0], [2 / 3, 1 / 3])
 
 
 def test_curves_are_at_shares_of_the_frames() -> None:
-    found = compare_runs(RUNS, references=REFERENCES)
-    curve = found.curves["x"][0, 0]  # from -30 at half its frames to -10 at all of them
-    assert found.curves["x"].shape == (2, 2, 50)
-    np.testing.assert_allclose(curve[found.shares <= 0.5], 0.5)
+    result = compare_runs(RUNS, references=REFERENCES)
+    curve = result.curves["x"][0, 0]  # from -30 at half its frames to -10 at all of them
+    assert result.curves["x"].shape == (2, 2, 50)
+    np.testing.assert_allclose(curve[result.shares <= 0.5], 0.5)
     np.testing.assert_allclose(curve[-1], 1.5)
-    np.testing.assert_allclose(np.interp(0.75, found.shares, curve), 1.0)
+    np.testing.assert_allclose(np.interp(0.75, result.shares, curve), 1.0)
 
 
 def test_what_has_no_counterpart_is_excluded_with_a_reason() -> None:
     extra = [*RUNS, measured("e/three", "x", 0, 1), measured("e/one", "x", 7, 1)]
-    found = compare_runs(extra, references=REFERENCES)
-    assert found.tasks == ("e/one", "e/two") and found.seeds["x"] == (0, 1)
-    assert found.excluded == ("e/three: no runs of y", "x, seed 7: not of every task")
+    result = compare_runs(extra, references=REFERENCES)
+    assert result.tasks == ("e/one", "e/two") and result.seeds["x"] == (0, 1)
+    assert result.excluded == ("e/three: no runs of y", "x, seed 7: not of every task")
     with pytest.raises(AnalysisError, match="no task has runs of every algorithm; available: x: e/one; y: e/two"):
         compare_runs([RUNS[0], RUNS[5]])
     with pytest.raises(AnalysisError, match="x: no seed has runs of all of e/one, e/two"):

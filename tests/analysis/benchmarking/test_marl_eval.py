@@ -74,7 +74,7 @@ def test_steps_are_read_in_the_order_of_frames() -> None:
     assert from_layout(raw)[0].curve().tolist() == list(range(12))
 
 
-def test_a_label_and_other_names_of_tasks(tmp_path: Path) -> None:
+def test_labels_and_new_task_names(tmp_path: Path) -> None:
     names = {"pettingzoo/simple_spread": "mpe/simple_spread"}
     run = read_marl_eval(BENCHMARL / "ippo_simple_spread_seed_0.json", label="BenchMARL", tasks=names)[0]
     assert (run.task, run.algorithm) == ("mpe/simple_spread", "ippo (BenchMARL)")
@@ -103,7 +103,7 @@ def test_what_is_no_such_layout_is_rejected_with_its_position(entry: object, mes
         from_layout({"e": {"t": {"a": {"seed_0": entry}}}})
 
 
-def test_what_a_run_does_not_have_is_named() -> None:
+def test_missing_metrics_are_named() -> None:
     with pytest.raises(AnalysisError, match="did you mean 'agent_return'"):
         measured().curve("agent_retrn")
     with pytest.raises(AnalysisError, match="metric"):

@@ -44,57 +44,57 @@ def test_aggregates_are_those_of_rliable(rliable: Any) -> None:
         "mean": metrics.aggregate_mean,
         "optimality gap": metrics.aggregate_optimality_gap,
     }
-    found = statistics.aggregate(SCORES, n_bootstrap=10)
-    assert found.keys() == theirs.keys()
+    result = statistics.aggregate(SCORES, n_bootstrap=10)
+    assert result.keys() == theirs.keys()
     for name, function in theirs.items():
         for algorithm, matrix in SCORES.items():
-            assert found[name][algorithm].value == pytest.approx(function(matrix), abs=1e-12)
+            assert result[name][algorithm].value == pytest.approx(function(matrix), abs=1e-12)
 
 
 def test_intervals_are_those_of_rliable(rliable: Any) -> None:
     """Two bootstraps of 5,000 samples each differ in their percentiles by hundredths."""
-    found = statistics.aggregate(SCORES, n_bootstrap=5000)
+    result = statistics.aggregate(SCORES, n_bootstrap=5000)
     functions = list(statistics.AGGREGATES.values())
     np.random.seed(3)  # rliable draws from the global generator
     _, theirs = rliable.library.get_interval_estimates(
         SCORES, lambda s: np.array([float(function(s)) for function in functions]), reps=5000
     )
     for algorithm in SCORES:
-        mine = np.array([[found[name][algorithm].low, found[name][algorithm].high] for name in found]).T
+        mine = np.array([[result[name][algorithm].low, result[name][algorithm].high] for name in result]).T
         np.testing.assert_allclose(mine, theirs[algorithm], atol=0.03)
 
 
 def test_profiles_are_those_of_rliable(rliable: Any) -> None:
     thresholds = np.linspace(0, 1.2, 7)
-    found = statistics.performance_profile(SCORES, thresholds, n_bootstrap=3000)
+    result = statistics.performance_profile(SCORES, thresholds, n_bootstrap=3000)
     np.random.seed(4)
     values, intervals = rliable.library.create_performance_profile(SCORES, thresholds, reps=3000)
     for algorithm in SCORES:
-        np.testing.assert_allclose(found[algorithm].value, values[algorithm])
+        np.testing.assert_allclose(result[algorithm].value, values[algorithm])
         # shares of 15 or 18 runs: a percentile may fall on the step beside
-        np.testing.assert_allclose(found[algorithm].low, intervals[algorithm][0], atol=0.034)
-        np.testing.assert_allclose(found[algorithm].high, intervals[algorithm][1], atol=0.034)
+        np.testing.assert_allclose(result[algorithm].low, intervals[algorithm][0], atol=0.034)
+        np.testing.assert_allclose(result[algorithm].high, intervals[algorithm][1], atol=0.034)
 
 
 def test_probability_of_improvement_is_that_of_rliable(rliable: Any) -> None:
-    found = statistics.probability_of_improvement(SCORES, n_bootstrap=4000)
+    result = statistics.probability_of_improvement(SCORES, n_bootstrap=4000)
     function = rliable.metrics.probability_of_improvement
     np.random.seed(5)
     values, intervals = rliable.library.get_interval_estimates(
         {"a,b": [SCORES["a"], SCORES["b"]]}, lambda x, y: np.array([function(x, y)]), reps=4000
     )
-    assert found["a", "b"].value == pytest.approx(float(values["a,b"][0]))
-    assert found["a", "b"].value + found["b", "a"].value == pytest.approx(1)
-    np.testing.assert_allclose([found["a", "b"].low, found["a", "b"].high], intervals["a,b"][:, 0], atol=0.03)
+    assert result["a", "b"].value == pytest.approx(float(values["a,b"][0]))
+    assert result["a", "b"].value + result["b", "a"].value == pytest.approx(1)
+    np.testing.assert_allclose([result["a", "b"].low, result["a", "b"].high], intervals["a,b"][:, 0], atol=0.03)
 
 
 def test_by_hand() -> None:
     scores = {"x": [[0.0, 2.0], [4.0, 6.0]], "y": [[1.0, 2.0], [1.0, 2.0]]}
-    found = statistics.aggregate(scores, n_bootstrap=50)
-    assert found["IQM"]["x"].value == 3.0  # of 0, 2, 4, 6 the middle two
-    assert found["median"]["x"].value == 3.0  # of the tasks' means 2 and 4
-    assert found["optimality gap"]["x"].value == 0.25  # 1 - (0 + 1 + 1 + 1) / 4
-    assert found["mean"]["y"] == statistics.Estimate(1.5, 1.5, 1.5)  # equal runs leave no doubt
+    result = statistics.aggregate(scores, n_bootstrap=50)
+    assert result["IQM"]["x"].value == 3.0  # of 0, 2, 4, 6 the middle two
+    assert result["median"]["x"].value == 3.0  # of the tasks' means 2 and 4
+    assert result["optimality gap"]["x"].value == 0.25  # 1 - (0 + 1 + 1 + 1) / 4
+    assert result["mean"]["y"] == statistics.Estimate(1.5, 1.5, 1.5)  # equal runs leave no doubt
     better = statistics.probability_of_improvement(scores, n_bootstrap=50)
     assert better["x", "y"].value == pytest.approx((0.5 + 0.75) / 2)  # one of two; a tie and one
     profile = statistics.performance_profile(scores, [-1.0, 0.0, 4.0, 6.0], n_bootstrap=50)
@@ -118,7 +118,7 @@ def test_resampling_keeps_tasks_apart() -> None:
     assert abs(np.corrcoef(means.T)[0, 1]) < 0.05
 
 
-def test_a_curve_is_the_iqm_at_each_place() -> None:
+def test_a_curve_is_the_iqm_at_each_point() -> None:
     curves = np.stack([SCORES["a"], SCORES["a"] + 1], axis=-1)
     band = statistics.curve_band(curves, n_bootstrap=3000)
     value = float(trim_mean(SCORES["a"], 0.25, axis=None))
@@ -128,7 +128,7 @@ def test_a_curve_is_the_iqm_at_each_place() -> None:
     np.testing.assert_allclose([band.low[0], band.high[0]], [alone.low, alone.high], atol=0.02)
 
 
-def test_the_same_seed_gives_the_same_whatever_else_is_compared() -> None:
+def test_results_do_not_depend_on_other_algorithms() -> None:
     both = statistics.aggregate(SCORES, n_bootstrap=200, seed=1)
     alone = statistics.aggregate({"b": SCORES["b"]}, n_bootstrap=200, seed=1)
     assert both["IQM"]["b"] == alone["IQM"]["b"]
@@ -142,7 +142,7 @@ def test_a_scale_from_low_to_high() -> None:
         statistics.normalise([[0.0, 0.0]], [0.0, 5.0], [1.0, 5.0], ["a", "b"])
 
 
-def test_what_cannot_be_averaged_is_refused() -> None:
+def test_invalid_scores_are_rejected() -> None:
     with pytest.raises(ShapeError, match=r"scores of 'a' must be \[run, task\]"):
         statistics.aggregate({"a": [1.0, 2.0]})
     with pytest.raises(AnalysisError, match="1 of 2 are not finite"):

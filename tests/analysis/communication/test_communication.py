@@ -1,4 +1,4 @@
-"""communication: known bits, planted codes, and the difference between what goes together and what acts."""
+"""communication: known bits, planted codes, and the difference between correlation and causal influence."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_known_bits() -> None:
     assert counts(np.array([0, 1, 1]), np.array([2, 0, 0]), 2, 3).tolist() == [[0, 0, 1], [2, 0, 0]]
 
 
-def test_the_correction_takes_off_what_chance_adds() -> None:
+def test_the_correction_removes_the_bias() -> None:
     rng = np.random.default_rng(0)
     tables = [counts(rng.integers(0, 4, 200), rng.integers(0, 4, 200), 4, 4) for _ in range(200)]
     plug_in = np.mean([mutual_information_bits(table) for table in tables])
@@ -54,13 +54,13 @@ def test_the_correction_takes_off_what_chance_adds() -> None:
     assert np.mean([miller_madow_bits(table) for table in tables]) < plug_in / 2
 
 
-def test_chance_keeps_episodes_whole() -> None:
+def test_chance_permutes_whole_episodes() -> None:
     """Two labels that are constant within 40 episodes of 25 rows: far from independent rows, and no relation."""
     rng = np.random.default_rng(1)
     episode = np.repeat(np.arange(40), 25)
     a, b = (rng.integers(0, 3, 40)[episode] for _ in range(2))
-    found = mutual_information(a, b, episode, names=("a", "b"), n_shuffles=50, n_bootstrap=50, rng=rng)
-    assert found.chance > 0.03 and found.p_value > 0.05  # 1,000 independent rows would give 0.003
+    result = mutual_information(a, b, episode, names=("a", "b"), n_shuffles=50, n_bootstrap=50, rng=rng)
+    assert result.chance > 0.03 and result.p_value > 0.05  # 1,000 independent rows would give 0.003
     same = mutual_information(a, a, episode, names=("a", "a"), n_shuffles=50, n_bootstrap=50, rng=rng)
     assert same.share == pytest.approx(1.0) and same.p_value == 1 / 51 and same.bits == pytest.approx(same.entropy_a)
 
@@ -73,37 +73,37 @@ def test_context_independence_by_hand() -> None:
 
 
 def test_causal_influence_by_hand() -> None:
-    """A listener that does as it is told owes the message one bit; one that does not listen none."""
+    """A message has one bit of influence on a listener that obeys it, and none on one that ignores it."""
     obeys = torch.tensor([[1.0, 0.0], [0.0, 1.0]]).double()  # [message, action]
-    deaf = torch.tensor([[0.3, 0.7], [0.3, 0.7]]).double()
-    answers = torch.stack([obeys, deaf], dim=1)  # [message, row, action]
+    ignores = torch.tensor([[0.3, 0.7], [0.3, 0.7]]).double()
+    probabilities = torch.stack([obeys, ignores], dim=1)  # [message, row, action]
     weights = torch.tensor([0.5, 0.5]).double()
-    torch.testing.assert_close(_bits(answers, weights), torch.tensor([1.0, 0.0]).double())
+    torch.testing.assert_close(_bits(probabilities, weights), torch.tensor([1.0, 0.0]).double())
     rare = torch.tensor([0.25, 0.75]).double()
-    assert float(_bits(answers, rare)[0]) == pytest.approx(0.811278, abs=1e-6)
+    assert float(_bits(probabilities, rare)[0]) == pytest.approx(0.811278, abs=1e-6)
 
 
 def test_of_a_recording(talk: Recording) -> None:
-    found = communication(talk, speaker="speaker_0", listener="listener_0", goal="goal", n_shuffles=20, n_bootstrap=20)
+    result = communication(talk, speaker="speaker_0", listener="listener_0", goal="goal", n_shuffles=20, n_bootstrap=20)
     goal = talk.label("goal").to_numpy()
     word = talk.steps("speaker", "action").to_numpy()[:, 0]
     listener = talk.steps("listener", "action").to_numpy()[:, 0]
-    assert found.signalling.bits == pytest.approx(float(mutual_information_bits(counts(word, goal, 3, 3))))
-    heard = talk.rows["t"].to_numpy() < 24  # what is said at the last step is heard no more
-    later = np.flatnonzero(heard) + 1
-    expected = mutual_information_bits(counts(word[heard], listener[later], 3, 5))
-    assert found.listening.bits == pytest.approx(float(expected)) and found.n_rows == 60 * 24
-    assert found.code.sum() == len(talk) and found.goals == ("red", "green", "blue")
-    assert found.influence is not None and found.influence.value >= 0 and found.times.tolist() == list(range(1, 25))
-    assert np.mean(found.influence_at) == pytest.approx(found.influence.value)
-    assert found.speaks and found.listens and found.context_independence == 1.0
-    assert found.warnings == () and "causal influence" in repr(found)
+    assert result.signalling.bits == pytest.approx(float(mutual_information_bits(counts(word, goal, 3, 3))))
+    received = talk.rows["t"].to_numpy() < 24  # the message of the last step is never received
+    later = np.flatnonzero(received) + 1
+    expected = mutual_information_bits(counts(word[received], listener[later], 3, 5))
+    assert result.listening.bits == pytest.approx(float(expected)) and result.n_rows == 60 * 24
+    assert result.code.sum() == len(talk) and result.goals == ("red", "green", "blue")
+    assert result.influence is not None and result.influence.value >= 0 and result.times.tolist() == list(range(1, 25))
+    assert np.mean(result.influence_at) == pytest.approx(result.influence.value)
+    assert result.speaks and result.listens and result.context_independence == 1.0
+    assert result.warnings == () and "causal influence" in repr(result)
 
 
 def test_influence_equals_a_loop_over_messages(talk: Recording) -> None:
     from marlnb.training.runs.run import Run
 
-    found = communication(talk, speaker="speaker_0", listener="listener_0", goal="goal", n_shuffles=20, n_bootstrap=20)
+    result = communication(talk, speaker="speaker_0", listener="listener_0", goal="goal", n_shuffles=20, n_bootstrap=20)
     policy = Run.open(talk.run_path).policies()["listener"]  # type: ignore[arg-type]
     seen = torch.from_numpy(talk.steps("listener", "observation").sel(t=slice(1, 25)).to_numpy())
     messages, often = np.unique(seen[:, 0, 8:].numpy(), axis=0, return_counts=True)
@@ -117,10 +117,10 @@ def test_influence_equals_a_loop_over_messages(talk: Recording) -> None:
         mixed = p @ np.array(answers)
         expected.append(sum(w * np.sum(a * np.log2(a / mixed)) for w, a in zip(p, answers)))
     at = talk.rows["t"].to_numpy()[talk.rows["t"].to_numpy() > 0][:50]
-    assert np.mean(expected) == pytest.approx(found.influence_at[at - 1].mean(), abs=0.01)
+    assert np.mean(expected) == pytest.approx(result.influence_at[at - 1].mean(), abs=0.01)
 
 
-def test_what_cannot_be_asked_is_said(talk: Recording) -> None:
+def test_invalid_requests_are_rejected(talk: Recording) -> None:
     with pytest.raises(AnalysisError, match="did you mean 'speaker_0'"):
         communication(talk, speaker="speaker_1", listener="listener_0", goal="goal")
     with pytest.raises(AnalysisError, match="at most 64 whole values"):
@@ -128,6 +128,12 @@ def test_what_cannot_be_asked_is_said(talk: Recording) -> None:
     with pytest.raises(AnalysisError, match="did you mean 'message_0'"):
         communication(talk, speaker="speaker_0", listener="listener_0", goal="goal", message_features=["massage_0"])
     mute = communication(
-        talk, speaker="speaker_0", listener="listener_0", goal="goal", message_features=(), n_shuffles=20, n_bootstrap=20
+        talk,
+        speaker="speaker_0",
+        listener="listener_0",
+        goal="goal",
+        message_features=(),
+        n_shuffles=20,
+        n_bootstrap=20,
     )
     assert mute.influence is None and mute.listens is None and "no feature of the listener's" in mute.notes[0]

@@ -1,4 +1,4 @@
-"""Who influences whom: exactly nobody where nothing can pass, and by hand where something does."""
+"""Influence between agents: exactly 0 where no information can pass, and computed by hand where it does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from marlnb.analysis.attribution.attribute import attribute
-from marlnb.analysis.communication.counterfactuals import donors
+from marlnb.analysis.communication.counterfactuals import counterfactual_rows
 from marlnb.analysis.communication.feature_sources import features_about
 from marlnb.analysis.communication.influence import influence
 from marlnb.analysis.communication.influence_result import over_episodes
@@ -24,42 +24,44 @@ from tests.analysis.conftest import make_run
 
 @pytest.fixture(scope="module")
 def talk(run: Run) -> Iterator[Recording]:
-    """Actions drawn, so that the untrained speaker says this and that."""
+    """Sampled actions, so that the untrained speaker sends different messages."""
     with record(run, episodes=40, name="talk", explore=True, progress=False) as opened:
         yield opened
 
 
-def test_what_the_listener_owes_to_the_speakers_words(recording: Recording) -> None:
-    found = influence(recording, "observation")
-    assert found.agents == found.sources == ("speaker_0", "listener_0")
-    assert found.of("speaker_0", "listener_0") == (0.0, 0.0, 0.0)  # it sees nothing of the listener
+def test_attribution_to_the_speakers_message(recording: Recording) -> None:
+    result = influence(recording, "observation")
+    assert result.agents == result.sources == ("speaker_0", "listener_0")
+    assert result.of("speaker_0", "listener_0") == (0.0, 0.0, 0.0)  # it observes nothing of the listener
     by_hand = attribute(recording, group="listener").values[:, 0, 8:].sum(-1)
-    value, low, high = found.of("listener_0", "speaker_0")
+    value, low, high = result.of("listener_0", "speaker_0")
     assert value == pytest.approx(np.abs(by_hand).mean(), rel=1e-4) and low < value < high
 
 
-def test_other_words_change_what_the_listener_does(talk: Recording, run: Run) -> None:
+def test_other_messages_change_the_listeners_actions(talk: Recording, run: Run) -> None:
     policies = run.policies()
     head = policies["listener"].actor.network.head
     first = policies["listener"].actor.network.hidden[0].linear
-    with torch.no_grad():  # a listener that minds the words
+    with torch.no_grad():  # a listener that depends on the messages
         first.weight[:, 8:] *= 30
         head.weight.mul_(100)
-    found = influence(talk, "communication", policies=policies, n_counterfactuals=4, seed=1)
-    assert found.of("speaker_0", "listener_0") == (0.0, 0.0, 0.0)
-    value, low, high = found.of("listener_0", "speaker_0")
-    assert 0 < low < value < high and found.units == "nats"
-    with torch.no_grad():  # and a deaf one
+    result = influence(talk, "communication", policies=policies, n_counterfactuals=4, seed=1)
+    assert result.of("speaker_0", "listener_0") == (0.0, 0.0, 0.0)
+    value, low, high = result.of("listener_0", "speaker_0")
+    assert 0 < low < value < high and result.units == "nats"
+    with torch.no_grad():  # and one that ignores them
         first.weight[:, 8:] = 0
     deaf = influence(talk, "communication", policies=policies, measure="total_variation")
     assert deaf.of("listener_0", "speaker_0")[0] == pytest.approx(0, abs=1e-6)
 
 
 def test_the_divergence_by_hand(talk: Recording, run: Run) -> None:
-    found = influence(talk, "communication", n_counterfactuals=1, measure="total_variation", episodes=range(20), seed=4)
+    result = influence(
+        talk, "communication", n_counterfactuals=1, measure="total_variation", episodes=range(20), seed=4
+    )
     keep = np.isin(talk.rows["episode"], range(20))
     rows = Rows(np.flatnonzero(keep), talk.rows["episode"].to_numpy()[keep], talk.rows["t"].to_numpy()[keep])
-    drawn = donors(rows, 1, 4)[0]
+    drawn = counterfactual_rows(rows, 1, 4)[0]
     assert (rows.episode[drawn] != rows.episode).all() and (rows.t[drawn] == rows.t).all()
     seen = talk.steps("listener", "observation").to_numpy()[keep]
     other = seen.copy()
@@ -67,14 +69,14 @@ def test_the_divergence_by_hand(talk: Recording, run: Run) -> None:
     policy = run.policies()["listener"]
     before, after = (policy.logits(torch.from_numpy(x))[0].softmax(-1).detach().numpy() for x in (seen, other))
     distance = 0.5 * np.abs(before - after).sum(-1)[:, 0]
-    assert found.of("listener_0", "speaker_0")[0] == pytest.approx(distance.mean(), rel=1e-3) and distance.max() > 1e-5
+    assert result.of("listener_0", "speaker_0")[0] == pytest.approx(distance.mean(), rel=1e-3) and distance.max() > 1e-5
 
 
-def test_a_critic_reads_what_it_reads(recording: Recording) -> None:
-    found = influence(recording, "critic", group="listener", episodes=range(30))
+def test_attribution_of_a_critic(recording: Recording) -> None:
+    result = influence(recording, "critic", group="listener", episodes=range(30))
     values = attribute(recording, group="listener", to="value", episodes=range(30)).values
-    assert found.of("listener_0", "speaker_0")[0] == pytest.approx(np.abs(values[..., :3].sum(-1)).mean(), rel=1e-4)
-    assert found.units == "reward" and found.warnings == ()
+    assert result.of("listener_0", "speaker_0")[0] == pytest.approx(np.abs(values[..., :3].sum(-1)).mean(), rel=1e-4)
+    assert result.units == "reward" and result.warnings == ()
 
 
 @pytest.fixture(scope="module")
@@ -86,18 +88,18 @@ def hearing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
         yield opened
 
 
-def test_agents_that_hear_one_another(hearing: Recording) -> None:
+def test_networks_that_read_several_agents(hearing: Recording) -> None:
     seen = influence(hearing, "observation", to="action")
     assert (seen.values > 0).all() and any("only 4 episodes" in note for note in seen.warnings)
-    said = influence(hearing, "communication")
+    exchanged = influence(hearing, "communication")
     off = ~np.eye(3, dtype=bool)
-    assert (said.values[off] > 0).all() and np.isnan(np.diag(said.values)).all()
+    assert (exchanged.values[off] > 0).all() and np.isnan(np.diag(exchanged.values)).all()
     critic = influence(hearing, "critic")  # IPPO's: each agent's from its own observation
     assert (critic.values[off] == 0).all() and (np.diag(critic.values) > 0).all()
     assert "NOT TO BE TRUSTED" in repr(critic) and len(critic.table()) == 9
 
 
-def test_features_tell_of_whom_they_name() -> None:
+def test_features_are_about_the_agents_that_they_name() -> None:
     action, talk = ActionSpec("discrete", n=(2,)), ActionSpec("discrete", n=(2,), names=("say_0", "say_1"))
     names = ("velocity_x", "other_hunter_0_dx", "other_hunter_1_dx", "prey_0_dx", "message_0")
     hunters = GroupSpec("hunter", ("hunter_0", "hunter_1", "hunter_2"), ObservationSpec((5,), names=names), action)
@@ -105,10 +107,10 @@ def test_features_tell_of_whom_they_name() -> None:
     env = EnvSpec("chase", (hunters, prey))
     assert features_about(env, "hunter_1") == {"hunter_0": [1], "hunter_2": [2], "prey_0": [3, 4]}
     assert features_about(env, "prey_0") == {"hunter_1": [0]}
-    told = {"hunter_1": {"hunter_2": ["message_*"]}}
-    assert features_about(env, "hunter_1", told) == {"hunter_2": [4]}
+    feature_sources = {"hunter_1": {"hunter_2": ["message_*"]}}
+    assert features_about(env, "hunter_1", feature_sources) == {"hunter_2": [4]}
     loud = EnvSpec("chase", (GroupSpec("hunter", hunters.agents, hunters.observation, talk), prey))
-    with pytest.raises(AnalysisError, match="whose messages does 'hunter_0' hear"):
+    with pytest.raises(AnalysisError, match="speaker of the messages that 'hunter_0' observes is ambiguous"):
         features_about(loud, "hunter_0")
     with pytest.raises(AnalysisError, match="message_9"):
         features_about(env, "hunter_1", {"hunter_1": {"prey_0": "message_9"}})
@@ -123,11 +125,11 @@ def test_intervals_are_over_episodes() -> None:
     assert (high - low)[0] == pytest.approx(2 * 1.96 * level.std() / 40**0.5, rel=0.15)
 
 
-def test_bad_requests_are_refused(recording: Recording) -> None:
+def test_invalid_requests_are_rejected(recording: Recording) -> None:
     with pytest.raises(AnalysisError, match="did you mean 'critic'"):
         influence(recording, "critics")  # type: ignore[arg-type]
     with pytest.raises(AnalysisError, match="recorded group"):
         influence(recording, "critic", group="talker")
-    told = {"listener_0": {"speaker_9": ["message_*"]}}
-    with pytest.raises(AnalysisError, match="agent that is told of"):
-        influence(recording, "observation", told=told)
+    feature_sources = {"listener_0": {"speaker_9": ["message_*"]}}
+    with pytest.raises(AnalysisError, match="agent in feature_sources"):
+        influence(recording, "observation", feature_sources=feature_sources)

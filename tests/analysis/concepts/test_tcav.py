@@ -11,7 +11,7 @@ from captum.concept import TCAV, Classifier, Concept
 from torch import nn
 from torch.utils.data import DataLoader
 
-from marlnb.analysis.concepts.concept_effect import concept_effect, tuned_units_effect, control_columns
+from marlnb.analysis.concepts.concept_effect import concept_effect, control_columns, tuned_units_effect
 from marlnb.analysis.concepts.tcav import concept_activation, concept_vector, tcav_score
 from marlnb.analysis.data.labels import Labels
 from marlnb.errors import AnalysisError
@@ -59,10 +59,10 @@ def test_the_score_is_captums(tmp_path: Path) -> None:
     assert ours == pytest.approx(float(theirs), abs=1e-6) and 0 < ours < 1
 
 
-def test_gradients_are_those_of_the_output_by_the_agents_own_units(recording: Recording) -> None:
+def test_gradients_of_the_output_with_respect_to_the_agents_own_units(recording: Recording) -> None:
     """A unit's own derivative is 1 along itself; the logits' are the last layer's weights."""
     from marlnb.analysis.attribution.outputs import find_site, resolve_output
-    from marlnb.analysis.concepts.tcav import _gradient, _batches
+    from marlnb.analysis.concepts.tcav import _batches, _gradient
     from marlnb.analysis.data.rows import RowSource
 
     source = RowSource(recording, "listener")
@@ -70,8 +70,8 @@ def test_gradients_are_those_of_the_output_by_the_agents_own_units(recording: Re
     rows, spec = source.rows([0, 1]), source.env.group("listener")
     unit = resolve_output(spec.action, "unit", (SITE, 3))
     (batch,) = _batches(source, rows, unit)
-    found = _gradient(policy, find_site(policy.sites(), SITE), unit, 0, batch)
-    np.testing.assert_array_equal(found, np.eye(64)[[3] * 50])
+    result = _gradient(policy, find_site(policy.sites(), SITE), unit, 0, batch)
+    np.testing.assert_array_equal(result, np.eye(64)[[3] * 50])
     logit = resolve_output(spec.action, "logit", 1)
     by_logit = _gradient(policy, find_site(policy.sites(), SITE), logit, 0, batch)
     head = next(p for n, p in policy.named_parameters() if "actor" in n and p.shape[-2:] == (5, 64))
@@ -82,10 +82,10 @@ def test_gradients_are_those_of_the_output_by_the_agents_own_units(recording: Re
 def test_a_planted_concept_and_noise(recording: Recording) -> None:
     units = recording[SITE].to_numpy()[:, 0]
     planted = units[:, 5] > np.median(units[:, 5])
-    found = concept_activation(recording, site=SITE, concept=planted, to="unit", target=(SITE, 5))
-    (score,) = found.scores
+    result = concept_activation(recording, site=SITE, concept=planted, to="unit", target=(SITE, 5))
+    (score,) = result.scores
     assert score.score == 1.0 and score.accuracy > 0.9 and score.p_value < 0.05
-    assert found.warnings == () and "linear in these units" in found.score_warnings[0]  # a unit is, in itself
+    assert result.warnings == () and "linear in these units" in result.score_warnings[0]  # a unit is, in itself
     expected = units[planted, 5].mean() - units[~planted, 5].mean()
     assert score.effect == pytest.approx(expected, rel=1e-4) and score.effect_low < expected < score.effect_high
     assert score.p_effect == 1 / 401 and score.effect_random < expected / 2 and score.moves(expected / 2)
@@ -93,14 +93,14 @@ def test_a_planted_concept_and_noise(recording: Recording) -> None:
     episode = recording.rows["episode"].to_numpy()
     noise = np.random.default_rng(0).integers(0, 2, 60)[episode].astype(bool)
     nothing = concept_activation(recording, site=SITE, concept=noise, to="unit", target=(SITE, 5), n_runs=8)
-    assert any("cannot be told" in note for note in nothing.warnings) and "NOT TO BE TRUSTED" in repr(nothing)
+    assert any("cannot be decoded" in note for note in nothing.warnings) and "NOT TO BE TRUSTED" in repr(nothing)
     assert nothing.scores[0].p_effect > 0.05 and not nothing.scores[0].moves(0.0)
 
 
-def test_what_is_no_concept_is_refused(recording: Recording) -> None:
+def test_invalid_concepts_are_rejected(recording: Recording) -> None:
     red = concept_activation(recording, site=SITE, concept="goal", value="red", to="logit", target=1, n_runs=3)
     assert red.concept == "goal = red" and red.table()["agent"].tolist() == ["listener_0"]
-    with pytest.raises(AnalysisError, match="say which with value="):
+    with pytest.raises(AnalysisError, match="set value="):
         concept_activation(recording, site=SITE, concept="goal")
     with pytest.raises(AnalysisError, match="did you mean 'red'"):
         concept_activation(recording, site=SITE, concept="goal", value="read")
@@ -108,7 +108,7 @@ def test_what_is_no_concept_is_refused(recording: Recording) -> None:
         concept_activation(recording, site="listener/critic/hidden_1", concept="goal", value="red")
 
 
-def test_a_concept_that_goes_along_with_one_that_is_used_has_no_effect_while_that_is_control_columns() -> None:
+def test_a_correlated_concept_has_no_effect_if_the_used_one_is_held_fixed() -> None:
     """The output hangs on x alone; y goes along with x. The regression's coefficient is numpy's."""
     rng = np.random.default_rng(0)
     episode = np.repeat(np.arange(80), 5)
@@ -116,17 +116,17 @@ def test_a_concept_that_goes_along_with_one_that_is_used_has_no_effect_while_tha
     y = x + rng.normal(size=400)
     output, truth = 3 * x + 0.1 * rng.normal(size=400), y > 0
     labels = Labels(x[:, None], np.ones((400, 1), bool), "x", ())
-    options = {"n_shuffles": 200, "repetitions": 100}
+    options = {"n_shuffles": 200, "n_bootstrap": 100}
     alone = concept_effect(output, truth, np.ones((400, 1)), episode, rng=rng, **options)
     assert alone.value == pytest.approx(output[truth].mean() - output[~truth].mean())
     assert alone.low > 1 and alone.p_value == 1 / 201
-    held = control_columns([labels], np.ones(400, bool), 0)
-    fixed = concept_effect(output, truth, held, episode, rng=rng, **options)
-    assert fixed.value == pytest.approx(np.linalg.lstsq(np.column_stack([held, truth]), output, rcond=None)[0][-1])
+    controls = control_columns([labels], np.ones(400, bool), 0)
+    fixed = concept_effect(output, truth, controls, episode, rng=rng, **options)
+    assert fixed.value == pytest.approx(np.linalg.lstsq(np.column_stack([controls, truth]), output, rcond=None)[0][-1])
     assert abs(fixed.value) < 0.05 and fixed.low < 0 < fixed.high and fixed.p_value > 0.05
 
 
-def test_a_gate_is_seen_through_the_units_that_it_opens() -> None:
+def test_a_gate_shows_in_the_units_that_it_opens() -> None:
     """Unit 0 follows a place where the concept holds, unit 1 where it does not; the output adds both."""
     rng = np.random.default_rng(1)
     episode, truth = np.repeat(np.arange(60), 4), np.arange(240) < 120

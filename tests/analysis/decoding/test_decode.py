@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from marlnb.analysis.data.policy_activations import policy_activations
+from marlnb.analysis.data.policy_activations import policy_activations, untrained_policy
 from marlnb.analysis.data.rows import RowSource
 from marlnb.analysis.decoding.decode import decode
 from marlnb.errors import AnalysisError

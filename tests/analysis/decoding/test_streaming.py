@@ -26,9 +26,7 @@ def both(recording: Recording, label: object, **changes: object) -> tuple[Decodi
     return decode(recording, **options), decode(recording, memory_bytes=0, **options)  # type: ignore[arg-type]
 
 
-def test_a_streamed_quantity_equals_that_in_memory(
-    recording: Recording, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_streamed_quantity_equals_that_in_memory(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "BATCH_ROWS", 300)  # several batches
     monkeypatch.setattr(ridge, "RIDGE_STRENGTHS", (10.0,))  # the two choose the strength differently on few rows
     monkeypatch.setattr(streaming_ridge, "RIDGE_STRENGTHS", (10.0,))

@@ -1,4 +1,4 @@
-"""Pruned dictionaries, held to directions that are known and that mostly come together; and what is often there."""
+"""Pruning of dictionaries on known directions that mostly fire together, and frequent features."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def written(path: Path, rng: np.random.Generator) -> np.ndarray:
 @pytest.fixture(scope="module")
 def paired(recorded: Path) -> Iterator[tuple[Recording, np.ndarray]]:
     directions = written(recorded, np.random.default_rng(5))
-    with Recording.open(recorded) as found:
-        yield found, directions
+    with Recording.open(recorded) as result:
+        yield result, directions
 
 
 @pytest.fixture(scope="module")
@@ -58,15 +58,15 @@ def plain(paired: tuple[Recording, np.ndarray]) -> Dictionary:
     )
 
 
-def test_what_comes_together_is_told_apart_by_the_fewest_features(
+def test_pruning_separates_directions_that_fire_together(
     paired: tuple[Recording, np.ndarray], plain: Dictionary
 ) -> None:
     recording, directions = paired
     other = train_dictionary(
         recording, site=SITE, agent=AGENT, kind="standard", n_features=64, l1=0.3, epochs=80, seed=1, progress=False
     )
-    found = [prune_dictionary(one, recording, seed=seed) for seed, one in enumerate((plain, other))]
-    pruned = min(found, key=lambda one: one.n_features)
+    result = [prune_dictionary(one, recording, seed=seed) for seed, one in enumerate((plain, other))]
+    pruned = min(result, key=lambda one: one.n_features)
     before, after = (directions @ one.autoencoder.decoder.numpy().T for one in (plain, pruned))
     assert before.max(1).min() < 0.9, "features to spare share what comes together"
     assert after.max(1).min() > 0.98
@@ -80,7 +80,7 @@ def test_what_comes_together_is_told_apart_by_the_fewest_features(
     assert agree.mean() > 0.99, "the encoder finds the codes"
 
 
-def test_features_of_what_is_often_there_are_doubted_and_of_rare_ones_not(
+def test_frequent_features_draw_a_warning_and_rare_ones_do_not(
     paired: tuple[Recording, np.ndarray], plain: Dictionary, recorded: Path, tmp_path: Path
 ) -> None:
     recording, _ = paired
@@ -93,17 +93,17 @@ def test_features_of_what_is_often_there_are_doubted_and_of_rare_ones_not(
         data = file[f"activations/{SITE}"]
         data[...] = np.random.default_rng(6).uniform(-1, 1, data.shape).astype(np.float32)
     with Recording.open(dense) as often:
-        found = train_dictionary(
+        result = train_dictionary(
             often, site=SITE, agent=AGENT, kind="standard", n_features=16, epochs=2, progress=False
         )
-    found = replace(found, explained=0.9)  # this figure is of the doubt alone
-    assert not found.warnings and any("often there" in note for note in found.feature_warnings)
-    assert "DOUBTFUL" in repr(found) and "DOUBTFUL" in found._repr_html_()
-    told = " ".join(text.get_text() for text in feature_density(found).texts)
+    result = replace(result, explained=0.9)  # this figure is of the doubt alone
+    assert not result.warnings and any("often there" in note for note in result.feature_warnings)
+    assert "DOUBTFUL" in repr(result) and "DOUBTFUL" in result._repr_html_()
+    told = " ".join(text.get_text() for text in feature_density(result).texts)
     assert "often there" in told.replace("\n", " ")
 
 
-def test_the_rarity_survives_the_file_and_is_unknown_in_older_ones(plain: Dictionary, tmp_path: Path) -> None:
+def test_kurtosis_is_saved_and_nan_in_older_files(plain: Dictionary, tmp_path: Path) -> None:
     path = plain.save(tmp_path / "features.h5")
     np.testing.assert_array_equal(Dictionary.load(path).kurtosis, plain.kurtosis)
     with h5py.File(path, "r+") as file:
@@ -112,7 +112,7 @@ def test_the_rarity_survives_the_file_and_is_unknown_in_older_ones(plain: Dictio
     assert np.isnan(older.kurtosis).all() and older.feature_warnings == ()
 
 
-def test_a_dictionary_that_never_fires_has_nothing_to_keep(
+def test_a_dictionary_that_never_fires_cannot_be_pruned(
     paired: tuple[Recording, np.ndarray], plain: Dictionary
 ) -> None:
     with pytest.raises(AnalysisError, match="none of the 64 features of agent/actor/hidden_2 ever fires"):

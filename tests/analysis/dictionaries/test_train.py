@@ -1,4 +1,4 @@
-"""Dictionaries, held to activations that are made of known directions, and to the policy that they are put into."""
+"""Dictionaries of activations that are sums of known directions, and policies that use their features."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.fixture(scope="module")
 def recording(run: Run) -> Iterator[Recording]:
-    with record(run, episodes=120, sites="*/actor/*", progress=False) as found:
-        yield found
+    with record(run, episodes=120, sites="*/actor/*", progress=False) as result:
+        yield result
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +61,8 @@ def planted(run: Run, recording: Recording) -> Iterator[tuple[Recording, np.ndar
         data = file[f"activations/{SITE}"]
         weight = (rng.random((len(data), N_TRUE)) < 2 / N_TRUE) * rng.uniform(1, 2, (len(data), N_TRUE))
         data[...] = (weight @ directions + 0.3)[:, None, :].astype(np.float32)
-    with Recording.open(path) as found:
-        yield found, directions
+    with Recording.open(path) as result:
+        yield result, directions
 
 
 @pytest.fixture(scope="module")
@@ -72,13 +72,13 @@ def dictionary(run: Run, recording: Recording) -> Dictionary:
 
 
 @pytest.mark.parametrize("kind", ["topk", "standard"])
-def test_directions_that_activations_are_made_of_are_found(planted: tuple[Recording, np.ndarray], kind: str) -> None:
+def test_planted_directions_are_found(planted: tuple[Recording, np.ndarray], kind: str) -> None:
     recording, directions = planted
-    found = train_dictionary(recording, site=SITE, n_features=48, kind=kind, k=4, epochs=60, lr=5e-3, progress=False)
-    cosine = directions @ found.autoencoder.decoder.numpy().T
+    result = train_dictionary(recording, site=SITE, n_features=48, kind=kind, k=4, epochs=60, lr=5e-3, progress=False)
+    cosine = directions @ result.autoencoder.decoder.numpy().T
     assert np.mean(cosine.max(axis=1) > 0.9) >= 0.95
-    assert found.explained > 0.9
-    assert found.active < 8
+    assert result.explained > 0.9
+    assert result.active < 8
 
 
 @pytest.fixture(scope="module")
@@ -94,11 +94,11 @@ def superposed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Recor
         data = file["activations/agent/actor/hidden_2"]
         there = rng.random((*data.shape[:2], 64)) < 2 / 64
         data[...] = (there * rng.uniform(0.5, 1.5, there.shape) @ directions).astype(np.float32)
-    with Recording.open(path) as found:
-        yield found, directions
+    with Recording.open(path) as result:
+        yield result, directions
 
 
-def test_more_directions_than_units_are_found_by_default_and_found_again(
+def test_more_directions_than_units_are_found_with_any_seed(
     superposed: tuple[Recording, np.ndarray],
 ) -> None:
     recording, directions = superposed
@@ -122,7 +122,7 @@ class Rows:
             yield rows, self.values[rows][:, None], np.ones((len(rows), 1), bool)
 
 
-def test_the_decoder_is_refitted_to_the_features_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_decoder_is_refitted_to_the_features(monkeypatch: pytest.MonkeyPatch) -> None:
     """Features of known size along known directions, the decoder bent: least squares finds the directions again."""
     monkeypatch.setattr(dictionary_module, "PRIOR_WEIGHT", 1e-9)
     true = torch.nn.functional.normalize(torch.randn(4, 8), dim=1)
@@ -140,7 +140,7 @@ def test_the_decoder_is_refitted_to_the_features_as_they_are(monkeypatch: pytest
         assert torch.allclose(autoencoder.decode(autoencoder(values)), values, atol=1e-3)
 
 
-def test_what_it_tells_is_what_its_features_do(recording: Recording, dictionary: Dictionary) -> None:
+def test_reported_numbers_match_its_features(recording: Recording, dictionary: Dictionary) -> None:
     with Recording.open(recording.path) as opened:
         features = dictionary.features(opened)[:, 0]
         activations = opened[SITE].to_numpy()[:, 0]
@@ -159,7 +159,7 @@ def test_what_it_tells_is_what_its_features_do(recording: Recording, dictionary:
     assert dictionary.explained == pytest.approx(1 - missed, abs=0.05)
 
 
-def test_it_survives_its_file(dictionary: Dictionary, tmp_path: Path) -> None:
+def test_save_and_load(dictionary: Dictionary, tmp_path: Path) -> None:
     loaded = Dictionary.load(dictionary.save(tmp_path / "features.h5"))
     x = torch.randn(5, N_UNITS)
     assert torch.equal(loaded.autoencoder(x), dictionary.autoencoder(x))
@@ -187,13 +187,13 @@ def test_attached_features_change_nothing_until_they_are_edited(run: Run, dictio
 
 def test_features_are_recorded_and_matter(run: Run, recording: Recording, dictionary: Dictionary) -> None:
     subject = dictionary.subject(run)
-    with record(subject, episodes=8, sites=f"{SITE}*", name="features", progress=False) as found:
+    with record(subject, episodes=8, sites=f"{SITE}*", name="features", progress=False) as result:
         with Recording.open(recording.path) as plain:
             first = plain[SITE].sel(episode=range(8)).to_numpy()
             expected = dictionary.features(plain)[: len(first)]
-        assert found[SITE].to_numpy() == pytest.approx(first, abs=1e-5)
-        assert found[f"{SITE}_features"].to_numpy() == pytest.approx(expected, abs=1e-4)
-        assert found.checkpoint != tuple(run.origin())
+        assert result[SITE].to_numpy() == pytest.approx(first, abs=1e-5)
+        assert result[f"{SITE}_features"].to_numpy() == pytest.approx(expected, abs=1e-4)
+        assert result.checkpoint != tuple(run.origin())
     assert evaluate(subject, episodes=8).return_mean == evaluate(run, episodes=8).return_mean
     silenced = evaluate(subject, episodes=40, edits=[Ablate(f"{SITE}_features")])
     assert silenced.score < evaluate(run, episodes=40).score - 2
@@ -219,7 +219,7 @@ def test_gradients_by_features_are_those_of_their_directions(run: Run, dictionar
     assert torch.allclose(by_feature, by_unit @ direction.T, atol=1e-5)
 
 
-def test_the_features_keep_the_behaviour(run: Run, recording: Recording, dictionary: Dictionary) -> None:
+def test_the_features_preserve_the_behaviour(run: Run, recording: Recording, dictionary: Dictionary) -> None:
     with Recording.open(recording.path) as opened:
         preserved = behaviour_preserved(dictionary, opened)
     assert preserved.logits_preserved > 0.8 > preserved.logits_preserved_by_mean
@@ -227,7 +227,7 @@ def test_the_features_keep_the_behaviour(run: Run, recording: Recording, diction
     assert dictionary.explained > 0.8 and not dictionary.warnings
 
 
-def test_agents_with_networks_of_their_own_and_constant_sites_are_refused(
+def test_agents_with_different_networks_and_constant_sites_are_rejected(
     run: Run, planted: tuple[Recording, np.ndarray]
 ) -> None:
     recording, _ = planted
@@ -237,11 +237,11 @@ def test_agents_with_networks_of_their_own_and_constant_sites_are_refused(
         WithFeatures(run.policies()["listener"], SITE, SparseAutoencoder(8, 16, "topk", 2))
 
 
-def test_too_many_features_for_the_data_are_told(planted: tuple[Recording, np.ndarray]) -> None:
+def test_too_many_features_for_the_data_draw_a_warning(planted: tuple[Recording, np.ndarray]) -> None:
     recording, _ = planted
-    found = train_dictionary(recording, site=SITE, n_features=4000, k=1, epochs=1, progress=False)
-    assert any("examples for 4000 features" in note for note in found.warnings)
-    assert "NOT TO BE TRUSTED" in repr(found)
+    result = train_dictionary(recording, site=SITE, n_features=4000, k=1, epochs=1, progress=False)
+    assert any("examples for 4000 features" in note for note in result.warnings)
+    assert "NOT TO BE TRUSTED" in repr(result)
 
 
 @pytest.fixture(scope="module")
@@ -257,11 +257,11 @@ def silent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
         on = np.eye(3)[rng.integers(3, size=data.shape[:2])]
         values[..., [3, 7, 11]] = on * rng.uniform(0.2, 1.8, on.shape)
         data[...] = values.astype(np.float32)
-    with Recording.open(path) as found:
-        yield found
+    with Recording.open(path) as result:
+        yield result
 
 
-def test_a_dictionary_of_some_units_from_their_rest_is_about_nothing_else(silent: Recording, tmp_path: Path) -> None:
+def test_a_dictionary_of_some_units_from_rest_ignores_the_others(silent: Recording, tmp_path: Path) -> None:
     trained = train_dictionary(
         silent, site=HIDDEN, agent="agent_0", units=[3, 7, 11], from_rest=True, kind="standard", l1=0.3, epochs=60,
         progress=False,
@@ -284,13 +284,13 @@ def test_a_dictionary_of_some_units_from_their_rest_is_about_nothing_else(silent
 
 
 def test_one_unit_has_one_feature(silent: Recording) -> None:
-    found = train_dictionary(
+    result = train_dictionary(
         silent, site=HIDDEN, agent="agent_0", units=[7], from_rest=True, kind="standard", epochs=20, progress=False
     )
-    assert found.n_features == 4 and prune_dictionary(found, silent).n_features == 1
+    assert result.n_features == 4 and prune_dictionary(result, silent).n_features == 1
 
 
 @pytest.mark.parametrize("units", [[32], [-1], [3, 3], []])
-def test_units_that_are_not_there_are_refused(silent: Recording, units: list[int]) -> None:
+def test_invalid_units_are_rejected(silent: Recording, units: list[int]) -> None:
     with pytest.raises(AnalysisError, match="units must be distinct units of agent/actor/hidden_2, 0 to 31"):
         train_dictionary(silent, site=HIDDEN, agent="agent_0", units=units, progress=False)

@@ -47,13 +47,13 @@ def lives(tmp_path: Path) -> Run:
 def test_intervals_and_p_values_are_scipys() -> None:
     rng = np.random.default_rng(0)
     before, after = rng.normal(0, 1, 25), rng.normal(0.4, 1.2, 25)
-    found, oracle = paired_test(after - before), stats.ttest_rel(after, before)
+    result, oracle = paired_test(after - before), stats.ttest_rel(after, before)
     interval = oracle.confidence_interval(0.95)
     np.testing.assert_allclose(
-        [found.p_value, found.low, found.high], [oracle.pvalue, interval.low, interval.high], rtol=1e-10
+        [result.p_value, result.low, result.high], [oracle.pvalue, interval.low, interval.high], rtol=1e-10
     )
     # a true difference of the detectable size is found in 80 of 100 cases
-    size = found.detectable * np.ones(4000)  # type: ignore[operator]
+    size = result.detectable * np.ones(4000)  # type: ignore[operator]
     spread = float(np.std(after - before, ddof=1))
     samples = size[:, None] + rng.normal(0, spread, (4000, 25))
     power = (stats.ttest_1samp(samples, 0, axis=1).pvalue < 0.05).mean()
@@ -80,7 +80,7 @@ def test_distances_between_distributions_are_those_of_textbooks() -> None:
     assert total_variation(gaussian, first, second) is None
 
 
-def test_steering_does_to_each_action_distribution_what_the_head_says(lives: Run) -> None:
+def test_steering_changes_action_distributions_as_the_heads_weights_predict(lives: Run) -> None:
     """Nothing in toy/lives depends on actions: direct and total effects are one, returns stay, and both are computed
     here from the head's weights, step by step."""
     policy = lives.policies()["a"]
@@ -120,13 +120,13 @@ def test_steering_does_to_each_action_distribution_what_the_head_says(lives: Run
     assert any("only" in note for note in result.warnings)
 
 
-def test_an_edit_that_reaches_nothing_says_so(lives: Run) -> None:
+def test_an_edit_without_effect_draws_a_warning(lives: Run) -> None:
     result = intervene(lives, Scale("a/actor/hidden_1", 1.0), episodes=4)
     assert any("nothing at all" in note for note in result.warnings) and "NOT TO BE TRUSTED" in repr(result)
     assert all(effect.difference == 0 for effect in result.effects)
 
 
-def test_a_silenced_speaker_costs_what_the_quickstart_saw(talkers: Run) -> None:
+def test_a_silenced_speaker_costs_what_the_quickstart_shows(talkers: Run) -> None:
     """-15 to -21 without messages, -7.5 with: known from the quickstart; always the same word costs somewhat more."""
     silent = intervene(talkers, Ablate("speaker/actor/head"), episodes=200)
     effect = silent.of("return", "listener")
@@ -155,9 +155,11 @@ def test_sampled_actions_get_the_same_noise(talkers: Run) -> None:
     )
 
 
-def test_doses_partners_and_their_names(talkers: Run) -> None:
+def test_strengths_and_partners(talkers: Run) -> None:
     result = intervene(talkers, Noise("speaker/actor/head"), strengths=[0, 4], episodes=40)
-    assert result.of("return", "listener", strength=0).difference == 0 > result.of("return", "listener", strength=4).high
+    assert (
+        result.of("return", "listener", strength=0).difference == 0 > result.of("return", "listener", strength=4).high
+    )
     assert set(result.table()["strength"]) == {0.0, 4.0} and len(result.returns["listener_0"]) == 3
     with pytest.raises(AnalysisError, match=r"several strengths, \[0, 4\]"):
         _ = result.effects
@@ -204,7 +206,7 @@ def test_edits_saved_with_a_run_give_the_same_numbers_again(talkers: Run, capsys
         save_edits(moved, "../deaf", edits[1])
 
 
-def test_memory_that_is_patched_away_tells_of_another_episode(lives: Run) -> None:
+def test_patching_a_recurrent_state_changes_later_actions(lives: Run) -> None:
     """A GRU's state patched at one step alone changes the distributions from that step on."""
     record(lives, episodes=6, seed=40, n_envs=3, values=False, progress=False).close()
     patch = Patch("a/actor/gru", lives.recordings["recording"], episode="other", t=1)  # type: ignore[arg-type]
@@ -212,7 +214,7 @@ def test_memory_that_is_patched_away_tells_of_another_episode(lives: Run) -> Non
     assert result.of("tv_direct", "a_0").low >= 0 and result.of("tv_direct", "a_0").difference > 1e-4
 
 
-def test_one_tensor_test_of_means_over_time() -> None:
+def test_mean_over_time_skips_masked_steps() -> None:
     from marlnb.analysis.interventions.outcomes import mean_over_time
 
     values: Tensor = torch.tensor([[1.0, 5.0], [3.0, torch.nan]])
@@ -229,10 +231,10 @@ def test_bootstrap_intervals_are_scipys_and_the_default_stays(talkers: Run) -> N
     assert plain.effects == intervene(talkers, edit, episodes=40).effects and plain.settings["intervals"] == "t"
     before, after = (np.array(values) for values in drawn.returns["listener_0"])
     oracle = stats.bootstrap((after - before,), np.mean, batch=512, rng=np.random.default_rng(1000))
-    found, as_before = drawn.of("return", "listener_0"), plain.of("return", "listener_0")
-    np.testing.assert_allclose((found.low, found.high), oracle.confidence_interval, rtol=1e-10)
-    assert (found.low, found.high) != (as_before.low, as_before.high)
-    assert (found.p_value, found.p_holm, found.difference) == (
+    result, as_before = drawn.of("return", "listener_0"), plain.of("return", "listener_0")
+    np.testing.assert_allclose((result.low, result.high), oracle.confidence_interval, rtol=1e-10)
+    assert (result.low, result.high) != (as_before.low, as_before.high)
+    assert (result.p_value, result.p_holm, result.difference) == (
         as_before.p_value,
         as_before.p_holm,
         as_before.difference,

@@ -1,4 +1,4 @@
-"""mediation: gates are found where decoding and steering see nothing, and what is not read or not tuned is not."""
+"""mediation: finds gates that decoding and steering miss, and no units that are unread or untuned."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from marlnb.analysis.interventions.mediation import _above, mediation
+from marlnb.analysis.interventions.mediation import _p_above, mediation
 from marlnb.analysis.representations.tuning import tuning
 from marlnb.errors import AnalysisError
 from marlnb.groundtruth import Planted, planted
@@ -26,19 +26,19 @@ def gated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Planted, Recording]
 def test_gated_units_mediate_and_decoys_do_not(gated: tuple[Planted, Recording], tmp_path: Path) -> None:
     subject, recording = gated
     tuned = tuning(recording, site=SITE, label="goal", n_shuffles=40, n_bootstrap=20)
-    found = mediation(subject.agents, tuned, episodes=40)
+    result = mediation(subject.agents, tuned, episodes=40)
     (node,) = [n for n in subject.key.nodes if n.site == SITE]
     (decoy,) = [n for n in subject.key.decoys if n.site == SITE]
-    assert set(found.mediators) <= set(node.units) and len(found.mediators) >= 10
-    there = np.isin(found.unit, decoy.units)
-    assert there.sum() == 3 and np.all(found.effect[there] == 0) and np.all(found.p_value[there] == 1)
-    assert np.all(found.p_value >= tuned.p_value[found.unit]) and "mediators" in repr(found)
-    assert found.table()["unit"].tolist() == tuned.tuned.tolist()
+    assert set(result.mediators) <= set(node.units) and len(result.mediators) >= 10
+    is_decoy = np.isin(result.unit, decoy.units)
+    assert is_decoy.sum() == 3 and np.all(result.effect[is_decoy] == 0) and np.all(result.p_value[is_decoy] == 1)
+    assert np.all(result.p_value >= tuned.p_value[result.unit]) and "mediators" in repr(result)
+    assert result.table()["unit"].tolist() == tuned.tuned.tolist()
     few = mediation(subject.agents, tuned, episodes=5)
     assert any("only" in note for note in few.warnings) and "NOT TO BE TRUSTED" in repr(few)
 
 
-def test_a_critics_units_choose_nothing(gated: tuple[Planted, Recording]) -> None:
+def test_units_of_a_critic_are_rejected(gated: tuple[Planted, Recording]) -> None:
     subject, recording = gated
     tuned = tuning(recording, site=SITE, label="goal", n_shuffles=20, n_bootstrap=20)
     tuned = replace(tuned, site="listener/critic/hidden_1")
@@ -52,5 +52,5 @@ def test_the_one_sided_p_value_is_scipys() -> None:
     x = np.random.default_rng(0).normal(0.1, 0.2, 25)
     half = t.ppf(0.975, 24) * x.std(ddof=1) / 5
     expected = ttest_1samp(x, 0.02, alternative="greater").pvalue
-    assert _above(x.mean(), x.mean() + half, 25, 0.02) == pytest.approx(expected)
-    assert _above(0.0, 0.0, 25, 0.02) == 1.0 and _above(0.5, 0.5, 25, 0.02) == 0.0
+    assert _p_above(x.mean(), x.mean() + half, 25, 0.02) == pytest.approx(expected)
+    assert _p_above(0.0, 0.0, 25, 0.02) == 1.0 and _p_above(0.5, 0.5, 25, 0.02) == 0.0

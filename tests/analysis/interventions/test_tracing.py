@@ -1,4 +1,4 @@
-"""trace, on a trained speaker and listener: what must come back whole, and what cannot come back at all."""
+"""trace, on a trained speaker and listener: what must be recovered completely, and what cannot be."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def talkers(tmp_path: Path) -> Run:
     return Run.open(tmp_path / "talkers")
 
 
-def test_restored_throughout_everything_comes_back_and_before_the_first_word_nothing(talkers: Run) -> None:
-    """A speaker whose head says what it said plays the clean episode, and so does a listener who sees what it saw; the
-    listener's first step knows no message, so there is nothing to restore in it."""
+def test_restoring_all_steps_recovers_everything_and_before_the_first_message_nothing(talkers: Run) -> None:
+    """Restoring the speaker's head, or the listener's observation, gives the clean episode. The listener's first step
+    has received no message, so restoring it recovers nothing."""
     sites = ["speaker/actor/head", "listener/actor/hidden_1", "listener/observation"]
-    whole = trace(talkers, OTHER_GOAL, sites=sites, span=25, episodes=32)
-    np.testing.assert_allclose(whole.recovered, 1.0, atol=1e-9)
-    assert whole.times == (0,) and whole.clean > -9 and whole.corrupted < -15 and not whole.warnings
+    complete = trace(talkers, OTHER_GOAL, sites=sites, span=25, episodes=32)
+    np.testing.assert_allclose(complete.recovered, 1.0, atol=1e-9)
+    assert complete.times == (0,) and complete.clean > -9 and complete.corrupted < -15 and not complete.warnings
     steps = trace(talkers, OTHER_GOAL, sites=sites, times=[0, 1, 24], episodes=32)
     assert steps.of("listener/actor/hidden_1")[0] == 0.0 == steps.of("listener/observation")[0]
     assert 0.02 < steps.of("speaker/actor/head")[0] < 0.15 and steps.of("speaker/actor/head")[2] == 0.0
-    # the word at t is heard at t + 1: restoring either gives the listener the same message there, and no other
+    # the message of t is received at t + 1: restoring either has the same effect
     assert steps.of("speaker/actor/head")[0] == pytest.approx(steps.of("listener/observation")[1], abs=0.02)
     assert (steps.low <= steps.recovered + 1e-9).all() and (steps.recovered <= steps.high + 1e-9).all()
     assert len(steps.table()) == 9 and "recovered" in repr(steps)
@@ -43,13 +43,13 @@ def test_restored_throughout_everything_comes_back_and_before_the_first_word_not
 
 def test_an_outcome_of_actions_and_a_recording(talkers: Run) -> None:
     with record(talkers, episodes=30, checkpoint=90, values=False, sites=[], progress=False) as recording:
-        found = trace(recording, OTHER_GOAL, outcome="actions", group="speaker", sites="speaker/actor/*", span=25)
-    assert found.clean == 0.0 > found.corrupted and found.settings["checkpoint"] == 90
-    np.testing.assert_allclose(found.recovered, 1.0, atol=1e-6)
-    assert found.settings["episodes"] == 30 and found.settings["seed"] == 2000
+        result = trace(recording, OTHER_GOAL, outcome="actions", group="speaker", sites="speaker/actor/*", span=25)
+    assert result.clean == 0.0 > result.corrupted and result.settings["checkpoint"] == 90
+    np.testing.assert_allclose(result.recovered, 1.0, atol=1e-6)
+    assert result.settings["episodes"] == 30 and result.settings["seed"] == 2000
 
 
-def test_nothing_lost_is_said_and_wrong_questions_are_refused(talkers: Run) -> None:
+def test_an_empty_corruption_draws_a_warning_and_invalid_requests_are_rejected(talkers: Run) -> None:
     nothing = trace(talkers, Scale("speaker/actor/head", 1.0), sites="speaker/actor/head", times=[0], episodes=8)
     assert (
         "NOT TO BE TRUSTED" in repr(nothing) and len(nothing.warnings) == 2 and "no clear effect" in nothing.warnings[1]

@@ -1,4 +1,4 @@
-"""usage: a unit that the head reads, one that it does not, and controls that are what they claim to be."""
+"""usage: a unit that the head reads, one that it ignores, and the properties of the random directions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def unit(index: int) -> Direction:
 
 
 @dataclass
-class Decoded:
+class PerfectDecoding:
     """A decoding that read the label perfectly."""
 
     direction: Direction
@@ -55,16 +55,16 @@ class Decoded:
     def directions(self, agent: str | None = None) -> tuple[Direction, ...]:
         return (self.direction,)
 
-    def of(self, agent: str | None = None) -> Decoded:
+    def of(self, agent: str | None = None) -> PerfectDecoding:
         return self
 
 
-def test_what_the_head_reads_is_used_and_its_copy_is_not(planted: Agents) -> None:
-    used = usage(planted, Decoded(unit(0)), episodes=30, n_envs=30)
+def test_a_unit_that_the_head_reads_is_used_and_its_copy_is_not(planted: Agents) -> None:
+    used = usage(planted, PerfectDecoding(unit(0)), episodes=30, n_envs=30)
     assert used.verdict == "used" and used.decodable and "used" in repr(used) and not used.warnings
     assert used.of("erase").p_value == used.of("steer").p_value == 1 / 40
     assert used.of("erase").low > 0.1 > used.of("erase").random_mean
-    decoy = usage(planted, Decoded(unit(1)), episodes=30, n_envs=30)
+    decoy = usage(planted, PerfectDecoding(unit(1)), episodes=30, n_envs=30)
     assert decoy.verdict == "decodable but not used" and decoy.of("erase").effect < 1e-6 > decoy.of("steer").effect
     assert any("no edit changed" in note for note in decoy.warnings) == (decoy.of("steer").effect == 0)
     assert usage(planted, unit(1), episodes=4, n_random_directions=2).verdict == "not shown to be used"
@@ -74,24 +74,24 @@ def test_what_the_head_reads_is_used_and_its_copy_is_not(planted: Agents) -> Non
 
 def test_the_effect_is_that_of_the_edit_computed_by_hand(planted: Agents) -> None:
     """One step's total variation, erased to the mean 0.4, for every t of every episode."""
-    found = usage(planted, unit(0), episodes=6, seed=100, n_envs=4, n_random_directions=1)
+    result = usage(planted, unit(0), episodes=6, seed=100, n_envs=4, n_random_directions=1)
     policy = planted.policies()["a"]
     expected = []
     for k in range(6):
         rows = []
         for t in range(3 + (100 + k) % 7):
-            seen = torch.tensor([[100 + k, t, 0]]).float().expand(3, 3) / 10
-            before = policy.logits(seen)[0][0].detach()
+            observation = torch.tensor([[100 + k, t, 0]]).float().expand(3, 3) / 10
+            before = policy.logits(observation)[0][0].detach()
             after = before + (0.4 - np.tanh(0.2 * t)) * policy.actor.network.head.weight[:, 0].detach()  # type: ignore[attr-defined, union-attr]
             allowed = torch.arange(4) % 4 != t % 4
             p, q = (x[allowed].softmax(-1) for x in (before, after))
             rows.append(float((p - q).abs().sum() / 2))
         expected.append(np.mean(rows))
-    assert found.of("erase").effect == pytest.approx(np.mean(expected), abs=1e-5)
-    assert found.of("erase").return_change == 0
+    assert result.of("erase").effect == pytest.approx(np.mean(expected), abs=1e-5)
+    assert result.of("erase").return_change == 0
 
 
-def test_controls_are_orthogonal_of_length_one_and_vary_as_much() -> None:
+def test_random_directions_are_orthogonal_of_length_one_and_matched_in_variance() -> None:
     rng = np.random.default_rng(0)
     mixing = rng.standard_normal((10, 10))
     covariance = mixing @ mixing.T
@@ -109,7 +109,7 @@ def test_controls_are_orthogonal_of_length_one_and_vary_as_much() -> None:
     assert matched_directions(first, np.diag([100.0, *np.ones(9)]), 3, rng)[1] == pytest.approx(0.99)
 
 
-def test_what_cannot_be_asked_is_refused(planted: Agents) -> None:
+def test_invalid_requests_are_rejected(planted: Agents) -> None:
     with pytest.raises(AnalysisError, match="chooses no actions"):
         usage(planted, Direction("a/critic/hidden_1", "a_0", (1.0, 0, 0, 0), 0, 1))
     several = [Direction(SITE, "a_0", tuple(np.eye(16)[k]), 0.0, 1.0, f"goal = {k}") for k in (2, 3)]

@@ -1,4 +1,4 @@
-"""development: one score a place and checkpoint, equal to what each analysis gives by itself."""
+"""development: one score for each site and checkpoint, equal to that of each analysis."""
 
 from __future__ import annotations
 
@@ -27,42 +27,42 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Recording
     shutil.copytree(TALK, path)
     made = [record(path, episodes=40, checkpoint=c, name=f"c{c}", values=False, progress=False) for c in (130, 10)]
     yield made
-    for one in made:
-        one.close()
+    for recording in made:
+        recording.close()
 
 
-def test_tuning_comes_with_training(trained: list[Recording]) -> None:
-    found = development(trained, label="goal", measure="tuning", sites=[SITE])
-    assert found.iterations.tolist() == [10, 130] and found.sites == (SITE,)
+def test_more_units_are_tuned_after_training(trained: list[Recording]) -> None:
+    result = development(trained, label="goal", measure="tuning", sites=[SITE])
+    assert result.iterations.tolist() == [10, 130] and result.sites == (SITE,)
     alone = tuning(trained[0], site=SITE, label="goal", n_shuffles=20, n_bootstrap=20)
-    assert found.values[0, 1] == len(alone.tuned) / 64 > 0.9 and found.values[0, 0] < 0.5
+    assert result.values[0, 1] == len(alone.tuned) / 64 > 0.9 and result.values[0, 0] < 0.5
     returns = trained[0].episodes["listener_0"].mean()
-    assert found.returns["listener"][1] == pytest.approx(returns) and len(found.table()) == 2
+    assert result.returns["listener"][1] == pytest.approx(returns) and len(result.table()) == 2
 
 
-def test_similarity_to_the_last_is_of_the_same_moments(trained: list[Recording]) -> None:
-    found = development(trained, measure="similarity", sites=[SITE])
+def test_similarity_to_the_last_checkpoint_uses_the_same_time_steps(trained: list[Recording]) -> None:
+    result = development(trained, measure="similarity", sites=[SITE])
     view = View(trained[0], SITE, policy_source=str(trained[0].run_path), checkpoint=10)
-    assert found.values[0, 0] == pytest.approx(similarity(view, (trained[0], SITE), n_shuffles=1).score)
-    assert found.values[0, 1] == pytest.approx(1.0) and found.values[0, 0] < 0.4
-    assert (found.control < 0.2).all() and "Development(linear CKA" in repr(found)
+    assert result.values[0, 0] == pytest.approx(similarity(view, (trained[0], SITE), n_shuffles=1).score)
+    assert result.values[0, 1] == pytest.approx(1.0) and result.values[0, 0] < 0.4
+    assert (result.control < 0.2).all() and "Development(linear CKA" in repr(result)
 
 
-def test_decoding_beside_the_observation(trained: list[Recording]) -> None:
-    found = development(trained, label="goal", sites=[SITE], n_shuffles=1)
-    assert found.values[0, 1] > found.values[0, 0] and found.control_name == "observation alone"
-    assert found.what == "goal decoded (balanced accuracy)"
-    assert np.isfinite(found.control).all() and found.low[0, 1] <= found.values[0, 1] <= found.high[0, 1]
+def test_decoding_with_the_observation_as_control(trained: list[Recording]) -> None:
+    result = development(trained, label="goal", sites=[SITE], n_shuffles=1)
+    assert result.values[0, 1] > result.values[0, 0] and result.control_name == "observation alone"
+    assert result.what == "goal decoded (balanced accuracy)"
+    assert np.isfinite(result.control).all() and result.low[0, 1] <= result.values[0, 1] <= result.high[0, 1]
 
 
-def test_what_cannot_be_asked_is_said(trained: list[Recording]) -> None:
+def test_invalid_requests_are_rejected(trained: list[Recording]) -> None:
     with pytest.raises(AnalysisError, match="2 or more checkpoints"):
         development(trained[0], label="goal")
     with pytest.raises(AnalysisError, match="takes no label"):
         development(trained, label="goal", measure="similarity")
 
 
-def test_checkpoints_that_are_recorded_and_no_longer_kept(
+def test_recorded_checkpoints_that_the_run_no_longer_has(
     trained: list[Recording], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """As of a training that recorded while it went on: what was decoded stays, what needs the policies says so."""
@@ -71,8 +71,8 @@ def test_checkpoints_that_are_recorded_and_no_longer_kept(
     for folder in (path / "checkpoints").iterdir():
         if folder.name == "10":
             shutil.rmtree(folder)
-    made = [Recording.open(path / "recordings" / one.path.name) for one in trained]
+    made = [Recording.open(path / "recordings" / recording.path.name) for recording in trained]
     with pytest.raises(AnalysisError, match=r"keeps only checkpoints \[.*\]: train with keep_checkpoints=0"):
         development(made, measure="similarity", sites=[SITE])
-    found = development(made, label="goal", measure="tuning", sites=[SITE])
-    assert found.iterations.tolist() == [10, 130]
+    result = development(made, label="goal", measure="tuning", sites=[SITE])
+    assert result.iterations.tolist() == [10, 130]

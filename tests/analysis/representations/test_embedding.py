@@ -1,4 +1,4 @@
-"""embed: principal components are numpy's, UMAP keeps planted clusters apart, doubts are said."""
+"""embed: principal components equal numpy's, UMAP separates planted clusters, warnings."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ SITE = "listener/actor/hidden_1"
 
 def test_principal_components_are_numpys(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BATCH_ROWS", 101)
-    found = embed(recording, site=SITE, color="goal", max_points=5000)
+    result = embed(recording, site=SITE, color="goal", max_points=5000)
     x = recording[SITE].to_numpy()[:, 0].astype(float)
     centred = x - x.mean(axis=0)
     u, s, _ = np.linalg.svd(centred, full_matrices=False)
-    np.testing.assert_allclose(np.abs(found.points), np.abs((u * s)[:, :2]), atol=1e-4)
-    np.testing.assert_allclose(found.explained, (s**2 / (s**2).sum())[:2], rtol=1e-5)
-    np.testing.assert_array_equal(found.color, recording.label("goal").to_numpy())
-    assert found.color_names == ("red", "green", "blue") and 0.5 < found.trust <= 1 and found.warnings == ()
-    assert len(found.table()) == 1500
+    np.testing.assert_allclose(np.abs(result.points), np.abs((u * s)[:, :2]), atol=1e-4)
+    np.testing.assert_allclose(result.explained, (s**2 / (s**2).sum())[:2], rtol=1e-5)
+    np.testing.assert_array_equal(result.color, recording.label("goal").to_numpy())
+    assert result.color_names == ("red", "green", "blue") and 0.5 < result.trust <= 1 and result.warnings == ()
+    assert len(result.table()) == 1500
 
 
-def test_agents_share_one_map(team: Recording) -> None:
-    found = embed(team, site="agent/actor/gru", max_points=200)
+def test_agents_are_embedded_together(team: Recording) -> None:
+    result = embed(team, site="agent/actor/gru", max_points=200)
     x = np.concatenate([team["agent/actor/gru"].sel(agent=a).to_numpy() for a in ("agent_0", "agent_2")]).astype(float)
     _, _, directions = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)
     all_points = (x - x.mean(axis=0)) @ directions[:2].T
-    place = team.rows.set_index(["episode", "t"]).index.get_indexer(list(zip(found.episode, found.t)))
-    np.testing.assert_allclose(np.abs(found.points), np.abs(all_points[place + 300 * found.agent_index]), atol=1e-4)
-    np.testing.assert_array_equal(found.color, found.agent_index)
+    place = team.rows.set_index(["episode", "t"]).index.get_indexer(list(zip(result.episode, result.t)))
+    np.testing.assert_allclose(np.abs(result.points), np.abs(all_points[place + 300 * result.agent_index]), atol=1e-4)
+    np.testing.assert_array_equal(result.color, result.agent_index)
 
 
-def test_umap_keeps_planted_clusters_apart_and_is_seeded() -> None:
+def test_umap_separates_planted_clusters_and_is_seeded() -> None:
     rng = np.random.default_rng(0)
     which = np.repeat(np.arange(3), 40)
     x = 8 * np.eye(3, 10)[which] + rng.standard_normal((120, 10))
@@ -49,9 +49,9 @@ def test_umap_keeps_planted_clusters_apart_and_is_seeded() -> None:
     np.testing.assert_array_equal(points, _umap(x, 2, 10, 0.1, 0))
 
 
-def test_what_cannot_be_mapped_is_said(recording: Recording) -> None:
+def test_invalid_requests_are_rejected(recording: Recording) -> None:
     with pytest.raises(AnalysisError, match="did you mean 'pca'"):
         embed(recording, site=SITE, method="pcaa")  # type: ignore[arg-type]
-    with pytest.raises(AnalysisError, match="more than 12 points"):
+    with pytest.raises(AnalysisError, match="needs more than 15 points"):
         embed(recording, site=SITE, method="umap", max_points=12)
     assert embed(recording, site=SITE, max_points=50).warnings == ("only 50 points",)

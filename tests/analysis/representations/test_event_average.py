@@ -1,4 +1,4 @@
-"""event_average: averages by hand, episode borders kept, overlaps said, chance beside them."""
+"""event_average: averages by hand, windows within episodes, overlaps and controls."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def at(recording: Recording, *times: int) -> np.ndarray:
     return np.isin(recording.rows["t"].to_numpy(), times)
 
 
-def test_averages_are_those_made_by_hand(recording: Recording) -> None:
+def test_averages_equal_those_by_hand(recording: Recording) -> None:
     rng = np.random.default_rng(1)
     event = rng.random(len(recording)) < 0.06
-    found = event_average(recording, site=SITE, event=event, onset="every", before=2, after=3, n_shuffles=20)
+    result = event_average(recording, site=SITE, event=event, onset="every", before=2, after=3, n_shuffles=20)
     x, rows = recording[SITE].to_numpy()[:, 0].astype(float), recording.rows
     episode, t = rows["episode"].to_numpy(), rows["t"].to_numpy()
     for place, lag in enumerate(range(-2, 4)):
@@ -34,21 +34,21 @@ def test_averages_are_those_made_by_hand(recording: Recording) -> None:
             for row in np.flatnonzero(event)
             if 0 <= t[row] + lag < 25
         ]
-        assert found.n_events[place] == len(values)
-        np.testing.assert_allclose(found.mean[place], np.mean(values, axis=0), rtol=1e-6)
-    assert found.lags.tolist() == [-2, -1, 0, 1, 2, 3]
-    assert (found.low <= found.mean).all() and (found.mean <= found.high).all()
+        assert result.n_events[place] == len(values)
+        np.testing.assert_allclose(result.mean[place], np.mean(values, axis=0), rtol=1e-6)
+    assert result.lags.tolist() == [-2, -1, 0, 1, 2, 3]
+    assert (result.low <= result.mean).all() and (result.mean <= result.high).all()
 
 
-def test_windows_end_where_the_episode_does(recording: Recording) -> None:
-    found = event_average(recording, site=SITE, event=at(recording, 0, 24), before=1, after=1, n_shuffles=20)
-    assert found.n_events.tolist() == [60, 120, 60]
+def test_windows_end_with_the_episode(recording: Recording) -> None:
+    result = event_average(recording, site=SITE, event=at(recording, 0, 24), before=1, after=1, n_shuffles=20)
+    assert result.n_events.tolist() == [60, 120, 60]
     beyond = event_average(recording, site=SITE, event=at(recording, 24), before=0, after=2, n_shuffles=20)
     assert beyond.n_events.tolist() == [60, 0, 0] and np.isnan(beyond.mean[1:]).all()
-    assert "no episode reaches some of the lags" in beyond.warnings
+    assert "no episode has some of the lags" in beyond.warnings
 
 
-def test_an_event_that_goes_on_is_one(recording: Recording) -> None:
+def test_adjacent_event_rows_are_one_event(recording: Recording) -> None:
     lasting = at(recording, 0, 1, 2, 10, 11)
     once = event_average(recording, site=SITE, event=lasting, before=0, after=2, n_shuffles=20)
     assert once.n_events.tolist() == [120] * 3 and once.overlapping == 0
@@ -61,27 +61,27 @@ def test_an_event_that_goes_on_is_one(recording: Recording) -> None:
     assert apart.n_events.tolist() == [60] * 3 and apart.overlapping == 0
 
 
-def test_events_at_a_fixed_time_are_no_more_than_the_course_of_an_episode(recording: Recording) -> None:
+def test_events_at_a_fixed_time_equal_the_control(recording: Recording) -> None:
     """The control keeps times: shuffled episodes give the same events, so nothing may lie beyond it."""
-    found = event_average(recording, site=SITE, event=at(recording, 5), before=2, after=2, n_shuffles=20)
-    np.testing.assert_allclose(found.mean, found.control)
+    result = event_average(recording, site=SITE, event=at(recording, 5), before=2, after=2, n_shuffles=20)
+    np.testing.assert_allclose(result.mean, result.control)
 
 
 def test_a_planted_response_is_beyond_the_control(recording: Recording) -> None:
     speed = recording.label("listener_velocity_x").to_numpy().reshape(-1)
     fast = speed > np.quantile(speed, 0.9)
-    found = event_average(
+    result = event_average(
         recording, field="observation", agent="listener_0", event=fast, before=1, after=0, n_shuffles=40
     )
-    assert found.channels[0] == "velocity_x"
-    assert found.mean[1, 0] > found.control_high[1, 0] and found.response[0] > 3
+    assert result.channels[0] == "velocity_x"
+    assert result.mean[1, 0] > result.control_high[1, 0] and result.response[0] > 3
 
 
-def test_events_are_values_of_a_label_or_what_the_agent_does(recording: Recording) -> None:
+def test_events_are_values_of_a_label_or_actions(recording: Recording) -> None:
     names = recording.spec.group("listener").action.names
     taken = recording.steps("listener", "action").to_numpy()[:, 0]
     value = int(np.bincount(taken).argmax())
-    found = event_average(
+    result = event_average(
         recording,
         field="reward",
         agent="listener_0",
@@ -92,8 +92,8 @@ def test_events_are_values_of_a_label_or_what_the_agent_does(recording: Recordin
         after=0,
         n_shuffles=20,
     )
-    assert found.n_events.tolist() == [np.sum(taken == value)] and found.event == f"action = {names[value]}"
-    assert found.channels == ("reward",)
+    assert result.n_events.tolist() == [np.sum(taken == value)] and result.event == f"action = {names[value]}"
+    assert result.channels == ("reward",)
     with pytest.raises(AnalysisError, match="is not true or false: set value="):
         event_average(recording, site=SITE, event="goal")
     with pytest.raises(AnalysisError, match="'violet'"):
@@ -104,7 +104,7 @@ def test_events_are_values_of_a_label_or_what_the_agent_does(recording: Recordin
         event_average(recording, event=at(recording, 1))
 
 
-def test_lags_are_own_turns_where_an_agent_waits(tmp_path: Path) -> None:
+def test_lags_are_turns_if_an_agent_waits(tmp_path: Path) -> None:
     pytest.importorskip("pettingzoo.classic")
     experiment = Experiment.compose(
         *("env=pettingzoo/tictactoe", "env.workers=0", "algorithm=ippo", "n_envs=2", "rollout_steps=20", "frames=40"),
@@ -112,11 +112,11 @@ def test_lags_are_own_turns_where_an_agent_waits(tmp_path: Path) -> None:
     run = train(experiment, tmp_path / "noughts", progress=False)
     with record(run, episodes=30, explore=True, progress=False) as recording:
         asked = {"field": "action", "agent": "player_2", "event": "action", "value": 4}
-        found = event_average(recording, before=1, after=1, n_shuffles=20, **asked)  # type: ignore[arg-type]
+        result = event_average(recording, before=1, after=1, n_shuffles=20, **asked)  # type: ignore[arg-type]
         acting = recording.steps("player", "acting").sel(agent="player_2").to_numpy().astype(bool)
         action = recording.steps("player", "action").sel(agent="player_2").to_numpy()[acting]
         episode = recording.rows["episode"].to_numpy()[acting]
         after = [action[k + 1] for k in np.flatnonzero(action[:-1] == 4) if episode[k] == episode[k + 1]]
-        assert found.lag_unit == "turns of player_2" and found.n_events[2] == len(after) > 5
-        np.testing.assert_allclose(found.mean[:, 0], [found.mean[0, 0], 4, np.mean(after)])
-        assert "lag from the event (turns of player_2)" in plots.event_response(found).get_xlabel()
+        assert result.lag_unit == "turns of player_2" and result.n_events[2] == len(after) > 5
+        np.testing.assert_allclose(result.mean[:, 0], [result.mean[0, 0], 4, np.mean(after)])
+        assert "lag from the event (turns of player_2)" in plots.event_response(result).get_xlabel()

@@ -35,45 +35,45 @@ def noise(n_agents: int, n_features: int = 5) -> np.ndarray:
 def test_two_planted_teams(monkeypatch: pytest.MonkeyPatch, recording: Recording) -> None:
     values = noise(4)
     values[:, [1, 3], :2] += 4
-    found = planted(monkeypatch, recording, values)
-    assert found.teams_found and found.teams == [["agent_0", "agent_2"], ["agent_1", "agent_3"]]
-    assert found.agents_clustering.p_value == 1 / 21 and found.agents_clustering.stability == 1.0
-    assert found.distances[0, 1] > 3 * found.distances[0, 2]
+    result = planted(monkeypatch, recording, values)
+    assert result.teams_found and result.teams == [["agent_0", "agent_2"], ["agent_1", "agent_3"]]
+    assert result.agents_clustering.p_value == 1 / 21 and result.agents_clustering.stability == 1.0
+    assert result.distances[0, 1] > 3 * result.distances[0, 2]
 
 
-def test_agents_that_are_alike_have_no_roles(monkeypatch: pytest.MonkeyPatch, recording: Recording) -> None:
-    found = planted(monkeypatch, recording, noise(3))
-    assert not found.teams_found and not found.roles_found
-    assert "no permanent roles of agents found" in repr(found) and "no roles over time found" in found.verdict()
+def test_identical_agents_have_no_roles(monkeypatch: pytest.MonkeyPatch, recording: Recording) -> None:
+    result = planted(monkeypatch, recording, noise(3))
+    assert not result.teams_found and not result.roles_found
+    assert "no permanent roles of agents found" in repr(result) and "no roles over time found" in result.verdict()
 
 
-def test_roles_that_agents_take_in_turn(monkeypatch: pytest.MonkeyPatch, recording: Recording) -> None:
+def test_roles_that_agents_exchange(monkeypatch: pytest.MonkeyPatch, recording: Recording) -> None:
     """In each window one of three agents, drawn at random, is the chaser."""
     chaser = np.eye(3)[HELD].astype(bool)
     values = noise(3)
     values[chaser, :3] += 7
-    found = planted(monkeypatch, recording, values)
-    assert not found.teams_found and found.roles_found and found.states_clustering.n == 2
-    assert adjusted_rand_score(chaser.ravel(), found.role) == 1.0
-    assert found.division == 2.0 and found.division_chance < 1.8 and found.divided
-    np.testing.assert_allclose(found.taken[:, 1], chaser.mean(axis=0))  # role 1 is the rarer
-    assert "divided among agents" in found.verdict()
+    result = planted(monkeypatch, recording, values)
+    assert not result.teams_found and result.roles_found and result.states_clustering.n == 2
+    assert adjusted_rand_score(chaser.ravel(), result.role) == 1.0
+    assert result.division == 2.0 and result.division_chance < 1.8 and result.divided
+    np.testing.assert_allclose(result.taken[:, 1], chaser.mean(axis=0))  # role 1 is the rarer
+    assert "divided among agents" in result.verdict()
 
 
-def test_a_ring_is_a_continuum_and_no_roles(monkeypatch: pytest.MonkeyPatch, recording: Recording) -> None:
+def test_a_ring_is_a_continuum_without_roles(monkeypatch: pytest.MonkeyPatch, recording: Recording) -> None:
     angle = np.random.default_rng(2).uniform(0, 2 * np.pi, (200, 2))
     ring = np.stack([np.cos(angle), np.sin(angle)], axis=2)
     values = np.concatenate([ring, 0.1 * np.random.default_rng(3).standard_normal((200, 2, 3))], axis=2)
-    found = planted(monkeypatch, recording, np.concatenate([values] * 1))
-    assert found.states_clustering.gap is not None and found.states_clustering.gap < 1.25 and not found.roles_found
+    result = planted(monkeypatch, recording, np.concatenate([values] * 1))
+    assert result.states_clustering.gap is not None and result.states_clustering.gap < 1.25 and not result.roles_found
 
 
 def test_the_gap_by_hand() -> None:
     """Two rows of eight points a distance 1 apart, 100 from each other: to the fifth neighbour 5 at the edge, and 104
     to the fifth of the others."""
     points = np.concatenate([np.arange(8.0), np.arange(8.0) + 107])[:, None]
-    found = gap_between(points, np.repeat([0, 1], 8))
-    assert 15 < found < 40
+    result = gap_between(points, np.repeat([0, 1], 8))
+    assert 15 < result < 40
     assert gap_between(np.arange(40.0)[:, None], np.repeat([0, 1], 20)) < 1.7
     dust = np.repeat([0.0, 1.0], 8)[:, None] + 1e-16 * np.arange(16)[:, None]
     assert gap_between(dust, np.repeat([0, 1], 8)) == 0  # two points, eight times each: nothing to compare a gap with

@@ -1,4 +1,4 @@
-"""similarity: measures equal their formulas, keep their invariances, and know what chance gives."""
+"""similarity: measures equal their formulas, have their invariances, and are compared with chance."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def pair() -> tuple[np.ndarray, np.ndarray]:
     return x, x[:, :3] @ rng.standard_normal((3, 4)) + rng.standard_normal((300, 4)) - 2
 
 
-def test_cka_is_its_formula_over_kernel_matrices(pair: tuple[np.ndarray, np.ndarray]) -> None:
+def test_cka_equals_its_formula_over_kernel_matrices(pair: tuple[np.ndarray, np.ndarray]) -> None:
     x, y = pair
     centring = np.eye(len(x)) - 1 / len(x)
     k, l = centring @ x @ x.T @ centring, centring @ y @ y.T @ centring  # noqa: E741
@@ -47,7 +47,7 @@ def test_cka_is_its_formula_over_kernel_matrices(pair: tuple[np.ndarray, np.ndar
     assert score(x, y, "cka") == pytest.approx(expected, rel=1e-9)
 
 
-def test_unbiased_cka_is_its_formula_over_kernel_matrices(pair: tuple[np.ndarray, np.ndarray]) -> None:
+def test_unbiased_cka_equals_its_formula_over_kernel_matrices(pair: tuple[np.ndarray, np.ndarray]) -> None:
     x, y = pair
 
     def hsic(k: np.ndarray, l: np.ndarray) -> float:  # noqa: E741
@@ -61,16 +61,16 @@ def test_unbiased_cka_is_its_formula_over_kernel_matrices(pair: tuple[np.ndarray
     assert score(x, y, "unbiased_cka") == pytest.approx(expected, rel=1e-7)
 
 
-def test_unbiased_cka_of_unrelated_units_is_about_zero_where_cka_is_not() -> None:
+def test_unbiased_cka_of_unrelated_units_is_about_zero_and_cka_is_not() -> None:
     rng = np.random.default_rng(1)
-    found = [
+    result = [
         [score(rng.standard_normal((30, 20)), rng.standard_normal((30, 20)), method) for _ in range(20)]
         for method in ("cka", "unbiased_cka")
     ]
-    assert np.mean(found[0]) > 0.35 and abs(np.mean(found[1])) < 0.05
+    assert np.mean(result[0]) > 0.35 and abs(np.mean(result[1])) < 0.05
 
 
-def test_canonical_correlations_are_those_of_scikit_learn(pair: tuple[np.ndarray, np.ndarray]) -> None:
+def test_canonical_correlations_equal_scikit_learns(pair: tuple[np.ndarray, np.ndarray]) -> None:
     x, y = pair
     oracle = CCA(n_components=4, max_iter=5000, tol=1e-12).fit(x, y)
     u, v = oracle.transform(x, y)
@@ -82,7 +82,7 @@ def test_canonical_correlations_are_those_of_scikit_learn(pair: tuple[np.ndarray
     assert score(x, y, "pwcca") == pytest.approx(weights @ expected / weights.sum(), abs=1e-4)
 
 
-def test_svcca_leaves_directions_of_little_variance_out() -> None:
+def test_svcca_ignores_directions_of_little_variance() -> None:
     rng = np.random.default_rng(2)
     shared = rng.standard_normal((500, 2))
     x = np.hstack([shared, 1e-2 * rng.standard_normal((500, 6))])
@@ -92,7 +92,7 @@ def test_svcca_leaves_directions_of_little_variance_out() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_what_changes_nothing(pair: tuple[np.ndarray, np.ndarray], method: SimilarityMethod) -> None:
+def test_invariances(pair: tuple[np.ndarray, np.ndarray], method: SimilarityMethod) -> None:
     x, y = pair
     rotation, _ = np.linalg.qr(np.random.default_rng(3).standard_normal((5, 5)))
     assert score(x, x, method) == pytest.approx(1.0, abs=1e-6)
@@ -102,7 +102,7 @@ def test_what_changes_nothing(pair: tuple[np.ndarray, np.ndarray], method: Simil
     assert 0.1 < score(x, y, method) < 0.999
 
 
-def test_what_cca_does_not_see_and_cka_does(pair: tuple[np.ndarray, np.ndarray]) -> None:
+def test_cca_is_invariant_to_linear_maps_and_cka_is_not(pair: tuple[np.ndarray, np.ndarray]) -> None:
     x, _ = pair
     mixed = x @ np.diag([0.01, 1, 1, 1, 30])
     assert score(x, mixed, "cca") == pytest.approx(1.0, abs=1e-6)
@@ -115,12 +115,12 @@ def test_what_cca_does_not_see_and_cka_does(pair: tuple[np.ndarray, np.ndarray])
 
 
 def test_a_recording_compared_with_itself_and_with_chance(recording: Recording) -> None:
-    found = similarity((recording, SITE), (recording, "listener/actor/hidden_2"), n_shuffles=5)
+    result = similarity((recording, SITE), (recording, "listener/actor/hidden_2"), n_shuffles=5)
     x, y = (recording[site].to_numpy()[:, 0] for site in (SITE, "listener/actor/hidden_2"))
-    assert found.score == pytest.approx(score(x, y, "cka"), rel=1e-9)
-    assert found.low < found.score < found.high and found.high - found.low < 0.2
-    assert found.shuffled_high < found.low and found.p_value == 1 / 6 and found.warnings == ()
-    assert found.n_rows == 1500 and found.n_episodes == 60 and found.a_units == 64
+    assert result.score == pytest.approx(score(x, y, "cka"), rel=1e-9)
+    assert result.low < result.score < result.high and result.high - result.low < 0.2
+    assert result.shuffled_high < result.low and result.p_value == 1 / 6 and result.warnings == ()
+    assert result.n_rows == 1500 and result.n_episodes == 60 and result.a_units == 64
     assert similarity((recording, SITE), (recording, SITE), n_shuffles=1).score == pytest.approx(1.0)
 
 
@@ -133,7 +133,7 @@ def test_reading_in_small_batches_changes_nothing(recording: Recording, monkeypa
     assert ask() == pytest.approx(whole, rel=1e-9)
 
 
-def test_a_subject_shown_its_own_recording_gives_what_was_recorded(
+def test_a_policy_on_its_own_recording_gives_the_recorded_activations(
     recording: Recording, team: Recording, run: Run
 ) -> None:
     for opened, site, agent in ((recording, SITE, None), (team, "agent/actor/gru", "agent_2")):
@@ -144,15 +144,15 @@ def test_a_subject_shown_its_own_recording_gives_what_was_recorded(
 
 
 def test_a_matrix_over_a_recording(recording: Recording) -> None:
-    found = similarity_matrix(recording, sites="listener/actor/*", n_shuffles=1, n_bootstrap=20)
-    assert found.rows == found.columns and found.values.shape == (3, 3)
-    np.testing.assert_allclose(np.diag(found.values), 1.0)
-    np.testing.assert_array_equal(found.values, found.values.T)
-    assert found.of(found.rows[0], found.columns[1]) == found.values[0, 1]
-    assert len(found.table()) == 9 and "SimilarityMatrix(cka" in repr(found)
+    result = similarity_matrix(recording, sites="listener/actor/*", n_shuffles=1, n_bootstrap=20)
+    assert result.rows == result.columns and result.values.shape == (3, 3)
+    np.testing.assert_allclose(np.diag(result.values), 1.0)
+    np.testing.assert_array_equal(result.values, result.values.T)
+    assert result.of(result.rows[0], result.columns[1]) == result.values[0, 1]
+    assert len(result.table()) == 9 and "SimilarityMatrix(cka" in repr(result)
 
 
-def test_what_cannot_be_compared_is_said(recording: Recording, team: Recording) -> None:
+def test_invalid_requests_are_rejected(recording: Recording, team: Recording) -> None:
     with pytest.raises(AnalysisError, match=r"different time steps.*policy_source=run"):
         similarity((recording, SITE), (team, "agent/actor/gru", "agent_0"))
     with pytest.raises(AnalysisError, match=r"belongs to several agents.*agent_0"):

@@ -39,53 +39,53 @@ def test_eta_squared_by_hand() -> None:
 
 
 def test_planted_units_are_found_and_no_other(planted: Recording) -> None:
-    found = tuning(planted, site=SITE, label="goal", n_shuffles=50, n_bootstrap=50)
-    assert found.bins == ("red", "green", "blue") and found.is_class
-    assert found.tuned.tolist() == [3] and found.order[0] == 3
+    result = tuning(planted, site=SITE, label="goal", n_shuffles=50, n_bootstrap=50)
+    assert result.bins == ("red", "green", "blue") and result.is_class
+    assert result.tuned.tolist() == [3] and result.order[0] == 3
     goal, units = planted.label("goal").to_numpy(), planted[SITE].to_numpy()[:, 0]
     for k in range(3):
-        np.testing.assert_allclose(found.curve[k], units[goal == k].mean(axis=0), rtol=1e-5, atol=1e-6)
-    assert found.bins[found.preferred[3]] == "blue"
+        np.testing.assert_allclose(result.curve[k], units[goal == k].mean(axis=0), rtol=1e-5, atol=1e-6)
+    assert result.bins[result.preferred[3]] == "blue"
     share = np.mean(goal == 2)
     expected = 16 * share * (1 - share) / (16 * share * (1 - share) + 1)
-    assert found.strength[3] == pytest.approx(expected, abs=0.02)
-    assert found.strength[9] == 0 and found.p_value[9] == 1
-    assert found.low[2, 3] < 4 < found.high[2, 3] and found.high[2, 3] - found.low[2, 3] < 0.6
-    assert found.warnings == () and "1 of 64 units tuned" in repr(found)
-    assert json.loads(json.dumps(found.to_json()))["by"] == "goal" and found.table()["unit"][0] == 3
+    assert result.strength[3] == pytest.approx(expected, abs=0.02)
+    assert result.strength[9] == 0 and result.p_value[9] == 1
+    assert result.low[2, 3] < 4 < result.high[2, 3] and result.high[2, 3] - result.low[2, 3] < 0.6
+    assert result.warnings == () and "1 of 64 units tuned" in repr(result)
+    assert json.loads(json.dumps(result.to_json()))["label"] == "goal" and result.table()["unit"][0] == 3
 
 
-def test_a_quantity_is_put_into_bins_of_equally_many_rows(planted: Recording) -> None:
-    found = tuning(planted, site=SITE, label="goal_dx", bins=8, n_shuffles=50, n_bootstrap=50)
-    assert not found.is_class and len(found.bins) == 8
-    assert found.count.tolist() == pytest.approx([1500 / 8] * 8, abs=40)  # agents that stand still see it again
-    assert found.order[0] == 7 and 7 in found.tuned and (np.diff(found.curve[:, 7]) > 0).all()
-    slope = np.polyfit(found.centres, found.curve[:, 7], 1)[0]
+def test_a_quantity_is_binned_into_equally_many_rows(planted: Recording) -> None:
+    result = tuning(planted, site=SITE, label="goal_dx", bins=8, n_shuffles=50, n_bootstrap=50)
+    assert not result.is_class and len(result.bins) == 8
+    assert result.count.tolist() == pytest.approx([1500 / 8] * 8, abs=40)  # agents that stand still see it again
+    assert result.order[0] == 7 and 7 in result.tuned and (np.diff(result.curve[:, 7]) > 0).all()
+    slope = np.polyfit(result.centres, result.curve[:, 7], 1)[0]
     assert slope == pytest.approx(3.0, abs=0.15)
 
 
-def test_a_label_that_is_constant_within_episodes_is_held_to_episodes(recording: Recording) -> None:
+def test_a_label_that_is_constant_within_episodes_is_permuted_by_episode(recording: Recording) -> None:
     """Noise drawn once an episode: without keeping episodes whole, every unit would be tuned to it."""
     episode = recording.rows["episode"].to_numpy()
     noise = np.random.default_rng(0).integers(0, 2, episode.max() + 1)[episode]
-    found = tuning(recording, site=SITE, label=noise, n_shuffles=50, n_bootstrap=20)
-    assert found.shuffled.mean() > 0.005  # far more than 1 / 1500, what single steps drawn at random would give
-    assert len(found.tuned) <= 1
+    result = tuning(recording, site=SITE, label=noise, n_shuffles=50, n_bootstrap=20)
+    assert result.shuffled.mean() > 0.005  # far more than 1 / 1500, what single steps drawn at random would give
+    assert len(result.tuned) <= 1
 
 
-def test_by_what_the_agent_sees_does_and_when(recording: Recording) -> None:
+def test_labels_of_observation_action_and_time(recording: Recording) -> None:
     for by, n_bins in (("t", 25), ("action", None), ("velocity_x", 4)):
-        found = tuning(recording, site=SITE, label=by, bins=4, n_shuffles=20, n_bootstrap=20)
-        assert found.label in (by, "time (steps)") and (n_bins is None or len(found.bins) == n_bins)
+        result = tuning(recording, site=SITE, label=by, bins=4, n_shuffles=20, n_bootstrap=20)
+        assert result.label in (by, "time (steps)") and (n_bins is None or len(result.bins) == n_bins)
     half = tuning(recording, site=SITE, label=lambda r: r.rows["t"].to_numpy() >= 12, n_shuffles=20, n_bootstrap=20)
     assert half.count.tolist() == [720, 780]
 
 
 def test_ties_make_fewer_bins() -> None:
     values = np.array([0.0] * 6 + [1.0, 2.0, 3.0, 4.0])
-    found = binned(RowValues(values, np.ones(10, bool), "x", ()), 4)
-    assert found.names == ("0", "1", "2 to 4") and np.bincount(found.index).tolist() == [6, 1, 3]
-    np.testing.assert_allclose(found.centres, [0, 1, 3])
+    result = binned(RowValues(values, np.ones(10, bool), "x", ()), 4)
+    assert result.names == ("0", "1", "2 to 4") and np.bincount(result.index).tolist() == [6, 1, 3]
+    np.testing.assert_allclose(result.centres, [0, 1, 3])
     mostly = np.concatenate([np.zeros(900), np.linspace(1, 2, 100)])  # nine quantiles of ten are 0
     assert np.bincount(binned(RowValues(mostly, np.ones(1000, bool), "x", ()), 10).index).tolist() == [900, 100]
 
@@ -101,7 +101,7 @@ def test_a_quantity_of_few_values_has_a_bin_for_each(recording: Recording, value
     assert np.isfinite(as_quantity.curve).all() and as_quantity.strength.max() > 0
 
 
-def test_what_cannot_be_asked_is_said(recording: Recording, team: Recording) -> None:
+def test_invalid_requests_are_rejected(recording: Recording, team: Recording) -> None:
     with pytest.raises(AnalysisError, match="did you mean 'goal'"):
         tuning(recording, site=SITE, label="gaol")
     with pytest.raises(AnalysisError, match="never varies"):
