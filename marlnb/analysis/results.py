@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from html import escape
 from math import isfinite
@@ -102,27 +102,3 @@ def strict_json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [strict_json(item) for item in value]
     return None if isinstance(value, float) and not isfinite(value) else value
-
-
-def doubts(warnings: Sequence[str]) -> str:
-    """What is said behind a result in its own line; nothing where there is none."""
-    return "".join(f"; NOT TO BE TRUSTED: {note}" for note in warnings)
-
-
-def shown_as_html(
-    said: str,
-    warnings: Sequence[str],
-    table: pd.DataFrame | None = None,
-    *,
-    index: bool = False,
-    rows: int | None = None,
-) -> str:
-    """The result in words, each warning in red, the table; index: with the names of its rows; rows: its first only."""
-    notes = "".join(
-        f"<p style='color:#b00020'><b>NOT TO BE TRUSTED:</b> {escape(note, quote=False)}</p>" for note in warnings
-    )
-    shown = more = ""
-    if table is not None:
-        shown = table.head(rows or len(table)).to_html(index=index, float_format="%.3g")
-        more = f"<p>the first {rows} of {len(table)} rows: table()</p>" if rows and rows < len(table) else ""
-    return f"<p>{escape(said, quote=False)}</p>{notes}{shown}{more}"

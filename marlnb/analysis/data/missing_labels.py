@@ -46,7 +46,3 @@ class MissingLabels:
 def not_a_number(values: np.ndarray) -> np.ndarray:
     """Where labels of any type hold NaN or an infinity, bool of the same shape."""
     return ~np.isfinite(values) if values.dtype.kind in "fc" else np.zeros(values.shape, bool)
-
-
-def told_of(notes: tuple[str, ...]) -> str:
-    return "".join(f"; {note}" for note in notes)
