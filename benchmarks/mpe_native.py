@@ -18,7 +18,7 @@ import torch
 import marlnb.envs.mpe  # noqa: F401  registers the scenarios
 from benchmarks.table import Row, report
 from marlnb.config import ENVIRONMENTS
-from marlnb.envs.mpe.scenario import MPEConfig
+from marlnb.envs.mpe.config import MPEConfig
 
 STEPS_AT_LEAST = 250
 SECONDS_AT_LEAST = 0.5

@@ -31,11 +31,11 @@ def hidden_by(module: str) -> str | None:
     return spec.origin if behind is not None and behind.submodule_search_locations is not None else None
 
 
-def told_hidden(module: str, file: str) -> str:
+def hidden_message(module: str, file: str) -> str:
     return f"the file {file} hides the installed library {module!r}, whose name it has; give the file another name"
 
 
-def found_at(path: str) -> Any:
+def load_object(path: str) -> Any:
     """The object at "module:attribute".
 
     The module is looked for wherever Python looks and, last, in the current folder, which stays on `sys.path` so that
@@ -52,11 +52,11 @@ def found_at(path: str) -> Any:
         sys.path.append(folder)
     top, _, below = module.partition(".")
     if below and (file := hidden_by(top)) is not None:
-        raise ConfigError(f"cannot import {module!r} for {path!r}: {told_hidden(top, file)}")
+        raise ConfigError(f"cannot import {module!r} for {path!r}: {hidden_message(top, file)}")
     try:
         found: Any = importlib.import_module(module)
     except Exception as error:  # a stranger's module may raise anything
-        if (whose := user_code.told(error)) is not None:
+        if (whose := user_code.describe_error(error)) is not None:
             raise ConfigError(f"cannot import {module!r} for {path!r}: it raised {whose}") from error
         raise ConfigError(
             f"cannot import {module!r} for {path!r}: {type(error).__name__}: {error}; "

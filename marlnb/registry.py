@@ -12,10 +12,10 @@ import threading
 from collections.abc import Callable
 from dataclasses import is_dataclass
 from inspect import isabstract
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from marlnb.errors import ConfigError, UnknownNameError, unknown
-from marlnb.imports import found_at, hidden_by, is_import_path, told_hidden
+from marlnb.imports import hidden_by, hidden_message, is_import_path, load_object
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -58,7 +58,7 @@ class Registry(Generic[T]):
         """Members whose names begin so are there where `what` is installed; where none is, the error says it."""
         self._needs[prefix] = what
 
-    def come_from(self, prefix: str, *modules: str) -> None:
+    def provided_by(self, prefix: str, *modules: str) -> None:
         """Members whose names begin so are found in these modules; where a file of the user's hides one, it is said."""
         self._libraries[prefix] = modules
 
@@ -67,7 +67,7 @@ class Registry(Generic[T]):
         for prefix, modules in self._libraries.items():
             for module in modules if name.startswith(prefix) else ():
                 if (file := hidden_by(module)) is not None:
-                    return f"{self.kind} {name!r}: {told_hidden(module, file)}"
+                    return f"{self.kind} {name!r}: {hidden_message(module, file)}"
         for prefix, what in self._needs.items():
             if name.startswith(prefix) and not any(member.startswith(prefix) for member in self._members):
                 return f"{self.kind} {name!r} needs {what}"
@@ -106,7 +106,7 @@ class Registry(Generic[T]):
 
         One that has been registered too is known by the path from then on.
         """
-        member = found_at(path)
+        member = load_object(path)
         if not isinstance(member, type) or getattr(member, "registry", None) is not self or isabstract(member):
             hint = ""
             if self.kind == "environment" and callable(member):
@@ -156,8 +156,3 @@ class Registry(Generic[T]):
 
 def _path(member: object) -> str:
     return f"{getattr(member, '__module__', '?')}.{getattr(member, '__qualname__', member)}"
-
-
-EXECUTORS: Registry[Any] = Registry("executor", "marlnb.batch.executors")
-
-executor = EXECUTORS.register

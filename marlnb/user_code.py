@@ -13,7 +13,7 @@ _IMPORTING = re.compile(r"^<frozen importlib|/importlib/__init__\.py$")
 _FIRST, _LAST = 2, 4  # calls that are shown of a long traceback
 
 
-def told(error: BaseException, *, or_library: bool = False) -> str | None:
+def describe_error(error: BaseException, *, or_library: bool = False) -> str | None:
     """`ZeroDivisionError: division by zero, in build (/home/me/my_env.py, line 12)`, and below it the calls.
 
     The place is the innermost one that lies neither in marlnb nor in a library; calls begin where such code does, and

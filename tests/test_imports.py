@@ -12,7 +12,7 @@ import pytest
 from marlnb.config import ENVIRONMENTS
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
-from marlnb.imports import found_at, is_import_path
+from marlnb.imports import load_object, is_import_path
 from marlnb.training.runs.run import Run
 
 MODULE = '''
@@ -104,15 +104,15 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_import_paths() -> None:
     assert is_import_path("a.b:C.d") and not is_import_path("pettingzoo/custom") and not is_import_path("a b:c")
-    assert found_at("marlnb.errors:ConfigError") is ConfigError
+    assert load_object("marlnb.errors:ConfigError") is ConfigError
     with pytest.raises(ConfigError, match=r"no name in marlnb.errors 'ConfigEror'; did you mean 'ConfigError'"):
-        found_at("marlnb.errors:ConfigEror")
+        load_object("marlnb.errors:ConfigEror")
     with pytest.raises(
         ConfigError, match=r"cannot import 'no_such' for 'no_such:X': ModuleNotFoundError.*current folder"
     ):
-        found_at("no_such:X")
+        load_object("no_such:X")
     with pytest.raises(ConfigError, match=r'an import path is written "module:name"; got \'nothing\''):
-        found_at("nothing")
+        load_object("nothing")
 
 
 def test_a_config_by_import_path_there_and_back(module: str, tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_arguments_are_checked_by_a_dataclass(module: str) -> None:
 def test_arguments_of_a_registered_function(module: str) -> None:
     from marlnb.envs.custom import environment
 
-    line, arguments = found_at(f"{module}:Line"), found_at(f"{module}:LineArguments")
+    line, arguments = load_object(f"{module}:Line"), load_object(f"{module}:LineArguments")
     environment(f"{module}/line", arguments=arguments)(lambda length, prize, nested: line(length, prize))
     kind = ENVIRONMENTS.get(f"{module}/line")
     assert kind(kwargs={"prize": 3}).kwargs["prize"] == 3.0  # type: ignore[call-arg, attr-defined]

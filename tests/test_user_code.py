@@ -108,7 +108,7 @@ def test_of_many_calls_the_middle_ones_are_left_out() -> None:
 
     with pytest.raises(ZeroDivisionError) as caught:
         down(40)
-    told = user_code.told(caught.value)
+    told = user_code.describe_error(caught.value)
     assert told is not None and told.startswith("ZeroDivisionError: integer division or modulo by zero, in down (")
     assert told.count("File ") == 6 and "... 76 calls between ..." in told  # of 82, the test's own among them
 
@@ -117,6 +117,6 @@ def test_of_code_in_libraries_alone_nothing_is_told_unless_asked() -> None:
     with pytest.raises(json.JSONDecodeError) as caught:
         json.loads("{")
     error = caught.value.with_traceback(caught.value.__traceback__.tb_next)  # type: ignore[union-attr]
-    assert user_code.told(error) is None
-    told = user_code.told(error, or_library=True)
+    assert user_code.describe_error(error) is None
+    told = user_code.describe_error(error, or_library=True)
     assert told is not None and ", in raw_decode (" in told and "test_user_code" not in told

@@ -12,7 +12,7 @@ from tensordict import TensorDictBase
 from marlnb.algorithms.learner import Learner
 from marlnb.config import ALGORITHMS, AlgorithmConfig, LearnerContext, option
 from marlnb.errors import CheckpointError, ConfigError
-from marlnb.imports import load_object, is_import_path
+from marlnb.imports import is_import_path, load_object
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.scripted import FunctionPolicy, NoOpPolicy, RandomPolicy
 

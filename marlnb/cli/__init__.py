@@ -105,7 +105,7 @@ def _guarded(module: ModuleType, command: str, words: list[str]) -> int:
     except Exception as error:
         from marlnb import user_code
 
-        if (whose := user_code.told(error)) is None:
+        if (whose := user_code.describe_error(error)) is None:
             raise
         return _complain(f"code that marlnb called raised {whose}", FAILED)
 

@@ -1,4 +1,4 @@
-"""Actions as they come in, as tensors on any device: checked, and clipped to their bounds."""
+"""Checks actions, tensors on any device, and clips them to their bounds."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from torch import Tensor
 from marlnb.errors import EnvError
 from marlnb.specs import GroupSpec
 
-TOLERANCE = 1e-5  # of an action's range: what rounding in a policy may overshoot
+TOLERANCE = 1e-5  # share of an action's range by which rounding in a policy may overshoot
 
 
 class ActionValidator:
-    """What one group's actions must be.
+    """Checks one group's actions.
 
     Args:
-        name: the environment's, for messages.
+        name: the environment's name, for messages.
+        group: the agents whose actions are checked.
+        n_envs: B.
+        device: where the checked actions are returned.
     """
 
     def __init__(self, name: str, group: GroupSpec, n_envs: int, device: torch.device) -> None:
@@ -27,46 +30,47 @@ class ActionValidator:
         if group.action.kind == "continuous":
             self._low, self._high = torch.tensor(group.action.low), torch.tensor(group.action.high)
             slack = (self._high - self._low) * TOLERANCE
-            self._rest = (self._low + self._high).div(2).to(device)
+            self._default = (self._low + self._high).div(2).to(device)
         else:
             self._low, self._high = torch.tensor(0), torch.tensor(group.action.n) - 1
             self._high = self._high if group.action.shape else self._high[0]
-            slack, self._rest = torch.tensor(0), torch.tensor(0, device=device)
-        self._least, self._most = (self._low - slack).to(device), (self._high + slack).to(device)
+            slack, self._default = torch.tensor(0), torch.tensor(0, device=device)
+        self._min, self._max = (self._low - slack).to(device), (self._high + slack).to(device)
         self._low, self._high, self._device = self._low.to(device), self._high.to(device), device
 
-    def take(self, actions: Mapping[str, Tensor], acting: Tensor) -> Tensor:
+    def check(self, actions: Mapping[str, Tensor], acting: Tensor) -> Tensor:
         """The group's actions `[env, agent, ...]`, within their bounds.
 
-        Those of agents that are not acting may be anything; where they mean nothing, something valid takes their place.
+        Actions of agents that are not acting may be anything; invalid ones are replaced by a valid default.
 
         Raises:
-            EnvError: none for this group, another shape or dtype, or one of an acting agent out of range or NaN.
+            EnvError: no actions for this group, another shape or dtype, or an acting agent's action is out of range or
+                NaN.
         """
         group = self._group
         if group.name not in actions:
-            raise EnvError(f"{self._name}: no actions for group {group.name!r}; got those of {list(actions)}")
-        given = actions[group.name].detach()
-        if given.shape != self._shape or given.dtype != self._dtype:
+            raise EnvError(f"{self._name}: no actions for group {group.name!r}; got actions for {list(actions)}")
+        action = actions[group.name].detach()
+        if action.shape != self._shape or action.dtype != self._dtype:
             axes = f"env, agent{', component' if group.action.shape else ''}"
             raise EnvError(
                 f"{self._name}: group {group.name!r}: actions must be {group.action.dtype} of shape "
-                f"{list(self._shape)} ({axes}); got {given.dtype} of shape {list(given.shape)}"
+                f"{list(self._shape)} ({axes}); got {action.dtype} of shape {list(action.shape)}"
             )
-        given = given.to(self._device)
-        right = (given >= self._least) & (given <= self._most)
-        if not right.all():
-            given = self._mended(given, right, acting)
-        return given.clamp(self._low, self._high)
+        action = action.to(self._device)
+        is_valid = (action >= self._min) & (action <= self._max)
+        if not is_valid.all():
+            action = self._replace_invalid(action, is_valid, acting)
+        return action.clamp(self._low, self._high)
 
-    def _mended(self, given: Tensor, right: Tensor, acting: Tensor) -> Tensor:
-        wrong = ~right.reshape(*acting.shape, -1).all(-1)
+    def _replace_invalid(self, action: Tensor, is_valid: Tensor, acting: Tensor) -> Tensor:
+        wrong = ~is_valid.reshape(*acting.shape, -1).all(-1)
         if (wrong & acting).any():
-            copy, agent = (wrong & acting).nonzero()[0].tolist()
+            env_index, agent = (wrong & acting).nonzero()[0].tolist()
             spec = self._group.action
             valid = f"[{spec.low}, {spec.high}]" if spec.kind == "continuous" else f"[0, {spec.n})"
             raise EnvError(
-                f"{self._name}: group {self._group.name!r}: action {given[copy, agent].tolist()} of agent {agent} in "
-                f"copy {copy} is not in {valid}"
+                f"{self._name}: group {self._group.name!r}: action {action[env_index, agent].tolist()} of agent {agent} "
+                f"in env {env_index} is not in {valid}"
             )
-        return torch.where(wrong.view(*wrong.shape, *[1] * (given.dim() - 2)), self._rest.to(given.dtype), given)
+        return torch.where(wrong.view(*wrong.shape, *[1] * (action.dim() - 2)), self._default.to(action.dtype), action)

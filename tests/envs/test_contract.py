@@ -214,7 +214,7 @@ def test_labels_that_are_told_otherwise_later_are_found(monkeypatch: pytest.Monk
 
     told = MPE.labels_of
     monkeypatch.setattr(MPE, "labels_of", shifted)
-    with pytest.raises(EnvError, match=r"clause 'labels': labels_of\(label_moment\(\)\) tells another"):
+    with pytest.raises(EnvError, match=r"clause 'labels': labels_of\(label_state\(\)\) tells another"):
         check_vector_env(SimpleSpreadConfig().build)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from marlnb.envs.pettingzoo import installed
-from marlnb.envs.workers import cycles
-from marlnb.envs.workers.source import Source
+from marlnb.envs.workers import fast_parallel as cycles
+from marlnb.envs.workers.source import EnvSource
 
 
 @pytest.mark.parametrize(
@@ -39,12 +39,12 @@ from marlnb.envs.workers.source import Source
         ("pistonball", {"n_pistons": 4, "render_mode": "rgb_array", "max_cycles": 30}, cycles.Pistonball),
         ("pistonball", {"n_pistons": 4, "continuous": False, "max_cycles": 30}, cycles.Pistonball),
         ("cooperative_pong", {"render_mode": "rgb_array"}, cycles.CooperativePong),
-        ("pursuit", {"max_cycles": 20, "n_evaders": 5, "n_pursuers": 3}, cycles.Cycle),
+        ("pursuit", {"max_cycles": 20, "n_evaders": 5, "n_pursuers": 3}, cycles.FastParallel),
     ],
 )
 def test_equal_to_the_stock_environment(name: str, kwargs: dict[str, Any], way: type) -> None:
-    source = Source(name, installed()[name], kwargs)
-    stock, short = source.make(), cycles.shortened(source.make())
+    source = EnvSource(name, installed()[name], kwargs)
+    stock, short = source.make(), cycles.fast_parallel(source.make())
     assert type(short) is way
     spaces = {agent: stock.action_space(agent) for agent in stock.possible_agents}
     for seed in range(2):
@@ -73,6 +73,6 @@ def test_anything_else_is_stepped_as_it_comes() -> None:
     from tests.envs.sample_envs import Scripted
 
     env = Scripted()
-    assert cycles.shortened(env) is env
-    rps = Source("rps", installed()["rps"]).make()
-    assert cycles.shortened(rps) is rps
+    assert cycles.fast_parallel(env) is env
+    rps = EnvSource("rps", installed()["rps"]).make()
+    assert cycles.fast_parallel(rps) is rps

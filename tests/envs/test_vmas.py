@@ -15,7 +15,7 @@ from marlnb.config import ENVIRONMENTS
 from marlnb.envs.contract import check_vector_env
 from marlnb.envs.steps import random_actions
 from marlnb.envs.vector import VectorEnv
-from marlnb.envs.vmas.config import scenario_files
+from marlnb.envs.vmas.scenarios import scenario_files
 from marlnb.errors import ConfigError, EnvError
 
 

@@ -84,9 +84,7 @@ class MPE(VectorEnv):
         return {
             "rows": self.world.rows.clone(),
             "start_range": self.world.start_range.clone(),
-            "clock": self._clock.clone()
-            if self.scenario.may_finish
-            else torch.full_like(self._clock, self._lockstep_clock),
+            "clock": self._clock.clone() if self.scenario.may_finish else lockstep_clock,
             "episode": self._episode.clone(),
             "seed": torch.tensor(self._seed),
             **{f"choice_{name}": value.clone() for name, value in self.world.choice.items()},

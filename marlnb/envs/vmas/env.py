@@ -1,7 +1,7 @@
-"""The VectorEnv over VMAS: its own simulator, all copies in one batch, read into buffers without a TensorDict.
+"""The VectorEnv over VMAS: its own simulator, all envs in one batch, read into buffers without a TensorDict.
 
-VMAS keeps one stream of random numbers for everything in the process, and exchanges the process's generators at each
-call, which takes 0.3 ms. Here the functions beneath that are called, with a stream for each VectorEnv.
+VMAS keeps one stream of random numbers for the whole process, and swaps the process's generators at each call, which
+takes 0.3 ms. This module calls the functions below that layer, with one stream per VectorEnv.
 """
 
 from __future__ import annotations
@@ -24,50 +24,50 @@ from marlnb.envs.constructor_errors import construct, unknown_arguments
 from marlnb.envs.grouping import group_specs
 from marlnb.envs.rng_streams import RngStreams
 from marlnb.envs.vector import Step, VectorEnv, allocate_step, episode_seeds
-from marlnb.envs.vmas.config import VmasConfig, scenario_files
+from marlnb.envs.vmas.scenarios import VmasOptions, scenario_files
 from marlnb.errors import EnvBuildError, EnvError
 from marlnb.specs import SEED_SPAN, ActionSpec, EnvSpec, LabelSpec, ObservationSpec
 
 _AXES = ("x", "y")
-UNUSED = "Scenario kwargs: .* not used by the scenario"
+UNUSED_KWARGS = "Scenario kwargs: .* not used by the scenario"
 
 
 class VmasVectorEnv(VectorEnv):
-    """B copies of a VMAS scenario.
+    """B envs of a VMAS scenario.
 
-    With `seeds="episode"` an episode's start is a function of its seed alone: copies that end are reset one by one,
-    each after its seed. With `seeds="batch"` all of it is a function of the seed given to `reset`, but no episode is of
-    its own: the seeds told count episodes. What a scenario draws between resets (noise, scripted agents) comes from one
-    stream in both.
+    With `seeds="episode"`, an episode's start is a function of its seed alone: envs that end are reset one by one, each
+    with its seed. With `seeds="batch"`, the whole rollout is a function of the seed given to `reset`, but a single
+    episode cannot be repeated: its reported seed only counts episodes. What a scenario draws between resets (noise,
+    scripted agents) comes from one stream in both cases.
 
     Raises:
         EnvError: see VmasConfig.build.
     """
 
-    def __init__(self, config: VmasConfig, n_envs: int, device: str = "cpu") -> None:
+    def __init__(self, config: VmasOptions, n_envs: int, device: str = "cpu") -> None:
         if n_envs < 1:
-            raise EnvBuildError(f"{config.name} needs at least one copy; asked for n_envs={n_envs}")
+            raise EnvBuildError(f"{config.name} needs at least one env; got n_envs={n_envs}")
         self.config, self.n_envs, self.device = config, n_envs, torch.device(device)
-        self._streams, self._starts = RngStreams(self.device), RngStreams(self.device)
+        self._streams, self._reset_streams = RngStreams(self.device), RngStreams(self.device)
         with self._streams:
-            self.vmas = _built(config, n_envs, self.device)
+            self.vmas = _make_vmas(config, n_envs, self.device)
         self._advance = inspect.unwrap(type(self.vmas).step)
         names = [agent.name.replace(" ", "_") for agent in self.vmas.agents]
         self.spec = _describe(config, self.vmas, names)
         self._members = {group.name: [names.index(agent) for agent in group.agents] for group in self.spec.groups}
-        self._incoming = {g.name: ActionValidator(config.name, g, n_envs, self.device) for g in self.spec.groups}
+        self._validators = {g.name: ActionValidator(config.name, g, n_envs, self.device) for g in self.spec.groups}
         self._step = allocate_step(self.spec, n_envs, self.device)
         self._episode = torch.zeros(n_envs, dtype=torch.int64, device=self.device)
         self._clock = torch.zeros_like(self._episode)
         self._seed: int | None = None
-        self._used = False
+        self._was_reset = False
 
     def reset(self, seed: int) -> Step:
         self._seed = int(seed) % SEED_SPAN
         self._episode.zero_()
-        if self._used:
-            self._renew()
-        self._used = True
+        if self._was_reset:
+            self._rebuild()
+        self._was_reset = True
         self._streams.restart(self._seed)
         self._begin(torch.ones_like(self._step.done))
         for rows in self._step.groups.values():
@@ -78,46 +78,45 @@ class VmasVectorEnv(VectorEnv):
         return self._step
 
     def step(self, actions: Mapping[str, Tensor]) -> Step:
-        """Steps every copy; see VectorEnv.
+        """Steps every env; see VectorEnv.
 
         Raises:
-            EnvError: before the first `reset`; actions missing, of another shape or kind, NaN or out of range.
+            EnvError: before the first `reset`; missing actions, another shape or dtype, NaN, or a value out of range.
         """
         if self._seed is None:
             raise EnvError(f"{self.spec.name}: reset before the first step")
         commands: list[Any] = [None] * len(self.vmas.agents)
         for name, members in self._members.items():
-            given = self._incoming[name].take(actions, self._step.groups[name].acting)
-            for member, command in zip(members, given.unbind(1)):
+            valid = self._validators[name].check(actions, self._step.groups[name].acting)
+            for member, command in zip(members, valid.unbind(1)):
                 commands[member] = command if command.dim() > 1 else command[:, None]
         try:
             with self._streams:
                 observations, rewards, terminated, _ = self._advance(self.vmas, commands)
         except Exception as error:
             trace = traceback.format_exc().rstrip()
-            raise EnvError(f"{self.spec.name}: VMAS failed in a step of {self.n_envs} copies\n\n{trace}") from error
+            raise EnvError(f"{self.spec.name}: VMAS failed in a step of {self.n_envs} envs\n\n{trace}") from error
         self._clock += 1
         self._observe(observations)
-        self._close(rewards, terminated.view(self.n_envs))
+        self._write_transition(rewards, terminated.view(self.n_envs))
         return self._step
 
     def labels(self) -> dict[str, Tensor]:
-        found = {}
+        labels = {}
         for group, members in self._members.items():
             for what, attribute in (("position", "pos"), ("velocity", "vel")):
                 values = torch.stack([getattr(self.vmas.agents[i].state, attribute) for i in members], 1)
                 for k, axis in enumerate(_AXES):
-                    found[f"{group}_{what}_{axis}"] = values[..., k].clone()
-        return found
+                    labels[f"{group}_{what}_{axis}"] = values[..., k].clone()
+        return labels
 
     def render(self, index: int = 0) -> np.ndarray:
-        """Copy `index` as VMAS draws it, `[height, width, 3]` uint8.
+        """Env `index` as VMAS draws it, `[height, width, 3]` uint8.
 
         Raises:
-            EnvError: there is no such copy, or VMAS finds neither a display nor EGL to draw with.
+            EnvError: there is no such env, or VMAS finds neither a display nor EGL.
         """
-        if not 0 <= index < self.n_envs:
-            raise EnvError(f"{self.spec.name} has copies 0..{self.n_envs - 1}; asked to draw number {index}")
+        self._check_index(index)
         try:
             with self._streams, warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -125,7 +124,7 @@ class VmasVectorEnv(VectorEnv):
         except Exception as error:
             raise EnvError(
                 f"{self.spec.name}: VMAS could not draw ({type(error).__name__}: {error}); it needs EGL or "
-                "a display, as `xvfb-run` gives one"
+                "a display, for instance from `xvfb-run`"
             ) from error
         return np.ascontiguousarray(image, dtype=np.uint8)
 
@@ -135,16 +134,16 @@ class VmasVectorEnv(VectorEnv):
             viewer.close()
             self.vmas.viewer = None
 
-    def _renew(self) -> None:
-        """A simulator without a past: some scenarios carry things over from one reset to the next."""
-        before = self.vmas
+    def _rebuild(self) -> None:
+        """Replaces the simulator: some scenarios keep state from one reset to the next."""
+        previous = self.vmas
         with self._streams:
-            self.vmas = _built(self.config, self.n_envs, self.device)
+            self.vmas = _make_vmas(self.config, self.n_envs, self.device)
         for name in ("viewer", "headless", "visible_display", "text_lines"):
-            setattr(self.vmas, name, getattr(before, name))
+            setattr(self.vmas, name, getattr(previous, name))
 
-    def _close(self, rewards: list[Tensor], terminated: Tensor) -> None:
-        """Rewards and ends of the step just made, and the next episodes of the copies that ended."""
+    def _write_transition(self, rewards: list[Tensor], terminated: Tensor) -> None:
+        """Writes rewards and ends of the step just made, and starts new episodes in the envs that ended."""
         limit = self.config.max_steps
         truncated = (self._clock >= limit) & ~terminated if limit else torch.zeros_like(terminated)
         torch.logical_or(terminated, truncated, out=self._step.done)
@@ -159,66 +158,66 @@ class VmasVectorEnv(VectorEnv):
             self._episode += self._step.done
             self._begin(self._step.done)
 
-    def _begin(self, copies: Tensor) -> None:
-        """New episodes in the copies flagged `[env]`."""
+    def _begin(self, starting: Tensor) -> None:
+        """Starts new episodes in the envs flagged in `starting` `[env]`."""
         assert self._seed is not None
         self._step.episode_seed.copy_(episode_seeds(self._seed, self._episode))
         if self.config.seeds == "episode":
             seeds = self._step.episode_seed.tolist()
-            with self._starts:
-                for index in copies.nonzero().flatten().tolist():
-                    self._starts.seed(seeds[index])
+            with self._reset_streams:
+                for index in starting.nonzero().flatten().tolist():
+                    self._reset_streams.seed(seeds[index])
                     self.vmas._reset_at(index, return_observations=False)
-                observations = self._seen()
+                observations = self._read_observations()
         else:
             with self._streams:
-                if copies.all():
+                if starting.all():
                     self.vmas._reset(return_observations=False)
                 else:
-                    for index in copies.nonzero().flatten().tolist():
+                    for index in starting.nonzero().flatten().tolist():
                         self.vmas._reset_at(index, return_observations=False)
-                observations = self._seen()
-        self._clock.masked_fill_(copies, 0)
-        self._observe(observations, copies)
+                observations = self._read_observations()
+        self._clock.masked_fill_(starting, 0)
+        self._observe(observations, starting)
 
-    def _seen(self) -> list[Any]:
+    def _read_observations(self) -> list[Any]:
         return self.vmas._get_from_scenario(  # type: ignore[no-any-return]
             get_observations=True, get_rewards=False, get_infos=False, get_dones=False
         )[0]
 
-    def _observe(self, observations: list[Any], copies: Tensor | None = None) -> None:
-        """Writes what all agents see now, in the copies flagged `[env]` or in all."""
+    def _observe(self, observations: list[Any], selected: Tensor | None = None) -> None:
+        """Writes all agents' observations, in the envs flagged in `selected` `[env]` or in all."""
         for name, members in self._members.items():
             target = self._step.groups[name].observation
-            if copies is None:
+            if selected is None:
                 torch.stack([_flat(observations[i]) for i in members], 1, out=target)
             else:
-                seen = torch.stack([_flat(observations[i]) for i in members], 1)
-                torch.where(copies[:, None, None], seen, target, out=target)
+                current = torch.stack([_flat(observations[i]) for i in members], 1)
+                torch.where(selected[:, None, None], current, target, out=target)
 
 
-def _built(config: VmasConfig, n_envs: int, device: torch.device) -> Any:
+def _make_vmas(config: VmasOptions, n_envs: int, device: torch.device) -> Any:
     try:
-        # gym, which VMAS imports, writes a note about its age to stderr
+        # VMAS imports gym, which writes a deprecation note to stderr
         with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             from vmas import make_env
     except ImportError as error:
         raise EnvBuildError(f"{config.name} needs VMAS, which cannot be imported: {error}; pip install vmas") from error
-    own = {
+    fixed = {
         "num_envs": n_envs,
         "device": device,
         "continuous_actions": config.continuous_actions,
         "multidiscrete_actions": config.multidiscrete_actions and not config.continuous_actions,
         "seed": 0,
     }
-    if taken := [name for name in config.kwargs if name in own]:
+    if taken := [name for name in config.kwargs if name in fixed]:
         raise EnvBuildError(f"{config.name}: {unknown_arguments(taken, _arguments(config.scenario))}")
 
     def make(**kwargs: Any) -> Any:
         with warnings.catch_warnings():
-            warnings.filterwarnings("error", UNUSED)  # VMAS only warns of arguments that the scenario does not know
-            return make_env(config.scenario, **own, **kwargs)
+            warnings.filterwarnings("error", UNUSED_KWARGS)  # VMAS only warns about unknown arguments
+            return make_env(config.scenario, **fixed, **kwargs)
 
     try:
         return construct(config.name, make, config.kwargs)
@@ -230,12 +229,12 @@ def _built(config: VmasConfig, n_envs: int, device: torch.device) -> Any:
 
 
 def _arguments(scenario: str) -> list[str]:
-    """What a scenario takes out of its kwargs, told by its source, since no signature does."""
+    """The keyword arguments of a scenario, read from its source, because no signature states them."""
     source = scenario_files()[scenario].read_text(encoding="utf-8")
     return sorted(set(re.findall(r"kwargs\.(?:pop|get)\(\s*[\"'](\w+)", source)))
 
 
-def _describe(config: VmasConfig, env: Any, names: list[str]) -> EnvSpec:
+def _describe(config: VmasOptions, env: Any, names: list[str]) -> EnvSpec:
     observations = {name: _observation(space) for name, space in zip(names, env.observation_space)}
     actions = {name: _action(config.name, space) for name, space in zip(names, env.action_space)}
     groups = group_specs(config.name, observations, actions, config.groups)
@@ -249,7 +248,7 @@ def _describe(config: VmasConfig, env: Any, names: list[str]) -> EnvSpec:
 
 
 def _observation(space: Any) -> ObservationSpec:
-    """Of a Box, or of a Dict of them: its parts one after the other, each feature named after its part."""
+    """The spec of a Box, or of a Dict of Boxes: the parts are concatenated, and features are named after their part."""
     if not hasattr(space, "spaces"):
         return ObservationSpec((int(np.prod(space.shape)),))
     sizes = {name: _observation(part).size for name, part in space.spaces.items()}
@@ -266,13 +265,11 @@ def _action(name: str, space: Any) -> ActionSpec:
         return ActionSpec("discrete", n=(int(space.n),))
     if kind == "MultiDiscrete":
         return ActionSpec("multi_discrete", n=tuple(int(n) for n in space.nvec))
-    raise EnvBuildError(
-        f"{name}: actions of the kind {kind} cannot be handled; valid are Box, Discrete and MultiDiscrete"
-    )
+    raise EnvBuildError(f"{name}: {kind} actions are not supported; valid: Box, Discrete and MultiDiscrete")
 
 
 def _flat(observation: Any) -> Tensor:
-    """`[env, feature]`; the parts of a dict in the order of its space, which sorts them."""
+    """`[env, feature]`; the parts of a dict in the order of its space, which is sorted by name."""
     if isinstance(observation, Tensor):
         return observation.flatten(1).float()
     return torch.cat([_flat(observation[name]) for name in sorted(observation)], 1)

@@ -1,4 +1,4 @@
-"""Evaluation: how well a run's policies do over a fixed number of episodes, with edits or without."""
+"""Evaluation: the returns of a run's policies over a fixed number of episodes, with or without edits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from marlnb.values import validate
 if TYPE_CHECKING:
     from marlnb.models.hooks.edit import Edit
 
-MOST_COPIES = 32
+MAX_ENVS = 32
 EnvLike = EnvConfig | str | None
 
 
@@ -39,12 +39,19 @@ class Evaluation:
     """Scores over `episodes` episodes, in units of reward.
 
     Attributes:
+        env: name of the environment.
+        policy: "run" or "random".
+        checkpoint: the iteration that was evaluated; None for a policy that was not trained.
+        episodes: number of episodes.
+        seed: of the first episode.
+        explore: whether actions were sampled.
         return_mean: by group, the return of one agent in one episode (its undiscounted sum of rewards), averaged over
             the group's agents and the episodes.
         return_se: by group, the standard error of that mean over episodes (the agents of one episode count once);
             None for a single episode.
-        length_mean: steps an episode.
-        checkpoint: the iteration that was evaluated, None for a policy that was not trained.
+        length_mean: mean steps per episode.
+        seconds: that the evaluation took.
+        edits: that were applied.
         table: every episode's length, seed and returns.
     """
 
@@ -67,7 +74,7 @@ class Evaluation:
         return sum(self.return_mean.values()) / len(self.return_mean)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON, without the table of episodes."""
+        """For JSON, without the table of episodes."""
         names = (
             "env",
             "policy",
@@ -113,34 +120,35 @@ def evaluate(
     n_envs: int | None = None,
     callback: RolloutCallback | None = None,
 ) -> Evaluation:
-    """Plays exactly `episodes` episodes, episode k under `seed + k`, and averages.
+    """Plays exactly `episodes` episodes, episode k with the seed `seed + k`, and averages their returns.
 
     Args:
         subject: a run or its folder, or agents from elsewhere.
-        episodes: how many are played.
+        episodes: number of episodes.
         seed: of the first episode.
         explore: sample actions; otherwise take the most likely.
         env: another environment, by name or configuration, whose groups have the same names, sizes and spaces.
         policy: "run", or "random" for a baseline.
-        edits: interventions in the policies' sites, in force during this evaluation only.
+        edits: interventions at the policies' sites, during this evaluation only.
         checkpoint: "last", "best" or an iteration.
-        n_envs: copies stepped at once.
-        callback: sees every moment (`marlnb.training.collect.episodes.RolloutCallback`); what it raises ends the evaluation.
+        n_envs: environments stepped at once.
+        callback: called around every step (`marlnb.training.collect.episodes.RolloutCallback`); its exceptions end the
+            evaluation.
     Raises:
-        ConfigError: the environment does not fit the run's policies, or an option is out of range.
+        ConfigError: the environment does not fit the policies, or an option is out of range.
         CheckpointError: there is no such checkpoint.
-        SiteError: an edit names no site of the policies.
+        SiteError: an edit's site does not exist in the policies.
     """
     if episodes < 1 or (n_envs is not None and n_envs < 1) or seed < 0:
-        raise ConfigError(f"episodes and n_envs are 1 or more, seed 0 or more; got {episodes}, {n_envs}, {seed}")
+        raise ConfigError(f"episodes and n_envs must be 1 or more, seed 0 or more; got {episodes}, {n_envs} and {seed}")
     if policy not in ("run", "random"):
         raise ConfigError(unknown("policy", str(policy), ("run", "random")))
     if policy == "random" and edits:
-        raise ConfigError("a random policy has no sites to edit; evaluate the run's own")
+        raise ConfigError("a random policy has no sites to edit; use policy='run'")
     subject = as_policy_source(subject)
-    copies = min(episodes, n_envs or min(subject.n_envs, MOST_COPIES))
+    n_envs = min(episodes, n_envs or min(subject.n_envs, MAX_ENVS))
     policies, iteration = _policies(subject, policy, checkpoint)
-    with subject.build_env(copies, env=_config(env)) as built, ExitStack() as stack:
+    with subject.build_env(n_envs, env=_config(env)) as built, ExitStack() as stack:
         if env is not None:
             check_fit(subject.spec, built.spec)
         publish(built, subject.path / EVALUATION)
@@ -148,9 +156,9 @@ def evaluate(
             from marlnb.models.hooks.apply_edits import edited
 
             stack.enter_context(edited(policies, edits))
-        began = time.perf_counter()
+        start = time.perf_counter()
         table = score_policies(built, policies, episodes=episodes, seed=seed, explore=explore, callback=callback)
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - start
     return summarise(
         table,
         env=built.spec.name,
@@ -172,7 +180,7 @@ def score_policies(
     explore: bool,
     callback: RolloutCallback | None = None,
 ) -> EpisodeTable:
-    """`play` with a generator of its own, seeded by `seed`, on the policies' device."""
+    """`play` with a generator on the policies' device, seeded by `seed`."""
     tensors = (tensor for policy in policies.values() for tensor in (*policy.parameters(), *policy.buffers()))
     device = next((tensor.device for tensor in tensors), env.device)
     generator = torch.Generator(device=device).manual_seed(derive_seed(seed, "actions"))
@@ -180,7 +188,7 @@ def score_policies(
 
 
 def summarise(table: EpisodeTable, **facts: Any) -> Evaluation:
-    """Means and standard errors of a table; `facts` are the other fields of Evaluation."""
+    """Means and standard errors over a table of episodes; `facts` are the other fields of Evaluation."""
     means, errors = {}, {}
     for group in table.spec.group_names:
         values = table.group_return(group)

@@ -1,4 +1,4 @@
-"""Evaluator: the evaluations within a training, each of the same episodes, in copies of the environment of its own."""
+"""Evaluator: the evaluations during a training, always of the same episodes, in separate environments."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from marlnb.training.policies.evaluation import Evaluation, score_policies, summ
 
 
 class Evaluator:
-    """Plays an experiment's evaluation episodes; its environment is built when it is first needed.
+    """Plays an experiment's evaluation episodes. The environment is built at the first evaluation.
 
     Args:
-        folder: where simulators of their own find the evaluations.
+        experiment: what is trained.
+        folder: where external simulators find the address of the evaluations.
     """
 
     def __init__(self, experiment: Experiment, folder: Path) -> None:
@@ -27,21 +28,21 @@ class Evaluator:
         self._env: VectorEnv | None = None
 
     def evaluate(self, policies: Mapping[str, Policy]) -> tuple[EpisodeTable, Evaluation]:
-        """The episodes, each agent taking its most likely action, and their summary."""
+        """The episodes and their summary. Each agent takes its most likely action."""
         experiment = self.experiment
         episodes, seed = experiment.evaluation_episodes, derive_seed(experiment.seed, "evaluation")
         if self._env is None:
-            copies = min(experiment.n_envs, episodes)
-            self._env = build_env(experiment, copies, device=experiment.device)
+            n_envs = min(experiment.n_envs, episodes)
+            self._env = build_env(experiment, n_envs, device=experiment.device)
             publish(self._env, self.folder)
         table = score_policies(self._env, policies, episodes=episodes, seed=seed, explore=False)
-        found = summarise(
+        evaluation = summarise(
             table, env=table.spec.name, policy="run", checkpoint=None, seed=seed, explore=False, seconds=0.0
         )
-        return table, found
+        return table, evaluation
 
     def close(self) -> None:
-        """Frees the environment; safe to call twice."""
+        """Frees the environment. Safe to call twice."""
         if self._env is not None:
             self._env.close()
             self._env = None

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from marlnb.client import (
-    HEAD,
+    HEADER,
     MAGIC,
     Client,
     ConnectionRefused,
@@ -27,8 +27,9 @@ from marlnb.client import (
     WireError,
 )
 from marlnb.config import EnvConfig
-from marlnb.envs.external.config import ExternalConfig, ExternalGroup
+from marlnb.envs.external.config import ExternalConfig
 from marlnb.envs.external.env import ExternalEnv
+from marlnb.envs.external.options import ExternalGroup
 from marlnb.errors import ConfigError, EnvError
 from marlnb.experiment import Experiment
 
@@ -232,7 +233,7 @@ def test_the_others_wait_once_for_a_slow_one() -> None:
             simulator.join()
 
 
-def test_longer_episodes_are_cut_off_and_told() -> None:
+def test_longer_episodes_are_truncated_and_the_simulator_is_notified() -> None:
     def play(client: Client) -> None:
         episode = client.begin_episode()
         episode.act({"boss": [1.0]})
@@ -250,7 +251,9 @@ def test_longer_episodes_are_cut_off_and_told() -> None:
         simulator = Simulator(env, play)
         done = [bool(env.step(actions(env)).done) for _ in range(3)]
         assert done == [False, False, True]
-        assert env._told.groups["b"].truncated.all() and env._told.groups["b"].final_observation.tolist() == [[[3]]]
+        assert env._cpu_step.groups["b"].truncated.all() and env._cpu_step.groups["b"].final_observation.tolist() == [
+            [[3]]
+        ]
         simulator.join()
 
 
@@ -310,7 +313,7 @@ def test_who_does_not_know_the_token_is_refused(tmp_path: Path, monkeypatch: pyt
                 with pytest.raises(ConnectionRefused, match="the token is not this server's"):
                     Client.connect(env.address, token, timeout_s=GUARD_S)
             host, port = env.address.split(":")
-            for data in (b"GET / HTTP/1.1\r\n\r\n", HEAD.pack(MAGIC, 1 << 30, 0), Message({"op": "begin"}).pack()):
+            for data in (b"GET / HTTP/1.1\r\n\r\n", HEADER.pack(MAGIC, 1 << 30, 0), Message({"op": "begin"}).pack()):
                 with socket.create_connection((host, int(port))) as sock:
                     sock.sendall(data)
                     sock.settimeout(GUARD_S)
@@ -333,23 +336,26 @@ def test_who_does_not_know_the_token_is_refused(tmp_path: Path, monkeypatch: pyt
     [
         (
             lambda e: e.act({"a_0": [1, 2, 3]}),
-            r"observation of 'a_0': got int64 of shape \[3\]; wanted float32 of .*\[2\]",
+            r"observation of 'a_0': got int64 of shape \[3\]; expected float32 of .*\[2\]",
         ),
-        (lambda e: e.act({"a_0": ["x", "y"]}), r"observation of 'a_0': got str.* wanted float32 of shape \[2\]"),
-        (lambda e: e.act({"a_0": [1, np.nan]}), r"observation of 'a_0': it holds numbers that are not finite"),
-        (lambda e: e.act({"c_0": [1]}), r"observation of 'c_0': no such agent; there are a_0, a_1, boss"),
+        (lambda e: e.act({"a_0": ["x", "y"]}), r"observation of 'a_0': got str.* expected float32 of shape \[2\]"),
+        (lambda e: e.act({"a_0": [1, np.nan]}), r"observation of 'a_0': some numbers are not finite"),
+        (lambda e: e.act({"c_0": [1]}), r"observation of 'c_0': no such agent; valid: a_0, a_1, boss"),
         (lambda e: e.act({}), r"at least one agent"),
-        (lambda e: e.act({"a_0": [1, 2]}, {"a_0": [1, 0]}), r"action mask of 'a_0': got shape \[2\]; wanted \[3\]"),
-        (lambda e: e.act({"a_0": [1, 2]}, {"a_0": [0, 0, 0]}), r"action mask of 'a_0': it allows nothing"),
+        (lambda e: e.act({"a_0": [1, 2]}, {"a_0": [1, 0]}), r"action mask of 'a_0': got shape \[2\]; expected \[3\]"),
+        (
+            lambda e: e.act({"a_0": [1, 2]}, {"a_0": [0, 0, 0]}),
+            r"action mask of 'a_0': a component has no allowed choice",
+        ),
         (lambda e: e.act({"boss": [1]}, {"boss": [1]}), r"action mask of 'boss': its group 'b' has none"),
-        (lambda e: e.act({"boss": [1]}, {"a_0": [1, 1, 1]}), r"action mask of 'a_0', who does not ask"),
-        (lambda e: e.reward({"boss": float("inf")}), r"reward of 'boss': got inf; wanted a finite number"),
+        (lambda e: e.act({"boss": [1]}, {"a_0": [1, 1, 1]}), r"action mask of 'a_0', which has no observation"),
+        (lambda e: e.reward({"boss": float("inf")}), r"reward of 'boss': got inf; expected a finite number"),
         (lambda e: e.reward({"bos": 1}), r"reward of 'bos': no such agent"),
-        (lambda e: e.end_agent("boss"), r"nobody has acted in this episode yet"),
-        (lambda e: e.end({"boss": [1, 2]}), r"observation of 'boss': got int64 of shape \[2\]; wanted .* \[1\]"),
+        (lambda e: e.end_agent("boss"), r"no agent has acted in this episode yet"),
+        (lambda e: e.end({"boss": [1, 2]}), r"observation of 'boss': got int64 of shape \[2\]; expected .* \[1\]"),
     ],
 )
-def test_what_is_wrong_is_told_where_it_is_sent(report: Callable[[object], object], message: str) -> None:
+def test_an_invalid_report_raises_where_it_is_sent(report: Callable[[object], object], message: str) -> None:
     def play(client: Client) -> None:
         episode = client.begin_episode()
         with pytest.raises(InvalidReport, match=message):
@@ -367,16 +373,16 @@ def test_what_is_wrong_is_told_where_it_is_sent(report: Callable[[object], objec
 @pytest.mark.parametrize(
     ("header", "arrays", "message"),
     [
-        ({}, {("observation", "boss"): np.zeros((2, 3), np.float32)}, r"'boss': got float32 of shape \[2, 3\]; wanted"),
+        ({}, {("observation", "boss"): np.zeros((2, 3), np.float32)}, r"'boss': got float32 of shape \[2, 3\]; expected"),
         ({}, {("observation", "nobody"): np.zeros(1, np.float32)}, r"observation of 'nobody': no such agent"),
         ({}, {("mask", "a_0"): np.ones(3, bool)}, r"at least one agent"),
         ({}, {("action", "boss"): np.ones(1, np.float32)}, r"action of 'boss' does not belong in 'act'"),
         ({"rewards": {"boss": 10**400}}, {}, r"reward of 'boss': got 1000"),
         ({"rewards": {"boss": True}}, {}, r"reward of 'boss': got True"),
-        ({"rewards": {"no": 1}}, {}, r"rewards of 'no': not one of those who live: a_0, a_1, boss"),
+        ({"rewards": {"no": 1}}, {}, r"rewards of 'no', which is not alive; alive: a_0, a_1, boss"),
         ({"rewards": [1]}, {}, r"rewards must be by agent"),
-        ({"ended": {"boss": 1}}, {}, r"whether 'boss' was truncated: got 1; wanted true or false"),
-        ({"ended": {"boss": True}}, {}, r"nobody has acted"),
+        ({"ended": {"boss": 1}}, {}, r"whether 'boss' was truncated: got 1; expected true or false"),
+        ({"ended": {"boss": True}}, {}, r"no agent has acted"),
         ({"op": "begin"}, {}, r"'begin' within an episode; valid: begin, act, end"),
         ({"op": "dance"}, {}, r"'dance' within an episode"),
     ],
@@ -405,7 +411,7 @@ def test_a_reward_beyond_all_numbers() -> None:
 
     def play(client: Client) -> None:
         client.begin_episode()
-        client._socket.sendall(HEAD.pack(MAGIC, len(header), 0) + header)
+        client._socket.sendall(HEADER.pack(MAGIC, len(header), 0) + header)
         assert "reward of 'boss': got inf" in client._received().header["message"]
         client._episode.act({"boss": [1.0]})  # type: ignore[union-attr]
 
@@ -432,7 +438,7 @@ def test_a_reward_beyond_all_numbers() -> None:
 )
 def test_bytes_that_are_no_message(header: bytes, body: bytes, message: str) -> None:
     inbox = Inbox()
-    inbox.add(HEAD.pack(MAGIC, len(header), len(body)) + header + body)
+    inbox.add(HEADER.pack(MAGIC, len(header), len(body)) + header + body)
     with pytest.raises(WireError, match=message):
         inbox.take()
 
@@ -453,7 +459,7 @@ def test_a_message_arrives_in_any_pieces() -> None:
 
 def test_it_leaves_nothing_behind(tmp_path: Path) -> None:
     env = built(address_file=str(tmp_path / "deep" / "server.json"))
-    env.announce(tmp_path)
+    env.publish(tmp_path)
     file = tmp_path / "server.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert json.loads(file.read_text())["address"] == env.address
@@ -484,7 +490,7 @@ def test_over_a_unix_socket(tmp_path: Path) -> None:
     for _ in range(2):  # the second finds no trace of the first
         with built(address=f"unix:{path}") as env:
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
-            with pytest.raises(EnvError, match="somebody listens there already"):
+            with pytest.raises(EnvError, match="another process already listens there"):
                 built(address=f"unix:{path}")
             env.reset(0)
             simulator = Simulator(env, lambda client: client.begin_episode().act({"boss": [1.0]}))
@@ -503,10 +509,10 @@ def test_when_nobody_comes(capsys: pytest.CaptureFixture[str]) -> None:
             env.step(actions(env))
 
 
-def test_in_a_hurry_it_waits_for_nobody() -> None:
+def test_interrupted_it_does_not_wait() -> None:
     with built(timeout_s=0.0) as env:
         env.reset(0)
-        threading.Timer(0.1, env.hurry).start()
+        threading.Timer(0.1, env.interrupt).start()
         step = env.step(actions(env))
         assert not any(group.acting.any() for group in step.groups.values())
         assert not env.step(actions(env)).done.any()
@@ -523,12 +529,12 @@ def test_in_a_hurry_it_waits_for_nobody() -> None:
         (["env.groups.a.observation=[2]", "env.groups.a.low=[0]", "env.groups.a.high=[0]"], r"low < high"),
         (
             ["env.groups.a.observation=[2]", "env.groups.a.actions=3", "env.address=0.0.0.0:0"],
-            r"can be reached from other machines, and nothing that travels is encrypted; .* allow_remote=true",
+            r"can be reached from other machines, and the traffic is not encrypted; .* allow_remote=true",
         ),
         (["env.groups.a.observation=[2]", "env.groups.a.actions=3", "env.address=here"], r"must be host:port or unix:"),
     ],
 )
-def test_groups_that_cannot_be(overrides: list[str], message: str) -> None:
+def test_invalid_groups(overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Experiment.compose("env=external/server", *overrides)
 

@@ -147,7 +147,7 @@ def test_labels_told_later_are_those_told_at_the_time(name: str) -> None:
     step, generator = env.reset(seed=3), torch.Generator().manual_seed(0)
     moments, told = [], []
     for _ in range(30):  # beyond an episode's end: what it drew changes
-        moments.append(env.label_moment().clone())
+        moments.append(env.label_state().clone())
         told.append(env.labels())
         step = env.step(random_actions(env, step, generator))
     later = env.labels_of(torch.cat(moments))

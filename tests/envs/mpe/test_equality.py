@@ -11,9 +11,8 @@ from torch import Tensor
 
 from marlnb.config import ENVIRONMENTS
 from marlnb.envs.mpe.env import MPE
-from marlnb.envs.mpe.picture import to_mpe2
 
-COPIES = 4
+N_ENVS = 4
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("simple", {}),
     ("simple_spread", {}),
@@ -44,19 +43,19 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("scenario", "options"), VARIANTS, ids=lambda value: value if isinstance(value, str) else None)
 def test_whole_episodes_equal_mpe2(scenario: str, options: dict[str, Any], dtype: str, continuous: bool) -> None:
     config = ENVIRONMENTS.get(f"mpe/{scenario}")(continuous_actions=continuous, dtype=dtype, **options)
-    env = config.build(COPIES)
+    env = config.build(N_ENVS)
     env.reset(seed=11)
     generator = torch.Generator().manual_seed(1)
-    raws = [to_mpe2(env, copy) for copy in range(COPIES)]
+    raws = [env.to_mpe2(env_index) for env_index in range(N_ENVS)]
     tolerance = {"float64": 1e-6, "float32": 1e-4}[dtype]
     for _ in range(config.max_cycles):
         actions = _random_actions(env, generator)
         step = env.step(actions)
-        for copy, raw in enumerate(raws):
-            _step_raw(env, raw, actions, copy)
-            _assert_equal(env, raw, copy, tolerance)
-            if step.done[copy]:
-                raws[copy] = to_mpe2(env, copy)
+        for env_index, raw in enumerate(raws):
+            _step_raw(env, raw, actions, env_index)
+            _assert_equal(env, raw, env_index, tolerance)
+            if step.done[env_index]:
+                raws[env_index] = env.to_mpe2(env_index)
 
 
 def _random_actions(env: MPE, generator: torch.Generator) -> dict[str, Tensor]:
@@ -71,24 +70,26 @@ def _random_actions(env: MPE, generator: torch.Generator) -> dict[str, Tensor]:
     return actions
 
 
-def _step_raw(env: MPE, raw: Any, actions: dict[str, Tensor], copy: int) -> None:
+def _step_raw(env: MPE, raw: Any, actions: dict[str, Tensor], env_index: int) -> None:
     for group in env.spec.groups:
-        for action in actions[group.name][copy]:
+        for action in actions[group.name][env_index]:
             raw.step(action.clamp(0, 1).numpy() if group.action.kind == "continuous" else int(action))
 
 
-def _assert_equal(env: MPE, raw: Any, copy: int, tolerance: float) -> None:
+def _assert_equal(env: MPE, raw: Any, env_index: int, tolerance: float) -> None:
     step = env._step
     for group in env.spec.groups:
         rows = step.groups[group.name]
-        seen = rows.final_observation if step.done[copy] else rows.observation
+        seen = rows.final_observation if step.done[env_index] else rows.observation
         for number, agent in enumerate(group.agents):
             expected = raw.scenario.observation(raw.world.agents[raw._index_map[agent]], raw.world)
-            np.testing.assert_allclose(seen[copy, number].numpy(), expected, rtol=0, atol=tolerance)
+            np.testing.assert_allclose(seen[env_index, number].numpy(), expected, rtol=0, atol=tolerance)
             # rewards travel as float32, whose rounding grows with their size
-            np.testing.assert_allclose(float(rows.reward[copy, number]), raw.rewards[agent], rtol=1e-7, atol=tolerance)
-            assert bool(rows.terminated[copy, number]) == raw.terminations[agent]
-            assert bool(rows.truncated[copy, number]) == raw.truncations[agent]
+            np.testing.assert_allclose(
+                float(rows.reward[env_index, number]), raw.rewards[agent], rtol=1e-7, atol=tolerance
+            )
+            assert bool(rows.terminated[env_index, number]) == raw.terminations[agent]
+            assert bool(rows.truncated[env_index, number]) == raw.truncations[agent]
 
 
 @pytest.mark.parametrize("continuous", [False, True], ids=["discrete", "continuous"])
@@ -96,7 +97,7 @@ def _assert_equal(env: MPE, raw: Any, copy: int, tolerance: float) -> None:
 def test_agents_and_spaces_are_those_of_mpe2(name: str, continuous: bool) -> None:
     env = ENVIRONMENTS.get(name)(continuous_actions=continuous, state=True).build(2)
     step = env.reset(seed=0)
-    raw = to_mpe2(env, 1)
+    raw = env.to_mpe2(1)
     assert list(env.spec.agents) == raw.possible_agents
     for group in env.spec.groups:
         for agent in group.agents:
@@ -110,13 +111,13 @@ def test_agents_and_spaces_are_those_of_mpe2(name: str, continuous: bool) -> Non
 def test_float32_episodes_stay_equal_through_hard_contacts() -> None:
     """Ten agents in one square touch all the time; a physics in float32 is off by 5e-4 here within an episode."""
     config = ENVIRONMENTS.get("mpe/simple_spread")(N=10, max_cycles=50)
-    env = config.build(COPIES)
+    env = config.build(N_ENVS)
     env.reset(seed=3)
     generator = torch.Generator().manual_seed(2)
-    raws = [to_mpe2(env, copy) for copy in range(COPIES)]
+    raws = [env.to_mpe2(env_index) for env_index in range(N_ENVS)]
     for _ in range(config.max_cycles):
         actions = _random_actions(env, generator)
         env.step(actions)
-        for copy, raw in enumerate(raws):
-            _step_raw(env, raw, actions, copy)
-            _assert_equal(env, raw, copy, 1e-4)
+        for env_index, raw in enumerate(raws):
+            _step_raw(env, raw, actions, env_index)
+            _assert_equal(env, raw, env_index, 1e-4)

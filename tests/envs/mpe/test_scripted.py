@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from marlnb.config import ENVIRONMENTS
-from marlnb.envs.mpe.scenario import MPEConfig
+from marlnb.envs.mpe.config import MPEConfig
 from marlnb.envs.mpe.scripted import REFERENCE_RETURNS, ScriptedPolicy, random_policy, references, returns
 from marlnb.specs import EnvSpec
 
