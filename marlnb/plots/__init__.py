@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from marlnb.plots.embedding import embedding_map as embedding_map
     from marlnb.plots.events import event_response as event_response
     from marlnb.plots.influence import influence_matrix as influence_matrix
-    from marlnb.plots.influence import value_shares_over_time as value_shares_over_time
+    from marlnb.plots.influence import value_decomposition_over_time as value_decomposition_over_time
     from marlnb.plots.interventions import choices_before_after as choices_before_after
     from marlnb.plots.interventions import effect_sizes as effect_sizes
     from marlnb.plots.interventions import strength_response as strength_response

@@ -37,8 +37,8 @@ def team_map(roles: Roles, *, title: str | None = None, ax: Axes | None = None) 
     heat_map(ax, distances, rows=names, columns=names, label=label, text=text, low=0, high=high, square=True)
     if has_teams:
         for edge in np.flatnonzero(np.diff(roles.team[order])) + 1:
-            ax.axhline(edge, color="white", linewidth=3)
-            ax.axvline(edge, color="white", linewidth=3)
+            ax.axhline(float(edge), color="white", linewidth=3)
+            ax.axvline(float(edge), color="white", linewidth=3)
     finish(ax, title=heading, x="", y="", grid="")
     alarm(ax, roles.warnings)
     return ax

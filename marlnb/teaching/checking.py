@@ -150,7 +150,7 @@ def _hint_for_number(answer: Any) -> str:
         return " Write it without quotes: Python computes 1 / 4 itself."
     if isinstance(answer, Sized) and len(answer) > 1:
         length = len(answer)
-        return f" Of these {length}, which one? [0] takes the first of a list, .iloc[0] that of a column, .mean() the mean."
+        return f" Which of these {length}? [0] takes the first of a list, .iloc[0] that of a column, .mean() its mean."
     return ""
 
 

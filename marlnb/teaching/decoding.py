@@ -89,7 +89,7 @@ def _rows(values: Any) -> np.ndarray:
     rows = np.asarray(values)
     if rows.ndim != 1 or (len(rows) and not (rows.dtype == bool or np.issubdtype(rows.dtype, np.integer))):
         raise WrongAnswer(
-            f"Each of the two is an array of row numbers, e.g. np.arange(400), or a mask; one of yours is {describe(values)}."
+            f"Both are arrays of row numbers, e.g. np.arange(400), or masks; one of yours is {describe(values)}."
         )
     return np.flatnonzero(rows) if rows.dtype == bool else rows.astype(int)
 

@@ -77,8 +77,8 @@ def goal_of(answer: Any) -> str:
     import torch
 
     with game() as env:
-        time_step = env.reset(SEED)
-        seen, goal = time_step.groups["speaker"].observation[:, 0], env.labels()["goal"].long()
+        step = env.reset(SEED)
+        seen, goal = step.groups["speaker"].observation[:, 0], env.labels()["goal"].long()
         answered = called(answer, seen.clone(), by="goal_of(observation)")
     try:
         goals = torch.as_tensor(answered)

@@ -98,7 +98,7 @@ def test_an_episode_is_looked_into(lab: Lab, page: Page, no_errors: list[str], k
     keep(unit, "unit")
 
     _tab(panel, "Bookmarks")
-    panel.get_by_placeholder("what is to be seen here").fill("it turns to the goal")
+    panel.get_by_placeholder("what this step shows").fill("it turns to the goal")
     panel.locator("button.marlnb-bookmark").click()
     expect(panel.locator(".marlnb-bookmarks")).to_contain_text("kept in looked-at.h5.bookmarks.json", timeout=SLOW_MS)
     kept = lab.folder / "runs" / "looked-into" / "recordings" / "looked-at.h5.bookmarks.json"
@@ -160,7 +160,7 @@ def test_agents_and_checkpoints_are_compared(lab: Lab, page: Page, no_errors: li
     compare.get_by_label("agents").select_option(["speaker_0", "listener_0"])
     expect(panel.locator(".ms-card:visible")).to_have_count(2, timeout=SLOW_MS)
     compare.get_by_label("checkpoint").select_option("10")
-    compare.get_by_role("button", name="Play beside").click()
+    compare.get_by_role("button", name="Play and compare").click()
     _sides(panel, 2)
     expect(panel.locator(".ms-side-title").nth(1)).to_have_text("checkpoint 10, the same seed", timeout=SLOW_MS)
     _pictures(panel, 1)
@@ -169,9 +169,9 @@ def test_agents_and_checkpoints_are_compared(lab: Lab, page: Page, no_errors: li
     expect(panel.locator(".ms-film canvas").nth(1)).to_have_attribute("data-index", "12", timeout=SLOW_MS)
     keep(panel, "checkpoints")
     compare.get_by_placeholder("path of an .h5 file").fill("runs/nothing.h5")
-    compare.get_by_role("button", name="Open beside").click()
+    compare.get_by_role("button", name="Open and compare").click()
     expect(compare.get_by_role("alert")).to_contain_text("nothing.h5", timeout=SLOW_MS)
-    compare.get_by_role("button", name="One alone").click()
+    compare.get_by_role("button", name="Show one alone").click()
     _sides(panel, 1)
     assert not no_errors, no_errors
 

@@ -170,7 +170,7 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ("2.2", 11, {"run": Metrics()}, "what they could earn"),
     ("2.2", 0, {"run": Metrics()}, "where they begin"),
     ("2.2", -8.5, {"run": Metrics()}, "the sign is not"),
-    ("2.2", [8, 9], {"run": Metrics()}, "Of these 2, which one"),
+    ("2.2", [8, 9], {"run": Metrics()}, "Which of these 2"),
     ("2.3", 78, {"run": run()}, "looks like an iteration"),
     ("2.3", 441_600, {"run": run()}, "a single iteration was above it"),
     ("2.3", 2_000_000, {"run": run()}, "ended after 832,000"),

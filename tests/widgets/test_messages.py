@@ -10,7 +10,7 @@ from comm import DummyComm
 
 from marlnb.experiment import Experiment
 from marlnb.training.runs.run import Run
-from marlnb.widgets.core.background import settle
+from marlnb.widgets.core.background import wait_for_requests
 from marlnb.widgets.forms.algorithm_panel import AlgorithmPanel
 from marlnb.widgets.recordings.recording_panel import RecordingPanel
 from marlnb.widgets.runs.checkpoints_panel import CheckpointsPanel
@@ -64,7 +64,7 @@ def test_panels_of_their_own_are_few_messages(sent: Sent, run: Run, kind: Any) -
 def test_a_form_that_is_set_anew_is_one_message(sent: Sent) -> None:
     panel = TrainingPanel(Experiment.compose("env=mpe/simple_tag", "algorithm=ippo"))
     until(lambda: panel.environment.spec is not None and panel.algorithm.networks)
-    settle()
+    wait_for_requests()
     before = sent("comm_msg")
     panel.length.set({"frames": 5, "seed": 6, "rollout_steps": 0})
     assert sent("comm_msg") == before + 1

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from marlnb.analysis.attribution.attribute import attribute
-from marlnb.analysis.attribution.methods import AttributionMethod
+from marlnb.analysis.attribution.methods import METHODS
 from marlnb.analysis.attribution.result import Attribution
 from marlnb.analysis.data.rows import RowSource
 from marlnb.errors import MarlnbError
@@ -31,7 +31,7 @@ MAX_STEP_NUMBERS = 400_000  # of one group's attribution of a single step
 MAX_FAST_NUMBERS = 100_000  # an episode this small is attributed so fast that no single step comes first
 MAX_FEATURES = 40  # of an agent that are sent to the page, the largest first
 To = Literal["action", "value"]
-Request = tuple[To, AttributionMethod]
+Request = tuple[To, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class EpisodeAttribution:
     """
 
     to: To
-    method: AttributionMethod
+    method: str
     attributions: Mapping[str, Attribution]
     reasons: Mapping[str, str]
     is_too_large: bool = False
@@ -65,7 +65,7 @@ class EpisodeAttribution:
         )
 
 
-def no_attribution(view: EpisodeView, to: To, method: AttributionMethod, reason: str) -> EpisodeAttribution:
+def no_attribution(view: EpisodeView, to: To, method: str, reason: str) -> EpisodeAttribution:
     """An EpisodeAttribution without attributions, for one reason."""
     return EpisodeAttribution(to, method, {}, {group.name: reason for group in view.groups})
 
@@ -75,7 +75,7 @@ def attribute_episode(
     policies: Mapping[str, Policy],
     *,
     to: To = "action",
-    method: AttributionMethod = "integrated_gradients",
+    method: str = "integrated_gradients",
     baseline: Mapping[str, np.ndarray],
     index: int | None = None,
     max_numbers: int | None = None,
@@ -111,7 +111,7 @@ def attribute_episode(
                 group=group.name,
                 to=to,
                 method=method,
-                baseline=None if method in ("gradient_shap", "deeplift_shap") else baseline,
+                baseline=None if METHODS[method].baseline == "distribution" else baseline,
                 policies=policies,
                 episodes=[view.episode],
                 steps=None if index is None else steps.tolist(),
@@ -204,7 +204,7 @@ class AttributionLoader:
         """Whether something was not attributed only because it is too large."""
         return any(episode is not None and episode.is_too_large for episode in self.episodes)
 
-    def request(self, to: To, method: AttributionMethod, max_numbers: int | None = None) -> None:
+    def request(self, to: To, method: str, max_numbers: int | None = None) -> None:
         """Attributes every side's actions or values (see `attribute_episode`)."""
         sides, request = self._answers.sides, (to, method)
         self._request = request

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import ipywidgets as w
 
-from marlnb.analysis.attribution.methods import AttributionMethod
+from marlnb.analysis.attribution.methods import METHODS as ATTRIBUTION_METHODS
 from marlnb.analysis.decoding.result import Decoding
 from marlnb.errors import MarlnbError, RecordingError
 from marlnb.models.hooks.edit import Edit
@@ -25,7 +25,7 @@ from marlnb.widgets.microscope.unit_panel import Unit, UnitPanel
 if TYPE_CHECKING:
     from marlnb.widgets.microscope.microscope import Microscope
 
-METHODS = [method for method in get_args(AttributionMethod) if method != "conductance"]
+METHODS = [name for name, method in ATTRIBUTION_METHODS.items() if not method.by_layer]
 TABS = ("Unit", "Edit", "Compare", "Concepts", "Bookmarks", "As code")
 
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from marlnb.analysis.attribution.methods import AttributionMethod
 from marlnb.errors import MarlnbError
 from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.ui_lock import with_ui_lock
@@ -40,7 +39,7 @@ class Loader:
         self._frames.begin()
 
     @with_ui_lock
-    def attribute(self, to: To, method: AttributionMethod, max_numbers: int | None = None) -> None:
+    def attribute(self, to: To, method: str, max_numbers: int | None = None) -> None:
         """Attributes every side's actions or values, of groups with at most `max_numbers` numbers."""
         self._attributions.request(to, method, max_numbers)
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from marlnb.analysis.attribution.methods import AttributionMethod
 from marlnb.analysis.decoding.decode import decode
 from marlnb.analysis.decoding.result import Decoding
 from marlnb.config import EnvConfig
@@ -128,7 +127,7 @@ class Microscope:
 
     @with_ui_lock
     def attribute(
-        self, to: To = "action", method: AttributionMethod = "integrated_gradients", *, max_numbers: int | None = None
+        self, to: To = "action", method: str = "integrated_gradients", *, max_numbers: int | None = None
     ) -> None:
         """Draws which features contribute most to the actions, or to the critic's values. It runs in a thread; `wait`
         waits for it.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marlnb.widgets.core.curves import MOST_POINTS, Line, LiveCurves
+from marlnb.widgets.core.curves import MAX_POINTS, Line, LiveCurves
 
 
 class Page(LiveCurves):
@@ -63,12 +63,12 @@ def test_a_page_that_is_opened_later_has_the_points_since_the_last_settling() ->
     assert page.lines == {} and page.seen == {}
 
 
-@pytest.mark.parametrize("n", [MOST_POINTS, MOST_POINTS + 1, 2 * MOST_POINTS, 16 * MOST_POINTS])
+@pytest.mark.parametrize("n", [MAX_POINTS, MAX_POINTS + 1, 2 * MAX_POINTS, 16 * MAX_POINTS])
 def test_putting_neighbours_together_keeps_means(n: int) -> None:
     y = np.random.default_rng(0).normal(size=n)
     line = Line()
     line.add(list(range(n)), y.tolist())
-    assert len(line.x) <= MOST_POINTS
+    assert len(line.x) <= MAX_POINTS
     if n % 2 == 0:
         width = n // len(line.x)
         assert np.allclose(line.y, y.reshape(-1, width).mean(axis=1))
@@ -81,11 +81,11 @@ def test_putting_neighbours_together_keeps_means(n: int) -> None:
 
 def test_many_points_are_few_and_a_page_has_them_too() -> None:
     page = Page()
-    for start in range(0, 3 * MOST_POINTS, 100):
+    for start in range(0, 3 * MAX_POINTS, 100):
         page.add({"a": ([float(k) for k in range(start, start + 100)], [5.0] * 100)})
     x, y = page.seen["a"]
-    assert page.seen == page.get_state("lines")["lines"] and len(x) <= MOST_POINTS
-    assert set(y) == {5.0} and x == sorted(x) and x[-1] > 3 * MOST_POINTS - 100
+    assert page.seen == page.get_state("lines")["lines"] and len(x) <= MAX_POINTS
+    assert set(y) == {5.0} and x == sorted(x) and x[-1] > 3 * MAX_POINTS - 100
 
 
 def test_marks_are_in_the_order_of_x() -> None:

@@ -10,7 +10,7 @@ from marlnb.experiment import Experiment
 from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.poller import Poller
 from marlnb.widgets.core.ui_lock import UI_LOCK
-from marlnb.widgets.forms.env_preview import EnvPreview, look_at
+from marlnb.widgets.forms.env_preview import EnvPreview, preview_env
 from marlnb.widgets.runs.training_panel import TrainingPanel
 from tests.widgets.trained import until
 
@@ -24,13 +24,13 @@ def test_clicks_while_answers_arrive_from_many_threads(frequent_switches: None, 
     raised: list[BaseException | None] = []
     monkeypatch.setattr(threading, "excepthook", lambda what: raised.append(what.exc_value))
     config = panel.environment.config
-    looks = [look_at(config), look_at(Experiment.compose("env=mpe/simple_spread").env)]
+    looks = [preview_env(config), preview_env(Experiment.compose("env=mpe/simple_spread").env)]
     done = threading.Event()
 
     def answer(look: EnvPreview) -> None:
-        newest = LatestOnly(wait_s=0)
+        latest = LatestOnly(wait_s=0)
         while not done.is_set():
-            newest.ask(lambda: look, panel.environment._show, lambda error: raised.append(error)).join()
+            latest.request(lambda: look, panel.environment._show, lambda error: raised.append(error)).join()
 
     threads = [threading.Thread(target=answer, args=(looks[place % 2],)) for place in range(N_THREADS)]
     for thread in threads:
@@ -54,14 +54,14 @@ def test_clicks_while_answers_arrive_from_many_threads(frequent_switches: None, 
 
 
 def test_work_is_done_out_of_turn_and_answered_in_turn() -> None:
-    newest, may_end = LatestOnly(wait_s=0), threading.Event()
+    latest, may_end = LatestOnly(wait_s=0), threading.Event()
     working, answered = threading.Event(), threading.Event()
 
     def work() -> None:
         working.set()
         assert may_end.wait(60)
 
-    thread = newest.ask(work, lambda _: answered.set(), lambda error: None)
+    thread = latest.request(work, lambda _: answered.set(), lambda error: None)
     assert working.wait(60)
     with UI_LOCK:  # a click is not held up by what takes long, and is whole before the answer comes
         may_end.set()
@@ -72,11 +72,11 @@ def test_work_is_done_out_of_turn_and_answered_in_turn() -> None:
 
 
 def test_an_answer_that_was_asked_for_anew_in_the_meantime_is_dropped() -> None:
-    newest, answers = LatestOnly(wait_s=0), []
+    latest, answers = LatestOnly(wait_s=0), []
     with UI_LOCK:
-        threads = [newest.ask(lambda: 1, answers.append, lambda error: None)]
+        threads = [latest.request(lambda: 1, answers.append, lambda error: None)]
         threads[0].join(0.2)  # its work is done, and it waits for the turn
-        threads.append(newest.ask(lambda: 2, answers.append, lambda error: None))
+        threads.append(latest.request(lambda: 2, answers.append, lambda error: None))
     for thread in threads:
         thread.join(60)
     assert answers == [2]

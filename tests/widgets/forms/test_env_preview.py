@@ -7,7 +7,7 @@ import pytest
 from marlnb.envs.custom import environment
 from marlnb.errors import EnvError
 from marlnb.experiment import Experiment
-from marlnb.widgets.forms.env_preview import look_at, play_random_episode
+from marlnb.widgets.forms.env_preview import preview_env, play_random_episode
 from tests.envs.sample_envs import Scripted
 
 
@@ -20,16 +20,16 @@ def undrawn(broken: bool = False) -> Scripted:
 
 
 def test_what_takes_no_render_mode_is_shown_without_a_picture() -> None:
-    looked = look_at(Experiment.compose("env=test/undrawn", "env.workers=0").env)
-    assert looked.spec.agents == ("a_0", "a_1", "a_2") and looked.picture == b""
-    assert "which its constructor does not take" in looked.no_picture and "Traceback" not in looked.no_picture
+    preview = preview_env(Experiment.compose("env=test/undrawn", "env.workers=0").env)
+    assert preview.spec.agents == ("a_0", "a_1", "a_2") and preview.picture == b""
+    assert "which its constructor does not take" in preview.no_picture and "Traceback" not in preview.no_picture
 
 
 def test_a_rollout_without_pictures_has_returns() -> None:
-    moving, returns = play_random_episode(Experiment.compose("env=test/undrawn", "env.workers=0").env, steps=2)
+    moving, returns = play_random_episode(Experiment.compose("env=test/undrawn", "env.workers=0").env, max_steps=2)
     assert moving == b"" and set(returns) == {"a_0", "a_1", "a_2"}
 
 
 def test_what_cannot_be_built_at_all_says_why_it_cannot() -> None:
     with pytest.raises(EnvError, match="the door is stuck"):
-        look_at(Experiment.compose("env=test/undrawn", "env.kwargs.broken=true", "env.workers=0").env)
+        preview_env(Experiment.compose("env=test/undrawn", "env.kwargs.broken=true", "env.workers=0").env)

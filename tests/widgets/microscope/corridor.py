@@ -1,4 +1,4 @@
-"""An environment as a user writes it, which says where the things in its picture are: two walkers and a door."""
+"""A custom environment that supplies the positions of its objects: two walkers and a door."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LENGTH, STEPS = 10, 6
 class Corridor(ParallelEnv[str, np.ndarray, int]):
     metadata: ClassVar[dict[str, Any]] = {"name": "corridor", "render_modes": ["rgb_array"]}
     possible_agents: ClassVar[list[str]] = ["walker_0", "walker_1"]
-    spoken: tuple[str | None, ...] = ("walker_0", "walker_1", "door", None)
+    described: tuple[str | None, ...] = ("walker_0", "walker_1", "door", None)
 
     def __init__(self, render_mode: str | None = None) -> None:
         self.render_mode = render_mode
@@ -30,18 +30,18 @@ class Corridor(ParallelEnv[str, np.ndarray, int]):
         self.agents, self.clock = list(self.possible_agents), 0
         drawn = np.random.default_rng(seed)
         self.at, self.door = drawn.integers(0, LENGTH, 2), int(drawn.integers(0, LENGTH))
-        return self._seen(), {agent: {} for agent in self.agents}
+        return self._observe(), {agent: {} for agent in self.agents}
 
     def step(self, actions: dict[str, int]) -> Any:
         moves = np.array([2 * actions[agent] - 1 for agent in self.possible_agents])
         self.at = np.clip(self.at + moves, 0, LENGTH - 1)
         self.clock += 1
         near = -np.abs(self.at - self.door).astype(float) / LENGTH
-        told = (self._seen(), dict(zip(self.agents, near)), self._all(False), self._all(self.clock >= STEPS))
+        outcome = (self._observe(), dict(zip(self.agents, near)), self._all(False), self._all(self.clock >= STEPS))
         infos: dict[str, Any] = {agent: {} for agent in self.agents}
         if self.clock >= STEPS:
             self.agents = []
-        return (*told, infos)
+        return (*outcome, infos)
 
     def render(self) -> np.ndarray:
         image = np.full((10, 10 * LENGTH, 3), 255, np.uint8)
@@ -49,13 +49,13 @@ class Corridor(ParallelEnv[str, np.ndarray, int]):
         return image
 
     def object_positions(self) -> dict[str, tuple[float, float]]:
-        places = {"walker_0": self.at[0], "walker_1": self.at[1], "door": self.door}
-        return {name: ((place + 0.5) / LENGTH, 0.5) for name, place in places.items()}
+        cells = {"walker_0": self.at[0], "walker_1": self.at[1], "door": self.door}
+        return {name: ((cell + 0.5) / LENGTH, 0.5) for name, cell in cells.items()}
 
     def feature_objects(self, agent: str) -> tuple[str | None, ...]:
-        return self.spoken
+        return self.described
 
-    def _seen(self) -> dict[str, np.ndarray]:
+    def _observe(self) -> dict[str, np.ndarray]:
         seen = np.array([*self.at, self.door, self.clock], np.float32) / LENGTH
         return dict.fromkeys(self.agents, seen)
 

@@ -1,4 +1,4 @@
-"""An episode's arrays are the recording's own; orders and top episodes are what a plain look finds."""
+"""An episode's arrays equal the recording's; orders and top episodes equal those of a plain search."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def test_probabilities_are_those_of_the_actions_taken(tag: mnb.Recording) -> Non
         np.testing.assert_allclose(taken, np.exp(stored), atol=1e-4)
 
 
-def test_an_episode_that_is_not_there_is_told(listener: mnb.Recording) -> None:
-    with pytest.raises(RecordingError, match=r"no episode 99; it has 0 to 11"):
+def test_a_missing_episode_is_an_error(listener: mnb.Recording) -> None:
+    with pytest.raises(RecordingError, match=r"no episode 99; valid: 0 to 11"):
         read_episode(listener, 99)
 
 
@@ -74,7 +74,7 @@ def test_orders_sort_what_they_say() -> None:
     assert spreads == sorted(spreads, reverse=True)
 
 
-def test_alike_units_lie_together() -> None:
+def test_similar_units_are_neighbours() -> None:
     rng = np.random.default_rng(1)
     kinds = rng.permutation(np.repeat(np.arange(3), 8))
     x = rng.normal(size=(60, 3))[:, kinds] * rng.uniform(0.5, 5, 24) + 0.05 * rng.normal(size=(60, 24))
@@ -85,10 +85,10 @@ def test_alike_units_lie_together() -> None:
 
 def test_top_episodes_are_those_of_a_plain_sort(tag: mnb.Recording) -> None:
     site, agent, unit = "adversary/actor/hidden_1", "adversary_2", 11
-    found = top_episodes(tag, site, agent, unit, n=3)
+    episodes = top_episodes(tag, site, agent, unit, n=3)
     brute = []
     for episode in range(4):
         course = tag.file[f"activations/{site}"][:][tag.file["steps/episode"][:] == episode][:, 2, unit]
         brute.append((float(max(course)), episode, int(np.argmax(course))))
     brute.sort(reverse=True)
-    assert [(top.value, top.episode, top.t) for top in found] == brute[:3]
+    assert [(top.value, top.episode, top.t) for top in episodes] == brute[:3]

@@ -1,4 +1,4 @@
-"""The microscope without a browser: its methods, what they leave, and what a page without widgets shows."""
+"""The microscope without a browser: its methods, its state, and its snapshot."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_an_edited_rollout_is_what_evaluate_plays(scope: Microscope, listener: m
     assert scope.wait(60)
     speaker = scope.scope.attributions[0]["agents"]["speaker_0"]  # compared with the recording, not with one episode
     assert np.abs(np.frombuffer(speaker["values"], "<f4")).max() > 0.1
-    assert "edited" in scope.scope.attributions[1]["refused"]["listener"]
+    assert "edited" in scope.scope.attributions[1]["reasons"]["listener"]
     assert sorted(path.name for path in (run / "recordings").glob("played*")) == []
     scope.alone()
     assert len(scope.scope.sides) == 1 and scope.view.episode == 3
@@ -73,7 +73,7 @@ def test_sampled_actions_get_the_same_noise(tag: mnb.Recording) -> None:
     assert scope.wait(60)
 
 
-def test_a_click_tells_the_exact_value_and_more(scope: Microscope, listener: mnb.Recording) -> None:
+def test_a_click_shows_the_exact_value_and_more(scope: Microscope, listener: mnb.Recording) -> None:
     scope.scope.set_state({"picked": {"side": 0, "agent": "listener_0", "layer": "actor/hidden_1", "unit": 9, "t": 7}})
     panel = scope.controls.unit
     assert f"{listener.file[f'activations/{SITE}'][82, 0, 9]:.6g}" in panel._line.value
@@ -85,28 +85,28 @@ def test_a_click_tells_the_exact_value_and_more(scope: Microscope, listener: mnb
     assert (scope.view.episode, scope.t) == panel.top[0][:2]
 
 
-def test_bookmarks_are_kept_beside_the_recording(listener: mnb.Recording, tmp_path: Path) -> None:
+def test_bookmarks_are_stored_next_to_the_recording(listener: mnb.Recording, tmp_path: Path) -> None:
     path = shutil.copy(listener.path, tmp_path / "copied.h5")
     scope = mnb.microscope(path, 1, t=4)
     mark = scope.bookmark("here")
-    kept = tmp_path / "copied.h5.bookmarks.json"
-    assert json.loads(kept.read_text()) == [{"episode": 1, "t": 4, "note": "here"}]
+    stored = tmp_path / "copied.h5.bookmarks.json"
+    assert json.loads(stored.read_text()) == [{"episode": 1, "t": 4, "note": "here"}]
     again = mnb.microscope(path)
     assert again.bookmarks == [mark] and again.scope.bookmarks == [{"episode": 1, "t": 4, "note": "here"}]
-    again.forget(mark)
-    assert json.loads(kept.read_text()) == []
-    kept.write_text("{}")
+    again.remove_bookmark(mark)
+    assert json.loads(stored.read_text()) == []
+    stored.write_text("{}")
     broken = mnb.microscope(path)
-    assert "holds no bookmarks" in broken.controls.bookmarks._status.value
-    broken.bookmark("kept here only")  # what somebody wrote is not written over
-    assert kept.read_text() == "{}" and len(broken.scope.bookmarks) == 1
+    assert "is not a file of bookmarks" in broken.controls.bookmarks._status.value
+    broken.bookmark("in memory only")  # the file is not overwritten
+    assert stored.read_text() == "{}" and len(broken.scope.bookmarks) == 1
 
 
 def test_without_its_run_it_shows_what_the_file_has(listener: mnb.Recording, tmp_path: Path) -> None:
     scope = mnb.microscope(shutil.copy(listener.path, tmp_path / "copied.h5"))
     assert scope.wait(60)
-    assert "lies in no run folder" in scope.scope.notes[0]
-    with pytest.raises(RecordingError, match="lies in no run folder"):
+    assert "is in no run folder" in scope.scope.notes[0]
+    with pytest.raises(RecordingError, match="is in no run folder"):
         scope.play_again(mnb.Ablate(SITE))
     with_run = mnb.microscope(scope.recording, subject=listener.run_path)
     assert with_run.wait(60) and len(with_run.scope.images(0)) == 25
@@ -130,7 +130,7 @@ def test_its_code_shows_the_same(scope: Microscope) -> None:
 def test_layers_that_were_not_sent_come_when_asked_for(
     listener: mnb.Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("marlnb.widgets.microscope.payload.MOST_BYTES", 0)
+    monkeypatch.setattr("marlnb.widgets.microscope.payload.MAX_UNIT_BYTES", 0)
     scope = mnb.microscope(listener)
     assert list(scope.scope.sides[0]["units"]) == ["actor/hidden_1"]
     scope.scope.layer = "actor/hidden_2"
@@ -138,16 +138,16 @@ def test_layers_that_were_not_sent_come_when_asked_for(
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
-        ({"episode": 77}, "no episode 77; it has 0 to 11"),
+        ({"episode": 77}, "no episode 77; valid: 0 to 11"),
         ({"layer": "actor/hidden_9"}, "actor/hidden_2"),
         ({"order": "peek"}, "peak"),
         ({"agents": ["nobody"]}, "speaker_0, listener_0"),
     ],
 )
-def test_what_is_not_there_is_told(listener: mnb.Recording, options: dict[str, object], told: str) -> None:
-    with pytest.raises(RecordingError, match=told):
+def test_errors_name_what_is_valid(listener: mnb.Recording, options: dict[str, object], message: str) -> None:
+    with pytest.raises(RecordingError, match=message):
         mnb.microscope(listener, **options)  # type: ignore[arg-type]
 
 
@@ -158,19 +158,19 @@ def test_units_are_read_as_people_write_them() -> None:
             parse_units(wrong)
 
 
-def test_of_what_is_too_large_the_step_that_is_shown_is_explained(
+def test_the_shown_step_is_attributed_if_the_episode_is_too_large(
     listener: mnb.Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("marlnb.widgets.microscope.attribution.MOST_NUMBERS", 100)
+    monkeypatch.setattr("marlnb.widgets.microscope.attribution.MAX_NUMBERS", 100)
     whole = mnb.attribute(listener, group="listener", progress=False)  # episode 0 comes first
     scope = mnb.microscope(listener, t=3)
     assert scope.wait(60) and scope.wait(60)
     for t in (3, 17):
         scope.go(t=t)
         assert scope.wait(60)
-        found = scope.scope.attributions[0]
-        speaker, step = (found["agents"][agent] for agent in ("speaker_0", "listener_0"))
-        assert (speaker["at"], step["at"]) == (None, t) and found["refused"] == {}
+        payload = scope.scope.attributions[0]
+        speaker, step = (payload["agents"][agent] for agent in ("speaker_0", "listener_0"))
+        assert (speaker["at"], step["at"]) == (None, t) and payload["reasons"] == {}
         values = dict(zip(step["names"], np.frombuffer(step["values"], "<f4")))
         truth = dict(zip(whole.feature_names, whole.values[t, 0]))
         assert values.keys() == truth.keys() and values == pytest.approx(truth, abs=1e-4)
@@ -182,19 +182,19 @@ def test_of_what_is_too_large_the_step_that_is_shown_is_explained(
 
 
 def test_a_step_that_is_too_large_as_well_says_so(listener: mnb.Recording, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("marlnb.widgets.microscope.attribution.MOST_NUMBERS", 100)
-    monkeypatch.setattr("marlnb.widgets.microscope.attribution.MOST_OF_STEP", 10)
+    monkeypatch.setattr("marlnb.widgets.microscope.attribution.MAX_NUMBERS", 100)
+    monkeypatch.setattr("marlnb.widgets.microscope.attribution.MAX_STEP_NUMBERS", 10)
     scope = mnb.microscope(listener)
     assert scope.wait(60) and scope.wait(60)
-    found = scope.scope.attributions[0]
-    assert found["agents"].keys() == {"speaker_0"} and "11 features over 25 steps" in found["refused"]["listener"]
+    payload = scope.scope.attributions[0]
+    assert payload["agents"].keys() == {"speaker_0"} and "11 features over 25 steps" in payload["reasons"]["listener"]
 
 
 def test_the_step_that_is_shown_comes_before_a_long_episode(
     listener: mnb.Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("marlnb.widgets.microscope.attribution.FEW_NUMBERS", 0)
-    monkeypatch.setattr("marlnb.widgets.microscope.attribution.START_S", 3.0)
+    monkeypatch.setattr("marlnb.widgets.microscope.attribution.MAX_FAST_NUMBERS", 0)
+    monkeypatch.setattr("marlnb.widgets.microscope.attribution.START_DELAY_S", 3.0)
     scope = mnb.microscope(listener, t=4)
     until(lambda: scope.scope.attributions[0])
     assert {one["at"] for one in scope.scope.attributions[0]["agents"].values()} == {4}

@@ -1,4 +1,4 @@
-"""An environment of the user's own may say where its objects are and what its features speak of."""
+"""A custom environment can supply the positions of its objects and the objects that its features describe."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import marlnb as mnb
 from marlnb.envs.custom import vector_env
-from marlnb.widgets.microscope.objects import NOT_TOLD, Objects
+from marlnb.widgets.microscope.objects import NOT_SUPPLIED, ObjectFinder
 from tests.widgets.microscope.corridor import Corridor
 
 
@@ -26,15 +26,15 @@ def corridor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[mnb.Recording
         yield recording
 
 
-def test_attribution_is_drawn_on_what_the_environment_tells_of(corridor: mnb.Recording) -> None:
+def test_attribution_is_drawn_onto_supplied_objects(corridor: mnb.Recording) -> None:
     scope = mnb.microscope(corridor, 1)
     assert scope.wait(120) and scope.scope.notes == [""]
     film = scope.scope.get_state()["films"][0]
     seen = corridor.steps("walker", "observation").sel(episode=1).to_numpy()  # [time, agent, feature]
-    assert sorted(map(int, film["places"])) == list(range(6)) == sorted(map(int, film["images"]))
+    assert sorted(map(int, film["positions"])) == list(range(6)) == sorted(map(int, film["images"]))
     for t in range(6):
-        assert film["places"][str(t)]["door"] == pytest.approx((seen[t, 0, 2] + 0.05, 0.5))
-        assert film["places"][str(t)]["walker_1"] == pytest.approx((seen[t, 0, 1] + 0.05, 0.5))
+        assert film["positions"][str(t)]["door"] == pytest.approx((seen[t, 0, 2] + 0.05, 0.5))
+        assert film["positions"][str(t)]["walker_1"] == pytest.approx((seen[t, 0, 1] + 0.05, 0.5))
     sent = scope.scope.attributions[0]["agents"]["walker_0"]
     assert sent["objects"] == ["door", "walker_0", "walker_1"] and scope.scope.explained == "walker_0"
     values = np.frombuffer(sent["values"], "<f4").reshape(6, 4)
@@ -44,22 +44,22 @@ def test_attribution_is_drawn_on_what_the_environment_tells_of(corridor: mnb.Rec
     assert own.max() > 0
 
 
-def test_what_is_told_wrongly_is_said_and_the_pictures_stay(
+def test_wrong_objects_are_reported_and_the_pictures_stay(
     corridor: mnb.Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Corridor, "spoken", ("door",))
+    monkeypatch.setattr(Corridor, "described", ("door",))
     scope = mnb.microscope(corridor)
     assert scope.wait(120)
-    assert "names 1 objects for 4 features; attribution is shown as bars only" in scope.scope.notes[0]
+    assert "got 1 objects for 4 features; attribution is shown as bars only" in scope.scope.notes[0]
     assert sorted(scope.scope.images(0)) == list(range(6))
     assert scope.scope.attributions[0]["agents"]["walker_0"]["objects"] == []
 
 
-def test_an_environment_that_tells_half_has_bars_only() -> None:
+def test_an_environment_with_one_of_the_methods_has_bars_only() -> None:
     class Silent(Corridor):
         feature_objects = None  # type: ignore[assignment]
 
     with vector_env(Silent, 1) as env:
         env.reset(0)
-        objects = Objects(env)
-        assert objects.problem == NOT_TOLD and objects.places() is None
+        objects = ObjectFinder(env)
+        assert objects.problem == NOT_SUPPLIED and objects.positions() is None

@@ -1,4 +1,4 @@
-"""The picture below a microscope, in a notebook that was executed where nobody looked."""
+"""The snapshot below a microscope, in a notebook that was executed without a page."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ CELLS = (
 )
 
 
-def test_it_is_the_last_one_whatever_cells_did(listener: mnb.Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_snapshot_shows_the_last_state(listener: mnb.Recording, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
-    said, pictures = [], []
+    texts, pictures = [], []
 
     def ended(cell: nbformat.NotebookNode, **_: object) -> None:
         (data,) = [output.data for output in made.cells[0].outputs if "image/png" in output.get("data", {})]
-        said.append(data["text/plain"].partition(";")[0])
+        texts.append(data["text/plain"].partition(";")[0])
         pictures.append(base64.b64decode(data["image/png"]))
 
     made = nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_code_cell(one.format(path=str(listener.path))) for one in CELLS]
+        cells=[nbformat.v4.new_code_cell(cell.format(path=str(listener.path))) for cell in CELLS]
     )
     run_cells(made, on_cell_executed=ended)
-    assert said == [f"Microscope(recording.h5, episode 3, step {t}" for t in (5, 9, 11, 11)]
+    assert texts == [f"Microscope(recording.h5, episode 3, step {t}" for t in (5, 9, 11, 11)]
     assert len(set(pictures)) == 3 and pictures[2] == pictures[3]
     states = made.metadata["widgets"]["application/vnd.jupyter.widget-state+json"]["state"].values()
     (t,) = [model["state"]["t"] for model in states if "bookmarks" in model["state"]]

@@ -1,4 +1,4 @@
-"""The microscope under clicks, steps and answers from threads, all at once: it is changed by one at a time, whole."""
+"""The microscope under clicks, steps and results of threads at the same time: changes are serialised."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ N_ROUNDS = 4
 def test_clicks_steps_and_answers_at_once(
     frequent_switches: None, listener: mnb.Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("filming", "explaining"):
-        monkeypatch.setattr(f"marlnb.widgets.microscope.{module}.START_S", 0.0)
-    monkeypatch.setattr("marlnb.widgets.microscope.frames.SEND_S", 0.0)  # every picture by itself
+    for module in ("loading", "attribution"):
+        monkeypatch.setattr(f"marlnb.widgets.microscope.{module}.START_DELAY_S", 0.0)
+    monkeypatch.setattr("marlnb.widgets.microscope.loading.SEND_EVERY_S", 0.0)  # every frame alone
     raised: list[BaseException | None] = []
     monkeypatch.setattr(threading, "excepthook", lambda what: raised.append(what.exc_value))
     scope = mnb.microscope(listener)
-    controls, out_of_turn = scope.controls, []
+    controls, unlocked = scope.controls, []
     notify = Scope.notify_change
 
     def noted(self: Scope, change: Any) -> None:
         if not UI_LOCK._is_owned():  # type: ignore[attr-defined]
-            out_of_turn.append(change["name"])
+            unlocked.append(change["name"])
         notify(self, change)
 
     monkeypatch.setattr(Scope, "notify_change", noted)
@@ -52,24 +52,24 @@ def test_clicks_steps_and_answers_at_once(
         for number in range(N_ROUNDS):
             scope.pick("listener_0", number)
             mark = scope.bookmark(f"mark {number}")
-            scope.forget(mark)
+            scope.remove_bookmark(mark)
 
-    threads = [threading.Thread(target=work) for work in (steps, episodes, comparisons, units)]
+    threads = [threading.Thread(target=run) for run in (steps, episodes, comparisons, units)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(300)
         assert not thread.is_alive()
     scope.compare(episode=11)
-    assert scope.wait(120) and raised == [] and scope.bookmarks == [] and out_of_turn == []
+    assert scope.wait(120) and raised == [] and scope.bookmarks == [] and unlocked == []
     state = scope.scope.get_state()
     assert [side["episode"] for side in state["sides"]] == [scope.view.episode, 11]
     assert state["notes"] == ["", ""]
-    for film, attributed in zip(state["films"], state["attributions"]):
-        assert len(film["images"]) == 25 and set(attributed["agents"]) == {"speaker_0", "listener_0"}
+    for film, attribution in zip(state["films"], state["attributions"]):
+        assert len(film["images"]) == 25 and set(attribution["agents"]) == {"speaker_0", "listener_0"}
 
 
-def test_what_was_asked_of_another_episode_is_not_shown(listener: mnb.Recording) -> None:
+def test_results_about_another_episode_are_not_shown(listener: mnb.Recording) -> None:
     scope = mnb.microscope(listener)
     compare = scope.controls.compare
     compare.checkpoint.value = 10
