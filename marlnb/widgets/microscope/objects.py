@@ -119,7 +119,7 @@ class MPEObjects:
         return {name: (float(a), float(b)) for name, a, b in zip(self._names, x, y)}
 
     def feature_objects(self, agent: str) -> list[str | None]:
-        group = next(group for group in self._env.spec.groups if agent in group.agents)
+        group = self._env.spec.group_of(agent)
         return bodies_of(self._env.scenario, agent, group.observation.names)
 
 

@@ -15,7 +15,7 @@ from marlnb.errors import MarlnbError
 from marlnb.training.collect.episodes import TimeStep
 from marlnb.training.policies.evaluation import EvaluationOptions, evaluate
 from marlnb.training.runs.checkpoint import Checkpoint
-from marlnb.training.runs.checkpoint_notes import CheckpointNotes, is_alike
+from marlnb.training.runs.checkpoint_notes import CheckpointNotes, is_comparable
 from marlnb.widgets.core.background import BackgroundTask, TaskStopped
 from marlnb.widgets.core.controls import Dropdown, button_for
 from marlnb.widgets.core.style import LABEL, note_html, problem_html, table_html
@@ -214,7 +214,7 @@ def _comparison_html(
     a: int, evaluations_a: Sequence[Mapping[str, Any]], b: int, evaluations_b: Sequence[Mapping[str, Any]]
 ) -> str:
     """Checkpoints a and b by their latest evaluations on the same episodes, and the difference for each episode."""
-    pairs = [(x, y) for x in evaluations_a for y in evaluations_b if is_alike(dict(x), dict(y))]
+    pairs = [(x, y) for x in evaluations_a for y in evaluations_b if is_comparable(dict(x), dict(y))]
     if not pairs:
         return note_html(f"{a} and {b} have not been evaluated on the same episodes: use Evaluate both")
     first, second = pairs[-1]

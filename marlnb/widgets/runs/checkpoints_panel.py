@@ -12,7 +12,7 @@ from marlnb.errors import MarlnbError
 from marlnb.models.policies.policy import Policy
 from marlnb.training.runs.checkpoint import Checkpoint
 from marlnb.training.runs.checkpoint_notes import CheckpointNotes
-from marlnb.training.runs.checkpoint_removal import ALIVE, remove_checkpoint, why_not
+from marlnb.training.runs.checkpoint_removal import RUNNING_STATES, remove_checkpoint, why_not
 from marlnb.training.runs.files import METRICS, read_lines
 from marlnb.training.runs.run import Run
 from marlnb.widgets.core.background import LatestOnly
@@ -209,7 +209,7 @@ class CheckpointsPanel:
     def _look(self) -> tuple[int | None, bool]:
         """The time of the last change of the folder, and whether the run trains."""
         folder = self.run.path / "checkpoints"
-        return folder.stat().st_mtime_ns if folder.is_dir() else None, self.run.status()["state"] in ALIVE
+        return folder.stat().st_mtime_ns if folder.is_dir() else None, self.run.status()["state"] in RUNNING_STATES
 
     def _show_changes(self, state: tuple[int | None, bool]) -> float:
         """Shows new and removed checkpoints. Returns the time until the next reading."""

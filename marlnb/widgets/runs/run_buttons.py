@@ -8,10 +8,10 @@ from typing import Any
 import ipywidgets as w
 
 from marlnb.training.control import RequestKind, cancel_request, is_requested, request
+from marlnb.training.runs.checkpoint_removal import RUNNING_STATES
 from marlnb.training.runs.run import Run
 from marlnb.widgets.core.controls import Button, button_for
 from marlnb.widgets.core.style import note_html, problem_html
-from marlnb.widgets.runs.run_status import ALIVE
 
 REQUESTED: dict[RequestKind, str] = {
     "pause": "pausing after this iteration",
@@ -50,7 +50,7 @@ class RunButtons:
         self._state = status["state"]
         if self.request is not None and self._is_handled(self.request):
             self.request = None
-        is_alive = self._state in ALIVE
+        is_alive = self._state in RUNNING_STATES
         self.buttons["start"].disabled = is_alive or self._state == "complete"
         self.buttons["start"].description = "Start" if self._state == "created" else "Resume"
         for name in ("pause", "save", "stop"):

@@ -17,7 +17,8 @@ from matplotlib.figure import Figure
 from marlnb.errors import MarlnbError
 from marlnb.training.background import Training, start
 from marlnb.training.control import request
-from marlnb.training.runs.follow import News, RunFollower
+from marlnb.training.runs.checkpoint_removal import RUNNING_STATES
+from marlnb.training.runs.follow import RunChanges, RunFollower
 from marlnb.training.runs.run import Run
 from marlnb.widgets.core.controls import Accordion, Tab
 from marlnb.widgets.core.curves import LiveCurves
@@ -27,7 +28,7 @@ from marlnb.widgets.core.style import log_html, note_html, problem_html, styled
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.runs.metrics import MetricCurves, return_curves
 from marlnb.widgets.runs.run_buttons import RunButtons
-from marlnb.widgets.runs.run_status import ALIVE, describe_failure, describe_status
+from marlnb.widgets.runs.run_status import describe_failure, describe_status
 
 if TYPE_CHECKING:
     from marlnb.models.policies.policy import Policy
@@ -168,7 +169,7 @@ class RunPanel:
     def __repr__(self) -> str:
         return f"RunPanel({self.run!r})"
 
-    def _follow(self) -> Poller[News]:
+    def _follow(self) -> Poller[RunChanges]:
         return Poller(self._look, self._show, self._fail)
 
     def _start(self) -> None:
@@ -188,26 +189,26 @@ class RunPanel:
             self.opened[title] = TABS[title](self)
             self._pages[title].children = (self.opened[title].widget,)
 
-    def _look(self) -> News:
-        return self._follower.look()
+    def _look(self) -> RunChanges:
+        return self._follower.read()
 
-    def _show(self, news: News) -> float:
+    def _show(self, changes: RunChanges) -> float:
         """Shows what is new in the run's files. Returns the time until the next reading."""
-        was_running, self._status = self._status["state"] == "running", news.status
-        if news.again:
+        was_running, self._status = self._status["state"] == "running", changes.status
+        if changes.restarted:
             self.returns.clear()
-        self._hide_agents(news)
-        self.returns.add(return_curves(news.rows))
-        self.numbers.add(news.rows, restart=news.again)
-        self._is_settled = self._is_settled and not (news.rows or news.again)
+        self._hide_agents(changes)
+        self.returns.add(return_curves(changes.rows))
+        self.numbers.add(changes.rows, restart=changes.restarted)
+        self._is_settled = self._is_settled and not (changes.rows or changes.restarted)
         self._show_status()
-        if news.events:
-            self._events = [*self._events, *news.events][-MAX_LOG_LINES:]
+        if changes.events:
+            self._events = [*self._events, *changes.events][-MAX_LOG_LINES:]
             self._log.value = log_html("\n".join(self._events))
         is_running = self._status["state"] == "running"
         for snapshot in self.snapshots:
             snapshot.renew_soon(now=was_running and not is_running)
-        if self._status["state"] in ALIVE or (self.training is not None and self.training.is_alive):
+        if self._status["state"] in RUNNING_STATES or (self.training is not None and self.training.is_alive):
             self._check_time_limit()
             return LIVE_S
         if not self._is_settled:
@@ -216,13 +217,13 @@ class RunPanel:
         return IDLE_S
 
     def _check_time_limit(self) -> None:
-        if self._stop_at is not None and time.monotonic() >= self._stop_at and self._status["state"] in ALIVE:
+        if self._stop_at is not None and time.monotonic() >= self._stop_at and self._status["state"] in RUNNING_STATES:
             self._stop_at = None
             request(self.run.path, "stop", "the time limit was reached")
 
-    def _hide_agents(self, news: News) -> None:
+    def _hide_agents(self, changes: RunChanges) -> None:
         """Hides the lines of single agents at first: the legend switches them on. Those of groups are visible."""
-        agents = [agent for row in news.rows[-1:] for agent in row.get("agent_returns", {})]
+        agents = [agent for row in changes.rows[-1:] for agent in row.get("agent_returns", {})]
         new = [agent for agent in agents if agent not in self._agents]
         if new:
             self._agents += new

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from marlnb.formatting import format_clock, format_count
+from marlnb.training.runs.checkpoint_removal import RUNNING_STATES
 from marlnb.training.runs.run import Run
 
-ALIVE = ("running", "paused")
 STATE_TEXTS = {
     "created": "not started",
     "running": "training",
@@ -29,7 +29,7 @@ def describe_status(status: Mapping[str, Any]) -> str:
         parts.append(f"{format_count(status['frames_per_second'])} frames a second")
         if status.get("eta_s") is not None:
             parts.append(f"{format_clock(status['eta_s'])} left")
-    if status["state"] in ALIVE and status.get("host"):
+    if status["state"] in RUNNING_STATES and status.get("host"):
         parts.append(f"on {status['host']}, process {status.get('pid')}")
     return ", ".join(parts)
 
