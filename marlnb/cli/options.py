@@ -82,7 +82,9 @@ def options_from(arguments: argparse.Namespace, kind: type[Any]) -> dict[str, An
     given = {item.name: getattr(arguments, item.name) for item in fields(kind) if hasattr(arguments, item.name)}  # type: ignore[arg-type]
     for name, value in given.items():
         if isinstance(value, list):
-            takes_one_word = any(x in (str, int) or get_origin(x) is Literal for x in _alternatives(hints(kind)[name]))
+            alternatives = _alternatives(hints(kind)[name])
+            origins: list[Any] = [get_origin(alternative) for alternative in alternatives]
+            takes_one_word = str in alternatives or int in alternatives or Literal in origins
             given[name] = value[0] if len(value) == 1 and takes_one_word else tuple(value)
     return given
 
@@ -112,19 +114,19 @@ def config_from_text(text: str, kind: type[Config]) -> Config:
 
 def _word_types(annotation: Annotation) -> tuple[tuple[type, ...], bool]:
     """The types that one word may have, none if no word can express a value; and whether it takes several words."""
-    found: list[type] = []
+    word_types: list[type] = []
     takes_several = False
     for alternative in _alternatives(annotation):
         origin: Any = get_origin(alternative)
         if origin is tuple:
             takes_several = True
             for member in get_args(alternative):
-                found += [] if member is Ellipsis else _word_types(member)[0]
+                word_types += [] if member is Ellipsis else _word_types(member)[0]
         elif origin is Literal:
-            found += [type(value) for value in get_args(alternative)]
+            word_types += [type(value) for value in get_args(alternative)]
         elif alternative in (bool, int, float, str):
-            found.append(alternative)
-    return tuple(dict.fromkeys(found)), takes_several
+            word_types.append(alternative)
+    return tuple(dict.fromkeys(word_types)), takes_several
 
 
 def _alternatives(annotation: Annotation) -> list[Annotation]:

@@ -18,7 +18,7 @@ from marlnb.analysis.attribution.task import check_all_recorded
 from marlnb.analysis.data.rows import Rows, RowSource
 from marlnb.analysis.results import Result, strict_json
 from marlnb.errors import AnalysisError, unknown
-from marlnb.models.adapters.policy import ForeignPolicy
+from marlnb.models.adapters.policy import ExternalPolicy
 from marlnb.models.networks.mixers import Mixer, SumMixer
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.q_policy import QPolicy
@@ -149,7 +149,7 @@ def decompose_value(
     if group not in by_group:
         raise AnalysisError(unknown("group with a policy", group, by_group))
     policy = by_group[group]
-    if not isinstance(policy, QPolicy | ForeignPolicy) or policy.mixer is None:
+    if not isinstance(policy, QPolicy | ExternalPolicy) or policy.mixer is None:
         raise AnalysisError(
             f"the policy of {group!r} ({type(policy).__name__}) has no mixer; policies of vdn and qmix have one"
         )
@@ -189,7 +189,7 @@ def _mean_of_finite(values: np.ndarray) -> np.ndarray:
 
 @torch_threads(1)
 def _by_batch(
-    source: RowSource, rows: Rows, policy: QPolicy | ForeignPolicy, of: Of, batch_size: int
+    source: RowSource, rows: Rows, policy: QPolicy | ExternalPolicy, of: Of, batch_size: int
 ) -> list[tuple[Tensor, Tensor, Tensor | None]]:
     """By batch: Q `[row, agent]`, 0 for agents that do not act; who acts; and what else the mixer reads."""
     assert policy.mixer is not None

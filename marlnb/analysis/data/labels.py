@@ -187,7 +187,7 @@ def _from_agent(source: RowSource, rows: Rows, label: AgentLabel) -> Labels:
     feature = label[2] if len(label) == 3 else None
     if agent not in source.recording.agents:
         raise AnalysisError(unknown("recorded agent", agent, source.recording.agents))
-    group = next(group for group in source.env.groups if agent in group.agents)
+    group = source.env.group_of(agent)
     group_source = RowSource(source.recording, group.name)
     if field in source.recording.labels:
         values, _, class_names = group_source.label(field, rows)

@@ -18,10 +18,10 @@ from marlnb.models.hooks import episode_context
 from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import capture
 from marlnb.models.hooks.edit import Edit
-from marlnb.models.policies.policy import Policy
+from marlnb.models.policies.policy import Policy, device_of
 from marlnb.specs import EnvSpec
 from marlnb.training.collect.episodes import EpisodeTable, OverrideAction, TimeStep, play
-from marlnb.training.collect.rollout import carried
+from marlnb.training.collect.rollout import next_recurrent
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.collect.threads import torch_threads
 
@@ -97,7 +97,7 @@ def roll_out(
     The noise of sampled actions depends on (seed, episode, step) alone: it is the same in every call with as many
     environments. `override_action` replaces chosen actions, as in `play`.
     """
-    device = device_of(policies, env)
+    device = device_of(*policies.values(), default=env.device)
     generator = torch.Generator(device=device).manual_seed(derive_seed(seed, "actions", first))
     recorder = _TrajectoryRecorder(labels)
     with edited(policies, edits), ExitStack() as stack:
@@ -140,23 +140,17 @@ def evaluate_on(
     return PolicyOutputs(logits, values_by_group)
 
 
-def device_of(policies: Mapping[str, Policy], env: VectorEnv) -> torch.device:
-    """The device of the first policy that has tensors, else the environment's."""
-    tensors = (tensor for policy in policies.values() for tensor in (*policy.parameters(), *policy.buffers()))
-    return next((tensor.device for tensor in tensors), env.device)
-
-
 def _logits(policy: Policy, group: str, trajectories: Trajectories) -> Tensor | None:
     if policy.distribution is None:
         return None
-    observation, mask, acting = (x[group] for x in (trajectories.observation, trajectories.mask, trajectories.acting))
+    observation, mask, acting = trajectories.observation[group], trajectories.mask[group], trajectories.acting[group]
     state = policy.initial_recurrent(observation.shape[1], observation.device)
     logits = []
     for t in range(len(observation)):
         with episode_context.at(*trajectories.episode_and_step(t)):
             parameters, next_state = policy.logits(observation[t], recurrent=state)
         logits.append(parameters if mask is None else policy.distribution.mask(parameters, mask[t]))
-        state = carried(state, next_state, None if trajectories.env.simultaneous else acting[t])
+        state = next_recurrent(state, next_state, None if trajectories.env.simultaneous else acting[t])
     return torch.stack(logits)
 
 
@@ -178,7 +172,7 @@ def _values(policy: Policy, group: str, trajectories: Trajectories) -> Tensor | 
         with episode_context.at(*trajectories.episode_and_step(t)):
             value, next_state = policy.value(observations, state=env_state, recurrent=state)
         values.append(value)
-        state = carried(state, next_state, trajectories.acting[group][t] if waits_for_turns else None)
+        state = next_recurrent(state, next_state, trajectories.acting[group][t] if waits_for_turns else None)
     return torch.stack(values)
 
 

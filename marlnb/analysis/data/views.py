@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from marlnb.analysis.data.policy_activations import compatible_policy, policy_activations
 from marlnb.analysis.data.rows import RowSource
 from marlnb.errors import AnalysisError, unknown
-from marlnb.training.policies.policy_source import PolicySource, as_policy_source
+from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
 from marlnb.training.runs.run_folder import Which
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class View:
     recording: Recording
     site: str
     agent: str | None = None
-    policy_source: PolicySource | str | os.PathLike[str] | None = None
+    policy_source: PolicySourceLike | None = None
     checkpoint: Which | None = None
     episodes: tuple[int, ...] | None = None
 
@@ -137,6 +137,21 @@ class Units:
 def as_view(view: View | tuple[Recording, str] | tuple[Recording, str, str]) -> View:
     """The view itself, or that of (recording, site) or (recording, site, agent)."""
     return view if isinstance(view, View) else View(*view)
+
+
+def match_recorded_sites(recording: Recording, patterns: str | Sequence[str]) -> list[str]:
+    """Recorded sites by name or glob, without duplicates, in the recording's order.
+
+    Raises:
+        AnalysisError: a pattern that matches none.
+    """
+    matches = set[str]()
+    for pattern in [patterns] if isinstance(patterns, str) else patterns:
+        names = [name for name in recording.sites if fnmatchcase(name, pattern)]
+        if not names:
+            raise AnalysisError(unknown("recorded site", pattern, recording.sites))
+        matches.update(names)
+    return [name for name in recording.sites if name in matches]
 
 
 def site_agents(recording: Recording, site: str, agents: Sequence[str] | None) -> list[str]:

@@ -11,7 +11,7 @@ from captum.attr import IntegratedGradients
 
 from marlnb.analysis.attribution.attribute import attribute
 from marlnb.analysis.attribution.result import Attribution
-from marlnb.errors import AnalysisError, ShapeError
+from marlnb.errors import AnalysisError, ConfigError, ShapeError
 from marlnb.models.networks.mlp import MLPConfig
 from marlnb.recording.file.reader import Recording
 from marlnb.specs import InputSpec
@@ -137,15 +137,17 @@ def test_bad_requests_are_refused_before_any_work(recording: Recording) -> None:
         attribute(recording, group="listener", steps=[99], progress=False)
     with pytest.raises(AnalysisError, match="did you mean 'listener'"):
         attribute(recording, group="listner")
-    with pytest.raises(AnalysisError, match="smooth must be 0; got 4"):
+    with pytest.raises(ConfigError, match="smooth must be 0; got 4"):
         attribute(recording, group="listener", method="conductance", site="listener/actor/hidden_1", smooth=4)
-    with pytest.raises(AnalysisError, match="integrated_gradients"):
-        attribute(recording, group="listener", method="gradients")  # type: ignore[arg-type]
-    with pytest.raises(AnalysisError, match="or an array"):
-        attribute(recording, group="listener", baseline="median")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="integrated_gradients"):
+        attribute(recording, group="listener", method="gradients")
+    with pytest.raises(ConfigError, match="baseline must be 'mean' or"):
+        attribute(recording, group="listener", baseline="median")
     with pytest.raises(ShapeError, match=r"\[1, 11\]; got \[3\]"):
         attribute(recording, group="listener", baseline=np.zeros(3))
     with pytest.raises(AnalysisError, match="listener_0"):
         attribute(recording, group="listener", agent="listener_1")
+    with pytest.raises(ConfigError, match="did you mean 'method'"):
+        attribute(recording, group="listener", metod="saliency")
     with pytest.raises(AnalysisError, match="did you mean 'left'"):
         attribute(recording, group="listener", to="logit", target="lefft")

@@ -79,7 +79,7 @@ def test_pixels_of_the_steps_before(looked: tuple[mnb.Recording, Policy]) -> Non
     recording, policy = looked
     if policy.recurrent_shape is None:
         with pytest.raises(
-            AnalysisError, match="remembers nothing: its output depends on the step's own observation alone"
+            AnalysisError, match="no recurrent state, so its output depends on the current observation alone"
         ):
             mnb.attribute_over_time(recording, group="eye", to="logit", target=1, t=4, lookback=3)
         return

@@ -20,7 +20,7 @@ from marlnb.analysis.attribution.temporal import attribute_over_time
 from marlnb.analysis.attribution.value_decomposition import ValueDecomposition, decompose_value
 from marlnb.analysis.communication.communication import communication
 from marlnb.analysis.communication.influence import influence
-from marlnb.errors import AnalysisError, ShapeError
+from marlnb.errors import AnalysisError, ConfigError, ShapeError
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
 from tests.analysis.conftest import make_run
@@ -96,9 +96,9 @@ def test_steps_and_baselines_that_cannot_be_are_refused(team: Recording) -> None
 
 
 def test_noise_and_units_that_cannot_be_are_refused(recording: Recording) -> None:
-    with pytest.raises(AnalysisError, match="noise 0"):
+    with pytest.raises(ConfigError, match="noise must be at least 0"):
         attribute(recording, group="listener", smooth=2, noise=-1)
-    with pytest.raises(AnalysisError, match="needs target="):
+    with pytest.raises(ConfigError, match="target must be"):
         attribute(recording, group="listener", to="unit", target=("listener/actor/hidden_1", 1.7))  # type: ignore[arg-type]
 
 

@@ -89,7 +89,6 @@ def test_a_state_of_observations_has_their_names_and_owners(made: tuple[Agents, 
 
 
 def test_a_state_of_something_else_is_numbered(made: tuple[Agents, Recording], monkeypatch: pytest.MonkeyPatch) -> None:
-    from marlnb.analysis.attribution import setup as attribution_setup
     from marlnb.analysis.data.rows import RowSource
 
     batches = RowSource.batches
@@ -100,10 +99,10 @@ def test_a_state_of_something_else_is_numbered(made: tuple[Agents, Recording], m
                 object.__setattr__(moments, "state", moments.state.flip(-1))
             yield moments
 
-    monkeypatch.setattr(attribution_setup.RowSource, "batches", turned)
+    monkeypatch.setattr(RowSource, "batches", turned)
     found = explained(made)
     assert found.feature_names[:2] == ("state[0]", "state[1]") and found.feature_agents == ()
-    with pytest.raises(AnalysisError, match="the environment's state, which is nobody's"):
+    with pytest.raises(AnalysisError, match="sources: the environment's state"):
         found.by_source()
 
 

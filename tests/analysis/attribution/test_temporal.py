@@ -67,7 +67,7 @@ def test_without_a_past_the_state_is_that_of_the_beginning(team: Recording) -> N
 
 
 def test_what_cannot_be_unrolled_is_refused(team: Recording, recording: Recording) -> None:
-    with pytest.raises(AnalysisError, match="remembers nothing"):
+    with pytest.raises(AnalysisError, match="no recurrent state"):
         attribute_over_time(recording, group="listener")
     with pytest.raises(AnalysisError, match="t from 0 to 24"):
         attribute_over_time(team, group="agent", t=2, lookback=5)
