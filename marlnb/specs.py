@@ -161,6 +161,12 @@ class EnvSpec:
                 return group
         raise ConfigError(unknown(f"group of agents in {self.name}", name, self.group_names))
 
+    def group_of(self, agent: str) -> GroupSpec:
+        for group in self.groups:
+            if agent in group.agents:
+                return group
+        raise ConfigError(unknown(f"agent in {self.name}", agent, self.agents))
+
 
 def group_agents(
     agents: tuple[str, ...], groups: Mapping[str, tuple[str, ...]] | None = None

@@ -8,7 +8,7 @@ from marlnb.teaching.checking import WrongAnswer, close, exercise, number
 from marlnb.teaching.choices import one_of
 
 if TYPE_CHECKING:
-    from marlnb.analysis.interventions.intervene import PolicySourceLike
+    from marlnb.training.policies.policy_source import PolicySourceLike
     from marlnb.analysis.interventions.result import Intervention
 
 

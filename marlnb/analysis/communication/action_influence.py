@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -25,7 +24,7 @@ from marlnb.models.policies.policy import Policy
 from marlnb.specs import ActionSpec
 from marlnb.training.collect.episodes import TimeStep
 from marlnb.training.policies.compatibility import check_fit
-from marlnb.training.policies.policy_source import PolicySource, as_policy_source
+from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.files import EVALUATION
 from marlnb.training.runs.run_folder import Which
 
@@ -104,7 +103,7 @@ class ActionInfluence(Result):
 
 
 def action_influence(
-    subject: PolicySource | str | os.PathLike[str],
+    subject: PolicySourceLike,
     source: str,
     *,
     horizon: int = 5,
@@ -189,18 +188,19 @@ def action_influence(
 
 
 def _source_group(subject: PolicySource, source: str, policies: Mapping[str, Policy], measure: Measure) -> str:
-    group_of = {agent: group for group in subject.spec.groups for agent in group.agents}
-    if source not in group_of:
-        raise AnalysisError(unknown("agent", source, group_of))
-    if len(group_of) == 1:
+    agents = subject.spec.agents
+    if source not in agents:
+        raise AnalysisError(unknown("agent", source, agents))
+    if len(agents) == 1:
         raise AnalysisError(f"{source!r} is the only agent: there is no other agent to influence")
-    action = group_of[source].action
+    group = subject.spec.group_of(source)
+    action = group.action
     if action.kind != "continuous" and max(action.n) < 2:
         raise AnalysisError(f"{source!r} has a single action, which cannot be replaced")
     without_probabilities = [name for name, policy in policies.items() if policy.distribution is None]
     if measure == "total_variation" and without_probabilities:
         raise AnalysisError(f"the policies of {without_probabilities} give no probabilities: use measure='action'")
-    return group_of[source].name
+    return group.name
 
 
 def _draw_steps(acting: Tensor, in_episode: Tensor, horizon: int, generator: torch.Generator) -> Tensor:

@@ -158,7 +158,7 @@ def context_independence(code: np.ndarray) -> float:
 
 def _acting_rows(recording: Recording, agent: str, checkpoint: int | None) -> Units:
     """The rows at which an agent acts, as units of no site."""
-    group = next(group.name for group in recording.spec.groups if agent in group.agents)
+    group = recording.spec.group_of(agent).name
     source = RowSource(recording, group)
     rows = source.rows(None, source.resolve_checkpoint(checkpoint))
     acting = np.flatnonzero(source.acting(rows)[:, source.env.group(group).agents.index(agent)])

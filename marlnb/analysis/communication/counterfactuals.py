@@ -29,9 +29,7 @@ def counterfactual_rows(rows: Rows, n_counterfactuals: int, seed: int) -> np.nda
         AnalysisError: there is one episode only.
     """
     if len(np.unique(rows.episode)) < 2:
-        raise AnalysisError(
-            "counterfactual messages come from other episodes, but this recording has one episode only"
-        )
+        raise AnalysisError("counterfactual messages come from other episodes, but this recording has one episode only")
     generator, positions = np.random.default_rng(seed), np.zeros((n_counterfactuals, len(rows)), np.int64)
     for t in np.unique(rows.t):
         at_t = np.flatnonzero(rows.t == t)

@@ -23,7 +23,7 @@ def features_about(env: EnvSpec, observer: str, feature_sources: FeatureSources 
     Raises:
         AnalysisError: a glob that matches nothing, or messages whose speaker is ambiguous.
     """
-    group = next(group for group in env.groups if observer in group.agents)
+    group = env.group_of(observer)
     names = feature_names(group)
     if feature_sources is not None and observer in feature_sources:
         return {
@@ -49,7 +49,7 @@ def messages_of(env: EnvSpec, observer: str, feature_sources: FeatureSources | N
     indices = features_about(env, observer, feature_sources)
     if feature_sources is not None and observer in feature_sources:
         return indices
-    names = feature_names(next(group for group in env.groups if observer in group.agents))
+    names = feature_names(env.group_of(observer))
     messages = {agent: [k for k in about if "message_" in names[k]] for agent, about in indices.items()}
     return {agent: about for agent, about in messages.items() if about}
 

@@ -11,10 +11,9 @@ import torch
 from marlnb.analysis.attribution.attribute import attribute
 from marlnb.analysis.attribution.baselines import Baseline
 from marlnb.analysis.attribution.feature_groups import feature_names
-from marlnb.analysis.attribution.methods import Method
 from marlnb.analysis.attribution.outputs import Target, To, resolve_output
 from marlnb.analysis.attribution.result import Attribution
-from marlnb.analysis.attribution.setup import check_recorded
+from marlnb.analysis.attribution.task import check_all_recorded
 from marlnb.analysis.communication.counterfactuals import (
     Divergence,
     all_observations,
@@ -42,7 +41,7 @@ def influence(
     group: str | None = None,
     to: To = "action",
     target: Target = None,
-    method: Method = "integrated_gradients",
+    method: str = "integrated_gradients",
     baseline: Baseline | None = None,
     feature_sources: FeatureSources | None = None,
     measure: Divergence = "kl",
@@ -97,9 +96,7 @@ def influence(
         for name in groups
         for agent in env.group(name).agents
     ):
-        raise AnalysisError(
-            f"no agent of {groups} observes a feature named as a message: use feature_sources="
-        )
+        raise AnalysisError(f"no agent of {groups} observes a feature named as a message: use feature_sources=")
     options: dict[str, Any] = {
         "method": method,
         "baseline": baseline,
@@ -226,7 +223,7 @@ def _message_effects(
     """Divergence `[row, agent, source]` of actions from those under each other agent's counterfactual messages."""
     spec, env = policy.group, source.env
     if policy.cross_agent:
-        check_recorded(source, policy)
+        check_all_recorded(source, policy)
     message_features = {agent: messages_of(env, agent, feature_sources) for agent in spec.agents}
     sizes = np.zeros((len(rows), spec.n_agents, len(env.agents)))
     for k, agent in enumerate(spec.agents):

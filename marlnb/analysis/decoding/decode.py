@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +12,7 @@ from marlnb.analysis.data.duplicate_episodes import duplicate_episode_warnings
 from marlnb.analysis.data.labels import Classes, Label, Labels, resolve_label, rows_later
 from marlnb.analysis.data.policy_activations import policy_activations, untrained_policy
 from marlnb.analysis.data.rows import Rows, RowSource
+from marlnb.analysis.data.views import match_recorded_sites
 from marlnb.analysis.decoding.problem import (
     At,
     DecodingOutcome,
@@ -88,7 +88,7 @@ def decode(
     """
     if folds < 2 or n_shuffles < 1:
         raise AnalysisError(f"folds must be 2 or more and n_shuffles 1 or more; got {folds} and {n_shuffles}")
-    sites = _match_sites(recording, site)
+    sites = match_recorded_sites(recording, site)
     groups = list(dict.fromkeys(name.split("/")[0] for name in sites))
     sources = {group: RowSource(recording, group, policies) for group in groups}
     iteration = sources[groups[0]].resolve_checkpoint(checkpoint)
@@ -210,17 +210,6 @@ class SiteDecoding:
                     self.diagnostics.skip(error, self.site, agent, offset)
                     continue
                 yield agent, offset, rows, y, fold
-
-
-def _match_sites(recording: Recording, site: str | Sequence[str]) -> list[str]:
-    """Recorded sites by name or glob, without duplicates, in the recording's order."""
-    matches = set()
-    for pattern in [site] if isinstance(site, str) else site:
-        names = [name for name in recording.sites if fnmatchcase(name, pattern)]
-        if not names:
-            raise AnalysisError(unknown("recorded site", pattern, recording.sites))
-        matches.update(names)
-    return [name for name in recording.sites if name in matches]
 
 
 def _match_agents(

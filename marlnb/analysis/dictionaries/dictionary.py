@@ -21,7 +21,7 @@ from marlnb.models.hooks.directions import Direction
 from marlnb.models.networks.sparse_autoencoder import SparseAutoencoder
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.with_features import WithFeatures
-from marlnb.training.policies.policy_source import PolicySource, as_policy_source
+from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
 from marlnb.training.policies.transformed import TransformedPolicySource
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class Dictionary(Result):
         agents = None if list(self.agents) == names else tuple(group.index(name) for name in self.agents)
         return WithFeatures(policy, self.site, self.autoencoder, agents)
 
-    def subject(self, subject: PolicySource | str | os.PathLike[str]) -> TransformedPolicySource:
+    def subject(self, subject: PolicySourceLike) -> TransformedPolicySource:
         """The same agents with the features as a site, to record, evaluate and intervene on."""
         weights = b"".join(tensor.numpy().tobytes() for tensor in self.autoencoder.state_dict().values())
         description = f"with the features of {self.site}, {hashlib.sha256(weights).hexdigest()[:12]}"

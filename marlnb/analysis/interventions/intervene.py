@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, get_args
@@ -25,15 +24,14 @@ from marlnb.models.hooks.edit import Edit
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import EnvSpec
 from marlnb.training.policies.compatibility import check_fit, check_group_fit
-from marlnb.training.policies.policy_source import PolicySource, as_policy_source
+from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.files import EVALUATION
 from marlnb.training.runs.run_folder import Which
-from marlnb.training.runs.saved_edits import load_edits, save_edits, write_beside
+from marlnb.training.runs.saved_edits import load_edits, save_edits, write_result
 
 MAX_ENVS = 256
 RELEVANT_EFFECT = 0.5
 """An effect on returns that should not be missed, in their standard deviations (Cohen 1988: a medium effect)."""
-PolicySourceLike = PolicySource | str | os.PathLike[str]
 
 
 def intervene(
@@ -140,7 +138,7 @@ def intervene(
     )
     if save is not None:
         save_edits(subject, save, edits, note=note, replace=True)
-        write_beside(subject, save, "intervention", result.to_json())
+        write_result(subject, save, "intervention", result.to_json())
     return result
 
 

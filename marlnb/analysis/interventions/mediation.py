@@ -14,7 +14,7 @@ from math import sqrt
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.interventions.intervene import MAX_ENVS, PolicySourceLike
+from marlnb.analysis.interventions.intervene import MAX_ENVS
 from marlnb.analysis.interventions.usage import (
     NEGLIGIBLE,
     ActionSensitivity,
@@ -28,7 +28,7 @@ from marlnb.analysis.stats.corrections import holm
 from marlnb.analysis.stats.paired_test import paired_test
 from marlnb.models.hooks.directions import Erase
 from marlnb.training.policies.compatibility import check_fit
-from marlnb.training.policies.policy_source import as_policy_source
+from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
 from marlnb.training.runs.run_folder import Which
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from marlnb.analysis.data.duplicate_episodes import duplicate_warnings, episode_hashes
 from marlnb.analysis.data.trajectories import Trajectories, roll_out
-from marlnb.analysis.interventions.intervene import MAX_ENVS, PolicySourceLike
+from marlnb.analysis.interventions.intervene import MAX_ENVS
 from marlnb.analysis.interventions.outcomes import mean_over_time
 from marlnb.analysis.interventions.tracing_result import Tracing
 from marlnb.analysis.results import MIN_EPISODES_FOR_T_TESTS
@@ -38,7 +38,7 @@ from marlnb.models.policies.policy import Policy
 from marlnb.recording.file.reader import Recording
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.compatibility import check_fit
-from marlnb.training.policies.policy_source import as_policy_source
+from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
 from marlnb.training.runs.run_folder import Which
 
 N_BOOTSTRAP = 1000

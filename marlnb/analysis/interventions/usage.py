@@ -16,7 +16,7 @@ from torch import Tensor
 
 from marlnb.analysis.data.duplicate_episodes import duplicate_warnings, episode_hashes
 from marlnb.analysis.data.trajectories import Trajectories, evaluate_on, roll_out
-from marlnb.analysis.interventions.intervene import MAX_ENVS, PolicySourceLike
+from marlnb.analysis.interventions.intervene import MAX_ENVS
 from marlnb.analysis.interventions.outcomes import mean_over_time
 from marlnb.analysis.interventions.usage_result import Usage, UsageTest, Verdict
 from marlnb.analysis.results import ALPHA, MIN_EPISODES_FOR_T_TESTS
@@ -34,7 +34,7 @@ from marlnb.models.policies.policy import Policy
 from marlnb.specs import GroupSpec
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.compatibility import check_fit
-from marlnb.training.policies.policy_source import PolicySource, as_policy_source
+from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.run_folder import Which
 
 MIN_RANDOM_DIRECTIONS = 39

@@ -141,7 +141,7 @@ def _units(
             raise AnalysisError(
                 f"field={field!r} needs agent=; {unknown('recorded agent', str(agent), recording.agents)}"
             )
-        group = next(group.name for group in recording.spec.groups if agent in group.agents)
+        group = recording.spec.group_of(agent).name
         in_group = (name for name in recording.sites if name.startswith(f"{group}/"))
         site = next((name for name in in_group if agent in recording[name].labels["agent"]), None)
         if site is None:

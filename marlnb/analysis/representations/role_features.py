@@ -60,11 +60,9 @@ def behaviour_features(
     for agent in names:
         if agent not in recording.agents:
             raise AnalysisError(unknown("recorded agent", agent, recording.agents))
-        group = next(group for group in recording.spec.groups if agent in group.agents)
+        group = recording.spec.group_of(agent)
         if group.action.kind != "discrete" or group.action != (action_spec or group.action):
-            raise AnalysisError(
-                "behaviour needs agents with the same discrete actions; for other agents use site="
-            )
+            raise AnalysisError("behaviour needs agents with the same discrete actions; for other agents use site=")
         action_spec, agent_index = group.action, group.agents.index(agent)
         source = RowSource(recording, group.name)
         group_rows = source.rows(None, source.resolve_checkpoint(checkpoint))

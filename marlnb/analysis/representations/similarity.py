@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
 from marlnb.analysis.data.duplicate_episodes import duplicate_episode_warnings
-from marlnb.analysis.data.views import Units, View, as_view, site_agents
+from marlnb.analysis.data.views import Units, View, as_view, match_recorded_sites, site_agents
 from marlnb.analysis.representations.similarity_result import Similarity, SimilarityMatrix
 from marlnb.analysis.results import MIN_EPISODES_FOR_INTERVALS
 from marlnb.analysis.stats.bootstrap import episode_index, half_sample_interval, half_samples, p_value_above
@@ -132,12 +131,8 @@ def _views(
         if sites is not None or agents is not None:
             raise AnalysisError("sites= and agents= choose views of a recording; these views have their own")
         return list(views)
-    patterns = ["*"] if sites is None else [sites] if isinstance(sites, str) else list(sites)
-    for pattern in patterns:
-        if sites is not None and not any(fnmatchcase(site, pattern) for site in views.sites):
-            raise AnalysisError(unknown("recorded site", pattern, views.sites))
-    matches = [site for site in views.sites if any(fnmatchcase(site, pattern) for pattern in patterns)]
-    return [View(views, site, agent) for site in matches for agent in site_agents(views, site, agents)]
+    names = views.sites if sites is None else match_recorded_sites(views, sites)
+    return [View(views, site, agent) for site in names for agent in site_agents(views, site, agents)]
 
 
 def _compare(

@@ -1,4 +1,4 @@
-"""Subject: whose agents are played, recorded, evaluated and explained. A run is one; so are agents from elsewhere."""
+"""PolicySource: agents that can be played, recorded, evaluated and explained: a run, or agents from elsewhere."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from marlnb.training.runs.run_folder import Which
 
 @runtime_checkable
 class PolicySource(Protocol):
-    """Policies by group, with an environment in which they act and a folder for what is learnt about them.
+    """Policies by group, an environment for them, and a folder for the results.
 
     Attributes:
-        path: the folder; recordings lie in its `recordings/`.
-        n_envs: copies stepped at once, as its maker had it.
+        path: the folder; recordings are in its `recordings/`.
+        spec: of the environment.
+        n_envs: environments stepped at once by default.
     """
 
     @property
@@ -32,25 +33,29 @@ class PolicySource(Protocol):
     def n_envs(self) -> int: ...
     @property
     def experiment(self) -> Experiment | None:
-        """What trained them; None where marlnb did not."""
+        """The experiment that trained them; None if marlnb did not."""
 
     def build_env(self, n_envs: int, *, device: str = "cpu", env: EnvConfig | None = None) -> VectorEnv:
-        """Copies of its environment, or of another whose agents are grouped alike; the caller closes them."""
+        """Its environment, or another with the same groups of agents; the caller closes it."""
 
     def policies(self, checkpoint: Which = "last", *, device: str = "cpu") -> dict[str, Policy]:
         """The policy of each group, ready to act."""
 
     def origin(self, checkpoint: Which = "last") -> Origin:
-        """Which weights `policies` gives.
+        """Which weights `policies` returns.
 
         Raises:
             CheckpointError: there is no such checkpoint.
         """
 
     def policy_index(self, group: GroupSpec) -> list[int]:
-        """For each agent of a group the number of its network, counted from 0: the same where they share one."""
+        """For each agent of a group the number of its network, from 0; agents that share a network have the same."""
 
 
-def as_policy_source(subject: PolicySource | str | os.PathLike[str]) -> PolicySource:
-    """A subject as it is, or the run in a folder."""
+PolicySourceLike = PolicySource | str | os.PathLike[str]
+"""Policies, or the path of a run's folder."""
+
+
+def as_policy_source(subject: PolicySourceLike) -> PolicySource:
+    """The source itself, or the run in a folder."""
     return Run.open(subject) if isinstance(subject, (str, os.PathLike)) else subject
