@@ -1,4 +1,4 @@
-"""Cost: what a batch's jobs will take, in hours and bytes, and how that is known."""
+"""Cost: the time and storage that a batch's jobs need, with the source of the estimate."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from marlnb.batch.batch import Batch
 from marlnb.batch.job.job import JobStatus
 from marlnb.formatting import format_bytes, format_duration
 
-SAMPLE = 20  # finished jobs whose folders are measured
+MAX_MEASURED_JOBS = 20  # finished jobs whose folders are measured
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What the jobs that begin will take.
+    """What the submitted jobs need.
 
     Attributes:
-        n_jobs: how many.
-        cores, gpus: of each.
-        limit_s: of one attempt of each; None without one.
-        seconds: of each, estimated; None where nothing tells.
-        size_bytes: of each one's folder at its end, estimated; None where nothing tells.
+        n_jobs: number of jobs.
+        cores: CPU cores per job.
+        gpus: GPUs per job.
+        limit_s: time limit of one attempt; None without one.
+        seconds: estimated seconds per job; None if unknown.
+        size_bytes: estimated size of a job's folder at its end; None if unknown.
         source: where the estimates come from, in words.
-        free_bytes: on the file system of the batch.
+        free_bytes: free space on the batch's file system.
     """
 
     n_jobs: int
@@ -42,11 +43,11 @@ class Cost:
 
     @property
     def fits(self) -> bool:
-        """Whether what is estimated has room; True where nothing is known."""
+        """Whether the estimated size fits on the disk; True if the size is unknown."""
         return self.size_bytes is None or self.size_bytes * self.n_jobs <= self.free_bytes
 
     def lines(self) -> list[str]:
-        """For a terminal: time and storage."""
+        """Two lines for a terminal: time and storage."""
         return [f"time     {self._time()}", f"storage  {self._storage()}"]
 
     def _time(self) -> str:
@@ -54,19 +55,19 @@ class Cost:
             f" and {self.gpus} {_plural('GPU', self.gpus)}" if self.gpus else ""
         )
         if self.limit_s is None:
-            most = f"no time limit; each job has {each}"
+            limit = f"no time limit; each job has {each}"
         else:
             total = format_duration(self.limit_s * self.n_jobs)
-            most = f"at most {total} ({format_duration(self.limit_s)} an attempt, each with {each})"
+            limit = f"at most {total} ({format_duration(self.limit_s)} per attempt, each with {each})"
         if self.seconds is None:
-            return f"unknown: {self.source}; {most}"
+            return f"unknown: {self.source}; {limit}"
         total_s = self.seconds * self.n_jobs
-        charged = f", {format_duration(total_s * (self.gpus or self.cores))} of {'GPUs' if self.gpus else 'cores'}"
+        resources = f", {format_duration(total_s * (self.gpus or self.cores))} of {'GPUs' if self.gpus else 'cores'}"
         per_job = f"{format_duration(self.seconds)} each, {self.source}"
-        return f"about {format_duration(total_s)} of jobs{charged} ({per_job}); {most}"
+        return f"about {format_duration(total_s)} of jobs{resources} ({per_job}); {limit}"
 
     def _storage(self) -> str:
-        free = f"{format_bytes(self.free_bytes)} are free (a quota may leave less)"
+        free = f"{format_bytes(self.free_bytes)} free (a quota may allow less)"
         if self.size_bytes is None:
             return f"unknown: {self.source}; {free}"
         total = format_bytes(self.size_bytes * self.n_jobs)
@@ -74,23 +75,23 @@ class Cost:
 
 
 def estimate(batch: Batch, notebook: Path, statuses: Mapping[str, JobStatus], n_jobs: int) -> Cost:
-    """Reads the finished jobs of the batch, or what the notebook says of itself in `metadata.marlnb`."""
+    """Estimates from the batch's finished jobs, else from the notebook's own figures in `metadata.marlnb`."""
     finished = [name for name, status in statuses.items() if status.state == "complete"]
-    seconds, size, source = _measured(batch, statuses, finished[-SAMPLE:]) if finished else _told(notebook)
+    seconds, size, source = _measured(batch, statuses, finished[-MAX_MEASURED_JOBS:]) if finished else _stated(notebook)
     profile = batch.profile
-    return Cost(
-        n_jobs, profile.cores, profile.gpus, profile.time_limit_s, seconds, size, source, _free_bytes(batch.path)
-    )
+    existing = next(parent for parent in (batch.path, *batch.path.parents) if parent.exists())
+    free_bytes = shutil.disk_usage(existing).free
+    return Cost(n_jobs, profile.cores, profile.gpus, profile.time_limit_s, seconds, size, source, free_bytes)
 
 
 def folder_bytes(folder: Path) -> int:
-    """What a folder takes on disk."""
+    """Size of a folder on disk."""
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:
             try:
                 total += os.lstat(os.path.join(parent, name)).st_blocks * 512
-            except OSError:  # gone meanwhile
+            except OSError:  # deleted in the meantime
                 continue
     return total
 
@@ -98,26 +99,21 @@ def folder_bytes(folder: Path) -> int:
 def _measured(
     batch: Batch, statuses: Mapping[str, JobStatus], names: Sequence[str]
 ) -> tuple[float | None, float | None, str]:
-    source = f"as {len(names)} finished {_plural('job', len(names))} of this batch took"
+    source = f"measured on {len(names)} finished {_plural('job', len(names))} of this batch"
     times = [statuses[name].seconds for name in names if statuses[name].seconds > 0]
     sizes = [folder_bytes(batch.job(name).folder) for name in names]
     return fmean(times) if times else None, fmean(sizes), source
 
 
-def _told(notebook: Path) -> tuple[float | None, float | None, str]:
+def _stated(notebook: Path) -> tuple[float | None, float | None, str]:
     """`"marlnb": {"minutes": 12, "megabytes": 30}` in the notebook's metadata."""
-    told = json.loads(notebook.read_text(encoding="utf-8"))["metadata"].get("marlnb", {})
-    minutes, megabytes = told.get("minutes"), told.get("megabytes")
+    stated = json.loads(notebook.read_text(encoding="utf-8"))["metadata"].get("marlnb", {})
+    minutes, megabytes = stated.get("minutes"), stated.get("megabytes")
     if minutes is None and megabytes is None:
         return None, None, "no job of this batch has finished yet"
     seconds = None if minutes is None else float(minutes) * 60
     size = None if megabytes is None else float(megabytes) * 1e6
-    return seconds, size, f"as {notebook.name} says of itself with its own parameters"
-
-
-def _free_bytes(path: Path) -> int:
-    there = next(parent for parent in (path, *path.parents) if parent.exists())
-    return shutil.disk_usage(there).free
+    return seconds, size, f"stated by {notebook.name} for its default parameters"
 
 
 def _plural(word: str, count: int) -> str:

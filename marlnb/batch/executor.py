@@ -1,80 +1,81 @@
-"""Executor: the one small interface over a laptop and a cluster."""
+"""Executor: the interface between a batch and the place where its jobs run, a laptop or a cluster."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
-from marlnb.registry import EXECUTORS, Registry
+from marlnb.registry import Registry
 
 if TYPE_CHECKING:
     from marlnb.batch.batch import Batch
-    from marlnb.batch.job.job import Job
+    from marlnb.batch.job.job import Job, JobInfo
     from marlnb.batch.profile import Profile
-
-Whereabouts = Literal["queued", "running", "ended", "unknown"]
-
-
-@dataclass(frozen=True)
-class Known:
-    """What an executor knows of a job, beside what the job's own files say.
-
-    Attributes:
-        state: queued (it will begin), running, ended (it will not run again by itself), unknown (never heard of).
-        reason: in the executor's words: why it waits, or how it ended (`NODE_FAIL`, `OUT_OF_MEMORY`, `exit code 1`);
-            what begins with `CANCELLED` was ended on purpose, and is not begun again.
-        id: what the executor calls it, as `17_3`, or a process.
-        node: where it runs.
-    """
-
-    state: Whereabouts
-    reason: str = ""
-    id: str = ""
-    node: str = ""
 
 
 class Executor(ABC):
-    """Begins jobs, tells of them, and ends them. Nothing of a job passes through it but its folder's path.
+    """Starts jobs, reports their state and ends them. It passes on only the paths of the jobs' folders.
 
-    Whoever waits reads the jobs' files: an executor does not need its caller once `submit` has returned. Every method
-    may be called in another process than the one that submitted; what it must remember lies in the batch's folder.
+    Callers wait by reading the jobs' files, so an executor does not need its caller after `submit` has returned. Every
+    method may be called in another process than the one that submitted; an executor therefore stores what it has to
+    remember in the batch's folder. A subclass with `@executor("name")` can be used as `executor: name` in profiles.
+
+    Attributes:
+        name: the name under which the class is registered.
+        query_interval_s: a monitor calls `query` at most once in this time.
+        grace_s: a job is restarted only if its files and the executor agree for this long that it is gone, since
+            shared file systems show what happened on a node with a delay.
+        profile: the resources of each job.
     """
 
-    registry: ClassVar[Registry[type[Executor]]] = EXECUTORS
     name: ClassVar[str]
-    ask_every_s: ClassVar[float] = 10.0
-    """How often a watcher may call `known`, at most."""
+    query_interval_s: ClassVar[float] = 10.0
     grace_s: ClassVar[float] = 30.0
-    """How long a job's files and the executor must agree that it is gone before it is begun again: a shared file
-    system tells what happened on a node with a delay."""
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
 
     @abstractmethod
     def check(self) -> None:
-        """Raises BatchError when this machine or this profile cannot do it (no sbatch, more cores than there are)."""
+        """Checks that this machine can run jobs of this profile.
 
-    @abstractmethod
-    def preview(self, batch: Batch, jobs: Sequence[Job], *, then: bool) -> str:
-        """What `submit` would do, for `--dry-run`: the script, or the processes. Nothing is written or begun."""
-
-    @abstractmethod
-    def submit(self, batch: Batch, jobs: Sequence[Job], *, then: bool, reason: str = "") -> str:
-        """Begins jobs and returns at once with the executor's id of them; with `then` the report follows on success.
-
-        Args:
-            reason: why these are begun again, for the batch's log; empty the first time.
         Raises:
-            BatchError: the scheduler refused; its own words are in the message.
+            BatchError: it cannot (no sbatch, more cores than the machine has).
         """
 
     @abstractmethod
-    def known(self, batch: Batch) -> Mapping[str, Known]:
-        """Of each job of the batch (and `REPORT`) by name; at most one call of a scheduler, whatever their number."""
+    def preview(self, batch: Batch, jobs: Sequence[Job], *, then: bool) -> str:
+        """What `submit` would do, for `--dry-run`: the script or the commands. Nothing is written or started."""
+
+    @abstractmethod
+    def submit(self, batch: Batch, jobs: Sequence[Job], *, then: bool, reason: str = "") -> str:
+        """Starts jobs and returns at once, with the executor's id of the submission.
+
+        Args:
+            then: run the batch's report after all jobs are complete.
+            reason: why the jobs are restarted, for the batch's log; empty the first time.
+        Raises:
+            BatchError: the scheduler refused; the message contains its own words.
+        """
+
+    @abstractmethod
+    def query(self, batch: Batch) -> Mapping[str, JobInfo]:
+        """The state of each job of the batch (and of `REPORT`) by name, with at most one call of a scheduler."""
 
     @abstractmethod
     def cancel(self, batch: Batch, jobs: Sequence[Job]) -> None:
-        """Ends jobs; running ones are told first, so that they save."""
+        """Ends jobs; those that run are asked to save first."""
+
+
+EXECUTORS: Registry[type[Executor]] = Registry("executor", "marlnb.batch.executors")
+executor = EXECUTORS.register
+
+
+def executor_of(batch: Batch) -> Executor:
+    """The executor that the batch's profile names.
+
+    Raises:
+        ConfigError: no executor has that name.
+    """
+    return EXECUTORS.get(batch.profile.executor)(batch.profile)

@@ -1,4 +1,4 @@
-"""Overview: a batch's jobs as a person asks for them: state, progress, attempts, why one waits or ended."""
+"""Overview: the jobs of a batch with their state, progress, attempts and reasons."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from marlnb.batch.batch import BATCH, REPORT, Batch
-from marlnb.batch.executor import Known
-from marlnb.batch.job.failures import command_again
-from marlnb.batch.job.job import Job, JobStatus
+from marlnb.batch.executor import executor_of
+from marlnb.batch.job.failures import rerun_command
+from marlnb.batch.job.job import Job, JobInfo, JobStatus
 from marlnb.errors import BatchError, MarlnbError
 from marlnb.formatting import format_clock
 
-ENDED_BADLY = ("failed", "interrupted")
-DEEPEST = 3  # folders below which batches are looked for
+MAX_DEPTH = 3  # of subfolders that are searched for batches
+HEADER = ("job", "state", "progress", "attempts", "time", "reason")
 
 
 @dataclass(frozen=True)
-class Row:
+class JobRow:
     """One job.
 
     Attributes:
-        state: as its files say; "queued" or "starting" where the executor knows more.
+        job: the job.
+        status: its status.
+        state: the status' state; "queued" or "starting" where the executor knows more.
     """
 
     job: Job
@@ -47,61 +49,54 @@ class Row:
             "folder": str(self.job.folder),
             **self.status.to_json(),
             "state": self.state,
-            "again": command_again(self.job),
+            "rerun_command": rerun_command(self.job),
         }
 
     def cells(self) -> list[object]:
-        """As `HEADER` says."""
-        took = format_clock(self.status.seconds) if self.status.seconds else ""
-        return [self.job.name, self.state, self.progress, self.status.attempt, took, self.status.reason]
+        """The columns of `HEADER`."""
+        seconds = format_clock(self.status.seconds) if self.status.seconds else ""
+        return [self.job.name, self.state, self.progress, self.status.attempt, seconds, self.status.reason]
 
 
-HEADER = ("job", "state", "progress", "attempts", "time", "reason")
+def job_rows(batch: Batch, infos: Mapping[str, JobInfo] | None = None) -> list[JobRow]:
+    """One row per job in the sweep's order, and one for the report if the batch has one."""
 
+    def row(job: Job, status: JobStatus) -> JobRow:
+        info, state = (infos or {}).get(job.name), str(status.state)
+        if info is not None and state in ("waiting", "interrupted"):
+            state = {"queued": "queued", "running": "starting"}.get(info.state, state)
+        return JobRow(job, status, state)
 
-def rows(batch: Batch, known: Mapping[str, Known] | None = None) -> list[Row]:
-    """One a job in the sweep's order, and one for the report where there is one."""
-    heard = known or {}
-    found = [
-        Row(batch.job(name), status, _state(status, heard.get(name))) for name, status in batch.statuses(known).items()
-    ]
+    rows = [row(batch.job(name), status) for name, status in batch.statuses(infos).items()]
     if batch.then is not None:
-        report = batch.report_job()
-        status = report.status()
-        found.append(Row(report, status, _state(status, heard.get(REPORT))))
-    return found
+        rows.append(row(batch.report_job(), batch.report_job().status()))
+    return rows
 
 
-def ask(batch: Batch) -> tuple[Mapping[str, Known], str]:
-    """What the executor knows, with one call of a scheduler at most; and why it could not be asked."""
+def query_executor(batch: Batch) -> tuple[Mapping[str, JobInfo], str]:
+    """What the executor knows, with at most one call of a scheduler; and why it did not answer, if it did not."""
     try:
-        return batch.executor().known(batch), ""
+        return executor_of(batch).query(batch), ""
     except MarlnbError as error:
-        return {}, f"the {batch.profile.executor} executor could not be asked: {error}; this is what the files say"
+        return {}, f"the {batch.profile.executor} executor did not answer: {error}; the states are those of the files"
 
 
-def summary(found: Iterable[Row]) -> str:
+def summarize(rows: Iterable[JobRow]) -> str:
     """`3 complete, 1 running, 16 queued`; the report is not counted."""
-    counts = Counter(row.state for row in found if row.job.name != REPORT)
+    counts = Counter(row.state for row in rows if row.job.name != REPORT)
     order = ("complete", "running", "starting", "queued", "waiting", "interrupted", "stopped", "failed")
     return ", ".join(f"{counts[state]} {state}" for state in order if counts[state])
 
 
 def find_batches(folder: Path) -> list[Batch]:
-    """Batches in a folder and below it, by name.
+    """Batches in a folder and its subfolders, by name.
 
     Raises:
-        BatchError: no such folder.
-        RunError: one cannot be read.
+        BatchError: the folder does not exist.
+        RunError: a batch cannot be read.
     """
     if not folder.is_dir():
-        raise BatchError(f"no folder {folder}: give a batch, or a folder that batches lie below")
-    patterns = ["/".join(["*"] * depth + [BATCH]) for depth in range(1, DEEPEST + 1)]
+        raise BatchError(f"the folder {folder} does not exist; give a batch, or a folder that contains batches")
+    patterns = ["/".join(["*"] * depth + [BATCH]) for depth in range(1, MAX_DEPTH + 1)]
     paths = sorted(path.parent for pattern in patterns for path in folder.glob(pattern))
     return [Batch.open(path) for path in paths]
-
-
-def _state(status: JobStatus, known: Known | None) -> str:
-    if known is not None and status.state in ("waiting", "interrupted"):
-        return {"queued": "queued", "running": "starting"}.get(known.state, status.state)
-    return status.state

@@ -1,38 +1,36 @@
-"""Again: how often a job was begun again since a person last asked for it, and what happens when that was too often."""
+"""How often a job was restarted since a person last submitted it, and what happens when that was too often."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from marlnb.batch.local.record import read_entries
+from marlnb.batch.batch import Batch
+from marlnb.batch.job.job import Job
+from marlnb.batch.local.supervisor_files import read_entries
 from marlnb.training.runs.files import read_json
 
-if TYPE_CHECKING:
-    from marlnb.batch.batch import Batch
-    from marlnb.batch.job.job import Job
 
+def count_restarts(batch: Batch) -> Counter[str]:
+    """Restarts by job name.
 
-def times_begun_again(batch: Batch) -> Counter[str]:
-    """By job's name. A submission with a reason is one time; one without, which a person made, begins the count anew.
-
-    It is told by the batch's files alone, so that a watcher or a supervisor that is begun anew keeps the count.
+    A submission with a reason is a restart; a submission without one was made by a person and resets the count. The
+    count is read from the batch's files, so a new monitor or supervisor continues with it.
     """
     counts: Counter[str] = Counter()
     for folder in batch.submissions():
         if not (folder / "jobs.json").exists():
             continue
-        asked = read_json(folder / "jobs.json")
-        for name in asked["jobs"]:
-            counts[name] = counts[name] + 1 if asked["reason"] else 0
+        submission = read_json(folder / "jobs.json")
+        for name in submission["jobs"]:
+            counts[name] = counts[name] + 1 if submission["reason"] else 0
         for name, entry in read_entries(folder).items():
-            counts[name] += entry.begun_again
+            counts[name] += entry.restarts
     return counts
 
 
 def give_up(job: Job, reason: str, resubmits: int) -> str:
-    """Makes a job that was begun again `resubmits` times a failed one; returns why."""
-    told = f"{reason}; it was begun again {resubmits} times already, as often as the profile's resubmits: given up"
-    job.write_status(replace(job.status(), state="failed", reason=told))
-    return told
+    """Marks a job as failed that was restarted `resubmits` times; returns the message."""
+    message = f"{reason}; given up after {resubmits} restarts, the limit set by `resubmits` of the profile"
+    job.write_status(replace(job.status(), state="failed", reason=message))
+    return message

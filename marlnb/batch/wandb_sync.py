@@ -1,7 +1,7 @@
-"""Weights & Biases: what trainings wrote offline, found below run and batch folders, uploaded where there is internet.
+"""Upload Weights & Biases runs that trainings wrote offline, found in run and batch folders.
 
-The attempts of a run have one id, and wandb uploads the files of one id in the order of their beginnings: they become
-one run there. wandb marks what it has uploaded by a file `*.wandb.synced`; so a second call uploads only what is new.
+The attempts of a run share one id, and wandb uploads the files of one id in order of their start: they become one run
+there. wandb marks uploaded files by `*.wandb.synced`, so a second call uploads only what is new.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from marlnb.errors import BatchError
 from marlnb.training.runs.lock import is_locked
 
 _OFFLINE = re.compile(r"offline-run-(\d{8}_\d{6})-(.+)")
-_NOT_ENTERED = ("checkpoints", "recordings", "node_modules")
-_AT_ONCE = 200  # paths of one command line, and so of one call of wandb
+_SKIPPED_FOLDERS = ("checkpoints", "recordings", "node_modules")
+_MAX_PATHS = 200  # of one call of wandb, whose command line has a limited length
 
 
 @dataclass(frozen=True)
@@ -29,18 +29,18 @@ class OfflineRun:
     """One attempt of a run, as wandb wrote it.
 
     Attributes:
-        folder: `<run>/wandb/offline-run-<began>-<id>`.
-        id: by what Weights & Biases knows the run; attempts of one run share it.
-        began: when, as in the folder's name, so that names in order are attempts in order.
+        folder: `<run>/wandb/offline-run-<started>-<id>`.
+        id: the run's id at Weights & Biases; attempts of one run share it.
+        started: time as in the folder's name; sorted names are sorted attempts.
     """
 
     folder: Path
     id: str
-    began: str
+    started: str
 
     @property
     def run(self) -> Path:
-        """The folder of the run that was trained."""
+        """The run's folder."""
         return self.folder.parent.parent
 
     @property
@@ -54,38 +54,38 @@ class OfflineRun:
 
 
 def find_offline_runs(paths: Sequence[str | os.PathLike[str]]) -> list[OfflineRun]:
-    """Every offline run at or below some folders, the attempts of a run together and in their order.
+    """Every offline run in some folders and their subfolders; the attempts of a run are together and in order.
 
     Raises:
-        BatchError: a folder is not there.
+        BatchError: a folder does not exist.
     """
-    found: dict[Path, OfflineRun] = {}
+    runs: dict[Path, OfflineRun] = {}
     for path in paths:
         top = Path(path).expanduser().absolute()
         if not top.is_dir():
-            raise BatchError(f"no folder {top}; give a run, a batch, or a folder of them")
+            raise BatchError(f"the folder {top} does not exist; give a run, a batch, or a folder that contains them")
         for folder in _wandb_folders(top):
             for entry in folder.iterdir():
                 match = _OFFLINE.fullmatch(entry.name)
                 if match and any(entry.glob("*.wandb")):
-                    found[entry.resolve()] = OfflineRun(entry, match[2], match[1])
-    return sorted(found.values(), key=lambda run: (str(run.run), run.id, run.began))
+                    runs[entry.resolve()] = OfflineRun(entry, match[2], match[1])
+    return sorted(runs.values(), key=lambda run: (str(run.run), run.id, run.started))
 
 
 def upload(runs: Sequence[OfflineRun]) -> list[OfflineRun]:
-    """Uploads by `wandb sync`, which shows its progress, and returns what was not uploaded whole.
+    """Uploads with `wandb sync`, which shows its progress; returns the runs that were not uploaded completely.
 
     Raises:
-        BatchError: wandb is not installed, or refused all of it (as without a login); its own words are in the message.
+        BatchError: wandb is not installed, or failed (e.g. without a login); the message contains its own words.
     """
     if importlib.util.find_spec("wandb") is None:
-        raise BatchError("wandb is not installed in this environment: pip install 'marlnb[wandb]'")
+        raise BatchError("wandb is not installed in this environment; install it with: pip install 'marlnb[wandb]'")
     for part in _parts(runs):
         command = [sys.executable, "-m", "wandb", "sync", *(str(run.folder) for run in part)]
-        code, said = _run_shown(command, logs=part[0].folder.parent)
+        code, output = _run_visibly(command, logs=part[0].folder.parent)
         if code:
-            hint = "; `wandb login` keeps a key" if "API key" in said else ""
-            raise BatchError(f"wandb sync ended with {code}: {_last_line(said)}{hint}")
+            hint = "; log in with `wandb login`" if "API key" in output else ""
+            raise BatchError(f"wandb sync failed with exit code {code}: {_last_line(output)}{hint}")
     return [run for run in runs if not run.is_synced]
 
 
@@ -94,14 +94,14 @@ def _wandb_folders(top: Path) -> Iterator[Path]:
         if Path(parent).name == "wandb":
             folders.clear()
             yield Path(parent)
-        folders[:] = [name for name in folders if name not in _NOT_ENTERED and not name.startswith(".")]
+        folders[:] = [name for name in folders if name not in _SKIPPED_FOLDERS and not name.startswith(".")]
 
 
 def _parts(runs: Sequence[OfflineRun]) -> Iterator[list[OfflineRun]]:
-    """Parts of at most `_AT_ONCE` attempts, those of one run never apart: wandb orders only what it gets at once."""
+    """Parts of at most about `_MAX_PATHS` attempts. A run is never split: wandb orders only what one call uploads."""
     part: list[OfflineRun] = []
     for run in runs:
-        if len(part) >= _AT_ONCE and run.id != part[-1].id:
+        if len(part) >= _MAX_PATHS and run.id != part[-1].id:
             yield part
             part = []
         part.append(run)
@@ -109,26 +109,23 @@ def _parts(runs: Sequence[OfflineRun]) -> Iterator[list[OfflineRun]]:
         yield part
 
 
-def _run_shown(command: Sequence[str], *, logs: Path) -> tuple[int, str]:
-    """Runs a command, its words shown on stderr as they come, and returns its exit code and its words.
+def _run_visibly(command: Sequence[str], *, logs: Path) -> tuple[int, str]:
+    """Runs a command and shows its output on stderr; returns the exit code and the output.
 
     Args:
-        logs: a folder `wandb`, which gets wandb's own logs; else one would be made where the user happens to be.
+        logs: the folder `wandb` for wandb's own logs, which it would otherwise create in the working folder.
     """
-    said = []
-    variables = {**_online(), "WANDB_DIR": str(logs.parent)}
+    lines = []
+    blocking = ("WANDB_MODE", "WANDB_DISABLED")  # would keep wandb from uploading
+    variables = {name: value for name, value in os.environ.items() if name not in blocking}
+    variables["WANDB_DIR"] = str(logs.parent)
     with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
         for line in child.stdout or ():
             sys.stderr.write(line)
-            said.append(line)
-    return child.returncode, "".join(said)
-
-
-def _online() -> dict[str, str]:
-    """This process's variables without those that would keep wandb from uploading."""
-    return {name: value for name, value in os.environ.items() if name not in ("WANDB_MODE", "WANDB_DISABLED")}
+            lines.append(line)
+    return child.returncode, "".join(lines)
 
 
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "no output"

@@ -12,6 +12,7 @@ from typing import Any
 import nbformat
 
 from marlnb.batch.batch import Batch
+from marlnb.batch.executor import executor_of
 from marlnb.batch.local.process import processes_of
 from marlnb.batch.profile import Profile
 from marlnb.batch.sweep.sweep import Sweep
@@ -60,8 +61,8 @@ def notebook(path: Path, *cells: str) -> Path:
 
 
 def submit(batch: Batch, *, then: bool = False, reason: str = "") -> None:
-    batch.executor().check()
-    batch.executor().submit(batch, batch.jobs(), then=then, reason=reason)
+    executor_of(batch).check()
+    executor_of(batch).submit(batch, batch.jobs(), then=then, reason=reason)
 
 
 def supervisor(batch: Batch, number: int = -1) -> int:
@@ -74,7 +75,7 @@ def supervisor(batch: Batch, number: int = -1) -> int:
 def finish(batch: Batch) -> dict[str, tuple[str, str]]:
     """State and reason of each job when the supervisor has ended."""
     wait_until(lambda: not process_alive(supervisor(batch)))
-    assert {heard.state for heard in batch.executor().known(batch).values()} == {"ended"}
+    assert {heard.state for heard in executor_of(batch).query(batch).values()} == {"ended"}
     return {name: (status.state, status.reason) for name, status in batch.statuses().items()}
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from marlnb.batch.batch import Batch
-from marlnb.batch.executor import Known
-from marlnb.batch.job.job import JobStatus
+from marlnb.batch.job.job import JobInfo, JobStatus
 from marlnb.batch.profile import Profile, find_profile
 from marlnb.batch.sweep.sweep import Sweep
 from marlnb.errors import BatchError
@@ -92,7 +91,7 @@ def test_statuses_join_files_and_executor(tmp_path: Path) -> None:
     batch = make(tmp_path)
     batch.job("n=0").write_status(JobStatus("complete"))
     batch.job("n=1").write_status(JobStatus("running"))  # nobody holds its lock
-    known = {"n=0": Known("ended", "old"), "n=2": Known("queued", "Priority", "17_2")}
+    known = {"n=0": JobInfo("ended", "old"), "n=2": JobInfo("queued", "Priority", "17_2")}
     found = batch.statuses(known)
     assert [status.state for status in found.values()] == ["complete", "interrupted", "waiting"]
     assert found["n=0"].reason == "" and "killed" in found["n=1"].reason

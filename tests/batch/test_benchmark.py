@@ -15,16 +15,16 @@ import numpy as np
 import pytest
 
 from marlnb.analysis.benchmarking.marl_eval import read_marl_eval
-from marlnb.batch.benchmark.folder import Benchmark
-from marlnb.batch.benchmark.plan import Plan, read_plan
-from marlnb.batch.benchmark.verb import benchmark
+from marlnb.batch.benchmark.benchmark import Benchmark
+from marlnb.batch.benchmark.run_benchmark import benchmark
+from marlnb.batch.benchmark.spec import BenchmarkSpec, read_spec
 from marlnb.cli import main
 from marlnb.errors import ConfigError, RunError
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.runs.run import Run
 from tests.training import toys  # registers toy/count
 
-BENCHMARL = Path(__file__).parents[1] / "analysis" / "data" / "benchmarl"
+BENCHMARL = Path(__file__).parents[1] / "analysis" / "benchmarking" / "data" / "benchmarl"
 SMALL = (
     *("algorithm.epochs=1", "algorithm.minibatch_frames=32", "model.hidden=[8]", "n_envs=4", "rollout_steps=8"),
     *("frames=320", "evaluation_episodes=3"),
@@ -161,14 +161,14 @@ def test_a_plan_in_yaml(tmp_path: Path) -> None:
         "algorithms:\n  ippo: [algorithm.lr=1e-3]\n  careful: algorithm=mappo\n"
         "environments: [mpe/simple_spread]\nseeds: [3, 5]\noverrides: [frames=6400, n_envs=16, algorithm.lr=1e-2]\n"
     )
-    plan = read_plan(tmp_path / "plan.yaml")
-    runs = plan.runs()
+    spec = read_spec(tmp_path / "plan.yaml")
+    runs = spec.runs()
     assert [run.folder for run in runs][:2] == [f"runs/mpe/simple_spread/{name}/seed_3" for name in ("ippo", "careful")]
     assert [run.experiment.algorithm.name for run in runs] == ["ippo", "mappo"] * 2
     assert [run.experiment.algorithm.lr for run in runs] == [1e-3, 1e-2] * 2  # type: ignore[attr-defined]
     # 6400 frames are 7 iterations of 1024: 10 evaluations would be more, so one after each, and a checkpoint with it
     assert {(run.experiment.evaluate_every, run.experiment.checkpoint_every) for run in runs} == {(1, 1)}
-    assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+    assert BenchmarkSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_plan_in_yaml(tmp_path: Path) -> None:
 def test_a_plan_that_is_none_is_refused(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "plan.yaml").write_text(text)
     with pytest.raises(ConfigError, match=message):
-        read_plan(tmp_path / "plan.yaml")
+        read_spec(tmp_path / "plan.yaml")
 
 
 def test_what_cannot_be_composed_names_its_place_and_starts_nothing(tmp_path: Path) -> None:

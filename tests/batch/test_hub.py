@@ -13,7 +13,7 @@ import pytest
 
 from marlnb.batch.hub import labextensions
 from marlnb.batch.hub.installation import Installation
-from marlnb.batch.hub.kernel import HubKernel
+from marlnb.batch.hub.kernelspec import HubKernel
 from marlnb.cli import main
 from marlnb.errors import BatchError, ConfigError
 

@@ -12,13 +12,12 @@ import pytest
 
 from marlnb.batch.batch import Batch
 from marlnb.batch.cost import Cost
-from marlnb.batch.executor import Executor, Known
-from marlnb.batch.job.job import Job, JobStatus
+from marlnb.batch.executor import EXECUTORS, Executor
+from marlnb.batch.job.job import Job, JobInfo, JobStatus
 from marlnb.batch.report.comparison import NOTEBOOK
-from marlnb.batch.submit import LOCK, begin, plan_submission, submit
+from marlnb.batch.submit import LOCK, plan_submission, submit, submit_plan
 from marlnb.batch.sweep.grammar import values_of_python
 from marlnb.errors import BatchError, ConfigError, UnknownNameError
-from marlnb.registry import EXECUTORS
 from marlnb.training.runs.lock import RunLock
 from tests.batch.jobs import notebook
 
@@ -28,10 +27,10 @@ N = {"n": range(3)}
 class Noting(Executor):
     """Runs nothing: notes what it is given."""
 
-    ask_every_s = 0.0
+    query_interval_s = 0.0
     grace_s = 0.5
     told: ClassVar[list[tuple[list[str], bool]]] = []
-    answers: ClassVar[dict[str, Known]] = {}
+    answers: ClassVar[dict[str, JobInfo]] = {}
 
     def check(self) -> None:
         if self.profile.cores > 4:
@@ -41,13 +40,13 @@ class Noting(Executor):
         return "".join(f"{job.name}\n" for job in jobs)
 
     def submit(self, batch: Batch, jobs: Sequence[Job], *, then: bool, reason: str = "") -> str:
-        batch.begin_submission(jobs, then=then, reason=reason)
+        batch.create_submission(jobs, then=then, reason=reason)
         self.told.append(([job.name for job in jobs], then))
         assert all((job.folder / "job.json").is_file() for job in jobs)
         assert all(job.status().state in ("waiting", "complete") for job in jobs)
         return "noted"
 
-    def known(self, batch: Batch) -> Mapping[str, Known]:
+    def query(self, batch: Batch) -> Mapping[str, JobInfo]:
         return self.answers
 
     def cancel(self, batch: Batch, jobs: Sequence[Job]) -> None:
@@ -72,7 +71,7 @@ def test_the_same_call_completes_only_what_is_missing(noting: list[tuple[list[st
     batch = submit("a.ipynb", N, on="noting")
     assert batch.path == tmp_path / "runs" / "a-batch" and batch.profile.cores == 2
     assert noting.pop() == (["n=0", "n=1", "n=2"], False)
-    Noting.answers.update({"n=0": Known("ended"), "n=1": Known("queued", "Priority"), "n=2": Known("running")})
+    Noting.answers.update({"n=0": JobInfo("ended"), "n=1": JobInfo("queued", "Priority"), "n=2": JobInfo("running")})
     batch.job("n=0").write_status(JobStatus("failed", reason="a cell failed", attempt=2, seconds=7.0))
     submit("a.ipynb", N)  # the profile is the batch's own
     assert noting.pop() == (["n=0"], False)
@@ -144,26 +143,26 @@ def test_a_full_disk_and_another_submitter_are_told(noting: list[tuple[list[str]
     plan = plan_submission("a.ipynb", {}, on="noting")
     full = replace(plan, cost=Cost(1, 1, 0, None, None, 2e9, "as told", 10**9))
     with pytest.raises(BatchError, match=r"no room for that: storage  about 2 GB .* --force begins anyway"):
-        begin(full)
+        submit_plan(full)
     assert not Path("runs").exists()
-    batch = begin(full, force=True)
+    batch = submit_plan(full, force=True)
     assert noting.pop() == (["only"], False)
     with pytest.raises(BatchError, match="was submitted by another process meanwhile"):
-        begin(plan)
+        submit_plan(plan)
     with RunLock(batch.path / LOCK), pytest.raises(BatchError, match="at this moment"):
-        begin(plan)
+        submit_plan(plan)
     assert noting == []
 
 
 def test_another_executor_takes_over_when_the_one_before_has_nothing_left(noting: list[tuple[list[str], bool]]) -> None:
     batch = submit("a.ipynb", N, on="noting")
-    Noting.answers.update({"n=0": Known("ended"), "n=1": Known("queued", "Priority"), "n=2": Known("unknown")})
+    Noting.answers.update({"n=0": JobInfo("ended"), "n=1": JobInfo("queued", "Priority"), "n=2": JobInfo("unknown")})
     with pytest.raises(BatchError, match=r"1 jobs of .* are queued or running by the noting executor \(n=1 is one\)"):
         plan_submission("a.ipynb", values_of_python(N), on="local")
     assert Batch.open(batch.path).profile.executor == "noting"
-    Noting.answers["n=1"] = Known("ended")
+    Noting.answers["n=1"] = JobInfo("ended")
     plan = plan_submission("a.ipynb", values_of_python(N), on="local")
-    assert plan.batch.profile.executor == "local" and [job.name for job in plan.begins] == ["n=0", "n=1", "n=2"]
+    assert plan.batch.profile.executor == "local" and [job.name for job in plan.submits] == ["n=0", "n=1", "n=2"]
 
 
 def test_the_comparison_that_comes_along_is_known_by_its_name(noting: list[tuple[list[str], bool]]) -> None:

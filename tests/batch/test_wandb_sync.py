@@ -50,7 +50,7 @@ def test_two_attempts_become_one_run_with_one_history(
     here.mkdir()
     monkeypatch.chdir(here)
     found = find_offline_runs([tmp_path / "sweep", attempts.path])
-    assert [each.run for each in found] == [attempts.path] * 2 and found[0].began < found[1].began
+    assert [each.run for each in found] == [attempts.path] * 2 and found[0].started < found[1].started
     assert {each.id for each in found} == {wandb_id(attempts.path)}
 
     assert main(["sync", str(tmp_path), "--dry-run", "--json"]) == 0

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from marlnb.batch.batch import Batch
-from marlnb.batch.executor import JobInfo
-from marlnb.batch.job.job import JOB_LOCK, CellError, JobStatus
+from marlnb.batch.job.job import JOB_LOCK, CellError, JobInfo, JobStatus
 from marlnb.cli import main
 from marlnb.cli.batches.jobs import end_of_batch
 from marlnb.experiment import Experiment
@@ -160,7 +159,7 @@ def test_jobs_are_watched_until_all_have_ended(
             batch.job("n=2").write_status(JobStatus("complete", attempt=1))
         return noting.answers
 
-    monkeypatch.setattr(test_submit.Noting, "query", known)
+    monkeypatch.setattr(test_submit.Noting, "query", query)
     code, out, err = marlnb(capsys, "jobs", "runs/a-batch", "--watch", *form)
     assert code == 1
     if form:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from marlnb.batch.executor import executor_of
 from marlnb.batch.job.job import JobStatus
 from marlnb.cli import main
 from tests.batch.batches import Maker, submit, wait_until
@@ -55,7 +56,7 @@ def test_an_interrupt_ends_the_watching_alone(make: Maker) -> None:
     _, told = watching.communicate(timeout=100)
     assert watching.returncode == 130
     assert f"`marlnb watch {batch.path}` watches again" in told and "Traceback" not in told
-    assert batch.executor().known(batch)["n=0"].state == "running"
+    assert executor_of(batch).query(batch)["n=0"].state == "running"
 
 
 def test_what_is_no_batch_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], make: Maker) -> None:

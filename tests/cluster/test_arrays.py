@@ -42,8 +42,8 @@ def test_one_array_two_at_once_and_then_the_report(cluster: Cluster, work: Path)
     assert max(side_by_side) == 2
     statuses = Batch.open(sent.folder).statuses()
     assert {status.state for status in statuses.values()} == {"complete"}
-    began = Batch.open(sent.folder).report_job().status().began
-    assert began > max(status.ended for status in statuses.values())
+    started = Batch.open(sent.folder).report_job().status().started
+    assert started > max(status.ended for status in statuses.values())
     (told,) = [
         text for source, text, _ in notebooks.told(sent.folder / "report" / "notebook.ipynb") if "table" in source
     ]

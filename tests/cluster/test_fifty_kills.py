@@ -43,9 +43,9 @@ def test_weights_after_fifty_kills_are_those_of_the_undisturbed_run(tmp_path: Pa
     print(f"\nMARLNB_KILLS_SEED={seed}")
     source = notebooks.write(tmp_path / "training.ipynb", notebooks.TRAINING)
     undisturbed = made(tmp_path / "undisturbed", source)
-    began = time.monotonic()
+    started = time.monotonic()
     assert begin(undisturbed).wait() == 0
-    print(f"undisturbed: {time.monotonic() - began:.0f} s")
+    print(f"undisturbed: {time.monotonic() - started:.0f} s")
 
     killed = made(tmp_path / "killed", source)
     counts = kill_again_and_again(killed, random.Random(seed))
@@ -68,23 +68,24 @@ def kill_again_and_again(job: Job, chance: random.Random) -> Counter[str]:
     while sum(counts.values()) < KILLS:
         way, while_training = chance.choice(WAYS), chance.random() < 0.6
         process = begin(job)
-        time_step = _await_moment(job, process, chance, while_training)
+        when = _await_time_to_kill(job, process, chance, while_training)
         hit = _kill(process, way)
         code = process.wait(timeout=120)
         assert code in (75, -9, -signal.SIGTERM, -signal.SIGUSR1), (
-            f"{way}, {time_step}: ended with {code}\n{job.log.read_text()[-3000:]}"
+            f"{way}, {when}: ended with {code}\n{job.log.read_text()[-3000:]}"
         )
-        until("the lock is free and the kernel gone", lambda: not job.is_held, timeout_s=20)
-        counts[time_step if hit else "nothing hit"] += hit
+        until("the lock is free and the kernel gone", lambda: not job.is_executing, timeout_s=20)
+        counts[when if hit else "nothing hit"] += hit
         done = iterations(job.folder)
         print(
-            f"{sum(counts.values()):3} {way:11} {time_step:15} -> {code:3}, {done} of {ITERATIONS} iterations", flush=True
+            f"{sum(counts.values()):3} {way:11} {when:15} -> {code:3}, {done} of {ITERATIONS} iterations",
+            flush=True,
         )
         assert done < ITERATIONS, "the training ended before all kills had come; make it longer"
     return counts
 
 
-def _await_moment(job: Job, process: subprocess.Popen[bytes], chance: random.Random, while_training: bool) -> str:
+def _await_time_to_kill(job: Job, process: subprocess.Popen[bytes], chance: random.Random, while_training: bool) -> str:
     """Waits for a random moment and says which kind it is."""
     if not while_training:
         time.sleep(chance.uniform(0, 6))

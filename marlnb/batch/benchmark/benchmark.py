@@ -13,6 +13,7 @@ from marlnb.analysis.benchmarking.comparison import Comparison, Scale, compare_r
 from marlnb.analysis.benchmarking.marl_eval import (
     RETURN,
     EvaluatedRun,
+    ScoreKind,
     check_unique,
     read_marl_eval,
     to_layout,

@@ -16,7 +16,7 @@ from typing import IO, Literal
 from marlnb.batch.benchmark.progress_display import BenchmarkProgress
 from marlnb.batch.benchmark.results import evaluate_at_length, is_complete
 from marlnb.batch.benchmark.spec import PlannedRun
-from marlnb.batch.interrupt import interrupt_on_signals
+from marlnb.batch.job.signals import interrupt_on_signals
 from marlnb.batch.local.machine import core_numbers
 from marlnb.cores import usable_cores
 from marlnb.errors import MarlnbError

@@ -15,7 +15,7 @@ from marlnb.codec import to_json
 from marlnb.experiment import Experiment
 from marlnb.models.policies.scripted import RandomPolicy
 from marlnb.training.collect.seeds import derive_seed
-from marlnb.training.policies.evaluation import MOST_COPIES, score_policies
+from marlnb.training.policies.evaluation import MAX_ENVS, score_policies
 from marlnb.training.runs.files import read_json, write_atomically
 
 FILE = "references.json"
@@ -53,7 +53,7 @@ def _measure(experiment: Experiment) -> dict[str, dict[str, float]]:
 def _random_returns(experiment: Experiment) -> dict[str, Any]:
     """Means over as many episodes as a run's last evaluation plays, each action drawn uniformly."""
     episodes = ABSOLUTE_FACTOR * experiment.evaluation_episodes
-    copies = min(experiment.n_envs, MOST_COPIES, episodes)
+    copies = min(experiment.n_envs, MAX_ENVS, episodes)
     with experiment.env.build(copies, "cpu") as env:
         policies = {group.name: RandomPolicy(group) for group in env.spec.groups}
         seed = derive_seed(0, "references")

@@ -1,4 +1,4 @@
-"""`python -m marlnb.batch.doctor FOLDER`: what a compute node runs for `marlnb doctor --on-node`."""
+"""`python -m marlnb.batch.doctor FOLDER`: the program that a compute node runs for `marlnb doctor --on-node`."""
 
 from __future__ import annotations
 

@@ -1,26 +1,26 @@
-"""Cells of a notebook, read as Python: what is called in them and which texts stand there, without executing any."""
+"""The code cells of a notebook as Python: their calls, texts, imports and environments, without executing them."""
 
 from __future__ import annotations
 
 import ast
 import itertools
+import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import nbformat
 from IPython.core.inputtransformer2 import TransformerManager
 
 from marlnb.batch.sweep.parameters import read_parameters
+from marlnb.batch.sweep.sweep import Sweep
 from marlnb.errors import ConfigError
 
-if TYPE_CHECKING:
-    from marlnb.batch.doctor.check import Subject
-
-MOST_TEXTS = 200  # of one formatted text, when its parameters take many values
+MAX_TEXTS = 200  # of one f-string whose parameters have many values
+_ENV = re.compile(r"env=([\w/.:-]+)")
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Cell:
     """A code cell.
 
     Attributes:
-        number: counted from 1 over all cells of the notebook, those with text too.
-        source: as it stands there, `%magics` and `!commands` included.
+        number: counted from 1 over all cells of the notebook, text cells included.
+        source: its code, with `%magics` and `!commands`.
     """
 
     number: int
@@ -37,14 +37,18 @@ class Cell:
 
     @cached_property
     def tree(self) -> ast.Module:
-        """Its Python, magics and shell commands as calls of `get_ipython()`; raises SyntaxError."""
+        """Its syntax tree, with magics and shell commands as calls of `get_ipython()`.
+
+        Raises:
+            SyntaxError: it is not valid Python.
+        """
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # invalid escapes in other people's texts
+            warnings.simplefilter("ignore")  # invalid escapes in the user's strings
             return ast.parse(TransformerManager().transform_cell(self.source))
 
     @property
     def problem(self) -> str:
-        """Why it is no Python; empty when it is."""
+        """Why it is not valid Python; empty if it is."""
         try:
             _ = self.tree
         except SyntaxError as error:
@@ -56,13 +60,13 @@ class Cell:
         return not self.problem
 
     def calls(self) -> Iterator[tuple[str, ast.Call]]:
-        """Every call with the dotted name of what is called: `mnb.Run.open`; `.open` where it is called on a value."""
+        """Every call, with the dotted name of the function: `mnb.Run.open`; `.open` for a method of a value."""
         for node in ast.walk(self.tree) if self.is_python else ():
             if isinstance(node, ast.Call):
                 yield dotted(node.func), node
 
     def commands(self) -> Iterator[str]:
-        """What the shell or a magic is given: `pip install x` for `!pip install x`, `%pip install x` and `%%bash`."""
+        """Commands for the shell or a magic: `pip install x` for `!pip install x`, `%pip install x` and `%%bash`."""
         for name, call in self.calls():
             texts = [item.value for item in call.args if isinstance(item, ast.Constant) and isinstance(item.value, str)]
             if name in (".system", ".getoutput") and texts:
@@ -73,7 +77,7 @@ class Cell:
                 yield from texts[-1].splitlines()
 
     def texts(self, values: Mapping[str, tuple[Any, ...]]) -> Iterator[tuple[str, ast.expr]]:
-        """Every text that stands in it, formatted ones with each combination of the parameters' values."""
+        """Every string in it; f-strings for each combination of the parameters' values."""
         inner = {id(part) for node in self._nodes() if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
         for node in self._nodes():
             if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and id(node) not in inner):
@@ -85,29 +89,51 @@ class Cell:
 
 
 def read_cells(notebook: Path) -> list[Cell]:
-    """Raises ConfigError where it cannot be read."""
+    """The code cells of a notebook.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
     try:
-        found = nbformat.read(notebook, as_version=4).cells
+        cells = nbformat.read(notebook, as_version=4).cells
     except (OSError, ValueError, nbformat.reader.NotJSONError, AttributeError) as error:
-        raise ConfigError(f"{notebook} cannot be read as a notebook: {error}") from error
-    return [Cell(number, cell.source) for number, cell in enumerate(found, 1) if cell.cell_type == "code"]
+        raise ConfigError(f"{notebook} is not a readable notebook: {error}") from error
+    return [Cell(number, cell.source) for number, cell in enumerate(cells, 1) if cell.cell_type == "code"]
 
 
-def parameter_values(subject: Subject) -> dict[str, tuple[Any, ...]]:
-    """Each parameter's values: the sweep's, else its default where that is a literal."""
-    if subject.notebook is None:
-        return {}
-    parameters = read_parameters(subject.notebook)
-    values = {name: (found.default,) for name, found in parameters.items() if found.is_literal}
-    values.update({name: (value,) for name, value in subject.sweep.fixed.items()})
-    values.update({name: tuple(found) for name, found in subject.sweep.axes.items()})
-    if "run" in parameters and "run" not in subject.sweep.fixed:
-        values.pop("run", None)  # it becomes the job's own folder
+def parameter_values(notebook: Path, sweep: Sweep) -> dict[str, tuple[Any, ...]]:
+    """The values of each parameter: those of the sweep, else its default if that is a literal."""
+    parameters = read_parameters(notebook)
+    values = {name: (parameter.default,) for name, parameter in parameters.items() if parameter.is_literal}
+    values.update({name: (value,) for name, value in sweep.fixed.items()})
+    values.update({name: tuple(items) for name, items in sweep.axes.items()})
+    if "run" in parameters and "run" not in sweep.fixed:
+        values.pop("run", None)  # it is set to the job's folder
     return values
 
 
+def imported_modules(cells: Iterable[Cell]) -> dict[str, int]:
+    """Each module that a cell imports, with the first cell's number; not those whose absence is handled."""
+    modules: dict[str, int] = {}
+    for cell in cells:
+        for name in _imports(cell.tree) if cell.is_python else ():
+            modules.setdefault(name, cell.number)
+    return modules
+
+
+def named_environments(cells: Iterable[Cell], values: Mapping[str, tuple[Any, ...]]) -> dict[str, int]:
+    """Each environment that a text `env=...` of a cell names, with the first cell's number."""
+    environments: dict[str, int] = {}
+    for cell in cells:
+        for text, _ in cell.texts(values):
+            match = _ENV.fullmatch(text)
+            if match:
+                environments.setdefault(match[1], cell.number)
+    return environments
+
+
 def dotted(node: ast.expr) -> str:
-    """`a.b.c` of a name; `.c` where what stands before it is no name."""
+    """`a.b.c` for a dotted name; `.c` for an attribute of any other expression."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -117,7 +143,7 @@ def dotted(node: ast.expr) -> str:
 
 
 def resolve(node: ast.expr, values: Mapping[str, tuple[Any, ...]]) -> list[str]:
-    """The texts that an expression can be: a literal, a parameter, or an f-string of parameters; [] for all else."""
+    """The strings that an expression can be: a literal, a parameter, or an f-string of parameters; else empty."""
     if isinstance(node, ast.Constant):
         return [node.value] if isinstance(node.value, str) else []
     if isinstance(node, ast.Name):
@@ -132,4 +158,17 @@ def resolve(node: ast.expr, values: Mapping[str, tuple[Any, ...]]) -> list[str]:
             parts.append([str(value) for value in values[part.value.id]])
         else:
             return []
-    return ["".join(texts) for texts in itertools.islice(itertools.product(*parts), MOST_TEXTS)]
+    return ["".join(texts) for texts in itertools.islice(itertools.product(*parts), MAX_TEXTS)]
+
+
+def _imports(node: ast.AST) -> Iterator[str]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            yield from (alias.name for alias in child.names)
+        elif isinstance(child, ast.ImportFrom) and child.level == 0 and child.module:
+            yield child.module
+        elif isinstance(child, ast.Try):  # the body of `try: import x except ImportError:` may fail
+            for part in (*child.handlers, *child.orelse, *child.finalbody):
+                yield from _imports(part)
+        else:
+            yield from _imports(child)

@@ -1,4 +1,4 @@
-"""The folder in which jobs write, and the one of the environment: shared with nodes, roomy, its locks working."""
+"""Checks of the jobs' folder and the environment's folder: shared with nodes, enough space, working locks."""
 
 from __future__ import annotations
 
@@ -14,89 +14,112 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from marlnb.batch.doctor.check import Answer, Subject, check
+from marlnb.batch.doctor.check import Answer, check
+from marlnb.batch.doctor.request import DoctorRequest
 from marlnb.formatting import format_bytes
 
 MOUNTS = Path("/proc/self/mountinfo")
-# file systems that one machine has for itself; all others (nfs, lustre, gpfs, beegfs, ceph, fuse, 9p) may be shared
-LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "jfs", "tmpfs", "ramfs", "overlay", "vfat", "apfs", "hfs")
+# file systems of a single machine; all others (nfs, lustre, gpfs, beegfs, ceph, fuse, 9p) may be shared
+LOCAL_FILE_SYSTEMS = (
+    "ext2",
+    "ext3",
+    "ext4",
+    "xfs",
+    "btrfs",
+    "f2fs",
+    "jfs",
+    "tmpfs",
+    "ramfs",
+    "overlay",
+    "vfat",
+    "apfs",
+    "hfs",
+)
 JOB_BYTES = 200_000_000  # a run of small networks with its checkpoints, a recording and the executed notebook
 JOB_FILES = 100
-LOW_SHARE = 0.03
-CLOCK_S = 5.0
+MIN_FREE_SHARE = 0.03
+MAX_CLOCK_SKEW_S = 5.0
 MANY_FILES = 10_000
 
 
 @check("folder")
-def _folder(subject: Subject) -> Iterator[Answer]:
-    """Locks, renames, rights and clock of the folder's file system, tried in a folder of our own, which is removed."""
-    parent = nearest_folder(subject.folder)
+def _folder(request: DoctorRequest) -> Iterator[Answer]:
+    """Tries locks, renames, permissions and the clock of the file system in a temporary folder."""
+    parent = nearest_folder(request.folder)
     if not os.access(parent, os.W_OK | os.X_OK):
-        yield "fail", f"{parent} cannot be written to by {os.environ.get('USER', os.getuid())}", "give another --out"
+        yield "fail", f"{os.environ.get('USER', os.getuid())} cannot write to {parent}", "give another --out"
         return
     kind = filesystem(parent)
-    yield from _shared(subject, parent, "the jobs' folder")
+    yield from _shared(request, parent, "the jobs' folder")
     with tempfile.TemporaryDirectory(prefix=".marlnb-doctor-", dir=parent) as name:
-        problems = list(_tried(Path(name)))
+        problems = list(_try_operations(Path(name)))
     yield from problems
     if not any(level == "fail" for level, _, _ in problems):
-        yield "ok", f"{parent} ({kind or 'file system not known'}): locks, renames and private folders work", ""
+        yield (
+            "ok",
+            f"{parent} ({kind or 'file system unknown'}): locks, renames and private folders work",
+            "",
+        )
 
 
 @check("space")
-def _space(subject: Subject) -> Iterator[Answer]:
-    parent, n_jobs, each = nearest_folder(subject.folder), len(subject.sweep), _job_bytes(subject)
-    found = os.statvfs(parent)
-    free, total = found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
-    told = f"{parent}: {format_bytes(free)} free, about {format_bytes(n_jobs * each)} needed"
+def _space(request: DoctorRequest) -> Iterator[Answer]:
+    parent, n_jobs, each = nearest_folder(request.folder), len(request.sweep), _job_bytes(request)
+    stats = os.statvfs(parent)
+    free, total = stats.f_bavail * stats.f_frsize, stats.f_blocks * stats.f_frsize
+    text = f"{parent}: {format_bytes(free)} free, about {format_bytes(n_jobs * each)} needed"
     if free < n_jobs * each:
-        yield "fail", told, "free some, or give --out a folder on another file system"
-    elif free < LOW_SHARE * total:
-        yield "warn", f"{told}; it is nearly full ({free / total:.1%} left)", "free some: others fill it too"
+        yield "fail", text, "free some space, or give --out a folder on another file system"
+    elif free < MIN_FREE_SHARE * total:
+        yield "warn", f"{text}; it is nearly full ({free / total:.1%} free)", "free some space: others use it too"
     else:
-        yield "ok", told, ""
-    if found.f_files and found.f_favail < n_jobs * JOB_FILES:
-        text = f"{parent}: {found.f_favail:,} files can still be made, about {n_jobs * JOB_FILES:,} are needed"
+        yield "ok", text, ""
+    if stats.f_files and stats.f_favail < n_jobs * JOB_FILES:
+        text = f"{parent}: {stats.f_favail:,} more files are possible, about {n_jobs * JOB_FILES:,} are needed"
         yield "fail", text, "remove small files, or give --out a folder on another file system"
     yield from _quotas(parent)
 
 
-@check("environment's place")
-def _place(subject: Subject) -> Iterator[Answer]:
-    prefix = subject.seen.prefix
+@check("environment's folder")
+def _place(request: DoctorRequest) -> Iterator[Answer]:
+    prefix = request.kernel_report.prefix
     if not prefix:
         return
-    yield from _shared(subject, Path(prefix), "the environment")
+    yield from _shared(request, Path(prefix), "the environment")
     n_files = count_files(Path(prefix))
     more = " or more" if n_files >= 10 * MANY_FILES else ""
     if n_files > MANY_FILES:
-        text = f"the environment {prefix} is {n_files:,}{more} files: quotas of clusters often count them"
+        text = f"the environment {prefix} has {n_files:,}{more} files; quotas of clusters often count files"
         yield "ok", text, ""
 
 
-def _job_bytes(subject: Subject) -> float:
-    """What a job takes, as the notebook says of itself (`"marlnb": {"megabytes": 30}` in its metadata), or a guess."""
-    if subject.notebook is None:
+def _job_bytes(request: DoctorRequest) -> float:
+    """Size of a job in bytes, from the notebook's metadata (`"marlnb": {"megabytes": 30}`), or a guess."""
+    if request.notebook is None:
         return JOB_BYTES
-    told = json.loads(subject.notebook.read_text(encoding="utf-8"))["metadata"].get("marlnb", {})
+    told = json.loads(request.notebook.read_text(encoding="utf-8"))["metadata"].get("marlnb", {})
     return float(told.get("megabytes", JOB_BYTES / 1e6)) * 1e6
 
 
-def _shared(subject: Subject, path: Path, what: str) -> Iterator[Answer]:
+def _shared(request: DoctorRequest, path: Path, what: str) -> Iterator[Answer]:
     kind = is_local(path)
-    if kind and subject.profile.executor != "local" and not subject.on_node:
-        text = f"{what} {path} lies on a disk of this machine ({kind}); nodes other than this one do not see it"
-        yield "warn", text, "use a folder that nodes share (often $HOME, $WORK or $SCRATCH); --on-node tells for sure"
+    if kind and request.profile.executor != "local" and not request.on_node:
+        text = f"{what} {path} is on a disk of this machine ({kind}), which other nodes cannot see"
+        yield (
+            "warn",
+            text,
+            "use a folder that nodes share (often $HOME, $WORK or $SCRATCH); --on-node checks it on a node",
+        )
 
 
 def is_local(path: Path) -> str:
-    """The kind of file system where only this machine has it, else nothing."""
+    """The kind of the file system if only this machine has it, else empty."""
     kind = filesystem(path)
-    return kind if kind in LOCAL else ""
+    return kind if kind in LOCAL_FILE_SYSTEMS else ""
 
 
 def filesystem(path: Path) -> str:
-    """The kind of file system on which a path lies, or would lie; empty where that cannot be told."""
+    """The kind of the file system of a path, which need not exist; empty if unknown."""
     try:
         lines = MOUNTS.read_text().splitlines()
     except OSError:
@@ -112,7 +135,7 @@ def filesystem(path: Path) -> str:
 
 
 def nearest_folder(path: Path) -> Path:
-    """The folder, or the nearest above it that is there."""
+    """The folder itself, or its nearest parent that exists."""
     path = Path(os.path.abspath(path.expanduser()))
     while not path.is_dir():
         path = path.parent
@@ -120,7 +143,7 @@ def nearest_folder(path: Path) -> Path:
 
 
 def count_files(folder: Path) -> int:
-    """How many files are in it; counting ends at ten times as many as are told of."""
+    """Number of files in a folder; counting stops at ten times `MANY_FILES`."""
     count = 0
     for _, folders, files in os.walk(folder):
         count += len(files) + len(folders)
@@ -129,44 +152,44 @@ def count_files(folder: Path) -> int:
     return count
 
 
-def _tried(folder: Path) -> Iterator[Answer]:
+def _try_operations(folder: Path) -> Iterator[Answer]:
     first, second = folder / "a", folder / "b"
-    began = time.time()
+    started = time.time()
     first.write_text("x")
-    skew = first.stat().st_mtime - began
-    if abs(skew) > CLOCK_S:
+    skew = first.stat().st_mtime - started
+    if abs(skew) > MAX_CLOCK_SKEW_S:
         text = f"the file server's clock differs from this machine's by {skew:+.0f} s"
-        yield "warn", text, "progress may look stale; tell the administrators"
+        yield "warn", text, "progress may look outdated; tell the administrators"
     with open(first, "r+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             name = errno.errorcode.get(error.errno or 0, str(error))
-            text = f"files cannot be locked there ({name}): two jobs could train one run"
-            yield "warn", text, "marlnb then goes by signs of life; better give --out a folder on another file system"
+            text = f"files cannot be locked there ({name}): two jobs could train the same run"
+            yield "warn", text, "marlnb then relies on process ids; better give --out a folder on another file system"
     second.write_text("y")
     os.replace(first, second)
     if second.read_text() != "x":
-        yield "fail", "a file that replaces another does not do so at once there", "give --out another file system"
+        yield "fail", "replacing a file is not atomic there", "give --out a folder on another file system"
     os.chmod(folder, 0o700)
     if stat.S_IMODE(folder.stat().st_mode) & 0o077:
-        text = "a folder cannot be made private there: others may read runs and notebooks"
-        yield "warn", text, "ask who may see that file system, or give --out another"
+        text = "folders cannot be made private there: other users may read runs and notebooks"
+        yield "warn", text, "ask who can read that file system, or give --out a folder on another one"
 
 
 def _quotas(folder: Path) -> Iterator[Answer]:
-    """What `quota` and `lfs quota` say, where a cluster has them; a `*` marks what is over its limit."""
+    """The output of `quota` and `lfs quota`, where they exist; a `*` marks an exceeded limit."""
     user = str(os.getuid())
     for command in (["quota", "-s", "-w"], ["lfs", "quota", "-h", "-u", user, str(folder)]):
         if shutil.which(command[0]) is None or (command[0] == "lfs" and filesystem(folder) != "lustre"):
             continue
         try:
-            said = subprocess.run(command, capture_output=True, text=True, timeout=20).stdout
+            output = subprocess.run(command, capture_output=True, text=True, timeout=20).stdout
         except (OSError, subprocess.TimeoutExpired):
             continue
-        lines = [line.strip() for line in said.splitlines() if any(letter.isdigit() for letter in line)]
+        lines = [line.strip() for line in output.splitlines() if any(letter.isdigit() for letter in line)]
         over = [line for line in lines if "*" in line]
         if over:
-            yield "fail", f"over the quota: {' | '.join(over)}", "remove what is not needed any more"
+            yield "fail", f"over the quota: {' | '.join(over)}", "delete files that are no longer needed"
         elif lines:
             yield "ok", f"{command[0]} says: {' | '.join(lines[-3:])}", ""

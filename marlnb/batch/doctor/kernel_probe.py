@@ -1,7 +1,7 @@
-"""What is run by the profile's Python, and then in the kernel that it starts. Standard library and Jupyter only.
+"""A program for the profile's Python, and for the kernel that it starts; uses only the standard library and Jupyter.
 
-`python -m` cannot be used: this Python may have no marlnb, or another one. So the text of this file is run as it is,
-with the request as one JSON argument, and answers with one line of JSON.
+That Python may have no marlnb, or another version, so `python -m` does not work. Instead the text of this file is run
+as it is, with the question as one JSON argument; it prints its answer as one line of JSON.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MARK = "marlnb-doctor:"
 
 
 def look(request: dict) -> dict:  # type: ignore[type-arg]
-    """What this Python has: versions, where marlnb lies, which modules cannot be found, which parts cannot be built."""
+    """Describes this Python: versions, marlnb's folder, modules that are missing, environments that cannot be built."""
     import importlib.util
     from importlib import metadata
 
@@ -27,7 +27,7 @@ def look(request: dict) -> dict:  # type: ignore[type-arg]
             versions[name] = ""
     missing = [name for name in request["modules"] if not _can_be_found(name)]
     spec = importlib.util.find_spec("marlnb")
-    seen = {
+    report = {
         "executable": sys.executable,
         "prefix": sys.prefix,
         "python": ".".join(map(str, sys.version_info[:3])),
@@ -40,14 +40,14 @@ def look(request: dict) -> dict:  # type: ignore[type-arg]
     try:
         import marlnb  # noqa: F401
     except BaseException as error:
-        seen["import_error"] = f"{type(error).__name__}: {error}"
-        return seen
-    seen["broken"] = {name: problem for name in request["envs"] if (problem := _build_problem(name))}
-    return seen
+        report["import_error"] = f"{type(error).__name__}: {error}"
+        return report
+    report["broken"] = {name: problem for name in request["envs"] if (problem := _build_problem(name))}
+    return report
 
 
 def _can_be_found(name: str) -> bool:
-    """Whether `import a.b.c` would find its file; nothing is imported, since that may take minutes or a GPU."""
+    """Whether `import a.b.c` would find its file; nothing is imported, which could take minutes or need a GPU."""
     import importlib.util
     from importlib.machinery import PathFinder
 
@@ -66,7 +66,7 @@ def _can_be_found(name: str) -> bool:
 
 
 def _build_problem(name: str) -> str:
-    """Why one copy of an environment cannot be made; empty when it can."""
+    """Why an environment cannot be built; empty if it can."""
     from marlnb import Experiment
 
     try:
@@ -77,14 +77,14 @@ def _build_problem(name: str) -> str:
 
 
 def start(request: dict) -> dict:  # type: ignore[type-arg]
-    """Starts the kernel as a job does, over ipc, and lets it look; what it saw, with the seconds that it took."""
+    """Starts the kernel over ipc, as a job does, and runs `look` in it; returns its answer and the time that it took."""
     import tempfile
 
     from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
     from jupyter_client.manager import KernelManager
     from traitlets.config import Config
 
-    began = time.monotonic()
+    started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="marlnb-") as folder:
         os.environ["JUPYTER_RUNTIME_DIR"] = folder
         kernels = sorted(KernelSpecManager().find_kernel_specs())
@@ -97,21 +97,21 @@ def start(request: dict) -> dict:  # type: ignore[type-arg]
         try:
             client.start_channels()
             client.wait_for_ready(timeout=request["timeout_s"])
-            said: list = []  # type: ignore[type-arg]
+            messages: list = []  # type: ignore[type-arg]
             code = f"import sys; sys.argv = ['', {json.dumps(json.dumps({**request, 'start': False}))}]\n" + SOURCE
             reply = client.execute_interactive(
-                code, timeout=request["timeout_s"], allow_stdin=False, output_hook=said.append
+                code, timeout=request["timeout_s"], allow_stdin=False, output_hook=messages.append
             )["content"]
             spec = manager.kernel_spec
         finally:
             client.stop_channels()
             manager.shutdown_kernel(now=True)
-    text = "".join(message["content"].get("text", "") for message in said)
+    text = "".join(message["content"].get("text", "") for message in messages)
     lines = [line for line in text.splitlines() if line.startswith(MARK)]
-    found = {"kernels": kernels, "seconds": time.monotonic() - began, "spec": spec.to_dict() if spec else {}}
+    common = {"kernels": kernels, "seconds": time.monotonic() - started, "spec": spec.to_dict() if spec else {}}
     if not lines:
-        return {"problem": f"{reply.get('ename', '')}: {reply.get('evalue', '')}", **found}
-    return {**json.loads(lines[-1][len(MARK) :]), **found}
+        return {"problem": f"{reply.get('ename', '')}: {reply.get('evalue', '')}", **common}
+    return {**json.loads(lines[-1][len(MARK) :]), **common}
 
 
 def _main() -> None:

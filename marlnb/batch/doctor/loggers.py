@@ -1,45 +1,48 @@
-"""Loggers beside the run's files: there, and not calling out."""
+"""Checks that the loggers are installed and do not need internet."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from marlnb.batch.doctor.check import Answer, Subject, check
+from marlnb.batch.doctor.check import Answer, check
+from marlnb.batch.doctor.request import DoctorRequest
 from marlnb.training.loggers import LOGGERS
 
-_ASKED = re.compile(r"loggers=\[?([\w, ]*)\]?")
+_LOGGERS_OPTION = re.compile(r"loggers=\[?([\w, ]*)\]?")
 
 
 @check("loggers")
-def _loggers(subject: Subject) -> Iterator[Answer]:
-    asked: dict[str, int] = {}
-    for cell in subject.cells:
-        for text, _ in cell.texts(subject.values):
-            match = _ASKED.fullmatch(text)
+def _loggers(request: DoctorRequest) -> Iterator[Answer]:
+    cell_numbers: dict[str, int] = {}
+    for cell in request.cells:
+        for text, _ in cell.texts(request.values):
+            match = _LOGGERS_OPTION.fullmatch(text)
             for name in re.findall(r"\w+", match[1]) if match else ():
-                asked.setdefault(name, cell.number)
+                cell_numbers.setdefault(name, cell.number)
         for name, _ in cell.calls():
             if name == "wandb.init":
-                asked.setdefault("wandb", cell.number)
-    for name, number in asked.items():
-        yield from _logger(name, number, subject)
+                cell_numbers.setdefault("wandb", cell.number)
+    for name, number in cell_numbers.items():
+        yield from _logger(name, number, request)
 
 
-def _logger(name: str, number: int, subject: Subject) -> Iterator[Answer]:
+def _logger(name: str, number: int, request: DoctorRequest) -> Iterator[Answer]:
     if name not in LOGGERS:
-        yield "fail", f"cell {number}: there is no logger {name!r}", f"one of {', '.join(LOGGERS)}"
+        yield "fail", f"cell {number}: unknown logger {name!r}", f"use one of {', '.join(LOGGERS)}"
         return
-    if subject.seen.executable and name in subject.seen.missing:
-        remedy = f"{subject.seen.executable} -m pip install 'marlnb[{name}]'"
-        yield "fail", f"cell {number} logs to {name}, which is not installed in {subject.seen.prefix}", remedy
+    if request.kernel_report.executable and name in request.kernel_report.missing:
+        remedy = f"{request.kernel_report.executable} -m pip install 'marlnb[{name}]'"
+        yield "fail", f"cell {number} logs to {name}, which is not installed in {request.kernel_report.prefix}", remedy
         return
-    mode = subject.environment.get("WANDB_MODE", "online")
+    mode = request.environment.get("WANDB_MODE", "online")
     if name == "wandb" and mode not in ("offline", "dryrun", "disabled"):
-        text = f"cell {number} logs to Weights & Biases with WANDB_MODE={mode}: without internet a job waits and fails"
-        yield "warn", text, "leave `offline` of the profile true and WANDB_MODE unset; `marlnb sync` uploads later"
+        text = (
+            f"cell {number} logs to Weights & Biases with WANDB_MODE={mode}; without internet the job waits and fails"
+        )
+        yield "warn", text, "set `offline: true` in the profile and unset WANDB_MODE; `marlnb sync` uploads later"
     elif name == "wandb":
-        text = f"cell {number} logs to Weights & Biases offline; no key is needed on the node"
-        yield "ok", f"{text}, `marlnb sync` uploads later", ""
+        text = f"cell {number} logs to Weights & Biases offline, without a key on the node"
+        yield "ok", f"{text}; `marlnb sync` uploads later", ""
     else:
         yield "ok", f"cell {number} logs to {name}, in the run's folder", ""

@@ -1,4 +1,4 @@
-"""The internet: whether this machine has a way out, and which cells would go looking for it."""
+"""Checks whether this machine has internet, and which cells need it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from marlnb.batch.doctor.cells import Cell
-from marlnb.batch.doctor.check import Answer, Subject, check
+from marlnb.batch.doctor.check import Answer, check
+from marlnb.batch.doctor.request import DoctorRequest
 
 ROUTES = Path("/proc/net/route")
 ROUTES_6 = Path("/proc/net/ipv6_route")
@@ -19,43 +20,47 @@ _COMMAND = re.compile(
     r"\b(?:(?:pip3?|uv|conda|mamba|micromamba|apt|apt-get|npm)\s+(?:\S+\s+)*?(?:install|add|sync|download|create)"
     r"|git\s+(?:clone|pull|fetch|push|submodule)|wget|curl|gdown|gsutil|aws|scp|rsync|ssh|kaggle|huggingface-cli|hf)\b"
 )
-_HEADS = ("requests.", "httpx.", "aiohttp.", "urllib.request.url", "kagglehub.", "wget.download", "gdown.", "boto3.")
-_TAILS = ("from_pretrained", "hf_hub_download", "snapshot_download", "load_state_dict_from_url", "download_url_to_file")
-_WHOLE = re.compile(
+_PREFIXES = ("requests.", "httpx.", "aiohttp.", "urllib.request.url", "kagglehub.", "wget.download", "gdown.", "boto3.")
+_METHODS = (
+    "from_pretrained",
+    "hf_hub_download",
+    "snapshot_download",
+    "load_state_dict_from_url",
+    "download_url_to_file",
+)
+_FUNCTIONS = re.compile(
     r"(?:.*\.)?(?:hub\.load|urlopen|urlretrieve|nltk\.download|fetch_openml|fetch_20newsgroups|clone_from"
     r"|datasets\.load_dataset|minari\.download_dataset|wandb\.login|use_artifact|download_and_extract_archive)"
 )
 
 
 @check("internet")
-def _way_out(subject: Subject) -> Iterator[Answer]:
-    """Looks at this machine's own tables: no packet is sent."""
-    where = f"{socket.gethostname()}" + ("" if subject.on_node else " (this machine; --on-node asks the node)")
+def _way_out(request: DoctorRequest) -> Iterator[Answer]:
+    """Reads this machine's routing tables; no packet is sent."""
+    machine = f"{socket.gethostname()}" + ("" if request.on_node else " (this machine; --on-node checks the node)")
     if has_route_out():
-        yield "ok", f"{where} has a route to other networks", ""
+        yield "ok", f"{machine} has a route to other networks", ""
     else:
-        yield "ok", f"{where} has no route to other networks: what a job needs must be here before", ""
-    if not subject.profile.offline and subject.profile.executor != "local":
-        text = "the profile says `offline: false`: loggers and hubs of weights will look for their servers"
-        yield "warn", text, "leave `offline` out of the profile where nodes have no internet"
+        yield "ok", f"{machine} has no route to other networks: download what a job needs beforehand", ""
+    if not request.profile.offline and request.profile.executor != "local":
+        text = "the profile has `offline: false`: loggers and model hubs will connect to their servers"
+        yield "warn", text, "remove `offline` from the profile if nodes have no internet"
 
 
 @check("downloads")
-def _downloads(subject: Subject) -> Iterator[Answer]:
-    found = [(cell.number, what) for cell in subject.cells for what in dict.fromkeys(_reaching(cell))]
-    for number, what in found:
-        remedy = "do it before the batch, where there is internet, and let the cell read what it left on disk"
-        if re.search(r"\b(pip3?|uv|conda|mamba)\b", what):
-            remedy = (
-                "install it in the environment before the batch: jobs side by side would also write over each other"
-            )
-        yield "warn", f"cell {number} needs a network: {what}", remedy
-    if subject.cells and not found:
-        yield "ok", "no cell is seen to need a network", ""
+def _downloads(request: DoctorRequest) -> Iterator[Answer]:
+    downloads = [(cell.number, text) for cell in request.cells for text in dict.fromkeys(_downloads_of(cell))]
+    for number, text in downloads:
+        remedy = "do it before the batch, with internet, and let the cell read the result from disk"
+        if re.search(r"\b(pip3?|uv|conda|mamba)\b", text):
+            remedy = "install it in the environment before the batch: parallel jobs would also overwrite each other"
+        yield "warn", f"cell {number} needs a network: {text}", remedy
+    if request.cells and not downloads:
+        yield "ok", "no cell seems to need a network", ""
 
 
 def has_route_out(routes: Path = ROUTES, routes_6: Path = ROUTES_6) -> bool:
-    """Whether the kernel's table of routes has one for every address; False as well where there is no table."""
+    """Whether the kernel's routing table has a default route; False without a table."""
     for line in _lines(routes)[1:]:
         fields = line.split()
         flags = int(fields[3], 16)
@@ -76,7 +81,7 @@ def _lines(path: Path) -> list[str]:
         return []
 
 
-def _reaching(cell: Cell) -> Iterator[str]:
+def _downloads_of(cell: Cell) -> Iterator[str]:
     for command in cell.commands():
         if _COMMAND.search(command) and "--no-index" not in command:
             yield command.strip()[:80]
@@ -86,7 +91,7 @@ def _reaching(cell: Cell) -> Iterator[str]:
 
 
 def _is_download(name: str, call: ast.Call) -> bool:
-    if name.startswith(_HEADS) or name.rpartition(".")[2] in _TAILS or _WHOLE.fullmatch(name):
+    if name.startswith(_PREFIXES) or name.rpartition(".")[2] in _METHODS or _FUNCTIONS.fullmatch(name):
         return not any(item.arg == "local_files_only" and _is_true(item.value) for item in call.keywords)
     if any(item.arg == "download" and _is_true(item.value) for item in call.keywords):
         return True

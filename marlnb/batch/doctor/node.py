@@ -1,4 +1,4 @@
-"""The same checks on a compute node: a small job is submitted with the profile's own script and waited for."""
+"""Run the checks on a compute node, in a small job with the profile's own script."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from marlnb.batch.doctor.check import DoctorRequest, Finding, examine
+from marlnb.batch.doctor.check import Finding, examine
 from marlnb.batch.doctor.files import nearest_folder
+from marlnb.batch.doctor.request import DoctorRequest
 from marlnb.batch.doctor.scheduler import slurm_script
 from marlnb.batch.profile import Profile
 from marlnb.batch.sweep.sweep import Sweep
@@ -22,23 +23,23 @@ from marlnb.training.runs.files import read_json, write_atomically
 
 REQUEST, ANSWER, LOG = "request.json", "findings.json", "doctor.log"
 POLL_S = 2.0
-LIMIT = "00:10:00"
-_DROPPED = ("--array=", "--output=", "--signal=", "--requeue", "--open-mode=", "--job-name=", "--time=")
+TIME_LIMIT = "00:10:00"
+_DROPPED_OPTIONS = ("--array=", "--output=", "--signal=", "--requeue", "--open-mode=", "--job-name=", "--time=")
 
 
-def examine_on_node(subject: DoctorRequest, *, timeout_s: float = 900.0) -> Iterator[Finding]:
-    """The findings of a compute node; of this machine where the profile's executor is local.
+def examine_on_node(request: DoctorRequest, *, timeout_s: float = 900.0) -> Iterator[Finding]:
+    """The findings on a compute node; on this machine if the profile's executor is local.
 
     Raises:
-        BatchError: the scheduler refused, or no answer came in time.
+        BatchError: the scheduler refused the job, or it did not answer in time.
     """
-    if subject.profile.executor != "slurm":
-        yield from examine(subject.for_node())
+    if request.profile.executor != "slurm":
+        yield from examine(request.for_node())
         return
-    with tempfile.TemporaryDirectory(prefix=".marlnb-doctor-", dir=nearest_folder(subject.folder)) as name:
+    with tempfile.TemporaryDirectory(prefix=".marlnb-doctor-", dir=nearest_folder(request.folder)) as name:
         folder = Path(name)
-        write_atomically(folder / REQUEST, json.dumps(to_json(subject)))
-        job = _submit(subject, folder)
+        write_atomically(folder / REQUEST, json.dumps(to_json(request)))
+        job = _submit(request, folder)
         try:
             yield from _answer(folder, job, time.monotonic() + timeout_s)
         finally:
@@ -46,20 +47,20 @@ def examine_on_node(subject: DoctorRequest, *, timeout_s: float = 900.0) -> Iter
 
 
 def examine_request(folder: Path) -> None:
-    """What runs on the node: reads the request in a folder, and writes the findings beside it."""
-    subject = from_json(read_json(folder / REQUEST)).for_node()
-    found = [finding.to_json() for finding in examine(subject)]
-    write_atomically(folder / ANSWER, json.dumps({"findings": found}))
+    """Runs on the node: reads the request in a folder and writes the findings there."""
+    request = from_json(read_json(folder / REQUEST)).for_node()
+    findings = [finding.to_json() for finding in examine(request)]
+    write_atomically(folder / ANSWER, json.dumps({"findings": findings}))
 
 
-def to_json(subject: DoctorRequest) -> dict[str, Any]:
+def to_json(request: DoctorRequest) -> dict[str, Any]:
     return {
-        "profile": subject.profile.to_json(),
-        "folder": str(subject.folder),
-        "cwd": str(subject.cwd),
-        "notebook": None if subject.notebook is None else str(subject.notebook.absolute()),
-        "sweep": subject.sweep.to_json(),
-        "made": [str(path) for path in subject.existing],
+        "profile": request.profile.to_json(),
+        "folder": str(request.folder),
+        "cwd": str(request.cwd),
+        "notebook": None if request.notebook is None else str(request.notebook.absolute()),
+        "sweep": request.sweep.to_json(),
+        "made": [str(path) for path in request.existing],
     }
 
 
@@ -70,27 +71,27 @@ def from_json(data: Mapping[str, Any]) -> DoctorRequest:
     return DoctorRequest(profile, Path(data["folder"]), Path(data["cwd"]), notebook, sweep, existing)
 
 
-def node_script(subject: DoctorRequest, folder: Path) -> str:
-    """The batch's own script with another last line, so that modules, setup and variables are those of its jobs."""
-    lines = slurm_script(subject, folder).splitlines()
-    kept = [line for line in lines if not line.startswith(tuple(f"#SBATCH {option}" for option in _DROPPED))]
+def node_script(request: DoctorRequest, folder: Path) -> str:
+    """The batch's script with another last line, so it has the modules, setup and variables of the jobs."""
+    lines = slurm_script(request, folder).splitlines()
+    kept = [line for line in lines if not line.startswith(tuple(f"#SBATCH {option}" for option in _DROPPED_OPTIONS))]
     python = shlex.split(kept[-1])[1]  # exec PYTHON -m ...
-    asked = [f"#SBATCH --time={LIMIT}", "#SBATCH --job-name=marlnb-doctor", f'#SBATCH --output="{folder / LOG}"']
+    options = [f"#SBATCH --time={TIME_LIMIT}", "#SBATCH --job-name=marlnb-doctor", f'#SBATCH --output="{folder / LOG}"']
     words = shlex.join([python, "-m", "marlnb.batch.doctor", str(folder)])
-    return "\n".join([kept[0], *asked, *kept[1:-1], f"exec {words}"]) + "\n"
+    return "\n".join([kept[0], *options, *kept[1:-1], f"exec {words}"]) + "\n"
 
 
-def _submit(subject: DoctorRequest, folder: Path) -> str:
+def _submit(request: DoctorRequest, folder: Path) -> str:
     from marlnb.batch.slurm.commands import call
 
     script = folder / "doctor.sbatch"
-    script.write_text(node_script(subject, folder), encoding="utf-8")
-    said = call("sbatch", "--parsable", str(script))
-    found = re.search(r"\d+", said)
-    if found is None:
-        raise BatchError(f"sbatch did not say what the job is called: {said!r}")
-    print(f"asking a node, by job {found[0]}; it may wait in the queue", file=sys.stderr, flush=True)
-    return found[0]
+    script.write_text(node_script(request, folder), encoding="utf-8")
+    output = call("sbatch", "--parsable", str(script))
+    id = re.search(r"\d+", output)
+    if id is None:
+        raise BatchError(f"sbatch should have printed a job id; got {output!r}")
+    print(f"job {id[0]} runs the checks on a node; it may wait in the queue", file=sys.stderr, flush=True)
+    return id[0]
 
 
 def _answer(folder: Path, job: str, deadline: float) -> Iterator[Finding]:
@@ -102,16 +103,19 @@ def _answer(folder: Path, job: str, deadline: float) -> Iterator[Finding]:
         if ended or time.monotonic() > deadline:
             break
         ended = _has_ended(job)
-        time.sleep(POLL_S)  # after its end, once more: file servers tell late
+        time.sleep(POLL_S)  # after the job's end, poll once more: file servers are late
     log = folder / LOG
-    said = log.read_text(errors="replace").strip()[-1500:] if log.exists() else ""
+    output = log.read_text(errors="replace").strip()[-1500:] if log.exists() else ""
     if not ended:
-        raise BatchError(f"job {job} had no answer in time: is the partition busy? `squeue -j {job}` tells")
-    if said:
-        yield Finding("node", "fail", f"the job on the node ended without an answer; it said: {said}", "see its words")
+        raise BatchError(
+            f"job {job} did not answer in time; check with `squeue -j {job}` whether the partition is busy"
+        )
+    if output:
+        text = f"the job on the node ended without an answer; its output: {output}"
+        yield Finding("node", "fail", text, "correct what the output names")
     else:
-        text = f"a job ran on a node and nothing of it arrived in {folder.parent}"
-        yield Finding("node", "fail", text, "the node does not see that folder: give --out one that nodes share")
+        text = f"a job ran on a node, and its output did not arrive in {folder.parent}"
+        yield Finding("node", "fail", text, "the node cannot see that folder: give --out a folder that nodes share")
 
 
 def _has_ended(job: str) -> bool:
@@ -121,7 +125,7 @@ def _has_ended(job: str) -> bool:
         state = call("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T").strip()
     except BatchError as error:
         if "Invalid job id" in str(error):
-            return True  # forgotten already
+            return True  # SLURM has forgotten it
         raise
     return state not in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED")
 
@@ -131,5 +135,5 @@ def _end(job: str) -> None:
 
     try:
         call("scancel", "--quiet", job)
-    except BatchError as error:  # it has ended, or the controller is gone: the job's own limit ends it
+    except BatchError as error:  # it has ended, or the controller is down: the job's time limit ends it
         print(f"job {job} could not be cancelled: {error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Paths that stand in the notebook: data, weights and runs that a node would not find."""
+"""Checks of paths in the notebook: data, weights and runs that a node would not find; and of variables."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from marlnb.batch.doctor.cells import Cell, dotted, resolve
-from marlnb.batch.doctor.check import Answer, Subject, check
+from marlnb.batch.doctor.check import Answer, check
 from marlnb.batch.doctor.files import is_local
+from marlnb.batch.doctor.request import DoctorRequest
 
 _ABSOLUTE = re.compile(r"(?:~|/[\w.@+=,-]+)(?:/[\w.@+=, -]+)+/?")
 _OPENS = ("Run.open", "Recording.open", "Batch.open", "Checkpoint.open", "read_csv", "read_json", "read_parquet")
@@ -17,45 +18,45 @@ _LOADS = ("torch.load", "np.load", "numpy.load", "h5py.File", "nbformat.read", "
 
 
 @check("data and weights")
-def _there(subject: Subject) -> Iterator[Answer]:
+def _there(request: DoctorRequest) -> Iterator[Answer]:
     n_paths = 0
-    for cell in subject.cells:
-        opened = dict(_opened(cell, subject))
+    for cell in request.cells:
+        opened = dict(_opened(cell, request))
         for path, call in opened.items():
             n_paths += 1
-            if not (subject.cwd / Path(path).expanduser()).exists():
-                text = f"cell {cell.number} opens {path!r} by {call}(), and {subject.cwd / path} is not there"
-                yield "fail", text, "make it before the batch, or give its path by a parameter"
-        for path in dict.fromkeys(text for text, _ in cell.texts(subject.values) if _ABSOLUTE.fullmatch(text)):
+            if not (request.cwd / Path(path).expanduser()).exists():
+                text = f"cell {cell.number} opens {path!r} with {call}(), but {request.cwd / path} does not exist"
+                yield "fail", text, "create it before the batch, or give its path with a parameter"
+        for path in dict.fromkeys(text for text, _ in cell.texts(request.values) if _ABSOLUTE.fullmatch(text)):
             n_paths += 1
-            yield from _absolute(path, cell, subject, is_opened=path in opened)
-    if subject.cells and not n_paths:
-        yield "ok", "no cell names a file or folder outside the job's own", ""
+            yield from _absolute(path, cell, request, is_opened=path in opened)
+    if request.cells and not n_paths:
+        yield "ok", "no cell names a file or folder outside the job's folder", ""
 
 
 @check("variables")
-def _variables(subject: Subject) -> Iterator[Answer]:
-    """Variables that cells read and nobody sets."""
-    set_there = {name for cell in subject.cells if cell.is_python for name in _set(cell.tree)}
-    for cell in subject.cells:
+def _variables(request: DoctorRequest) -> Iterator[Answer]:
+    """Environment variables that cells read and that are not set."""
+    set_in_cells = {name for cell in request.cells if cell.is_python for name in _set(cell.tree)}
+    for cell in request.cells:
         for name, is_needed in _read(cell) if cell.is_python else ():
-            if name in subject.reaching or name in set_there or name.startswith("MARLNB_"):
+            if name in request.job_variables or name in set_in_cells or name.startswith("MARLNB_"):
                 continue
-            if name.startswith("SLURM") and subject.profile.executor == "slurm":
+            if name.startswith("SLURM") and request.profile.executor == "slurm":
                 continue
-            kept_back = name in subject.environment
-            why = "is set here and not handed to jobs (--export=NONE)" if kept_back else "is not set"
-            text = f"cell {cell.number} reads the variable {name}, which {why}"
+            only_here = name in request.environment
+            state = "is set here but not passed to jobs (--export=NONE)" if only_here else "is not set"
+            text = f"cell {cell.number} reads the variable {name}, which {state}"
             remedy = f"set it in the profile: environment: {{{name}: ...}}, or in your login files on the cluster"
-            yield ("fail" if is_needed and not kept_back else "warn"), text, remedy
+            yield ("fail" if is_needed and not only_here else "warn"), text, remedy
 
 
-def _opened(cell: Cell, subject: Subject) -> Iterator[tuple[str, str]]:
-    """Paths that a cell reads from, with what reads them."""
+def _opened(cell: Cell, request: DoctorRequest) -> Iterator[tuple[str, str]]:
+    """Paths that a cell reads, each with the function that reads it."""
     for name, call in cell.calls():
         reads = name.endswith(_OPENS) or name in _LOADS or (name == "open" and not _writes(call))
         if reads and call.args and not _writes(call):
-            for path in resolve(call.args[0], subject.values):
+            for path in resolve(call.args[0], request.values):
                 if "://" not in path:
                     yield path, name
 
@@ -65,18 +66,18 @@ def _writes(call: ast.Call) -> bool:
     return isinstance(mode, ast.Constant) and any(letter in str(mode.value) for letter in "wax+")
 
 
-def _absolute(path: str, cell: Cell, subject: Subject, *, is_opened: bool) -> Iterator[Answer]:
-    found = Path(path).expanduser()
-    if not found.exists() and not found.parent.exists() and not is_opened:
-        text = f"cell {cell.number} names {path}, which is not there, nor is its folder"
-        yield "warn", text, "give it by a parameter, or make it before the batch"
-    elif subject.profile.executor != "local" and not subject.on_node and (kind := is_local(found)):
-        text = f"cell {cell.number} names {path}, which lies on a disk of this machine ({kind}): nodes do not see it"
-        yield "warn", text, "put it into a folder that the nodes share"
+def _absolute(path: str, cell: Cell, request: DoctorRequest, *, is_opened: bool) -> Iterator[Answer]:
+    absolute = Path(path).expanduser()
+    if not absolute.exists() and not absolute.parent.exists() and not is_opened:
+        text = f"cell {cell.number} names {path}, but neither it nor its folder exists"
+        yield "warn", text, "give it with a parameter, or create it before the batch"
+    elif request.profile.executor != "local" and not request.on_node and (kind := is_local(absolute)):
+        text = f"cell {cell.number} names {path}, which is on a disk of this machine ({kind}) that nodes cannot see"
+        yield "warn", text, "move it to a folder that nodes share"
 
 
 def _read(cell: Cell) -> Iterator[tuple[str, bool]]:
-    """Names of variables that a cell reads, and whether their absence is an error."""
+    """Names of environment variables that a cell reads, and whether a missing one raises an error."""
     for node in ast.walk(cell.tree):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and _is_environ(dotted(node.value)):
             if isinstance(node.slice, ast.Constant):

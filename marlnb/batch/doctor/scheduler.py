@@ -1,4 +1,4 @@
-"""The scheduler: asked, with the very script of the batch, whether it would take it. Nothing is submitted."""
+"""Checks that the scheduler would accept the batch's script. Nothing is submitted."""
 
 from __future__ import annotations
 
@@ -8,32 +8,34 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from marlnb.batch.doctor.check import Answer, Subject, check
+from marlnb.batch.doctor.check import Answer, check
+from marlnb.batch.doctor.request import DoctorRequest
+from marlnb.batch.executor import executor_of
 from marlnb.batch.profile import Profile
 from marlnb.errors import BatchError
 
 
 @check("executor")
-def _executor(subject: Subject) -> Iterator[Answer]:
-    """Raises BatchError, which `examine` tells, for what the executor itself refuses."""
-    batch = subject.as_batch()
-    if subject.on_node:  # sbatch need not be there; scontrol is what a job asks to be begun again
-        yield from _requeues(subject)
+def _executor(request: DoctorRequest) -> Iterator[Answer]:
+    """The executor's own check raises BatchError, which `examine` turns into a finding."""
+    batch = request.as_batch()
+    if request.on_node:  # a node may lack sbatch; a job needs scontrol to be requeued
+        yield from _requeues(request)
         return
-    batch.executor().check()
-    if subject.profile.executor == "slurm":
-        yield from _accepted(subject)
+    executor_of(batch).check()
+    if request.profile.executor == "slurm":
+        yield from _accepted(request)
     else:
-        yield "ok", f"the executor {subject.profile.executor!r} can run jobs here", ""
+        yield "ok", f"the executor {request.profile.executor!r} can run jobs here", ""
 
 
-def _accepted(subject: Subject) -> Iterator[Answer]:
+def _accepted(request: DoctorRequest) -> Iterator[Answer]:
     from marlnb.batch.slurm.commands import call
 
-    batch = subject.as_batch()
+    batch = request.as_batch()
     with tempfile.TemporaryDirectory(prefix="marlnb-") as folder:
         script = Path(folder) / "script.sbatch"
-        script.write_text(slurm_script(subject, Path(folder)), encoding="utf-8")
+        script.write_text(slurm_script(request, Path(folder)), encoding="utf-8")
         try:
             call("sbatch", "--test-only", str(script))
         except BatchError as error:
@@ -43,36 +45,37 @@ def _accepted(subject: Subject) -> Iterator[Answer]:
                 "change the profile, or --set key=value",
             )
             return
-    yield "ok", "SLURM would take the batch's script (sbatch --test-only)", ""
-    yield from waits_for_ever(batch.executor().profile, call("sinfo", "--noheader", "--format=%P|%l|%a"))
+    yield "ok", "SLURM accepts the batch's script (sbatch --test-only)", ""
+    yield from never_starting(executor_of(batch).profile, call("sinfo", "--noheader", "--format=%P|%l|%a"))
 
 
-def waits_for_ever(profile: Profile, partitions: str) -> Iterator[Answer]:
-    """What SLURM takes and never begins: a job longer than its partition's limit, a partition that is down.
+def never_starting(profile: Profile, partitions: str) -> Iterator[Answer]:
+    """Jobs that SLURM accepts and never starts: longer than their partition's limit, or in a partition that is down.
 
     Args:
-        partitions: a line for each, `name|limit|up`; a `*` marks the default one.
+        profile: the profile of the jobs.
+        partitions: one line per partition, `name|limit|up`; a `*` marks the default one.
     """
-    asked = (profile.partition or "").split(",")
+    requested = (profile.partition or "").split(",")
     for line in dict.fromkeys(partitions.split()):
         name, limit, state = line.split("|")
-        is_asked = name.rstrip("*") in asked or (not profile.partition and name.endswith("*"))
-        if not is_asked:
+        is_requested = name.rstrip("*") in requested or (not profile.partition and name.endswith("*"))
+        if not is_requested:
             continue
-        most, wanted = seconds_of(limit), profile.time_limit_s
-        if most is not None and wanted is not None and wanted > most:
+        limit_s, requested_s = seconds_of(limit), profile.time_limit_s
+        if limit_s is not None and requested_s is not None and requested_s > limit_s:
             text = f"time_limit {profile.time_limit} is more than partition {name.rstrip('*')} allows, {limit}"
-            yield "fail", f"{text}: jobs would wait for ever", "give less: a job that is cut off goes on by itself"
+            yield "fail", f"{text}: jobs would never start", "set it lower: a job that reaches it continues by itself"
         if state != "up":
             yield (
                 "fail",
-                f"partition {name.rstrip('*')} is {state}: jobs would wait",
+                f"partition {name.rstrip('*')} is {state}: jobs would not start",
                 "choose another, or ask its admins",
             )
 
 
 def seconds_of(limit: str) -> int | None:
-    """Of SLURM's `1-02:00:00`, `02:00:00`, `30:00`; None for `infinite`."""
+    """Seconds of SLURM's `1-02:00:00`, `02:00:00`, `30:00`; None for `infinite`."""
     if not re.fullmatch(r"(?:\d+-)?\d+(?::\d+){0,2}", limit):
         return None
     days, _, rest = limit.rpartition("-")
@@ -81,26 +84,26 @@ def seconds_of(limit: str) -> int | None:
     return int(days or 0) * 86400 + parts[0] * 3600 + parts[1] * 60 + parts[2]
 
 
-def slurm_script(subject: Subject, folder: Path) -> str:
-    """The sbatch script of the batch, as its executor writes it."""
+def slurm_script(request: DoctorRequest, folder: Path) -> str:
+    """The sbatch script of the batch, as its executor would write it."""
     from marlnb.batch.slurm.script import array_script, parts
 
-    batch = subject.as_batch()
-    executor = batch.executor()
+    batch = request.as_batch()
+    executor = executor_of(batch)
     (part, *_) = parts(1, 1)
     return array_script(batch, executor.profile, folder, part, 1)
 
 
-def _requeues(subject: Subject) -> Iterator[Answer]:
+def _requeues(request: DoctorRequest) -> Iterator[Answer]:
     job = os.environ.get("SLURM_JOB_ID")
-    if subject.profile.executor != "slurm" or not job:
+    if request.profile.executor != "slurm" or not job:
         return
     from marlnb.batch.slurm.commands import call
 
     try:
         call("scontrol", "show", "job", job)
     except BatchError as error:
-        remedy = "jobs then end at their time limit, and `marlnb watch` has to begin them again"
-        yield "warn", f"scontrol does not answer on the node, so no job can ask to be begun again: {error}", remedy
+        remedy = "run `marlnb watch`, which restarts jobs that reached their time limit"
+        yield "warn", f"scontrol does not work on the node, so jobs cannot requeue themselves: {error}", remedy
     else:
-        yield "ok", f"scontrol answers on the node {os.uname().nodename}", ""
+        yield "ok", f"scontrol works on the node {os.uname().nodename}", ""

@@ -1,1 +1,1 @@
-"""Where jobs run: one file an executor."""
+"""Where jobs run: one file per executor."""

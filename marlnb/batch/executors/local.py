@@ -1,4 +1,4 @@
-"""The local executor: one supervisor process a submission, which outlives whoever submitted."""
+"""The local executor: one supervisor process per submission, independent of the process that submitted."""
 
 from __future__ import annotations
 
@@ -14,60 +14,57 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from marlnb.batch.batch import REPORT, Batch
-from marlnb.batch.executor import Executor, Known
-from marlnb.batch.local.capacity import check_room, jobs_at_once
+from marlnb.batch.executor import Executor, executor
+from marlnb.batch.job.job import Job, JobInfo
+from marlnb.batch.local.capacity import check_capacity, n_parallel_jobs
 from marlnb.batch.local.machine import gpu_names
-from marlnb.batch.local.process import OF_JOB
-from marlnb.batch.local.record import LOCK, LOG, ask_to_cancel, is_local, is_supervised, read_entries
+from marlnb.batch.local.supervisor_files import LOCK, LOG, has_supervisor, is_local, read_entries, request_cancel
 from marlnb.cores import usable_cores
-from marlnb.registry import executor
-from marlnb.training.runs.files import STOP, read_json
+from marlnb.training.runs.files import JOB_VARIABLE, STOP, read_json
 from marlnb.training.runs.lock import read_holder
-
-if TYPE_CHECKING:
-    from marlnb.batch.job.job import Job
 
 
 @executor("local")
 class LocalExecutor(Executor):
-    """Jobs as processes of this machine, as many side by side as there are cores, GPUs and memory for."""
+    """Runs jobs as processes of this machine, as many in parallel as there are cores, GPUs and memory for."""
 
-    ask_every_s = 0.0
+    query_interval_s = 0.0
     grace_s = 2.0
 
     def check(self) -> None:
-        check_room(self.profile)
+        check_capacity(self.profile)
 
     def preview(self, batch: Batch, jobs: Sequence[Job], *, then: bool) -> str:
         gpus = gpu_names(os.environ) if self.profile.gpus else []
-        at_once = min(jobs_at_once(self.profile, len(gpus)), max(1, len(jobs)))
-        each = f"{self.profile.cores} of {usable_cores()} cores"
-        each += f", {self.profile.gpus} of {len(gpus)} GPUs" if self.profile.gpus else ""
+        n_parallel = min(n_parallel_jobs(self.profile, len(gpus)), max(1, len(jobs)))
+        resources = f"{self.profile.cores} of {usable_cores()} cores"
+        resources += f", {self.profile.gpus} of {len(gpus)} GPUs" if self.profile.gpus else ""
         python = self.profile.python or sys.executable
-        words = [shlex.join([python, "-m", "marlnb.batch.job.run_job", str(job.folder)]) for job in jobs]
-        last = [shlex.join([python, "-m", "marlnb.batch.job.run_job", str(batch.report_job().folder)])] if then else []
-        head = f"# {len(words)} processes, {at_once} side by side, each with {each}"
-        return "\n".join([head, *words, *(["# when all are complete", *last] if last else [])]) + "\n"
+        commands = [shlex.join([python, "-m", "marlnb.batch.job.run_job", str(job.folder)]) for job in jobs]
+        report = (
+            [shlex.join([python, "-m", "marlnb.batch.job.run_job", str(batch.report_job().folder)])] if then else []
+        )
+        head = f"# {len(commands)} processes, {n_parallel} in parallel, each with {resources}"
+        return "\n".join([head, *commands, *(["# when all are complete", *report] if report else [])]) + "\n"
 
     def submit(self, batch: Batch, jobs: Sequence[Job], *, then: bool, reason: str = "") -> str:
         """Starts the supervisor and returns `local <n>`, the number of the submission.
 
-        The submission's lock is taken here and handed over, so that there is no moment at which nobody holds it.
+        The submission's lock is acquired here and inherited by the supervisor, so it is held from the start.
         """
-        folder = batch.begin_submission(jobs, then=then, reason=reason)
+        folder = batch.create_submission(jobs, then=then, reason=reason)
         words = [sys.executable, "-m", "marlnb.batch.local.supervisor", str(batch.path), str(folder)]
         descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            with suppress(OSError):  # a file system without locks: the process below tells
+            with suppress(OSError):  # a file system without locks: the process id below is used instead
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with open(folder / LOG, "ab") as log:
                 process = subprocess.Popen(
                     [*words, str(descriptor)],
                     cwd=folder,
-                    env={name: value for name, value in os.environ.items() if name != OF_JOB},
+                    env={name: value for name, value in os.environ.items() if name != JOB_VARIABLE},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -77,56 +74,53 @@ class LocalExecutor(Executor):
             os.pwrite(descriptor, json.dumps({"pid": process.pid, "host": socket.gethostname()}).encode(), 0)
         finally:
             os.close(descriptor)
-        threading.Thread(target=process.wait, name="marlnb-supervisor", daemon=True).start()  # no zombie stays behind
+        threading.Thread(target=process.wait, name="marlnb-supervisor", daemon=True).start()  # reaps the process
         return f"local {folder.name}"
 
-    def known(self, batch: Batch) -> Mapping[str, Known]:
-        found: dict[str, Known] = {}
+    def query(self, batch: Batch) -> Mapping[str, JobInfo]:
+        infos: dict[str, JobInfo] = {}
         for folder in batch.submissions():
             if is_local(folder):
-                found |= _known_of(folder)
-        return {**{job.name: Known("unknown") for job in batch.jobs()}, **found}
+                infos |= _query_submission(folder)
+        return {**{job.name: JobInfo("unknown") for job in batch.jobs()}, **infos}
 
     def cancel(self, batch: Batch, jobs: Sequence[Job]) -> None:
-        """Asks the supervisors of these jobs; jobs that wait and have none are told in their status."""
-        folders = {folder: _known_of(folder) for folder in batch.submissions() if is_local(folder)}
+        """Asks the supervisors of these jobs to end them; waiting jobs without a supervisor are marked as stopped."""
+        folders = {folder: _query_submission(folder) for folder in batch.submissions() if is_local(folder)}
         for job in jobs:
-            under = [folder for folder, known in folders.items() if _is_coming(known.get(job.name))]
-            for folder in under:
-                ask_to_cancel(folder, job.name)
+            supervised = [folder for folder, infos in folders.items() if _is_active(infos.get(job.name))]
+            for folder in supervised:
+                request_cancel(folder, job.name)
             status = job.status()
-            if job.is_held and not under:
+            if job.is_executing and not supervised:
                 (job.folder / STOP).write_text("cancelled", encoding="utf-8")
-            elif not under and status.state in ("waiting", "interrupted"):
+            elif not supervised and status.state in ("waiting", "interrupted"):
                 job.write_status(replace(status, state="stopped", reason="cancelled"))
 
 
-def _is_coming(known: Known | None) -> bool:
-    return known is not None and known.state in ("queued", "running")
+def _is_active(info: JobInfo | None) -> bool:
+    return info is not None and info.state in ("queued", "running")
 
 
-def _known_of(folder: Path) -> dict[str, Known]:
-    """What a submission's files tell of its jobs."""
+def _query_submission(folder: Path) -> dict[str, JobInfo]:
+    """The state of a submission's jobs by name, from its files."""
     holder = read_holder(folder / LOCK)
     node = str(holder.get("host", ""))
-    alive = is_supervised(folder)
+    has_living_supervisor = has_supervisor(folder)
+    killed = f"its supervisor was killed (see {folder / LOG})"
     entries = read_entries(folder)
-    asked = read_json(folder / "jobs.json")
-    names = [*asked["jobs"], *([REPORT] if asked["then"] and alive else [])]
-    found = {}
+    submission = read_json(folder / "jobs.json")
+    names = [*submission["jobs"], *([REPORT] if submission["then"] and has_living_supervisor else [])]
+    infos = {}
     for name in dict.fromkeys([*names, *entries]):
         entry = entries.get(name)
-        if entry is None:
-            state = (
-                Known("queued", "" if entries else "its supervisor begins") if alive else Known("ended", _ended(folder))
-            )
-        elif entry.state != "ended" and not alive:
-            state = Known("ended", _ended(folder), str(entry.pid or ""), node)
+        pid = str(entry.pid or "") if entry else ""
+        if entry is None and has_living_supervisor:
+            infos[name] = JobInfo("queued", "" if entries else "its supervisor is starting")
+        elif entry is None:
+            infos[name] = JobInfo("ended", killed)
+        elif entry.state != "ended" and not has_living_supervisor:
+            infos[name] = JobInfo("ended", killed, pid, node)
         else:
-            state = Known(entry.state, entry.reason, str(entry.pid or ""), node)
-        found[name] = state
-    return found
-
-
-def _ended(folder: Path) -> str:
-    return f"its supervisor was killed (see {folder / LOG})"
+            infos[name] = JobInfo(entry.state, entry.reason, pid, node)
+    return infos

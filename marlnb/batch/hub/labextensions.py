@@ -17,7 +17,7 @@ Fate = Literal["install", "ours", "theirs", "hub's", "none"]
 
 
 @dataclass(frozen=True)
-class Found:
+class Labextension:
     """One labextension, and what is to be done about it.
 
     Attributes:
@@ -50,25 +50,25 @@ class Found:
         return f"{there}, this environment has {self.version}: left as it is{advice if self.fate == 'theirs' else ''}"
 
 
-def find(data: Path, owned: set[str]) -> list[Found]:
+def find(data: Path, owned: set[str]) -> list[Labextension]:
     """Each wanted labextension; `owned` are those in `data` that marlnb put there and nobody has changed."""
     return [_find(name, data, owned) for name in WANTED]
 
 
-def _find(name: str, data: Path, owned: set[str]) -> Found:
+def _find(name: str, data: Path, owned: set[str]) -> Labextension:
     source, target = environment_folder() / name, data / FOLDER / name
     version = version_of(source)
     if not source.is_dir():
-        return Found(name, "none")
+        return Labextension(name, "none")
     if name in owned:
         same = version_of(target) == version
-        return Found(name, "ours" if same else "install", version, version_of(target), source, target)
+        return Labextension(name, "ours" if same else "install", version, version_of(target), source, target)
     if target.exists() or target.is_symlink():
-        return Found(name, "theirs", version, version_of(target), source, target)
+        return Labextension(name, "theirs", version, version_of(target), source, target)
     for folder in _everybodys(data):
         if (folder / name).is_dir():
-            return Found(name, "hub's", version, version_of(folder / name), source, folder / name)
-    return Found(name, "install", version, source=source)
+            return Labextension(name, "hub's", version, version_of(folder / name), source, folder / name)
+    return Labextension(name, "install", version, source=source)
 
 
 def environment_folder() -> Path:

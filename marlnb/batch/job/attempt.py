@@ -1,4 +1,4 @@
-"""Attempt: one try at executing a job, told while it goes on in the job's status, log and list of attempts."""
+"""Attempt: one try at executing a job; writes the job's status, log and list of attempts while it runs."""
 
 from __future__ import annotations
 
@@ -8,49 +8,53 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from types import TracebackType
 
-from marlnb.batch.job.failures import verdict
+from marlnb.batch.job.failures import result_line
 from marlnb.batch.job.job import ATTEMPTS, JOB_STATUS, CellError, Job, JobStatus, State
-from marlnb.batch.job.progress import describe_progress
+from marlnb.batch.job.training_progress import describe_training
 from marlnb.errors import RunError
 from marlnb.training.runs.files import may_precede, read_json
 
-STATUS_EVERY_S = 1.0
-LOG_EVERY_S = 30.0
-LONGEST_SHOWN = 160
+STATUS_INTERVAL_S = 1.0
+LOG_INTERVAL_S = 30.0
+MAX_PROGRESS_LENGTH = 160
 
 
 class Attempt:
-    """Begins with its `with`, ends with `end`; between them a thread tells about once a second how far it is.
+    """Starts with its `with` and ends with `end`; in between a thread writes the status about once a second.
 
     Attributes:
-        number: counted from 1 over all attempts at this job.
-        status: as told last.
+        job: the job.
+        number: of the attempt, counted from 1 over all attempts at this job.
+        status: the newest status.
+        callbacks: called each second, in the thread.
     """
 
     def __init__(self, job: Job) -> None:
         self.job = job
         self._log = os.open(job.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        _remove_left_overs(job.folder)
-        before = _status_before(job)
-        self.number = before.attempt + 1
-        self._seconds_before = before.seconds
-        self._began = time.time()
+        # temporary files of killed writers: this process holds the job's lock, so no other process writes here
+        for name in os.listdir(job.folder):
+            if name.startswith(".") and may_precede(name):
+                (job.folder / name).unlink(missing_ok=True)
+        previous = _previous_status(job)
+        self.number = previous.attempt + 1
+        self._seconds_before = previous.seconds
+        self._started = time.time()
         self.status = JobStatus(
-            "running", attempt=self.number, began=self._began, seconds=before.seconds, scheduler_id=scheduler_id()
+            "running", attempt=self.number, started=self._started, seconds=previous.seconds, scheduler_id=scheduler_id()
         )
-        self.looks: list[Callable[[], None]] = []  # what else is to be done each second
-        self._title = self._shown = ""
-        self._told_at = 0.0
+        self.callbacks: list[Callable[[], None]] = []
+        self._title = self._cell_progress = ""
+        self._logged_at = 0.0
         self._ended = threading.Event()
         self._ticker = threading.Thread(target=self._tick, name="marlnb-attempt", daemon=True)
 
     def __enter__(self) -> Attempt:
-        where = f"process {os.getpid()} on {os.uname().nodename}"
-        where += f", {self.status.scheduler_id}" if self.status.scheduler_id else ""
-        self.say(f"attempt {self.number} at {self.job.name}: {where}")
+        process = f"process {os.getpid()} on {os.uname().nodename}"
+        process += f", {self.status.scheduler_id}" if self.status.scheduler_id else ""
+        self.say(f"attempt {self.number} at {self.job.name}: {process}")
         self.job.write_status(self.status)
         self._ticker.start()
         return self
@@ -60,32 +64,32 @@ class Attempt:
     ) -> None:
         self._ended.set()
         self._ticker.join()
-        if self.status.state == "running":  # nobody said how it ended
-            self.end("failed", f"{type(error).__name__}: {error}" if error else "it ended without a word")
+        if self.status.state == "running":  # `end` was not called
+            self.end("failed", f"{type(error).__name__}: {error}" if error else "it ended without a message")
         os.close(self._log)
 
     def say(self, text: str) -> None:
-        """A line with the time in the job's log."""
+        """Writes a line with the time to the job's log."""
         self.print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
 
     def print(self, text: str) -> None:
-        """Text in the job's log, in one write: threads and signals cannot tear it."""
+        """Writes text to the job's log, in one system call, so that threads and signals cannot interrupt it."""
         os.write(self._log, text.encode(errors="replace"))
 
-    def begin_cell(self, number: int, n_cells: int, title: str, *, is_code: bool) -> None:
-        """A cell is being executed; told in the log if it holds code."""
-        self._title, self._shown, self._told_at = title, "", time.monotonic()
+    def start_cell(self, number: int, n_cells: int, title: str, *, is_code: bool) -> None:
+        """Notes the cell that starts now; code cells are written to the log."""
+        self._title, self._cell_progress, self._logged_at = title, "", time.monotonic()
         self.status = replace(self.status, cell=number, n_cells=n_cells, progress="")
         if is_code:
-            self.say(self._where())
+            self.say(self._cell_text())
 
     def show(self, text: str) -> None:
-        """What a cell shows of its own progress: the newest line, for cells that do not train."""
+        """Notes a cell's own progress text, which is shown if the cell does not train."""
         line = text.strip()
-        self._shown = line if "\n" not in line and len(line) <= LONGEST_SHOWN else ""
+        self._cell_progress = line if "\n" not in line and len(line) <= MAX_PROGRESS_LENGTH else ""
 
     def end(self, state: State, reason: str = "", error: CellError | None = None) -> JobStatus:
-        """Says how it ended; the thread has nothing more to tell."""
+        """Writes how the attempt ended, and ends the thread."""
         self._ended.set()
         if self._ticker.is_alive() and threading.current_thread() is not self._ticker:
             self._ticker.join()
@@ -97,59 +101,52 @@ class Attempt:
             error=error,
             progress="",
             ended=now,
-            seconds=self._seconds_before + now - self._began,
+            seconds=self._seconds_before + now - self._started,
         )
-        self.say(verdict(self.status))
+        self.say(result_line(self.status))
         _append(self.job, self.status)
         self.job.write_status(self.status)
         return self.status
 
-    def _where(self) -> str:
+    def _cell_text(self) -> str:
         title = f' "{self._title}"' if self._title else ""
         return f"cell {self.status.cell} of {self.status.n_cells}{title}"
 
     def _tick(self) -> None:
-        while not self._ended.wait(STATUS_EVERY_S):
+        while not self._ended.wait(STATUS_INTERVAL_S):
             try:
-                for look in self.looks:
-                    look()
-                progress = describe_progress(self.job.folder) or self._shown
-                seconds = self._seconds_before + time.time() - self._began
+                for callback in self.callbacks:
+                    callback()
+                progress = describe_training(self.job.folder) or self._cell_progress
+                seconds = self._seconds_before + time.time() - self._started
                 now = replace(self.status, progress=progress, seconds=seconds)
                 self.job.write_status(now)
-                if time.monotonic() - self._told_at >= LOG_EVERY_S and now.cell:
-                    self._told_at = time.monotonic()
-                    self.say(self._where() + (f": {progress}" if progress else ""))
-            except OSError:  # a full disk or a server that is away: the next time may be better
+                if time.monotonic() - self._logged_at >= LOG_INTERVAL_S and now.cell:
+                    self._logged_at = time.monotonic()
+                    self.say(self._cell_text() + (f": {progress}" if progress else ""))
+            except OSError:  # a full disk, or a file server that is away: try again next second
                 continue
 
 
 def scheduler_id() -> str:
-    """What SLURM calls this job, as `17_3`; empty elsewhere."""
+    """SLURM's id of this job, as `17_3`; empty without SLURM."""
     array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
     return f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID", "")
 
 
-def _status_before(job: Job) -> JobStatus:
-    """What the attempt before said last. One that could not say that it ended is added to the list of attempts."""
+def _previous_status(job: Job) -> JobStatus:
+    """The last status of the previous attempt; if it was killed, it is added to the list of attempts here."""
     try:
-        raw = JobStatus.from_json(read_json(job.folder / JOB_STATUS))
+        status = JobStatus.from_json(read_json(job.folder / JOB_STATUS))
     except RunError:
         return JobStatus()
-    if raw.state == "running":
-        _append(job, replace(raw, state="interrupted", reason="it ended without a word", ended=raw.updated))
-    return raw
-
-
-def _remove_left_overs(folder: Path) -> None:
-    """What writers that were killed left: nobody else writes while this process holds the job's lock."""
-    for name in os.listdir(folder):
-        if name.startswith(".") and may_precede(name):
-            (folder / name).unlink(missing_ok=True)
+    if status.state == "running":
+        _append(job, replace(status, state="interrupted", reason="it ended without a message", ended=status.updated))
+    return status
 
 
 def _append(job: Job, status: JobStatus) -> None:
-    entry = {key: getattr(status, key) for key in ("attempt", "began", "ended", "state", "reason", "host")}
+    entry = {key: getattr(status, key) for key in ("attempt", "started", "ended", "state", "reason", "host")}
     entry["host"] = entry["host"] or os.uname().nodename
     with open(job.folder / ATTEMPTS, "a", encoding="utf-8") as file:
         file.write(json.dumps(entry) + "\n")

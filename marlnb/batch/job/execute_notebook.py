@@ -1,7 +1,7 @@
-"""The engine: a job's notebook executed cell by cell in a kernel of its own, through papermill.
+"""Execute a job's notebook cell by cell in its own kernel, with papermill.
 
-Beside what papermill does: the kernel is reached over ipc, and outlives neither signals meant for the job nor the
-process that began it; the executed notebook is replaced atomically; what cells print goes to the job's log as well.
+In addition to what papermill does: the kernel communicates over ipc, ignores signals meant for the job and ends with
+the process that started it; the executed notebook is replaced atomically; what cells print also goes to the job's log.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from papermill.utils import nb_kernel_name
 from traitlets.config import Config
 
 from marlnb.batch.job.attempt import Attempt
-from marlnb.batch.job.kernel import KernelClient, short_runtime_folder
-from marlnb.batch.job.outcome import KILLED, KILLS, Outcome, mark_error, outcome_of, outcome_of_death
-from marlnb.batch.job.signals import Interruption, Requests
-from marlnb.batch.sweep.parameters import checked_parameters
+from marlnb.batch.job.kernel_client import KernelClient, short_runtime_folder
+from marlnb.batch.job.outcome import KILL_SIGNALS, KILLED, Outcome, mark_error, outcome_of, outcome_of_death
+from marlnb.batch.job.signals import Interruption, StopRequests
+from marlnb.batch.sweep.parameters import job_parameters
 from marlnb.errors import BatchError
 from marlnb.training.runs.files import JOB_VARIABLE, write_atomically
 
@@ -33,24 +33,29 @@ NOTEBOOK = "notebook.ipynb"
 START_TIMEOUT_S = 120
 
 
-def run_notebook(attempt: Attempt, requests: Requests, *, bar: bool = False) -> Outcome:
+def execute_notebook(attempt: Attempt, requests: StopRequests, *, bar: bool = False) -> Outcome:
     """Executes an attempt's notebook into `notebook.ipynb` of the job's folder.
 
     Args:
         bar: show papermill's progress bar on stderr.
     Raises:
-        ConfigError: no such notebook, or a parameter that it does not have; nothing has run.
-        BatchError: the folder in which it should be executed is not there, or the kernel does not start.
+        ConfigError: no such notebook or parameter; nothing has run.
+        BatchError: the working folder does not exist, or the kernel does not start.
     """
     job = attempt.job
     if not job.cwd.is_dir():
-        raise BatchError(f"{job.cwd}, in which {job.notebook} should be executed, is not there")
+        raise BatchError(
+            f"the working folder {job.cwd} of {job.notebook} does not exist; create it, or submit anew elsewhere"
+        )
     target = job.folder / NOTEBOOK
-    parameters = checked_parameters(job.notebook, job.parameters, job.folder)
-    notebook = _prepared(job.notebook, target, parameters)
-    keeper = _Keeper(notebook, target, attempt, requests, bar)
+    parameters = job_parameters(job.notebook, job.parameters, job.folder)
+    notebook = load_notebook_node(str(job.notebook))
+    if parameters:
+        notebook = parameterize_notebook(notebook, parameters)
+    notebook = remove_error_markers(prepare_notebook_metadata(notebook, str(job.notebook), str(target)))
+    manager = _ExecutionManager(notebook, target, attempt, requests, bar)
     client = KernelClient(
-        keeper,
+        manager,
         kernel_name=nb_kernel_name(notebook),
         timeout=None,
         startup_timeout=START_TIMEOUT_S,
@@ -59,37 +64,39 @@ def run_notebook(attempt: Attempt, requests: Requests, *, bar: bool = False) -> 
         log_output=True,
         config=Config({"KernelManager": {"transport": "ipc"}}),
     )
-    keeper.notebook_start()
+    manager.notebook_start()
     try:
         with short_runtime_folder() as sockets:
-            # without it the sockets are called kernel-ipc-1 in the working folder, which several jobs share
+            # by default the sockets are named kernel-ipc-1 in the working folder, which several jobs share
             client.config.KernelManager.connection_file = f"{sockets}/kernel.json"
             client.execute_as_job(job.cwd, {**os.environ, **job.environment, JOB_VARIABLE: str(job.folder)})
     except Interruption as interruption:
         return Outcome("stopped" if requests.stopped else "interrupted", str(interruption))
     except DeadKernelError:
         return outcome_of_death(client.exit_code, notebook, attempt.status.cell, requests)
-    except RuntimeError as error:  # as nbclient says that a kernel died before it was ready
+    except RuntimeError as error:  # nbclient raises it when a kernel died before it was ready
         if requests.pending:
             return Outcome("stopped" if requests.stopped else "interrupted", requests.reason)
-        if client.exit_code is not None and -client.exit_code in KILLS:
+        if client.exit_code is not None and -client.exit_code in KILL_SIGNALS:
             return Outcome("interrupted", KILLED)
-        raise BatchError(f"the kernel {client.kernel_name!r} did not start: {error}") from error
+        raise BatchError(
+            f"the kernel {client.kernel_name!r} did not start: {error}; `marlnb doctor NOTEBOOK` finds out why"
+        ) from error
     finally:
         requests.armed = False
-        keeper.cleanup_pbar()
-        keeper.notebook_complete()
+        manager.cleanup_pbar()
+        manager.notebook_complete()
     outcome = outcome_of(notebook, requests)
     if outcome.error is not None:
         mark_error(notebook, outcome.error)
-        keeper.save()
+        manager.save()
     return outcome
 
 
-class _Keeper(NotebookExecutionManager):
-    """papermill's keeper of the executed notebook; it is replaced atomically, and the attempt is told of each cell."""
+class _ExecutionManager(NotebookExecutionManager):
+    """papermill's execution manager, which writes the notebook atomically and reports each cell to the attempt."""
 
-    def __init__(self, nb: NotebookNode, target: Path, attempt: Attempt, requests: Requests, bar: bool) -> None:
+    def __init__(self, nb: NotebookNode, target: Path, attempt: Attempt, requests: StopRequests, bar: bool) -> None:
         super().__init__(nb, output_path=str(target), progress_bar=bar)
         self.target, self.attempt, self.requests = target, attempt, requests
 
@@ -102,20 +109,12 @@ class _Keeper(NotebookExecutionManager):
             raise Interruption(self.requests.reason)
         number = (cell_index or 0) + 1
         title = _title(self.nb.cells[:number])
-        self.attempt.begin_cell(number, len(self.nb.cells), title, is_code=cell.cell_type == "code")
+        self.attempt.start_cell(number, len(self.nb.cells), title, is_code=cell.cell_type == "code")
         super().cell_start(cell, cell_index, **kwargs)
 
 
-def _prepared(source: Path, target: Path, parameters: dict[str, Any]) -> NotebookNode:
-    notebook = load_notebook_node(str(source))
-    if parameters:
-        notebook = parameterize_notebook(notebook, parameters)
-    notebook = prepare_notebook_metadata(notebook, str(source), str(target))
-    return remove_error_markers(notebook)
-
-
 def _title(cells: list[NotebookNode]) -> str:
-    """The heading under which the last of these cells stands."""
+    """The heading above the last of these cells; empty without one."""
     for cell in reversed(cells):
         if cell.cell_type == "markdown":
             headings = [line.lstrip("#").strip() for line in cell.source.splitlines() if line.startswith("#")]

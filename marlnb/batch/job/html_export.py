@@ -1,4 +1,4 @@
-"""What is made of an executed notebook: an HTML copy, and the signature by which Jupyter trusts it."""
+"""The HTML copy of an executed notebook, and the signature with which Jupyter trusts the notebook."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from nbformat.sign import NotebookNotary, SQLiteSignatureStore
 
 from marlnb.batch.job.html_page import make_page
 
-BUSY_S = 10.0  # other jobs of the same user write signatures too
+LOCK_TIMEOUT_S = 10.0  # other jobs of the same user write to the same database
 
 
 def write_html(notebook: Path) -> Path:
-    """An HTML copy beside a notebook, figures included."""
+    """Writes an HTML copy next to a notebook, with its figures."""
     target = notebook.with_suffix(".html")
     body = make_page(notebook)
     part = target.with_name(f".{target.name}.part")
@@ -25,7 +25,7 @@ def write_html(notebook: Path) -> Path:
 
 
 def sign(notebook: Path) -> str:
-    """Signs a notebook as its user's own, so that its widgets show; says why where that cannot be done."""
+    """Signs a notebook, so that Jupyter shows its widgets; returns the problem if that fails, else an empty text."""
     try:
         notary = NotebookNotary()
         Path(notary.db_file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -34,15 +34,15 @@ def sign(notebook: Path) -> str:
         notary.sign(nbformat.read(notebook, as_version=4))
         store.close()
     except (OSError, sqlite3.Error) as error:
-        return f"{notebook.name} is not signed ({error}); its widgets show after `jupyter trust {notebook}`"
+        return f"{notebook.name} could not be signed ({error}); to show its widgets: jupyter trust {notebook}"
     return ""
 
 
 class _Signatures(SQLiteSignatureStore):
-    """Jupyter's own file of signatures, which is left alone where it cannot be opened: Jupyter would replace it."""
+    """Jupyter's database of signatures. Jupyter replaces one that it cannot open; this class leaves it as it is."""
 
     def _connect_db(self, db_file: str) -> Any:
         kinds = sqlite3.PARSE_DECLTYPES | sqlite3.PARSE_COLNAMES
-        database = sqlite3.connect(db_file, timeout=BUSY_S, detect_types=kinds)
+        database = sqlite3.connect(db_file, timeout=LOCK_TIMEOUT_S, detect_types=kinds)
         self.init_db(database)
         return database

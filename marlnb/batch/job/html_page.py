@@ -1,8 +1,8 @@
-"""Page: a notebook as one HTML file that opens without internet.
+"""A notebook as one HTML file that opens without internet.
 
-nbconvert's own page asks a server for three scripts before it shows anything. Here a script is in the page only if the
-notebook has something for it, and none keeps the page from opening: without internet, formulas stay TeX, and widgets,
-diagrams and old interactive figures stay empty; text, tables and figures are in the file.
+nbconvert's own page loads three scripts from a server before it shows anything. Here the page loads a script only if
+the notebook needs it, and shows its content first. Without internet, formulas stay TeX, and widgets, diagrams and old
+interactive figures stay empty; text, tables and figures are in the file.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _TEMPLATE = """\
 
 
 def make_page(notebook: Path) -> str:
-    """The HTML of a notebook, figures included."""
+    """The HTML of a notebook, with its figures."""
     from jinja2 import DictLoader
-    from nbconvert import HTMLExporter  # takes a while to import, and only the end of a job needs it
+    from nbconvert import HTMLExporter  # slow to import, and needed only at the end of a job
 
     content = nbformat.read(notebook, as_version=4)
     exporter = HTMLExporter(
@@ -39,15 +39,15 @@ def make_page(notebook: Path) -> str:
         "page_has": page_has(content),
     }
     body, _ = exporter.from_notebook_node(content, resources)
-    # asked for while the page is shown already: a server that never answers must not keep it blank
+    # loaded after the page is shown: a server that never answers must not keep the page blank
     page = re.sub(r'<script src="(https?://[^"]*mathjax[^"]*)">', r'<script async src="\1">', body)
-    if not resources["page_has"]["calls_require"]:  # only widgets want it, and they wait until all is there
+    if not resources["page_has"]["calls_require"]:  # only widgets need it, and they wait until everything is loaded
         page = re.sub(r'<script src="(https?://[^"]*require[^"]*)">', r'<script defer src="\1">', page)
     return str(page)
 
 
 def page_has(content: Any) -> dict[str, bool]:
-    """For which scripts the notebook has something."""
+    """Which scripts the notebook needs."""
     texts = [cell.source for cell in content.cells if cell.cell_type == "markdown"]
     shown = [output.get("data", {}) for cell in content.cells for output in cell.get("outputs", [])]
     html = ["".join(data.get("text/html", "")) for data in shown]

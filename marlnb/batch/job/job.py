@@ -1,4 +1,4 @@
-"""Job: one execution of a notebook, in a folder that tells everything about it to whoever can read files."""
+"""Job: one execution of a notebook, in a folder of files from which anybody can read its state."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ ATTEMPTS = "attempts.jsonl"
 LOG = "output.log"
 
 State = Literal["waiting", "running", "complete", "failed", "stopped", "interrupted"]
+SchedulerState = Literal["queued", "running", "ended", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,11 @@ class CellError:
     """Why a cell failed.
 
     Attributes:
-        cell: the number of the cell, counted from 1 as `n_cells` counts them.
-        source: its code.
-        name: the exception's class. message: what it said. traceback: the end of its traceback, without colours.
+        cell: number of the cell, counted from 1 over all cells.
+        source: code of the cell.
+        name: class name of the exception.
+        message: text of the exception.
+        traceback: end of the traceback, without colours.
     """
 
     cell: int
@@ -42,20 +45,45 @@ class CellError:
 
 
 @dataclass(frozen=True)
-class JobStatus:
-    """What `job_status.json` says; replaced atomically about once a second while the job runs.
+class JobInfo:
+    """What an executor knows about a job, in addition to the job's own files.
 
     Attributes:
-        state: waiting (never begun, or between two attempts); running; complete; failed (a cell raised, or the
-            notebook could not be run); stopped (somebody asked for it); interrupted (a signal, a time limit or a
-            kill: it goes on when it is run again).
-        reason: in words, what ended the last attempt: "SIGUSR1", "the kernel died", ...
-        attempt: how often it was begun.
-        cell, n_cells: the cell being executed, from 1, and how many there are.
-        progress: how far the training in that cell is, as text; empty where none is going on.
-        began, updated, ended: seconds since 1970.
-        seconds: executing, all attempts together.
-        scheduler_id: what the scheduler calls it, as `17_3`; empty where there is none.
+        state: "queued" (it will start), "running", "ended" (it will not run again by itself) or "unknown" (the
+            executor has never seen it).
+        reason: why it waits or how it ended, in the executor's words (`NODE_FAIL`, `OUT_OF_MEMORY`, `exit code 1`). A
+            reason that begins with `CANCELLED` means that a person ended it; such a job is not restarted.
+        id: the executor's name for it, as `17_3` or a process number.
+        node: the machine on which it runs.
+    """
+
+    state: SchedulerState
+    reason: str = ""
+    id: str = ""
+    node: str = ""
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """Content of `job_status.json`, which is replaced atomically about once a second while the job runs.
+
+    Attributes:
+        state: "waiting" (not started, or between two attempts), "running", "complete", "failed" (a cell raised, or the
+            notebook could not run), "stopped" (on request) or "interrupted" (by a signal, a time limit or a kill; it
+            continues when it runs again).
+        reason: what ended the last attempt: "SIGUSR1", "the kernel died", ...
+        attempt: number of attempts so far.
+        cell: number of the cell that runs, from 1.
+        n_cells: number of cells.
+        progress: progress of the training in that cell, as text; empty without a training.
+        started: start of the attempt, in seconds since 1970.
+        updated: time of this status, in seconds since 1970.
+        ended: end of the attempt, in seconds since 1970.
+        seconds: time spent executing, summed over all attempts.
+        pid: the process that executes it.
+        host: the machine of that process.
+        scheduler_id: the scheduler's name for it, as `17_3`; empty without a scheduler.
+        error: why a cell failed.
     """
 
     state: State = "waiting"
@@ -64,7 +92,7 @@ class JobStatus:
     cell: int = 0
     n_cells: int = 0
     progress: str = ""
-    began: float = 0.0
+    started: float = 0.0
     updated: float = 0.0
     ended: float = 0.0
     seconds: float = 0.0
@@ -78,9 +106,9 @@ class JobStatus:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> JobStatus:
-        """Fields that this version does not know are left out: a status may be of a newer one."""
-        known = {field.name for field in fields(JobStatus)}
-        values = {key: value for key, value in data.items() if key in known}
+        """Ignores fields that this version does not know: the status may come from a newer version."""
+        names = {field.name for field in fields(JobStatus)}
+        values = {key: value for key, value in data.items() if key in names}
         if values.get("error") is not None:
             values["error"] = CellError(**values["error"])
         return JobStatus(**values)
@@ -88,14 +116,14 @@ class JobStatus:
 
 @dataclass(frozen=True)
 class Job:
-    """What `job.json` holds: a notebook and the values of its parameters.
+    """Content of `job.json`: a notebook and the values of its parameters.
 
     Attributes:
-        folder: the job's own; the run that the notebook makes lies in it too.
-        notebook: the notebook to execute, a copy that nobody edits.
-        parameters: plain JSON by name; `run`, which is the folder, is added when it is executed.
-        cwd: the folder in which it is executed: relative paths in the notebook are meant from there.
-        environment: variables set for its kernel.
+        folder: the job's folder; it also holds the run that the notebook makes.
+        notebook: the notebook to execute, a copy that does not change.
+        parameters: JSON values by name; `run`, the folder, is added at execution.
+        cwd: the folder in which the notebook runs; its relative paths start there.
+        environment: variables set for the kernel.
     """
 
     folder: Path
@@ -113,22 +141,22 @@ class Job:
         return self.folder / LOG
 
     @property
-    def is_held(self) -> bool:
+    def is_executing(self) -> bool:
         """Whether a living process executes it now."""
         return is_locked(self.folder / JOB_LOCK)
 
     def write(self, *, sync: bool = True) -> None:
-        """Makes the folder, readable by its owner alone, and `job.json` in it; a complete job stays as it is.
+        """Creates the folder, readable by its owner alone, and `job.json`; a complete job is not changed.
 
         Args:
-            sync: whether the file outlives a power cut from now on; a batch of many jobs does without.
+            sync: flush to disk, so that the file survives a power cut. Batches with many jobs skip it for speed.
         Raises:
-            BatchError: it cannot be made, or holds another job.
+            BatchError: the folder cannot be created, or it holds another job.
         """
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise BatchError(f"{self.folder} cannot be made: {error.strerror or error}") from error
+            raise BatchError(f"the job's folder {self.folder} cannot be created: {error.strerror or error}") from error
         data = {
             "format": 1,
             "notebook": os.path.relpath(self.notebook, self.folder),
@@ -136,50 +164,52 @@ class Job:
             "cwd": str(self.cwd),
             "environment": dict(self.environment),
         }
-        there = self._written()
-        if there == data or (there is not None and self.status().state == "complete"):
+        try:
+            existing = read_json(self.folder / JOB)
+        except RunError:  # no file, or a part of one after a power cut
+            existing = None
+        if existing is not None and existing.get("parameters") != dict(self.parameters):
+            raise BatchError(
+                f"{self.folder} already holds a job with other parameters, see {self.folder / JOB}; "
+                "give another folder or delete this one"
+            )
+        if existing == data or (existing is not None and self.status().state == "complete"):
             return
         write_atomically(self.folder / JOB, json.dumps(data, indent=2, allow_nan=False) + "\n", sync=sync)
 
-    def _written(self) -> dict[str, Any] | None:
-        """What `job.json` holds already; None where there is none, or a power cut left a part of it."""
-        try:
-            there = read_json(self.folder / JOB)
-        except RunError:
-            return None
-        if there.get("parameters") != dict(self.parameters):
-            raise BatchError(f"{self.folder} holds another job already: see {self.folder / JOB}")
-        return there
-
     @staticmethod
     def open(folder: str | os.PathLike[str]) -> Job:
-        """Raises BatchError when the folder holds no job."""
+        """The job in a folder.
+
+        Raises:
+            BatchError: the folder holds no job.
+        """
         path = Path(folder).expanduser().absolute()
         if not (path / JOB).is_file():
-            raise BatchError(f"{path} is no job: it has no {JOB}")
+            raise BatchError(f"{path} is not a job: it has no {JOB}; jobs are in the folder jobs/ of a batch")
         data = read_json(path / JOB)
         notebook = Path(os.path.normpath(path / data["notebook"]))
         return Job(path, notebook, data["parameters"], Path(data["cwd"]), data["environment"])
 
     def status(self) -> JobStatus:
-        """What its file says; interrupted where it says running and nobody executes it."""
-        status = self._told()
-        if status.state == "running" and not self.is_held:
-            status = self._told()  # it may have said so since, and then let go
+        """The status in the job's file; "interrupted" if the file says "running" and no process executes the job."""
+        status = self._read_status()
+        if status.state == "running" and not self.is_executing:
+            status = self._read_status()  # the process may have written its result and released the lock in between
             if status.state == "running":
-                why = "it ended without a word: killed, or its node was lost"
-                return replace(status, state="interrupted", reason=why)
+                reason = "it ended without a message: killed, or its node was lost"
+                return replace(status, state="interrupted", reason=reason)
         return status
 
-    def _told(self) -> JobStatus:
+    def _read_status(self) -> JobStatus:
         file = self.folder / JOB_STATUS
         return JobStatus.from_json(read_json(file)) if file.exists() else JobStatus()
 
     def write_status(self, status: JobStatus) -> None:
-        """Replaces `job_status.json`; process, host and time are added."""
+        """Replaces `job_status.json`, with the current process, host and time."""
         now = replace(status, updated=time.time(), pid=os.getpid(), host=socket.gethostname())
         write_atomically(self.folder / JOB_STATUS, json.dumps(now.to_json()) + "\n", sync=False)
 
     def attempts(self) -> list[dict[str, Any]]:
-        """One entry an attempt that ended and could say so: attempt, began, ended, state, reason, host."""
+        """One entry for each attempt that has ended: attempt, started, ended, state, reason, host."""
         return read_lines(self.folder / ATTEMPTS)

@@ -1,4 +1,4 @@
-"""Room: how many jobs of a profile this machine runs side by side, and whether it can run one at all."""
+"""How many jobs of a profile this machine can run in parallel, and whether it can run one at all."""
 
 from __future__ import annotations
 
@@ -9,40 +9,45 @@ from marlnb.batch.profile import Profile
 from marlnb.cores import usable_cores
 from marlnb.errors import BatchError
 
-OF_SCHEDULERS = ("partition", "account", "qos", "constraint", "gres", "options", "modules", "setup")
+SCHEDULER_KEYS = ("partition", "account", "qos", "constraint", "gres", "options", "modules", "setup")
 
 
-def jobs_at_once(profile: Profile, n_gpus: int) -> int:
-    """What the profile says, else as many as there are cores, GPUs and memory for; at least 1."""
+def n_parallel_jobs(profile: Profile, n_gpus: int) -> int:
+    """`at_once` of the profile, else as many as there are cores, GPUs and memory for; at least 1."""
     if profile.at_once:
         return profile.at_once
-    room = [usable_cores() // profile.cores]
+    limits = [usable_cores() // profile.cores]
     if profile.gpus:
-        room.append(n_gpus // profile.gpus)
+        limits.append(n_gpus // profile.gpus)
     if profile.memory_gb is not None:
-        room.append(int(memory_gb() / profile.memory_gb))
-    return max(1, min(room))
+        limits.append(int(memory_gb() / profile.memory_gb))
+    return max(1, min(limits))
 
 
-def check_room(profile: Profile) -> None:
-    """Raises BatchError when not even one job has room, or the profile asks for what only a scheduler gives."""
-    asked = [name for name in OF_SCHEDULERS if getattr(profile, name)]
-    if asked:
+def check_capacity(profile: Profile) -> None:
+    """Checks that this machine can run one job.
+
+    Raises:
+        BatchError: it cannot, or the profile has keys that only a scheduler understands.
+    """
+    scheduler_keys = [name for name in SCHEDULER_KEYS if getattr(profile, name)]
+    if scheduler_keys:
         raise BatchError(
-            f"profile: the local executor has nothing for {', '.join(asked)}; leave that out, or give executor: slurm"
+            f"profile: the local executor does not support {', '.join(scheduler_keys)}; remove these keys, or set "
+            "executor: slurm"
         )
     if profile.cores > usable_cores():
-        raise BatchError(f"profile: a job asks for {profile.cores} cores; this machine has {usable_cores()}")
+        raise BatchError(f"profile: cores is {profile.cores}, but this machine has {usable_cores()}; set it lower")
     gpus = gpu_names(os.environ) if profile.gpus else []
     if profile.gpus > len(gpus):
         listed = f" ({', '.join(gpus)})" if gpus else ""
-        raise BatchError(f"profile: a job asks for {profile.gpus} GPUs; this machine has {len(gpus)}{listed}")
+        raise BatchError(f"profile: gpus is {profile.gpus}, but this machine has {len(gpus)}{listed}; set it lower")
     if profile.memory_gb is not None and profile.memory_gb > memory_gb():
         raise BatchError(
-            f"profile: a job asks for {profile.memory_gb:g} GB of memory; this machine has {memory_gb():.1f} GB"
+            f"profile: memory_gb is {profile.memory_gb:g}, but this machine has {memory_gb():.1f} GB; set it lower"
         )
     if profile.time_limit_s is not None and profile.time_limit_s <= profile.warn_s:
         raise BatchError(
-            f"profile: time_limit {profile.time_limit} is not longer than the {profile.warn_s} s (warn_s) before it, "
-            "at which a job is told to save"
+            f"profile: time_limit {profile.time_limit} must be longer than warn_s, {profile.warn_s} s: a job is asked to "
+            "save that long before the limit"
         )

@@ -1,4 +1,4 @@
-"""Pool: cores or GPUs that jobs take and give back, so that batches side by side on a machine take different ones."""
+"""A pool of cores or GPUs that jobs acquire and release, so that parallel batches on a machine use different ones."""
 
 from __future__ import annotations
 
@@ -10,43 +10,52 @@ from pathlib import Path
 
 
 class Pool:
-    """Members of one kind, handed out so that each is used as little as can be.
+    """Hands out members of one kind, the least used first.
 
-    A lock file a member, in a folder that all batches of this user on this machine share, tells who uses it. The
-    system drops the locks of a process that dies.
+    A member in use has a locked file in a folder that all batches of this user on this machine share. The system
+    releases the locks of a process that dies.
+
+    Attributes:
+        members: names of the cores or GPUs.
     """
 
     def __init__(self, kind: str, members: Sequence[str], folder: Path | None = None) -> None:
-        """`kind` makes the names of the lock files; `folder` is `lock_folder()` where none is given."""
+        """A pool.
+
+        Args:
+            kind: "core" or "gpu", for the names of the lock files.
+            members: names of the cores or GPUs.
+            folder: of the lock files; None: `lock_folder()`.
+        """
         self.members = list(members)
         self._kind = kind
         self._folder = folder if folder is not None else lock_folder()
         self._uses = dict.fromkeys(members, 0)
         self._locks: dict[str, int] = {}
 
-    def take(self, count: int, *, share: bool) -> list[str] | None:
-        """`count` members that nobody uses; where there are not as many, with `share` the least used, else None."""
-        found: list[str] = []
+    def acquire(self, count: int, *, share: bool) -> list[str] | None:
+        """`count` unused members. If fewer are unused: with `share` the least used ones as well, otherwise None."""
+        acquired: list[str] = []
         for member in self.members:
-            if len(found) < count and self._uses[member] == 0 and self._lock(member):
-                found.append(member)
-        if len(found) < count:
+            if len(acquired) < count and self._uses[member] == 0 and self._lock(member):
+                acquired.append(member)
+        if len(acquired) < count:
             if not share:
-                self._unlock(found)
+                self._unlock(acquired)
                 return None
-            others = [member for member in self.members if member not in found]
-            found += sorted(others, key=lambda member: self._uses[member])[: count - len(found)]
-        for member in found:
+            others = [member for member in self.members if member not in acquired]
+            acquired += sorted(others, key=lambda member: self._uses[member])[: count - len(acquired)]
+        for member in acquired:
             self._uses[member] += 1
-        return found
+        return acquired
 
-    def give_back(self, members: Sequence[str]) -> None:
+    def release(self, members: Sequence[str]) -> None:
         for member in members:
             self._uses[member] -= 1
         self._unlock([member for member in members if self._uses[member] == 0])
 
     def _lock(self, member: str) -> bool:
-        """Whether no other process has it; True where the folder cannot be used."""
+        """Whether the lock was acquired: no other process holds it. True if there is no lock folder."""
         if self._folder is None:
             return True
         path = self._folder / f"{self._kind}-{member.replace('/', '_')}"
@@ -68,11 +77,11 @@ class Pool:
 
 
 def lock_folder() -> Path | None:
-    """A folder of this user on this machine, in the system's folder for temporary files; None where it is not ours."""
+    """This user's folder of locks in the system's temporary folder; None if it belongs to another user."""
     folder = Path(tempfile.gettempdir()) / f"marlnb-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        mine = folder.lstat().st_uid == os.getuid() and not folder.is_symlink()
+        is_own = folder.lstat().st_uid == os.getuid() and not folder.is_symlink()
     except OSError:
         return None
-    return folder if mine else None
+    return folder if is_own else None

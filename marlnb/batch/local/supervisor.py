@@ -1,7 +1,7 @@
-"""Supervisor: brings a submission's jobs to their ends: `python -m marlnb.batch.local.supervisor BATCH SUBMISSION`.
+"""Supervisor: runs the jobs of a submission: `python -m marlnb.batch.local.supervisor BATCH SUBMISSION`.
 
-It outlives whoever submitted, and does without them: what it is asked and what it tells are files in SUBMISSION. TERM
-or an interrupt tells its jobs to save, waits for them and ends; when it is killed, its jobs are told by the system.
+It runs independently of the process that submitted; requests and states are files in SUBMISSION. On SIGTERM or an
+interrupt it asks its jobs to save, waits for them and ends. If it is killed, the system sends its jobs SIGTERM.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from types import FrameType
 
 from marlnb.batch.batch import REPORT, Batch
 from marlnb.batch.job.job import Job, State
-from marlnb.batch.local.capacity import jobs_at_once
+from marlnb.batch.local.capacity import n_parallel_jobs
 from marlnb.batch.local.machine import core_numbers, gpu_names
 from marlnb.batch.local.pool import Pool
 from marlnb.batch.local.process import JobProcess
-from marlnb.batch.local.record import Entry, cancelled, write_entries
-from marlnb.batch.retries import give_up, times_begun_again
+from marlnb.batch.local.supervisor_files import JobEntry, requested_cancels, write_entries
+from marlnb.batch.retries import count_restarts, give_up
 from marlnb.training.runs.files import read_json
 
 POLL_S = 0.2
@@ -31,38 +31,53 @@ COMPLETE, STOPPED = 0, 130
 
 
 class Supervisor:
-    """Runs the jobs of one submission, as many side by side as there is room for, and then the report."""
+    """Runs the jobs of one submission in parallel, and then the report.
+
+    Attributes:
+        batch: the batch.
+        submission: folder of the submission.
+        profile: the batch's profile.
+        then: whether the report runs at the end.
+        queue: jobs that wait.
+        running: processes of running jobs.
+        entries: state of each job by name, as written to the submission's folder.
+        restarts: how often each job was restarted before this submission.
+        cores: pool of the machine's cores.
+        gpus: pool of the machine's GPUs.
+        n_parallel: maximum number of running jobs.
+        n_end_requests: number of signals that asked the supervisor to end.
+    """
 
     def __init__(self, batch: Batch, submission: Path) -> None:
-        asked = read_json(submission / "jobs.json")
+        request = read_json(submission / "jobs.json")
         self.batch, self.submission, self.profile = batch, submission, batch.profile
-        self.then: bool = asked["then"] and batch.then is not None
-        self.queue = deque(batch.job(name) for name in asked["jobs"])
+        self.then: bool = request["then"] and batch.then is not None
+        self.queue = deque(batch.job(name) for name in request["jobs"])
         self.running: list[JobProcess] = []
-        self.entries = {job.name: Entry() for job in self.queue}
-        self.before = times_begun_again(batch)
+        self.entries = {job.name: JobEntry() for job in self.queue}
+        self.restarts = count_restarts(batch)
         self.cores = Pool("core", [str(core) for core in core_numbers()])
         self.gpus = Pool("gpu", gpu_names(os.environ) if self.profile.gpus else [])
-        self.at_once = jobs_at_once(self.profile, len(self.gpus.members))
-        self.asked_to_end = 0
+        self.n_parallel = n_parallel_jobs(self.profile, len(self.gpus.members))
+        self.n_end_requests = 0
 
     def run(self) -> None:
-        """Returns when every job has ended, or all were told to save and have."""
-        self.say(f"process {os.getpid()}: {len(self.queue)} jobs, at most {self.at_once} side by side")
-        self.tell()
+        """Returns when every job has ended."""
+        self.say(f"process {os.getpid()}: {len(self.queue)} jobs, at most {self.n_parallel} in parallel")
+        self.write_entries()
         self.add_report()
         while self.queue or self.running:
-            self.heed_cancellations()
-            if self.asked_to_end:
-                self.wind_up()
-            self.fill()
+            self.cancel_requested()
+            if self.n_end_requests:
+                self.shut_down()
+            self.start_jobs()
             time.sleep(POLL_S)
             self.collect()
             self.add_report()
         self.say("ended")
 
-    def heed_cancellations(self) -> None:
-        for name in cancelled(self.submission):
+    def cancel_requested(self) -> None:
+        for name in requested_cancels(self.submission):
             for job in [job for job in self.queue if job.name == name]:
                 self.queue.remove(job)
                 self.end(job, "cancelled", "stopped")
@@ -70,146 +85,156 @@ class Supervisor:
                 if process.job.name == name:
                     process.cancel()
 
-    def wind_up(self) -> None:
-        """Asked to end: nothing more begins, what runs is told to save; asked twice, it is killed."""
+    def shut_down(self) -> None:
+        """Ends all jobs after a signal: running ones are asked to save; after a second signal they are killed."""
         for job in self.queue:
-            self.end(job, "its supervisor was told to end")
+            self.end(job, "its supervisor was asked to end")
         self.queue.clear()
         for process in self.running:
-            process.interrupt(at_once=self.asked_to_end > 1)
+            process.interrupt(at_once=self.n_end_requests > 1)
 
-    def fill(self) -> None:
-        """Begins jobs while there is room. The first has its cores always, so that no batch waits for another's end."""
+    def start_jobs(self) -> None:
+        """Starts jobs while cores and GPUs are free. The first job always starts, so no batch waits for another."""
         share = self.profile.at_once > 0
-        while self.queue and len(self.running) < self.at_once:
-            cores = self.cores.take(min(self.profile.cores, len(self.cores.members)), share=share or not self.running)
-            gpus = self.gpus.take(self.profile.gpus, share=share)
+        while self.queue and len(self.running) < self.n_parallel:
+            cores = self.cores.acquire(
+                min(self.profile.cores, len(self.cores.members)), share=share or not self.running
+            )
+            gpus = self.gpus.acquire(self.profile.gpus, share=share)
             if cores is not None and gpus is not None:
-                self.begin(self.queue.popleft(), cores, gpus)
+                self.start(self.queue.popleft(), cores, gpus)
                 continue
-            self.give_back(cores, gpus)
-            return self.wait_for("cores" if cores is None else "GPUs")
+            self.release(cores, gpus)
+            return self.mark_waiting("cores" if cores is None else "GPUs")
 
-    def begin(self, job: Job, cores: list[str], gpus: list[str]) -> None:
-        if job.is_held:
-            self.end(job, "another process executes it already")
+    def start(self, job: Job, cores: list[str], gpus: list[str]) -> None:
+        if job.is_executing:
+            self.end(job, "another process already executes it")
         elif job.name != REPORT and job.status().state == "complete":
-            self.end(job, "complete already")
+            self.end(job, "already complete")
         else:
             try:
                 job.write()
-                process = JobProcess.begin(job, self.profile, cores, gpus)
+                process = JobProcess.start(job, self.profile, cores, gpus)
             except (OSError, ValueError) as error:
-                self.end(job, f"it could not be begun: {error}", "failed")
+                self.end(job, f"it could not be started: {error}", "failed")
             else:
                 self.running.append(process)
                 self.say(f"{job.name}: process {process.popen.pid}, cores {cores}" + (f", GPUs {gpus}" if gpus else ""))
-                self.change(job, Entry("running", "", process.popen.pid, self.entries[job.name].begun_again))
+                self.change(job, JobEntry("running", "", process.popen.pid, self.entries[job.name].restarts))
                 return
-        self.give_back(cores, gpus)
+        self.release(cores, gpus)
 
     def collect(self) -> None:
-        """Sends the signals that are due, and settles the processes that have ended."""
+        """Sends due signals, and handles processes that have ended."""
         for process in list(self.running):
-            sent = process.advance()
+            sent = process.send_due_signal()
             if sent is not None:
                 self.say(f"{process.job.name}: sent {sent.name}")
             if process.popen.poll() is not None:
-                process.end_leftovers()
+                process.kill_descendants()
                 self.running.remove(process)
-                self.give_back(process.cores, process.gpus)
-                self.settle(process)
+                self.release(process.cores, process.gpus)
+                self.handle_end(process)
 
-    def settle(self, process: JobProcess) -> None:
-        """Decides by how its process ended whether a job goes on."""
-        job, code, how = process.job, process.popen.returncode, process.outcome()
+    def handle_end(self, process: JobProcess) -> None:
+        """Restarts or ends a job, depending on how its process ended."""
+        job, code, result = process.job, process.popen.returncode, process.outcome()
         killed = code < 0 or code == os.EX_TEMPFAIL
         state = job.status().state
-        if process.asked == "cancelled" and state not in ("complete", "failed"):
+        if process.end_request == "cancelled" and state not in ("complete", "failed"):
             self.end(job, "cancelled", "stopped")
-        elif killed and not self.asked_to_end:
-            self.begin_again(process, how)
+        elif killed and not self.n_end_requests:
+            self.restart(process, result)
         elif killed or code in (COMPLETE, STOPPED) or state == "failed":
-            self.end(job, how)
+            self.end(job, result)
         else:
-            self.end(job, f"{how}; see {job.log}", "failed")
+            self.end(job, f"{result}; see {job.log}", "failed")
 
-    def begin_again(self, process: JobProcess, how: str) -> None:
-        """A job that was killed is begun again, up to the profile's resubmits; one that a time limit ended, always
-        if its training went on meanwhile, as with a scheduler."""
+    def restart(self, process: JobProcess, result: str) -> None:
+        """Restarts a killed job, up to `resubmits` of the profile.
+
+        A job that reached its time limit is always restarted if its training advanced, as on a cluster.
+        """
         job, entry = process.job, self.entries[process.job.name]
-        if not (process.is_limited and process.has_headway()):
-            if self.before[job.name] + entry.begun_again >= self.profile.resubmits:
-                told = give_up(job, how, self.profile.resubmits)
-                self.note(f"{job.name}: {told}")
-                return self.end(job, told)
-            entry.begun_again += 1
-        self.note(f"{job.name}: begun again: {how}")
+        if not (process.reached_time_limit and process.made_progress()):
+            if self.restarts[job.name] + entry.restarts >= self.profile.resubmits:
+                message = give_up(job, result, self.profile.resubmits)
+                self.log_event(f"{job.name}: {message}")
+                return self.end(job, message)
+            entry.restarts += 1
+        self.log_event(f"{job.name}: restarted: {result}")
         self.queue.appendleft(job)
-        self.change(job, Entry("queued", how, 0, entry.begun_again))
+        self.change(job, JobEntry("queued", result, 0, entry.restarts))
 
     def add_report(self) -> None:
-        """The report follows when every job of the batch, and not only of this submission, is complete."""
-        if self.queue or self.running or self.asked_to_end or not self.then or REPORT in self.entries:
+        """Queues the report once every job of the batch, not only of this submission, is complete."""
+        if self.queue or self.running or self.n_end_requests or not self.then or REPORT in self.entries:
             return
-        left = len(self.batch.unfinished())
-        self.then = left == 0
-        if left:
-            return self.say(f"no report: {left} jobs of the batch are not complete")
+        n_unfinished = len(self.batch.unfinished())
+        self.then = n_unfinished == 0
+        if n_unfinished:
+            return self.say(f"no report: {n_unfinished} jobs of the batch are not complete")
         report = self.batch.report_job()
         report.write()
         self.queue.append(report)
-        self.change(self.queue[0], Entry())
+        self.change(self.queue[0], JobEntry())
 
     def end(self, job: Job, reason: str, state: State | None = None) -> None:
-        """The job ends here; with `state` its status says so, where it could not do that itself."""
+        """Marks a job as ended; `state` also sets its status, for a job that could not write it itself."""
         if state is not None:
             job.write_status(replace(job.status(), state=state, reason=reason, ended=time.time()))
         self.say(f"{job.name}: {reason}")
-        self.change(job, Entry("ended", reason, 0, self.entries[job.name].begun_again))
+        self.change(job, JobEntry("ended", reason, 0, self.entries[job.name].restarts))
 
-    def give_back(self, cores: list[str] | None, gpus: list[str] | None) -> None:
-        self.cores.give_back(cores or [])
-        self.gpus.give_back(gpus or [])
+    def release(self, cores: list[str] | None, gpus: list[str] | None) -> None:
+        self.cores.release(cores or [])
+        self.gpus.release(gpus or [])
 
-    def wait_for(self, what: str) -> None:
-        reason = f"waits for {what} that other jobs on this machine use"
+    def mark_waiting(self, resource: str) -> None:
+        reason = f"waits for {resource} that other jobs on this machine use"
         for job in self.queue:
             if not self.entries[job.name].reason:
                 self.entries[job.name].reason = reason
-                self.tell()
+                self.write_entries()
 
-    def change(self, job: Job, entry: Entry) -> None:
+    def change(self, job: Job, entry: JobEntry) -> None:
         self.entries[job.name] = entry
-        self.tell()
+        self.write_entries()
 
-    def tell(self) -> None:
-        with suppress(OSError):  # a full disk: the next time may be better
+    def write_entries(self) -> None:
+        with suppress(OSError):  # a full disk: try again at the next change
             write_entries(self.submission, self.entries)
 
-    def note(self, text: str) -> None:
-        """A line in the batch's events as well."""
+    def log_event(self, text: str) -> None:
+        """Writes a line to the batch's events and to the log."""
         self.say(text)
         with suppress(OSError):
             self.batch.log_event(text)
 
     def say(self, text: str) -> None:
-        """A line of the supervisor's log."""
+        """Writes a line to the supervisor's log."""
         with suppress(OSError):
             print(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}", flush=True)
 
-    def heed_signal(self, number: int, frame: FrameType | None) -> None:
-        self.asked_to_end += 1
+    def handle_signal(self, number: int, frame: FrameType | None) -> None:
+        self.n_end_requests += 1
 
 
 def main(batch: str, submission: str, lock: str = "") -> int:
-    """`lock` is the descriptor of the submission's lock where the executor has taken it already."""
+    """Runs the supervisor.
+
+    Args:
+        batch: folder of the batch.
+        submission: folder of the submission.
+        lock: file descriptor of the submission's lock, which the executor has acquired; empty without one.
+    """
     if lock:
-        os.set_inheritable(int(lock), False)  # it falls when this process ends, and no job must keep it
+        os.set_inheritable(int(lock), False)  # the lock is released when this process ends: jobs must not inherit it
     supervisor = Supervisor(Batch.open(batch), Path(submission))
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, supervisor.heed_signal)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a terminal that is closed
+        signal.signal(number, supervisor.handle_signal)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal was closed
     supervisor.run()
     return 0
 

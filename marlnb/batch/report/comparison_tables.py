@@ -75,19 +75,19 @@ def duration_table(batch: Batch, axes: Sequence[str]) -> pd.DataFrame:
 
 
 def estimates(
-    groups: Mapping[str, Sequence[Result]], of: Callable[[Result], float], *, repetitions: int = 2000, seed: int = 0
+    groups: Mapping[str, Sequence[Result]], of: Callable[[Result], float], *, n_bootstrap: int = 2000, seed: int = 0
 ) -> dict[str, Estimate]:
     """By group the interquartile mean over its runs, with its 95% bootstrap interval; NaN ends for a single run."""
     found = {}
     for name, results in groups.items():
         scores = np.array([[of(result)] for result in results], dtype=float)
-        estimate = aggregate({name: scores}, repetitions=repetitions, seed=seed)["IQM"][name]
+        estimate = aggregate({name: scores}, n_bootstrap=n_bootstrap, seed=seed)["IQM"][name]
         found[name] = estimate if len(results) > 1 else Estimate(estimate.value, nan, nan)
     return found
 
 
 def bands(
-    groups: Mapping[str, Sequence[Result]], *, repetitions: int = 2000, seed: int = 0
+    groups: Mapping[str, Sequence[Result]], *, n_bootstrap: int = 2000, seed: int = 0
 ) -> dict[str, tuple[np.ndarray, Band]]:
     """By group, frames `[place]` and the interquartile mean of its runs' returns there, with its 95% interval.
 
@@ -100,18 +100,18 @@ def bands(
         shortest = min((r.frames for r in results), key=len)
         places = np.unique([*shortest[(shortest >= first) & (shortest <= last)], min(first, last), last])
         curves = np.array([[np.interp(places, r.frames, r.returns)] for r in results])
-        band = curve_band(curves, repetitions=repetitions, seed=seed)
+        band = curve_band(curves, n_bootstrap=n_bootstrap, seed=seed)
         unknown_ends = np.full(len(places), nan)
         found[name] = (places, band if len(results) > 1 else Band(band.value, unknown_ends, unknown_ends))
     return found
 
 
-def score_table(groups: Mapping[str, Sequence[Result]], *, repetitions: int = 2000, seed: int = 0) -> pd.DataFrame:
+def score_table(groups: Mapping[str, Sequence[Result]], *, n_bootstrap: int = 2000, seed: int = 0) -> pd.DataFrame:
     """One row a setting: its runs, the interquartile means of score, frames and minutes, and the score's interval."""
     import pandas as pd
 
     found = {
-        name: estimates(groups, of, repetitions=repetitions, seed=seed)
+        name: estimates(groups, of, n_bootstrap=n_bootstrap, seed=seed)
         for name, of in (
             ("score", lambda result: result.score),
             ("frames", lambda result: result.total_frames),

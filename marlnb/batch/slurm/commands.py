@@ -1,4 +1,4 @@
-"""SLURM's commands: called one way, in an environment that cannot bend what was asked; their errors with advice."""
+"""Call SLURM's commands in an environment that does not change their meaning, and add advice to their errors."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from pathlib import Path
 
 from marlnb.errors import BatchError
 
-ANSWER_S = 120.0
-"""A controller that is busy can let a command wait for a minute."""
-_OURS = ("SLURM_", "SBATCH_", "SQUEUE_", "SACCT_", "SCANCEL_", "SCONTROL_", "SINFO_")
-_KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
+TIMEOUT_S = 120.0  # a busy controller can delay a command by a minute
+_SLURM_PREFIXES = ("SLURM_", "SBATCH_", "SQUEUE_", "SACCT_", "SCANCEL_", "SCONTROL_", "SINFO_")
+_KEPT_VARIABLES = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
 
 ADVICE: tuple[tuple[str, str, Sequence[str]], ...] = (
     (
@@ -60,55 +59,65 @@ ADVICE: tuple[tuple[str, str, Sequence[str]], ...] = (
     ),
     (
         r"unable to contact|connection refused|socket timed out|establish a configuration source|resolve_ctls",
-        "is this a login node of the cluster, and is its controller up? `scontrol ping` tells",
+        "check with `scontrol ping` that this is a login node of the cluster and that its controller runs",
         (),
     ),
 )
 
 
 def call(*words: str, cwd: Path | None = None) -> str:
-    """What a command of SLURM prints.
+    """Calls a SLURM command and returns its output.
 
-    Variables of an allocation that this process lives in, and the user's defaults for other uses of the commands,
-    are left out: with them `squeue` would not tell everything, and a job would take over its submitter's resources.
+    The variables of an allocation around this process, and the user's defaults for these commands, are removed: with
+    them `squeue` would hide jobs, and a job would inherit its submitter's resources.
 
+    Args:
+        words: the command and its arguments.
+        cwd: working folder; None: the present one.
     Raises:
-        BatchError: there is no such command, it does not answer, or it refuses; with its own words, and advice.
+        BatchError: no such command, no answer, or an error; with SLURM's own words, and advice.
     """
     if shutil.which(words[0]) is None:
         raise BatchError(
-            f"no {words[0]} on this machine: SLURM's commands are on a cluster's login nodes; "
-            f"`--on local` runs jobs here, `--dry-run` shows the script"
+            f"{words[0]} was not found on this machine; SLURM's commands are on a cluster's login nodes. `--on local` runs "
+            f"jobs here, `--dry-run` shows the script"
         )
     try:
-        done = subprocess.run(words, cwd=cwd, env=_environment(), capture_output=True, timeout=ANSWER_S, check=False)
+        process = subprocess.run(
+            words, cwd=cwd, env=_environment(), capture_output=True, timeout=TIMEOUT_S, check=False
+        )
     except subprocess.TimeoutExpired as error:
-        raise BatchError(f"{words[0]} did not answer within {ANSWER_S:.0f} s: is SLURM's controller up?") from error
-    said = done.stderr.decode(errors="replace").strip()
-    if done.returncode:
-        raise BatchError(f"{shlex.join(words[:6])} failed: {said or f'exit code {done.returncode}'}{advice(said)}")
-    return done.stdout.decode(errors="replace")
+        raise BatchError(
+            f"{words[0]} did not answer within {TIMEOUT_S:.0f} s: is SLURM's controller running?"
+        ) from error
+    message = process.stderr.decode(errors="replace").strip()
+    if process.returncode:
+        problem = message or f"exit code {process.returncode}"
+        raise BatchError(f"{shlex.join(words[:6])} failed: {problem}{advice(message)}")
+    return process.stdout.decode(errors="replace")
 
 
 def _environment() -> dict[str, str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(_OURS) or key in _KEPT}
-    return {**kept, "SLURM_BITSTR_LEN": "0"}  # lists of tasks whole, however long
+    kept = {
+        key: value for key, value in os.environ.items() if not key.startswith(_SLURM_PREFIXES) or key in _KEPT_VARIABLES
+    }
+    return {**kept, "SLURM_BITSTR_LEN": "0"}  # do not shorten lists of tasks
 
 
-def advice(said: str) -> str:
-    """What to look at after an error of SLURM, with what is valid here; empty for one that is not known."""
-    for pattern, hint, asking in ADVICE:
-        if re.search(pattern, said, re.IGNORECASE):
-            return f"\nsee {hint}{_valid(asking)}" if asking else f"\n{hint}"
+def advice(message: str) -> str:
+    """What to change after an error of SLURM, with the valid values here; empty for an unknown error."""
+    for pattern, hint, command in ADVICE:
+        if re.search(pattern, message, re.IGNORECASE):
+            return f"\ncheck {hint}{_valid_values(command)}" if command else f"\n{hint}"
     return ""
 
 
-def _valid(asking: Sequence[str]) -> str:
-    """What a cluster has, asked of it; "(cannot be told here)" where it does not say."""
-    words = [word.format(user=os.environ.get("USER", "")) for word in asking]
+def _valid_values(command: Sequence[str]) -> str:
+    """The valid values that a command of the cluster lists; "(unknown)" if it fails."""
+    words = [word.format(user=os.environ.get("USER", "")) for word in command]
     try:
-        done = subprocess.run(words, env=_environment(), capture_output=True, timeout=ANSWER_S, check=True)
+        process = subprocess.run(words, env=_environment(), capture_output=True, timeout=TIMEOUT_S, check=True)
     except (OSError, subprocess.SubprocessError):
-        return "(cannot be told here)"
-    found = dict.fromkeys(line.strip() for line in done.stdout.decode(errors="replace").splitlines())
-    return ", ".join(line for line in found if line not in ("", "(null)")) or "(none)"
+        return "(unknown)"
+    values = dict.fromkeys(line.strip() for line in process.stdout.decode(errors="replace").splitlines())
+    return ", ".join(line for line in values if line not in ("", "(null)")) or "(none)"

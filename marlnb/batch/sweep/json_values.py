@@ -1,4 +1,4 @@
-"""Plain JSON: the only form in which a value crosses from a person to a notebook on another node."""
+"""Convert values to JSON, the only form in which they are passed to a notebook on another node."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from typing import Any
 
 from marlnb.errors import ConfigError
 
-DEEPEST = 50
+MAX_DEPTH = 50
 
 
-def plain(value: Any, path: str, depth: int = 0) -> Any:
-    """The value as JSON holds it: tuples and arrays as lists, scalars of numpy as Python's, paths as texts.
+def to_json_value(value: Any, path: str, depth: int = 0) -> Any:
+    """The value as JSON: tuples and arrays become lists, numpy scalars Python numbers, paths texts.
 
-    papermill would write a tuple and a number of numpy into the notebook as texts.
+    Without this, papermill would write tuples and numpy numbers into the notebook as texts.
 
     Args:
-        path: what the value is called in messages.
+        path: name of the value in messages.
+        depth: of the nesting.
     Raises:
-        ConfigError: JSON has no such value (NaN, an infinity, a set, an object), or no file could hold it (a text with
-            a NUL or half a character).
+        ConfigError: JSON cannot express the value (NaN, an infinity, a set, an object), or a file cannot hold it (a
+            text with a NUL or a lone surrogate).
     """
-    if depth > DEEPEST:
-        raise ConfigError(f"{path} is nested more than {DEEPEST} deep")
+    if depth > MAX_DEPTH:
+        raise ConfigError(f"{path} is nested more than {MAX_DEPTH} levels deep, the maximum")
     if hasattr(value, "tolist") and hasattr(value, "dtype"):  # numpy, pandas, torch
         value = value.tolist()
     if isinstance(value, os.PathLike):
@@ -38,34 +39,34 @@ def plain(value: Any, path: str, depth: int = 0) -> Any:
         return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise ConfigError(f"{path} must be a finite number: JSON has no {value}; a text or none can stand for it")
+            raise ConfigError(f"{path} must be a finite number, since JSON has no {value}; use a text or none instead")
         return float(value)
     if isinstance(value, list | tuple | range):
-        return [plain(item, f"{path}[{k}]", depth + 1) for k, item in enumerate(value)]
+        return [to_json_value(item, f"{path}[{k}]", depth + 1) for k, item in enumerate(value)]
     if isinstance(value, Mapping):
-        return {_key(key, path): plain(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
+        return {_key(key, path): to_json_value(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
     raise ConfigError(
-        f"{path} must be plain data (a text, a number, true or false, none, a list, a mapping); "
-        f"got {shortened(repr(value))} of {type(value).__name__}"
+        f"{path} must be a text, a number, true or false, none, a list or a mapping; "
+        f"got {shorten(repr(value))} of {type(value).__name__}"
     )
 
 
-def shortened(text: str, length: int = 120) -> str:
-    """A text, its middle left out where it is long."""
+def shorten(text: str, length: int = 120) -> str:
+    """A text with its middle replaced by … if it is longer than `length`."""
     return text if len(text) <= length else f"{text[: length - 40]} … {text[-30:]}"
 
 
 def _text(value: str, path: str) -> str:
     if "\0" in value:
-        raise ConfigError(f"{path} must not hold a NUL character; got {shortened(repr(value))}")
+        raise ConfigError(f"{path} must not contain a NUL character; got {shorten(repr(value))}")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise ConfigError(f"{path} must be valid Unicode, which files can hold; got {shortened(repr(value))}") from None
+        raise ConfigError(f"{path} must be valid Unicode; got {shorten(repr(value))}") from None
     return str(value)
 
 
 def _key(key: Any, path: str) -> str:
     if not isinstance(key, str):
-        raise ConfigError(f"{path}: keys must be texts; got {key!r}")
+        raise ConfigError(f"{path}: every key must be a text; got {key!r}")
     return _text(key, f"a key of {path}")

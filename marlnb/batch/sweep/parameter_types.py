@@ -1,4 +1,4 @@
-"""Types of parameters, from the code of an annotation or of a default; nothing of the code is executed."""
+"""Types of parameters, from the code of an annotation or a default, without executing it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _NAMES: dict[str, Any] = {
 }
 
 
-class _Unknown(Exception):
-    """Something that these few words do not express."""
+class _UnknownTypeError(Exception):
+    """An annotation that this module cannot read."""
 
 
-def annotated(node: ast.expr) -> Any:
-    """`int | None`, `list[int]`, `Literal["a", "b"]`, ... as a type; Any where it is something else."""
+def type_of_annotation(node: ast.expr) -> Any:
+    """`int | None`, `list[int]`, `Literal["a", "b"]`, ... as a type; Any for other annotations."""
     try:
         return _type(node)
-    except (_Unknown, SyntaxError, ValueError, IndexError):
+    except (_UnknownTypeError, SyntaxError, ValueError, IndexError):
         return Any
 
 
-def inferred(value: Any) -> Any:
-    """The type of values that may stand in place of a default: `list[int]` for `[64, 64]`, Any for None."""
+def type_of_default(value: Any) -> Any:
+    """The type of the values that may replace a default: `list[int]` for `[64, 64]`, Any for None."""
     if isinstance(value, list | tuple):
         kinds = {type(item) for item in value}
         if kinds == {int, float}:
@@ -55,7 +55,7 @@ def _type(node: ast.expr) -> Any:
     name = _name(node)
     if name in _NAMES:
         return _NAMES[name]
-    raise _Unknown
+    raise _UnknownTypeError
 
 
 def _subscripted(name: str, parts: Sequence[ast.expr]) -> Any:
@@ -74,7 +74,7 @@ def _subscripted(name: str, parts: Sequence[ast.expr]) -> Any:
         return list[_type(parts[0])]  # type: ignore[misc]
     if kind is dict and len(parts) == 2:
         return dict[str, _type(parts[1])]  # type: ignore[misc]
-    raise _Unknown
+    raise _UnknownTypeError
 
 
 def _name(node: ast.expr) -> str:

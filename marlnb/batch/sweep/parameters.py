@@ -1,4 +1,4 @@
-"""Parameters of a notebook: read from its cell tagged `parameters` without executing it, and checked beforehand."""
+"""Parameters of a notebook, read from its cell tagged `parameters` without executing it."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from marlnb.batch.sweep.json_values import plain, shortened
-from marlnb.batch.sweep.parameter_types import annotated, inferred
+from marlnb.batch.sweep.json_values import shorten, to_json_value
+from marlnb.batch.sweep.parameter_types import type_of_annotation, type_of_default
 from marlnb.errors import ConfigError, unknown
 from marlnb.values import describe, settle
 
 TAG = "parameters"
-RUN = "run"  # the parameter that is set to the folder of the job
+RUN = "run"  # the parameter that is set to the job's folder
 _TYPE_COMMENT = re.compile(r"type:\s*(\S+)\s*(.*)")
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A name that the cell of parameters assigns.
+    """A name that the cell tagged `parameters` assigns.
 
     Attributes:
-        code: the default as it is written; empty where there is only an annotation and a value has to be given.
-        help: the comment behind it, else the comment lines right above it.
-        kind: the type of its values, from the annotation, else from the default where that is a literal; Any: unknown.
-        default: the default's value where it is a literal, else None.
-        is_literal: whether `default` is known.
+        name: the name.
+        code: the code of the default; empty for an annotation without a default, which needs a value.
+        help: the comment on its line, else the comment lines directly above it.
+        kind: the type of its values, from the annotation, else from a literal default; Any if unknown.
+        default: the value of a literal default, else None.
+        is_literal: whether the default is a literal.
     """
 
     name: str
@@ -43,7 +44,7 @@ class Parameter:
 
     @property
     def takes(self) -> str:
-        """What it takes, in words: "a whole number"; "anything" where its type is not known."""
+        """The type in words: "a whole number"; "anything" if unknown."""
         return "anything" if self.kind is Any else describe(self.kind)
 
     @property
@@ -51,33 +52,33 @@ class Parameter:
         return not self.code
 
     def check(self, value: Any) -> Any:
-        """The value as plain JSON in the form that the parameter takes: 3.0 becomes 3 for a whole number.
+        """The value as JSON, converted to the parameter's type: 3.0 becomes 3 for a whole number.
 
         Raises:
-            ConfigError: it is not what the parameter takes; the message names the parameter, what it takes, the value.
+            ConfigError: the value does not have the parameter's type.
         """
         path = f"parameter {self.name!r}"
-        given = plain(value, path)
+        json_value = to_json_value(value, path)
         try:
-            return plain(settle(given, self.kind, path, field()), path)
+            return to_json_value(settle(json_value, self.kind, path, field()), path)
         except (ConfigError, OverflowError) as error:
-            raise ConfigError(f"{shortened(str(error), 400)}{self._hint(given)}") from error
+            raise ConfigError(f"{shorten(str(error), 400)}{self._hint(json_value)}") from error
 
-    def _hint(self, given: Any) -> str:
-        default = f" (its default is {shortened(self.code, 60)})" if self.code else ""
-        if self.kind is str and given is not None:
-            text = json.dumps(given if isinstance(given, str) else json.dumps(given), ensure_ascii=False)
-            return f"{default}; a text that looks like something else is quoted twice: -p '{self.name}={text}'"
-        if self.kind is int and isinstance(given, float):
-            return f"{default}; a default written as {self.default}.0 would take any number"
+    def _hint(self, value: Any) -> str:
+        default = f" (its default is {shorten(self.code, 60)})" if self.code else ""
+        if self.kind is str and value is not None:
+            text = json.dumps(value if isinstance(value, str) else json.dumps(value), ensure_ascii=False)
+            return f"{default}; quote a text that looks like something else twice: -p '{self.name}={text}'"
+        if self.kind is int and isinstance(value, float):
+            return f"{default}; to accept any number, write the default as {self.default}.0"
         return default
 
 
 def read_parameters(notebook: Path) -> dict[str, Parameter]:
-    """The parameters of a notebook by name, in its order; empty when no cell has the tag.
+    """The parameters of a notebook by name, in its order; empty if no cell has the tag.
 
     Raises:
-        ConfigError: no such notebook, it cannot be read, or its parameters are not Python.
+        ConfigError: no such notebook, it cannot be read, or its parameters are not valid Python.
     """
     cell = _tagged_cell(notebook)
     if cell is None:
@@ -87,85 +88,89 @@ def read_parameters(notebook: Path) -> dict[str, Parameter]:
         body = ast.parse(source).body
     except SyntaxError as error:
         raise ConfigError(
-            f"{notebook}: the cell tagged `{TAG}` cannot be read: line {error.lineno}: {error.msg}"
+            f"{notebook}: the cell tagged `{TAG}` is not valid Python, line {error.lineno}: {error.msg}"
         ) from error
     comments = _comments(source)
-    return {found.name: found for node in body for found in _assigned(node, source, comments)}
+    return {parameter.name: parameter for node in body for parameter in _assigned(node, source, comments)}
 
 
 def check_parameters(notebook: Path, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Values for a notebook's parameters, as plain JSON.
+    """Values for a notebook's parameters, as JSON.
 
     Raises:
-        ConfigError: as `read_parameters`; a name that it does not have, a value that is not what one takes.
+        ConfigError: as `read_parameters`; an unknown parameter, or an invalid value.
     """
-    have = read_parameters(notebook)
-    return {name: known(have, name, notebook).check(value) for name, value in given.items()}
+    parameters = read_parameters(notebook)
+    return {name: find_parameter(parameters, name, notebook).check(value) for name, value in given.items()}
 
 
-def checked_parameters(notebook: Path, given: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """As `check_parameters`; the folder is added as `run` where the notebook has such a parameter and none is given."""
-    have = read_parameters(notebook)
-    values = {name: known(have, name, notebook).check(value) for name, value in given.items()}
-    return {RUN: str(folder), **values} if RUN in have else values
+def job_parameters(notebook: Path, given: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """As `check_parameters`, with the folder as `run` if the notebook has that parameter and no value is given."""
+    parameters = read_parameters(notebook)
+    values = {name: find_parameter(parameters, name, notebook).check(value) for name, value in given.items()}
+    return {RUN: str(folder), **values} if RUN in parameters else values
 
 
-def known(have: Mapping[str, Parameter], name: str, notebook: Path) -> Parameter:
-    """Raises ConfigError, with the nearest, for a parameter that the notebook does not have."""
-    if name in have:
-        return have[name]
-    hint = "" if have else f": no cell of it has the tag `{TAG}`"
-    raise ConfigError(unknown(f"parameter of {notebook.name}", name, have) + hint)
+def find_parameter(parameters: Mapping[str, Parameter], name: str, notebook: Path) -> Parameter:
+    """The parameter with a name.
+
+    Raises:
+        ConfigError: the notebook has no such parameter; the message names similar ones.
+    """
+    if name in parameters:
+        return parameters[name]
+    hint = "" if parameters else f": none of its cells has the tag `{TAG}`"
+    raise ConfigError(unknown(f"parameter of {notebook.name}", name, parameters) + hint)
 
 
 def parse_parameters(texts: Sequence[str], *, option: str = "-p") -> dict[str, Any]:
-    """`["seed=1", "name=abc"]` -> `{"seed": 1, "name": "abc"}`: JSON where it is JSON, text otherwise.
+    """`["seed=1", "name=abc"]` -> `{"seed": 1, "name": "abc"}`: values are read as JSON if they are JSON, else as text.
 
     Raises:
-        ConfigError: one has no `=`, or a name is given twice.
+        ConfigError: a text has no `=`, or a duplicate name.
     """
-    found: dict[str, Any] = {}
-    for name, value in named(texts, option):
+    parameters: dict[str, Any] = {}
+    for name, value in split_assignments(texts, option):
         try:
-            found[name] = json.loads(value)
+            parameters[name] = json.loads(value)
         except (ValueError, RecursionError):
-            found[name] = value
-    return found
+            parameters[name] = value
+    return parameters
 
 
-def named(texts: Sequence[str], option: str = "-p") -> Iterator[tuple[str, str]]:
-    """Name and value of each `name=value`; raises as `parse_parameters`."""
-    seen = set()
+def split_assignments(texts: Sequence[str], option: str = "-p") -> Iterator[tuple[str, str]]:
+    """The name and the value of each `name=value`; raises as `parse_parameters`."""
+    names = set()
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise ConfigError(f"{option} takes key=value; got {shortened(repr(text))}")
-        if name in seen:
-            several = f"; several values are written {name}=1,2" if option == "-p" else ""
-            raise ConfigError(f"{option} {name}= is given twice{several}")
-        seen.add(name)
+            raise ConfigError(f"{option}: expected NAME=VALUE; got {shorten(repr(text))}")
+        if name in names:
+            hint = f"; write several values as {name}=1,2" if option == "-p" else ""
+            raise ConfigError(f"{option} {name}= is given twice{hint}")
+        names.add(name)
         yield name, value
 
 
 def _tagged_cell(notebook: Path) -> str | None:
-    """The code of the first cell with the tag, as papermill finds it."""
+    """The code of the first cell with the tag, the one that papermill uses; None without one."""
     if not notebook.is_file():
-        raise ConfigError(f"no notebook at {notebook}")
+        raise ConfigError(f"the notebook {notebook} does not exist")
     try:
         data = json.loads(notebook.read_text(encoding="utf-8"))
         language = data["metadata"].get("kernelspec", {}).get("language", "python")
         cells = [cell["source"] for cell in data["cells"] if TAG in cell["metadata"].get("tags", [])]
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise ConfigError(
-            f"{notebook} cannot be read as a notebook of format 4: {type(error).__name__}: {error}"
-        ) from error
+        raise ConfigError(f"{notebook} is not a notebook of format 4: {type(error).__name__}: {error}") from error
     if cells and str(language).lower() not in ("python", "ipython", ""):
-        raise ConfigError(f"{notebook}: parameters can be read of notebooks in Python; this one is in {language}")
+        raise ConfigError(
+            f"{notebook} is a notebook in {language}; parameters can be read only from notebooks in Python"
+        )
     return "".join(cells[0]) if cells else None
 
 
 def _without_magics(source: str) -> str:
-    """The code as Python sees it: `%matplotlib inline` and its like made calls."""
+    """The code with magics such as `%matplotlib inline` turned into function calls."""
     if not re.search(r"^\s*[%!?]", source, re.MULTILINE):
         return source
     from IPython.core.inputtransformer2 import TransformerManager
@@ -179,9 +184,9 @@ def _assigned(node: ast.stmt, source: str, comments: Mapping[int, tuple[bool, st
     if not isinstance(node, ast.Assign | ast.AnnAssign):
         return
     text = _help(node, comments)
-    told = _TYPE_COMMENT.fullmatch(text) if annotation is None else None
-    if told is not None:
-        annotation, text = ast.Constant(told[1]), told[2]
+    type_comment = _TYPE_COMMENT.fullmatch(text) if annotation is None else None
+    if type_comment is not None:
+        annotation, text = ast.Constant(type_comment[1]), type_comment[2]
     for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
         for name, value in _names(target, node.value):
             yield _parameter(name, value, annotation, text, source)
@@ -201,12 +206,12 @@ def _parameter(name: str, value: ast.expr | None, annotation: ast.expr | None, t
         default, is_literal = (None, False) if value is None else (ast.literal_eval(value), True)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         default, is_literal = None, False
-    kind = annotated(annotation) if annotation is not None else inferred(default) if is_literal else Any
+    kind = type_of_annotation(annotation) if annotation is not None else type_of_default(default) if is_literal else Any
     return Parameter(name, code, text, kind, default, is_literal)
 
 
 def _help(node: ast.stmt, comments: Mapping[int, tuple[bool, str]]) -> str:
-    """The comment on the statement's last line, else those on the lines right above it."""
+    """The comment on the statement's last line, else the comments on the lines directly above it."""
     last = node.end_lineno or node.lineno
     if last in comments:
         return comments[last][1]
@@ -219,7 +224,7 @@ def _help(node: ast.stmt, comments: Mapping[int, tuple[bool, str]]) -> str:
 
 
 def _comments(source: str) -> dict[int, tuple[bool, str]]:
-    """Of each line with a comment: whether nothing else is on it, and the comment."""
+    """By line number: whether the comment is alone on its line, and the comment."""
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     return {
         token.start[0]: (not token.line[: token.start[1]].strip(), token.string.lstrip("#").strip())

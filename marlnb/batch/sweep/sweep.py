@@ -1,10 +1,11 @@
-"""Sweep: the values that a notebook's parameters take, and the jobs that they come to."""
+"""Sweep: the values of a notebook's parameters, and the jobs that result from them."""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -13,18 +14,18 @@ from typing import Any
 
 from marlnb.errors import BatchError
 
-LONGEST_NAME = 80  # characters, all of them ASCII
-DIGEST = 12
-_PLAIN = re.compile(r"[A-Za-z0-9_.+-]+")
+MAX_NAME_LENGTH = 80  # characters, all ASCII
+DIGEST_LENGTH = 12
+_SAFE = re.compile(r"[A-Za-z0-9_.+-]+")
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Every combination of the values given.
+    """Every combination of some values.
 
     Attributes:
-        axes: by parameter the values that it takes, in the order in which they vary, the last the fastest.
-        fixed: by parameter the one value that it has in all jobs.
+        axes: by parameter, its values; the last parameter varies fastest.
+        fixed: by parameter, the value that it has in all jobs.
     """
 
     axes: Mapping[str, tuple[Any, ...]]
@@ -33,20 +34,17 @@ class Sweep:
     def __post_init__(self) -> None:
         for name, values in self.axes.items():
             if not values:
-                raise BatchError(f"parameter {name!r}: no values to sweep over")
+                raise BatchError(f"parameter {name!r} has no values; give at least one")
             texts = [json.dumps(value, sort_keys=True) for value in values]
-            twice = sorted(text for text, count in Counter(texts).items() if count > 1)
-            if twice:
-                raise BatchError(f"parameter {name!r}: {', '.join(twice)} given twice")
+            duplicates = sorted(text for text, count in Counter(texts).items() if count > 1)
+            if duplicates:
+                raise BatchError(f"parameter {name!r}: {', '.join(duplicates)} given twice; give each value once")
         both = sorted(set(self.axes) & set(self.fixed))
         if both:
-            raise BatchError(f"parameter {both[0]!r} is given both one value and several")
+            raise BatchError(f"parameter {both[0]!r} has both one value and several; give one or the other")
 
     def __len__(self) -> int:
-        count = 1
-        for values in self.axes.values():
-            count *= len(values)
-        return count
+        return math.prod(len(values) for values in self.axes.values())
 
     def jobs(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Name and parameters of each job."""
@@ -63,32 +61,32 @@ class Sweep:
 
 
 def job_name(swept: Mapping[str, Any]) -> str:
-    """`algorithm=mappo,seed=0`: a folder's name that says what differs, whatever the values are.
+    """`algorithm=mappo,seed=0`: the name of a job's folder, which says what differs between the jobs.
 
-    Values that a folder's name, a shell or a web page could take amiss are reduced to what is harmless, and a hash of
-    the exact ones makes the name unique. One job without swept parameters is called `only`.
+    Characters that a file system, a shell or a web page could misread are dropped; a hash of the exact values then
+    makes the name unique. The job of a sweep without axes is called `only`.
     """
     if not swept:
         return "only"
     parts, exact = [], True
     for name, value in swept.items():
         text = value if isinstance(value, str) else json.dumps(value)
-        safe = _harmless(text)
-        exact = exact and safe == text and _harmless(name) == name and not _is_taken_for_another(value)
-        parts.append(f"{_harmless(name)}={safe}")
+        safe = _safe(text)
+        exact = exact and safe == text and _safe(name) == name and not _looks_like_json(value)
+        parts.append(f"{_safe(name)}={safe}")
     joined = ",".join(parts)
-    if exact and len(joined) <= LONGEST_NAME:
+    if exact and len(joined) <= MAX_NAME_LENGTH:
         return joined
-    digest = hashlib.sha256(json.dumps(dict(swept), sort_keys=True).encode()).hexdigest()[:DIGEST]
-    return f"{joined[: LONGEST_NAME - DIGEST - 1]},{digest}"
+    digest = hashlib.sha256(json.dumps(dict(swept), sort_keys=True).encode()).hexdigest()[:DIGEST_LENGTH]
+    return f"{joined[: MAX_NAME_LENGTH - DIGEST_LENGTH - 1]},{digest}"
 
 
-def _harmless(text: str) -> str:
-    return "".join(_PLAIN.findall(text)) or "x"
+def _safe(text: str) -> str:
+    return "".join(_SAFE.findall(text)) or "x"
 
 
-def _is_taken_for_another(value: Any) -> bool:
-    """Whether it is a text that a number, true, false or none is written as: "1" and 1 may be in one sweep."""
+def _looks_like_json(value: Any) -> bool:
+    """Whether a text reads as a number, true, false or null: "1" and 1 may be values of one sweep."""
     if not isinstance(value, str):
         return False
     try:

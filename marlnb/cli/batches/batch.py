@@ -1,19 +1,19 @@
-"""Execute a notebook for every combination of parameters, here or on a cluster.
+"""Execute a notebook for each combination of parameters, here or on a cluster.
 
-The notebook's cell tagged `parameters` says what it takes (`--parameters` shows it). The plan is shown before anything
-begins. Run again, the same line completes only what is missing; so does `marlnb batch BATCH`.
+The notebook's cell tagged `parameters` defines its parameters (`--parameters` shows them). The plan is printed before
+anything starts. The same command, or `marlnb batch BATCH`, completes what is missing.
 
   marlnb batch notebooks/quickstart.ipynb -p algorithm=mappo,ippo -p seed=0..4 --on local
   marlnb batch notebooks/quickstart.ipynb -p seed=0..4 --on slurm --set time_limit=4:00:00 --dry-run
   marlnb batch runs/quickstart-batch --only algorithm=mappo,seed=3
   marlnb batch notebooks/quickstart.ipynb --parameters
 
-Values: seed=0..4 (the last included), seed=0..8..2, a list of values name=a,b; JSON for one value that is a list,
-'hidden=[64,64]', or a text with a comma, 'name="a,b"'. --parameters-file takes the rest without a shell's quoting.
+Values: a range seed=0..4 (with its last value) or seed=0..8..2; a list name=a,b; JSON for one value that is a list,
+'hidden=[64,64]', or for a text with a comma, 'name="a,b"'. A --parameters-file needs no quoting for the shell.
 
-Ctrl-C while it waits ends local jobs, each saved, so that the same line goes on with them; jobs of a cluster go on.
-Exit codes: 0 every job is complete, or was submitted; 1 one failed or was stopped; 2 nothing was begun; 130 interrupted
-while waiting.
+Ctrl-C during the wait ends local jobs after they have saved, and the same command continues them; jobs on a cluster
+keep running. Exit codes: 0 every job is complete, or was submitted; 1 a job failed or was stopped; 2 nothing was
+started; 130 interrupted during the wait.
 """
 
 from __future__ import annotations
@@ -28,103 +28,103 @@ from marlnb.errors import ConfigError
 
 if TYPE_CHECKING:
     from marlnb.batch.batch import Batch
-    from marlnb.batch.plan import Plan
-    from marlnb.batch.sweep.grammar import Values
+    from marlnb.batch.submission_plan import SubmissionPlan
 
-ASKS_ABOVE = 20  # local jobs that begin without a question
+MAX_UNASKED_JOBS = 20  # local jobs that start without a question
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("notebook", metavar="NOTEBOOK|BATCH", help="a notebook, or a batch's folder to complete it")
     parser.add_argument(
-        *("-p", "--parameter"), action="append", default=[], metavar="NAME=VALUES", help="a parameter's values"
+        *("-p", "--parameter"), action="append", default=[], metavar="NAME=VALUES", help="values of a parameter"
     )
-    parser.add_argument("--parameters-file", metavar="FILE", help="YAML: values by name, lists are axes; -p overrides")
-    parser.add_argument("--parameters", action="store_true", help="show what the notebook takes, and nothing else")
-    parser.add_argument("--on", metavar="PROFILE", help="where: local, slurm, a profile of yours (default local)")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", dest="changes", help="a key of the profile, changed"
+        "--parameters-file", metavar="FILE", help="YAML with values by name, lists are axes; -p overrides it"
     )
-    parser.add_argument("--out", metavar="FOLDER", help="the batch's folder (else runs/<notebook>-batch)")
+    parser.add_argument("--parameters", action="store_true", help="show the notebook's parameters and exit")
+    parser.add_argument("--on", metavar="PROFILE", help="where: local, slurm or another profile (default local)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="another value for a key of the profile"
+    )
+    parser.add_argument("--out", metavar="FOLDER", help="the batch's folder (default runs/<notebook>-batch)")
     parser.add_argument(
         "--then",
         metavar="NOTEBOOK",
-        help="a report, run when all are complete; it is given `batch`; `compare` comes with marlnb",
+        help="a report to run when all jobs are complete, with the parameter `batch`; `compare` comes with marlnb",
     )
-    parser.add_argument("--only", action="append", default=[], metavar="JOB", help="this job and no other; repeatable")
-    parser.add_argument("--no-retry", action="store_true", help="leave jobs that failed")
+    parser.add_argument("--only", action="append", default=[], metavar="JOB", help="only this job; repeatable")
+    parser.add_argument("--no-retry", action="store_true", help="do not run failed jobs again")
     parser.add_argument(
-        "--changed", action="store_true", help="go on with the notebook as it is now, though it changed"
+        "--update-notebook", action="store_true", help="continue unfinished jobs with the notebook as it is now"
     )
-    parser.add_argument("--dry-run", action="store_true", help="print the plan and the script, begin nothing")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan and the script, start nothing")
     waiting = parser.add_mutually_exclusive_group()
-    waiting.add_argument("--wait", action="store_true", default=None, help="until all have ended (local: the default)")
-    waiting.add_argument("--detach", action="store_false", dest="wait", help="return at once (slurm: the default)")
-    parser.add_argument("--yes", action="store_true", help=f"do not ask, even for more than {ASKS_ABOVE} jobs")
-    parser.add_argument("--force", action="store_true", help="begin though the disk seems too small")
-    parser.add_argument("--quiet", action="store_true", help="neither plan nor progress")
+    waiting.add_argument("--wait", action="store_true", default=None, help="wait for the end (default for local)")
+    waiting.add_argument("--detach", action="store_false", dest="wait", help="return at once (default for slurm)")
+    parser.add_argument("--yes", action="store_true", help=f"do not ask before more than {MAX_UNASKED_JOBS} jobs")
+    parser.add_argument("--force", action="store_true", help="start even if the disk seems too small")
+    parser.add_argument("--quiet", action="store_true", help="print neither the plan nor progress")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.parameters:
         return _show_parameters(Path(arguments.notebook), arguments.json)
-    from marlnb.batch.submit import begin, plan_submission
+    from marlnb.batch.submit import plan_submission, submit_plan
+    from marlnb.batch.sweep.grammar import values_of_file, values_of_texts
     from marlnb.batch.sweep.parameters import parse_parameters
 
+    file = arguments.parameters_file
     plan = plan_submission(
         arguments.notebook,
-        _given(arguments),
+        (values_of_file(Path(file)) if file else {}) | values_of_texts(arguments.parameter),
         on=arguments.on,
-        changes=parse_parameters(arguments.changes, option="--set"),
+        profile_overrides=parse_parameters(arguments.set, option="--set"),
         out=arguments.out,
         then=arguments.then,
         only=arguments.only,
         retry_failed=not arguments.no_retry,
-        changed=arguments.changed,
+        update_notebook=arguments.update_notebook,
     )
     if arguments.dry_run:
         return _show_plan(plan, arguments.json)
     if not arguments.quiet and not arguments.json:
         say(plan.describe())
-    if not (arguments.yes or _agreed(plan)):
-        say("nothing was begun")
+    if not (arguments.yes or _confirmed(plan)):
+        say("nothing was started")
         return 2
-    batch = begin(plan, force=arguments.force)
+    batch = submit_plan(plan, force=arguments.force)
     wait = arguments.wait if arguments.wait is not None else batch.profile.executor == "local"
-    return _wait(batch, arguments) if wait else _leave(batch, plan, arguments.json)
-
-
-def _given(arguments: argparse.Namespace) -> dict[str, Values]:
-    from marlnb.batch.sweep.grammar import values_of_file, values_of_texts
-
-    file = arguments.parameters_file
-    return (values_of_file(Path(file)) if file else {}) | values_of_texts(arguments.parameter)
+    return _wait(batch, arguments) if wait else _detach(batch, plan, arguments.json)
 
 
 def _show_parameters(notebook: Path, as_json: bool) -> int:
     from marlnb.batch.batch import BATCH, SOURCE
     from marlnb.batch.sweep.parameters import read_parameters
 
-    found = read_parameters(notebook / SOURCE if (notebook / BATCH).is_file() else notebook)
+    parameters = read_parameters(notebook / SOURCE if (notebook / BATCH).is_file() else notebook)
     if as_json:
         print_json(
             {
-                name: {"takes": each.takes, "default": each.default, "code": each.code, "help": each.help}
-                for name, each in found.items()
+                name: {"takes": found.takes, "default": found.default, "code": found.code, "help": found.help}
+                for name, found in parameters.items()
             }
         )
         return 0
-    if not found:
-        raise ConfigError(f"{notebook} has no cell tagged `parameters`, or none is assigned in it")
-    rows = [[each.name, each.takes, each.code or "(needed)", each.help] for each in found.values()]
-    print_table(["parameter", "takes", "default", "what it is"], rows)
+    if not parameters:
+        raise ConfigError(
+            f"{notebook} has no parameters; tag a cell `parameters` in JupyterLab and assign them there, e.g. seed = 0"
+        )
+    rows = [[found.name, found.takes, found.code or "(required)", found.help] for found in parameters.values()]
+    print_table(["parameter", "takes", "default", "meaning"], rows)
     return 0
 
 
-def _show_plan(plan: Plan, as_json: bool) -> int:
-    jobs = plan.begins
-    script = plan.batch.executor().preview(plan.batch, jobs, then=plan.report is not None) if jobs else ""
+def _show_plan(plan: SubmissionPlan, as_json: bool) -> int:
+    from marlnb.batch.executor import executor_of
+
+    jobs = plan.submits
+    script = executor_of(plan.batch).preview(plan.batch, jobs, then=plan.report is not None) if jobs else ""
     if as_json:
         print_json({**plan.to_json(), "script": script})
         return 0
@@ -134,36 +134,39 @@ def _show_plan(plan: Plan, as_json: bool) -> int:
     return 0
 
 
-def _agreed(plan: Plan) -> bool:
-    """Asks a person at a terminal about something big; nobody else is asked."""
-    small = len(plan.begins) <= ASKS_ABOVE and plan.batch.profile.executor == "local"
-    if small or not plan.begins or not (sys.stdin.isatty() and sys.stderr.isatty()):
+def _confirmed(plan: SubmissionPlan) -> bool:
+    """Asks a person at a terminal before many jobs, or jobs on a cluster, start; True without a terminal."""
+    is_small = len(plan.submits) <= MAX_UNASKED_JOBS and plan.batch.profile.executor == "local"
+    if is_small or not plan.submits or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True
-    print(f"begin {len(plan.begins)} jobs? [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"start {len(plan.submits)} jobs? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _leave(batch: Batch, plan: Plan, as_json: bool) -> int:
-    begun = [job.name for job in plan.begins]
+def _detach(batch: Batch, plan: SubmissionPlan, as_json: bool) -> int:
+    submitted = [job.name for job in plan.submits]
     if as_json:
-        print_json({"batch": str(batch.path), "begun": begun})
+        print_json({"batch": str(batch.path), "submitted": submitted})
         return 0
     print(batch.path)
-    say(f"{len(begun)} jobs submitted; `marlnb jobs {batch.path}` shows them, `marlnb watch {batch.path}` waits")
+    say(f"{len(submitted)} jobs submitted; to see them: marlnb jobs {batch.path}; to wait: marlnb watch {batch.path}")
     return 0
 
 
 def _wait(batch: Batch, arguments: argparse.Namespace) -> int:
-    from marlnb.batch.watch import watch
+    from marlnb.batch.monitor import watch
     from marlnb.cli.batches.jobs import end_of_batch
 
     silent = arguments.quiet or arguments.json
+    is_local = batch.profile.executor == "local"
     try:
-        batch = watch(batch, progress=not silent, owns=batch.profile.executor == "local")
+        batch = watch(batch, progress=not silent, owns=is_local)
     except KeyboardInterrupt:
-        if batch.profile.executor == "local":
-            say(f"stopped, and saved; `marlnb batch {batch.path}` goes on")
+        if is_local:
+            say(f"the jobs have saved and stopped; to continue: marlnb batch {batch.path}")
         else:
-            say(f"the jobs go on: `marlnb watch {batch.path}` shows them, `marlnb cancel {batch.path}` ends them")
+            say(
+                f"the jobs keep running; to see them: marlnb watch {batch.path}; to end them: marlnb cancel {batch.path}"
+            )
         return 130
-    return end_of_batch(batch, as_json=arguments.json, tell_failures=silent)
+    return end_of_batch(batch, as_json=arguments.json, show_failures=silent)

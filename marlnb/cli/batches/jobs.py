@@ -1,11 +1,11 @@
-"""Show the jobs of a batch: state, progress, attempts, and what went wrong.
+"""Show the jobs of a batch: state, progress, attempts, and errors.
 
 examples:
   marlnb jobs runs/quickstart-batch
   marlnb jobs runs/quickstart-batch --log algorithm=mappo,seed=3
-  marlnb jobs                          # every batch below runs/
+  marlnb jobs                          # every batch in runs/
 
-Exit codes: 0 every job is complete; 1 one failed; 75 none failed, but not all are complete (yet);
+Exit codes: 0 every job is complete; 1 a job failed; 75 none failed, but not all are complete yet;
 130 interrupted while watching.
 """
 
@@ -22,119 +22,123 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from marlnb.batch.batch import Batch
-    from marlnb.batch.overview import Row
+    from marlnb.batch.overview import JobRow
 
 FAILED, NOT_YET, INTERRUPTED = 1, os.EX_TEMPFAIL, 130
-MOST_FAILURES = 5
+MAX_FAILURES_SHOWN = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("batch", nargs="?", default="runs", metavar="BATCH", help="a batch, or a folder of batches")
-    parser.add_argument("--log", metavar="JOB", help="print the end of a job's log")
+    parser.add_argument(
+        "batch", nargs="?", default="runs", metavar="BATCH", help="a batch, or a folder of batches (default runs)"
+    )
+    parser.add_argument("--log", metavar="JOB", help="print the end of this job's log")
     parser.add_argument("--lines", type=int, default=100, metavar="N", help="lines of the log (default %(default)s)")
-    parser.add_argument("--watch", action="store_true", help="until all have ended; nothing is begun again")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--watch", action="store_true", help="wait until all have ended; restart nothing")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
 def run(arguments: argparse.Namespace) -> int:
     from marlnb.batch.batch import BATCH, Batch
 
     path = Path(arguments.batch).expanduser()
-    if not (path / BATCH).is_file() and not arguments.log and not arguments.watch and not _is_named(arguments):
+    is_other = any((path / name).is_file() for name in ("job.json", "experiment.json"))  # a job or a run, by mistake
+    if not (path / BATCH).is_file() and not arguments.log and not arguments.watch and not is_other:
         return _list(path, arguments.json)
     batch = Batch.open(path)
     if arguments.log:
         return _show_log(batch, arguments.log, arguments.lines)
     if arguments.watch:
-        from marlnb.batch.watch import watch
+        from marlnb.batch.monitor import watch
 
         try:
             batch = watch(batch, progress=not arguments.json, resubmit=False)
         except KeyboardInterrupt:
             return INTERRUPTED
-    return show(batch, as_json=arguments.json, tell_failures=not arguments.watch)
+    return show(batch, as_json=arguments.json, show_failures=not arguments.watch)
 
 
-def show(batch: Batch, *, as_json: bool, tell_failures: bool = True) -> int:
-    """Prints the table, then what is known of jobs that failed, which watching has told already."""
-    from marlnb.batch.overview import HEADER, ask, rows, summary
+def show(batch: Batch, *, as_json: bool, show_failures: bool = True) -> int:
+    """Prints the table of jobs, and descriptions of failed jobs (which watching has already printed)."""
+    from marlnb.batch.overview import HEADER, job_rows, query_executor, summarize
 
-    known, complaint = ask(batch)
-    found = rows(batch, known)
+    infos, problem = query_executor(batch)
+    rows = job_rows(batch, infos)
     if as_json:
-        print_json({"batch": str(batch.path), "notebook": batch.notebook, "jobs": [row.to_json() for row in found]})
+        _print_rows(batch, rows)
     else:
-        print_table(HEADER, [row.cells() for row in found])
-        print(f"\n{batch.path}: {len(batch.sweep)} jobs: {summary(found)}")
-        if tell_failures:
-            _tell_failures(found)
-    if complaint:
-        say(complaint)
-    return exit_code(found)
+        print_table(HEADER, [row.cells() for row in rows])
+        print(f"\n{batch.path}: {len(batch.sweep)} jobs: {summarize(rows)}")
+        if show_failures:
+            _show_failures(rows)
+    if problem:
+        say(problem)
+    return exit_code(rows)
 
 
-def end_of_batch(batch: Batch, *, as_json: bool, tell_failures: bool) -> int:
-    """What is printed when a batch has been waited for: where it is, what failed, the report."""
-    from marlnb.batch.overview import rows, summary
+def end_of_batch(batch: Batch, *, as_json: bool, show_failures: bool) -> int:
+    """Prints the batch's folder, its failures and its report after a wait."""
+    from marlnb.batch.overview import job_rows, summarize
 
-    found = rows(batch)
+    rows = job_rows(batch)
     if as_json:
-        print_json({"batch": str(batch.path), "notebook": batch.notebook, "jobs": [row.to_json() for row in found]})
+        _print_rows(batch, rows)
     else:
-        print(f"{batch.path}: {summary(found)}")
-        if batch.then is not None and found[-1].state == "complete":
+        print(f"{batch.path}: {summarize(rows)}")
+        if batch.then is not None and rows[-1].state == "complete":
             print(batch.report_job().folder / "notebook.html")
-        elif batch.then is not None and found[-1].state != "failed":
-            say(f"{batch.then} was not run: not all jobs are complete; `marlnb batch {batch.path}` goes on with them")
-    if tell_failures:
-        _tell_failures(found)
-    return 0 if exit_code(found) == 0 else FAILED
+        elif batch.then is not None and rows[-1].state != "failed":
+            say(
+                f"{batch.then} did not run, since not all jobs are complete; to complete them: marlnb batch {batch.path}"
+            )
+    if show_failures:
+        _show_failures(rows)
+    return 0 if exit_code(rows) == 0 else FAILED
 
 
-def exit_code(found: Sequence[Row]) -> int:
-    states = {row.state for row in found}
+def exit_code(rows: Sequence[JobRow]) -> int:
+    states = {row.state for row in rows}
     return FAILED if "failed" in states else 0 if states == {"complete"} else NOT_YET
 
 
-def _tell_failures(found: Sequence[Row]) -> None:
+def _print_rows(batch: Batch, rows: Sequence[JobRow]) -> None:
+    print_json({"batch": str(batch.path), "notebook": batch.notebook, "jobs": [row.to_json() for row in rows]})
+
+
+def _show_failures(rows: Sequence[JobRow]) -> None:
     from marlnb.batch.job.failures import describe_failure
 
-    failed = [row for row in found if row.state == "failed"]
-    for row in failed[:MOST_FAILURES]:
+    failed = [row for row in rows if row.state == "failed"]
+    for row in failed[:MAX_FAILURES_SHOWN]:
         say(f"\n{describe_failure(row.job, row.status)}")
-    if len(failed) > MOST_FAILURES:
-        others = ", ".join(row.job.name for row in failed[MOST_FAILURES:])
-        say(f"\n{len(failed) - MOST_FAILURES} more failed: {others}; --log JOB shows a job's log")
+    if len(failed) > MAX_FAILURES_SHOWN:
+        others = ", ".join(row.job.name for row in failed[MAX_FAILURES_SHOWN:])
+        say(f"\n{len(failed) - MAX_FAILURES_SHOWN} more failed: {others}; --log JOB shows a job's log")
 
 
-def _show_log(batch: Batch, name: str, lines: int) -> int:
-    from marlnb.batch.job.failures import last_lines
+def _show_log(batch: Batch, name: str, n_lines: int) -> int:
+    from marlnb.batch.job.failures import read_tail
 
     job = batch.job(name)
-    found = last_lines(job.log, lines)
-    if not found:
-        say(f"{job.log} is empty or not there yet: the job is {job.status().state}")
-    for line in found:
+    lines = read_tail(job.log, n_lines)
+    if not lines:
+        say(f"{job.log} is empty or does not exist yet: the job is {job.status().state}")
+    for line in lines:
         print(line)
     return 0
 
 
 def _list(folder: Path, as_json: bool) -> int:
-    from marlnb.batch.overview import find_batches, rows, summary
+    from marlnb.batch.overview import find_batches, job_rows, summarize
 
-    found = [(batch, rows(batch)) for batch in find_batches(folder)]
+    summaries = [(batch, summarize(job_rows(batch))) for batch in find_batches(folder)]
     if as_json:
-        print_json({"batches": {str(batch.path): summary(each) for batch, each in found}})
-    elif found:
-        shown = [
-            [os.path.relpath(batch.path), batch.notebook, len(batch.sweep), summary(each)] for batch, each in found
+        print_json({"batches": {str(batch.path): summary for batch, summary in summaries}})
+    elif summaries:
+        table = [
+            [os.path.relpath(batch.path), batch.notebook, len(batch.sweep), summary] for batch, summary in summaries
         ]
-        print_table(["batch", "notebook", "jobs", "states, as the files say"], shown)
+        print_table(["batch", "notebook", "jobs", "states, from the files"], table)
     else:
-        say(f"no batches below {folder}")
+        say(f"no batches in {folder}; `marlnb batch NOTEBOOK` makes one")
     return 0
-
-
-def _is_named(arguments: argparse.Namespace) -> bool:
-    """Whether the folder is something else that a person may have taken for a batch."""
-    return any((Path(arguments.batch).expanduser() / name).is_file() for name in ("job.json", "experiment.json"))

@@ -1,15 +1,15 @@
-"""Watch a batch until it has ended, and begin again what was killed or lost.
+"""Watch a batch until it has ended, and restart jobs that were killed or lost.
 
-Progress of every job is read from its files, so it shows from any machine that sees the folder. A job that a
-scheduler dropped, a node lost or somebody killed is submitted again with its reason in events.log, up to the profile's
-`resubmits`. Ctrl-C ends the watching alone: the jobs go on.
+Progress is read from the jobs' files, on any machine that sees the folder. A job that was killed, dropped by the
+scheduler or lost with its node is submitted again, up to `resubmits` of the profile; events.log has the reasons.
+Ctrl-C ends only the watching: the jobs keep running.
 
   marlnb watch runs/sweep                     in tmux or screen on the login node
-  marlnb watch runs/sweep --once              one look: for cron or scrontab, as */10 * * * *
-  marlnb watch runs/sweep --no-resubmit       only look on
+  marlnb watch runs/sweep --once              check once: for cron or scrontab, as */10 * * * *
+  marlnb watch runs/sweep --no-resubmit       restart nothing
 
-Exit codes: 0 all jobs are complete; 1 some failed, or are gone with --no-resubmit; 130 some were stopped, or nobody
-watches any more. With --once also 0 while jobs go on.
+Exit codes: 0 all jobs are complete; 1 some failed, or are missing with --no-resubmit; 130 some were stopped, or the
+watching was interrupted. With --once also 0 while jobs run.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ FAILED, STOPPED = 1, 130
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("batch", metavar="BATCH", help="the batch's folder")
-    parser.add_argument("--no-resubmit", action="store_true", help="begin nothing again")
-    parser.add_argument("--once", action="store_true", help="begin again what has to be, and return")
+    parser.add_argument("--no-resubmit", action="store_true", help="restart nothing")
+    parser.add_argument("--once", action="store_true", help="restart what has to be restarted, then return")
     parser.add_argument(
-        "--poll", type=float, default=2.0, metavar="S", help="seconds between two looks at the files (default 2)"
+        "--poll", type=float, default=2.0, metavar="S", help="seconds between two reads of the files (default 2)"
     )
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end and nothing else")
@@ -40,10 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from marlnb.batch.batch import Batch
-    from marlnb.batch.watch import watch
+    from marlnb.batch.monitor import watch
 
     if not arguments.poll > 0:
-        raise BatchError(f"--poll takes seconds above 0; got {arguments.poll:g}")
+        raise BatchError(f"--poll must be above 0 s; got {arguments.poll:g}")
     batch = Batch.open(arguments.batch)
     with quiet_stdout():
         try:
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
                 once=arguments.once,
             )
         except KeyboardInterrupt:
-            say(f"`marlnb watch {batch.path}` watches again, `marlnb cancel {batch.path}` ends the jobs")
+            say(f"to watch again: marlnb watch {batch.path}; to end the jobs: marlnb cancel {batch.path}")
             return STOPPED
     return _end(batch, once=arguments.once, as_json=arguments.json)
 
@@ -71,9 +71,9 @@ def _end(batch: Batch, *, once: bool, as_json: bool) -> int:
         print_json({"folder": str(batch.path), "counts": dict(counts), "jobs": states})
     else:
         print(f"{batch.path}: " + ", ".join(f"{count} {state}" for state, count in counts.most_common()))
-    found = {state for name, state in states.items() if name != REPORT or counts["complete"] == len(states) - 1}
-    if "failed" in found:
+    results = {state for name, state in states.items() if name != REPORT or counts["complete"] == len(states) - 1}
+    if "failed" in results:
         return FAILED
-    if once or found == {"complete"}:
+    if once or results == {"complete"}:
         return 0
-    return STOPPED if "stopped" in found else FAILED
+    return STOPPED if "stopped" in results else FAILED

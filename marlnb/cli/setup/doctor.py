@@ -23,7 +23,7 @@ from marlnb.cli.output import print_json, quiet_stdout
 from marlnb.errors import ConfigError
 
 if TYPE_CHECKING:
-    from marlnb.batch.doctor.check import Finding, Subject
+    from marlnb.batch.doctor.check import DoctorRequest, Finding
 
 FAILS = 1
 
@@ -66,9 +66,9 @@ def _print(found: list[Finding]) -> None:
                 print(f"      -> {finding.remedy}")
 
 
-def _subject(arguments: argparse.Namespace) -> Subject:
+def _subject(arguments: argparse.Namespace) -> DoctorRequest:
     from marlnb.batch.batch import SOURCE, Batch
-    from marlnb.batch.doctor.check import Subject
+    from marlnb.batch.doctor.check import DoctorRequest
     from marlnb.batch.profile import find_profile, with_changes
     from marlnb.batch.sweep.grammar import make_sweep, values_of_texts
     from marlnb.batch.sweep.parameters import parse_parameters
@@ -77,13 +77,13 @@ def _subject(arguments: argparse.Namespace) -> Subject:
     changes = parse_parameters(arguments.set)
     if arguments.run is not None and not (arguments.run / "experiment.json").is_file():
         raise ConfigError(f"{arguments.run} is no run: it has no experiment.json")
-    made = () if arguments.run is None else (arguments.run.absolute(),)
+    existing = () if arguments.run is None else (arguments.run.absolute(),)
     if arguments.batch is not None:
         if arguments.notebook or arguments.parameter or arguments.out:
             raise ConfigError("--batch brings its notebook, parameters and folder: give no other")
         batch = Batch.open(arguments.batch)
         profile = find_profile(arguments.on, changes) if arguments.on else with_changes(batch.profile, changes)
-        return Subject(profile, batch.path, batch.cwd, batch.path / SOURCE, batch.sweep, (batch.path, *made))
+        return DoctorRequest(profile, batch.path, batch.cwd, batch.path / SOURCE, batch.sweep, (batch.path, *existing))
     if arguments.parameter and arguments.notebook is None:
         raise ConfigError("-p is given and no notebook whose parameters it could be")
     profile = find_profile(arguments.on or "local", changes)
@@ -91,4 +91,4 @@ def _subject(arguments: argparse.Namespace) -> Subject:
     if arguments.notebook is not None:
         sweep = make_sweep(arguments.notebook, values_of_texts(arguments.parameter))
     folder = (arguments.out or Path("runs")).expanduser().absolute()
-    return Subject(profile, folder, Path.cwd(), arguments.notebook, sweep, made)
+    return DoctorRequest(profile, folder, Path.cwd(), arguments.notebook, sweep, existing)

@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _install(installation: Installation, arguments: argparse.Namespace) -> list[str]:
-    from marlnb.batch.hub.kernel import HubKernel
+    from marlnb.batch.hub.kernelspec import HubKernel
 
     name = arguments.name or "marlnb"
     kernel = HubKernel(name, arguments.display_name or "", tuple(arguments.module or ()), _variables(arguments.env))

@@ -21,8 +21,8 @@ from marlnb.cli.output import print_json, print_table, quiet_stdout, say
 from marlnb.errors import ConfigError
 
 if TYPE_CHECKING:
-    from marlnb.batch.benchmark.folder import Benchmark
-    from marlnb.batch.benchmark.plan import Plan
+    from marlnb.batch.benchmark.benchmark import Benchmark
+    from marlnb.batch.benchmark.spec import BenchmarkSpec
 
 FAILED, STOPPED = 1, 130
 PLAN = "benchmark.json"
@@ -50,28 +50,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     with quiet_stdout():
-        plan, folder = _plan(arguments)
+        spec, folder = _plan(arguments)
         if not arguments.dry_run:
-            from marlnb.batch.benchmark.verb import benchmark
+            from marlnb.batch.benchmark.run_benchmark import benchmark
 
             found = benchmark(
-                plan,
+                spec,
                 folder,
                 jobs=arguments.jobs,
                 report=not arguments.no_report,
                 progress=not arguments.quiet,
             )
     if arguments.dry_run:
-        return _show(plan, folder, arguments.json)
+        return _show(spec, folder, arguments.json)
     return _end(found, arguments.json)
 
 
-def _plan(arguments: argparse.Namespace) -> tuple[Plan, Path]:
+def _plan(arguments: argparse.Namespace) -> tuple[BenchmarkSpec, Path]:
     """The plan, and the folder in which it is or will be."""
     from dataclasses import replace
 
-    from marlnb.batch.benchmark.folder import Benchmark
-    from marlnb.batch.benchmark.plan import Plan, read_plan
+    from marlnb.batch.benchmark.benchmark import Benchmark
+    from marlnb.batch.benchmark.spec import BenchmarkSpec, read_spec
 
     overrides = [word for word in arguments.words if "=" in word]
     files = [Path(word) for word in arguments.words if "=" not in word]
@@ -79,34 +79,36 @@ def _plan(arguments: argparse.Namespace) -> tuple[Plan, Path]:
     if not files:
         if arguments.algorithms is None or arguments.envs is None:
             raise ConfigError("benchmark needs a plan (a YAML file), or --algorithms and --envs")
-        made = Plan.make(arguments.algorithms, arguments.envs, 3 if arguments.seeds is None else arguments.seeds)
+        made = BenchmarkSpec.make(
+            arguments.algorithms, arguments.envs, 3 if arguments.seeds is None else arguments.seeds
+        )
         made = replace(made, config_dir=arguments.config_dir)
         out = Path(arguments.out or "runs/benchmark")
     else:
-        given = [name for name, value in options.items() if value is not None]
-        if len(files) > 1 or given:
-            raise ConfigError(f"one plan alone; got {', '.join([*map(str, files), *given])}")
+        spec = [name for name, value in options.items() if value is not None]
+        if len(files) > 1 or spec:
+            raise ConfigError(f"one plan alone; got {', '.join([*map(str, files), *spec])}")
         (file,) = files
         if (file / PLAN).is_file():
-            made, out = Benchmark.open(file).plan, Path(arguments.out or file)
+            made, out = Benchmark.open(file).spec, Path(arguments.out or file)
         else:
-            made = read_plan(file, config_dir=arguments.config_dir)
+            made = read_spec(file, config_dir=arguments.config_dir)
             out = Path(arguments.out or f"runs/{file.stem}")
-    compared = Plan.make("x", "x", 1, compare=arguments.compare).compare
+    compared = BenchmarkSpec.make("x", "x", 1, compare=arguments.compare).compare
     return replace(
         made, overrides=(*made.overrides, *overrides), compare=tuple(dict.fromkeys((*made.compare, *compared)))
     ), out
 
 
-def _show(plan: Plan, folder: Path, as_json: bool) -> int:
-    from marlnb.batch.benchmark.folder import describe_runs
+def _show(spec: BenchmarkSpec, folder: Path, as_json: bool) -> int:
+    from marlnb.batch.benchmark.benchmark import describe_runs
     from marlnb.batch.benchmark.launch import check_runs
 
-    runs = plan.runs()
+    runs = spec.runs()
     check_runs(folder, runs)
     rows = describe_runs(folder, runs)
     if as_json:
-        print_json({"folder": str(folder), "plan": plan.to_json(), "runs": rows})
+        print_json({"folder": str(folder), "plan": spec.to_json(), "runs": rows})
         return 0
     print_table(list(rows[0]), [list(row.values()) for row in rows])
     left = sum(row["of"] - row["frames"] for row in rows if row["state"] != "complete")

@@ -9,7 +9,7 @@ from typing import Any
 
 import nbformat
 
-from marlnb.batch.doctor.check import Finding, Subject, checks
+from marlnb.batch.doctor.check import DoctorRequest, Finding, checks
 from marlnb.batch.profile import Profile
 
 
@@ -17,21 +17,21 @@ def write(path: Path, *cells: str, kernel: str | None = "python3", parameters: s
     """A notebook whose cell 1 is text, whose cell 2 holds the parameters; `cells` are numbered from 3."""
     first = [nbformat.v4.new_markdown_cell("# text"), nbformat.v4.new_code_cell(parameters)]
     first[1].metadata["tags"] = ["parameters"]
-    made = nbformat.v4.new_notebook(cells=[*first, *(nbformat.v4.new_code_cell(cell) for cell in cells)])
+    existing = nbformat.v4.new_notebook(cells=[*first, *(nbformat.v4.new_code_cell(cell) for cell in cells)])
     if kernel is not None:
-        made.metadata["kernelspec"] = {"name": kernel, "display_name": kernel, "language": "python"}
-    nbformat.write(made, path)
+        existing.metadata["kernelspec"] = {"name": kernel, "display_name": kernel, "language": "python"}
+    nbformat.write(existing, path)
     return path
 
 
-def subject(folder: Path, *cells: str, profile: Profile | None = None, **rest: Any) -> Subject:
+def subject(folder: Path, *cells: str, profile: Profile | None = None, **rest: Any) -> DoctorRequest:
     cwd = folder / "cwd"
     cwd.mkdir(exist_ok=True)
-    made = {"notebook": write(folder / "a.ipynb", *cells), **rest}
-    return Subject(profile or Profile(), folder / "out", cwd, **made)
+    existing = {"notebook": write(folder / "a.ipynb", *cells), **rest}
+    return DoctorRequest(profile or Profile(), folder / "out", cwd, **existing)
 
 
-def answers(name: str, examined: Subject) -> list[Finding]:
+def answers(name: str, examined: DoctorRequest) -> list[Finding]:
     return [Finding(name, *answer) for answer in checks()[name](examined)]
 
 

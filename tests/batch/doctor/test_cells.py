@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.batch.doctor.check import Subject
+from marlnb.batch.doctor.check import DoctorRequest
 from marlnb.batch.doctor.imports import imported, named_environments
 from marlnb.batch.profile import Profile
 from marlnb.batch.sweep.sweep import Sweep
@@ -141,6 +141,6 @@ def test_the_notebook_itself(tmp_path: Path) -> None:
     (found,) = told("fail", answers("notebook", subject(tmp_path, "x = (1,", "y = 2")))
     assert "cell 3 is no Python" in found
     bare = write(tmp_path / "b.ipynb", parameters="n: int\nseed = 0")
-    found_ = answers("notebook", Subject(Profile(), tmp_path, tmp_path, bare))
+    found_ = answers("notebook", DoctorRequest(Profile(), tmp_path, tmp_path, bare))
     assert "parameter 'n' has no default" in told("fail", found_)[0]
     assert "no parameter `run`" in told("warn", found_)[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.batch.doctor.check import Subject
+from marlnb.batch.doctor.check import DoctorRequest
 from marlnb.batch.doctor.kernel import python_of
 from marlnb.batch.profile import Profile
 from tests.batch.doctor.notebooks import answers, subject, told, write
@@ -23,7 +23,7 @@ def test_what_a_kernel_has_and_lacks(tmp_path: Path) -> None:
     examined = subject(tmp_path, *cells)
     (examined.cwd / "beside.py").touch()  # a module beside the notebook is found, as in a job
     assert told("fail", answers("kernel", examined)) == []
-    assert examined.seen.python == ".".join(map(str, sys.version_info[:3]))
+    assert examined.kernel_report.python == ".".join(map(str, sys.version_info[:3]))
     assert "marlnb" in told("ok", answers("environment", examined))[0]
     first, second = told("fail", answers("imports", examined))
     assert "cell 4 imports marlnb.no_such_part" in first
@@ -34,7 +34,9 @@ def test_what_a_kernel_has_and_lacks(tmp_path: Path) -> None:
 
 
 def test_a_kernel_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
-    examined = Subject(Profile(), tmp_path, tmp_path, write(tmp_path / "a.ipynb", "import numpy", kernel="conda-old"))
+    examined = DoctorRequest(
+        Profile(), tmp_path, tmp_path, write(tmp_path / "a.ipynb", "import numpy", kernel="conda-old")
+    )
     (found,) = told("fail", answers("kernel", examined))
     assert "'conda-old', which is not there" in found and "python3" in found
     assert told("warn", answers("imports", examined))  # said, not passed over
@@ -57,5 +59,5 @@ def test_a_python_without_marlnb_or_without_jupyter(tmp_path: Path) -> None:
 
 
 def test_a_notebook_that_names_no_kernel(tmp_path: Path) -> None:
-    examined = Subject(Profile(), tmp_path, tmp_path, write(tmp_path / "a.ipynb", kernel=None))
+    examined = DoctorRequest(Profile(), tmp_path, tmp_path, write(tmp_path / "a.ipynb", kernel=None))
     assert "names no kernel" in told("fail", answers("kernel", examined))[0]

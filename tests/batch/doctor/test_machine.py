@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from marlnb.batch.batch import BATCH, Batch
-from marlnb.batch.doctor.check import Finding, Subject, checks, examine
+from marlnb.batch.doctor.check import DoctorRequest, Finding, checks, examine
 from marlnb.batch.doctor.files import count_files, filesystem
 from marlnb.batch.doctor.network import has_route_out
 from marlnb.batch.profile import Profile
@@ -84,7 +84,7 @@ def test_a_batch_made_with_other_versions(tmp_path: Path) -> None:
     source = write(tmp_path / "a.ipynb")
     batch = Batch.create(tmp_path / "batch", source, Sweep({}, {}), Profile())
     file = batch.path / BATCH
-    examined = subject(tmp_path, made=(batch.path,))
+    examined = subject(tmp_path, existing=(batch.path,))
     assert told("warn", answers("what is there already", examined)) == []
     made_with = batch.made_with()["marlnb"]
     file.write_text(file.read_text().replace(f'"marlnb": "{made_with}"', '"marlnb": "0.0.9"'))
@@ -93,7 +93,7 @@ def test_a_batch_made_with_other_versions(tmp_path: Path) -> None:
 
 
 def test_a_check_that_breaks_is_told_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def breaks(_: Subject) -> list[tuple[str, str, str]]:
+    def breaks(_: DoctorRequest) -> list[tuple[str, str, str]]:
         raise ZeroDivisionError("by zero")
 
     monkeypatch.setattr("marlnb.batch.doctor.check.checks", lambda: {"a": breaks, "internet": checks()["internet"]})
@@ -103,6 +103,6 @@ def test_a_check_that_breaks_is_told_and_the_others_go_on(tmp_path: Path, monkey
 
 
 def _no_kernel() -> object:
-    from marlnb.batch.doctor.kernel import Seen
+    from marlnb.batch.doctor.kernel import KernelReport
 
-    return Seen("python3", problem="not started in this test")
+    return KernelReport("python3", problem="not started in this test")

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from marlnb.batch.local.capacity import check_room
+from marlnb.batch.executor import executor_of
+from marlnb.batch.local.capacity import check_capacity
 from marlnb.batch.local.process import processes_of
-from marlnb.batch.local.record import read_entries
+from marlnb.batch.local.supervisor_files import read_entries
 from marlnb.batch.profile import Profile
 from marlnb.cores import usable_cores
 from marlnb.errors import BatchError
@@ -65,14 +66,15 @@ def test_a_supervisor_outlives_its_caller_and_runs_the_report_last(make: Maker) 
         then="import pathlib\nprint(sorted(p.name for p in pathlib.Path(batch, 'jobs').iterdir()))",
     )
     program = (
-        "import sys; from marlnb.batch.batch import Batch; batch = Batch.open(sys.argv[1]);"
-        "print(batch.executor().submit(batch, batch.jobs(), then=True))"
+        "import sys; from marlnb.batch.batch import Batch; from marlnb.batch.executor import executor_of;"
+        "batch = Batch.open(sys.argv[1]);"
+        "print(executor_of(batch).submit(batch, batch.jobs(), then=True))"
     )
     done = subprocess.run([sys.executable, "-c", program, batch.path], capture_output=True, text=True, check=True)
     assert done.stdout == "local 1\n"
     pid = supervisor(batch)
     assert os.getsid(pid) == pid  # a terminal that is closed, or a notebook's kernel that ends, does not reach it
-    assert {name: heard.state for name, heard in batch.executor().known(batch).items()}["report"] == "queued"
+    assert {name: heard.state for name, heard in executor_of(batch).query(batch).items()}["report"] == "queued"
     (batch.job("n=3").folder / "cache").mkdir()
     assert finish(batch) == {"n=3": ("complete", "")}
     assert output(batch.job("n=3").folder) == "3\n"
@@ -85,7 +87,7 @@ def test_a_supervisor_that_is_ended_leaves_saved_jobs_and_nothing_that_runs(make
     batch = make(SLEEP, n=(0, 1), at_once=1)
     submit(batch)
     wait_until(lambda: has_printed(batch, "n=0", "sleeping"))
-    known = batch.executor().known(batch)
+    known = executor_of(batch).query(batch)
     assert (known["n=0"].state, known["n=1"].state) == ("running", "queued")
     os.kill(supervisor(batch), number)
     wait_until(lambda: not processes_of(batch.job("n=0").folder))
@@ -96,13 +98,13 @@ def test_cancelled_jobs_are_stopped_whether_they_run_or_wait(make: Maker) -> Non
     batch = make(SLEEP, n=(0, 1, 2), at_once=1)
     submit(batch)
     wait_until(lambda: has_printed(batch, "n=0", "sleeping"))
-    batch.executor().cancel(batch, [batch.job("n=0"), batch.job("n=2")])
+    executor_of(batch).cancel(batch, [batch.job("n=0"), batch.job("n=2")])
     wait_until(lambda: has_printed(batch, "n=1", "sleeping"))  # the one in between goes on
     found = {name: status.state for name, status in batch.statuses().items()}
     assert found == {"n=0": "stopped", "n=1": "running", "n=2": "stopped"}
     kill(supervisor(batch))
     wait_until(lambda: not processes_of(batch.job("n=1").folder))
-    batch.executor().cancel(batch, [batch.job("n=1")])  # nobody supervises it any more
+    executor_of(batch).cancel(batch, [batch.job("n=1")])  # nobody supervises it any more
     assert finish(batch)["n=1"][0] == "stopped"
 
 
@@ -132,8 +134,8 @@ def test_two_batches_on_a_machine_take_different_cores(make: Maker) -> None:
         submit(batch)
     pids = []
     for batch in batches:
-        wait_until(lambda batch=batch: batch.executor().known(batch)["n=0"].id)
-        pids.append(int(batch.executor().known(batch)["n=0"].id))
+        wait_until(lambda batch=batch: executor_of(batch).query(batch)["n=0"].id)
+        pids.append(int(executor_of(batch).query(batch)["n=0"].id))
     first, second = (os.sched_getaffinity(pid) for pid in pids)
     assert len(first) == len(second) == 1
     assert len(first | second) == min(2, usable_cores())  # with one core there is nothing to choose
@@ -168,12 +170,12 @@ def test_what_this_machine_cannot_do_is_refused(monkeypatch: pytest.MonkeyPatch)
     }
     for message, profile in refused.items():
         with pytest.raises(BatchError, match=message):
-            check_room(profile)
+            check_capacity(profile)
 
 
 def test_a_preview_tells_the_processes_and_begins_nothing(make: Maker, tmp_path: Path) -> None:
     batch = make("", n=(0, 1, 2), then="", at_once=2, python="/elsewhere/python")
-    told = batch.executor().preview(batch, batch.jobs(), then=True).splitlines()
+    told = executor_of(batch).preview(batch, batch.jobs(), then=True).splitlines()
     assert told[0] == f"# 3 processes, 2 side by side, each with 1 of {usable_cores()} cores"
     assert told[1] == f"/elsewhere/python -m marlnb.batch.job.run_job {batch.path}/jobs/n=0"
     assert told[-2:] == [

@@ -13,9 +13,9 @@ import nbformat
 import pytest
 
 from marlnb.batch.batch import REPORT, Batch
-from marlnb.batch.executor import Executor, Known
+from marlnb.batch.executor import Executor, executor_of
 from marlnb.batch.executors.slurm import SlurmExecutor
-from marlnb.batch.job.job import JOB_LOCK, Job
+from marlnb.batch.job.job import JOB_LOCK, Job, JobInfo
 from marlnb.batch.job.run_job import _indexed
 from marlnb.batch.profile import Profile
 from marlnb.batch.sweep.sweep import Sweep
@@ -83,7 +83,7 @@ def make(tmp_path: Path, scheduler: Scheduler) -> Make:
         profile = Profile(executor="slurm", **keys)  # type: ignore[arg-type]
         sweep = Sweep({"seed": tuple(range(count))}, {})
         batch = Batch.create(tmp_path / "it's a $(batch) %j", source, sweep, profile, then=source if then else None)
-        return batch, batch.executor()
+        return batch, executor_of(batch)
 
     return made
 
@@ -141,7 +141,7 @@ def test_a_sweep_longer_than_arrays_may_be(make: Make, scheduler: Scheduler) -> 
     assert "--dependency=afterany:42" in (submission / "script-3.sbatch").read_text()
     assert "--dependency=afterok:41:42:43" in (submission / "report.sbatch").read_text()
     scheduler.says("squeue", "43_0|PENDING||Dependency\n")
-    assert executor.known(batch)["seed=4"] == Known("queued", "Dependency", "43_0")
+    assert executor.query(batch)["seed=4"] == JobInfo("queued", "Dependency", "43_0")
 
 
 def test_what_slurm_refuses_is_told_and_counts_for_nothing(make: Make, scheduler: Scheduler) -> None:
@@ -154,7 +154,7 @@ def test_what_slurm_refuses_is_told_and_counts_for_nothing(make: Make, scheduler
     told = str(caught.value)
     assert words in told and "see the profile's key `partition`; partitions here are: debug, urgent" in told
     assert batch.submissions() == [] and (batch.path / "submissions" / "refused" / "script.sbatch").is_file()
-    assert {known.state for known in executor.known(batch).values()} == {"unknown"}
+    assert {known.state for known in executor.query(batch).values()} == {"unknown"}
     assert words in (batch.path / "events.log").read_text()
 
 
@@ -178,12 +178,12 @@ def test_one_call_tells_of_all(make: Make, scheduler: Scheduler) -> None:
     scheduler.calls()
     scheduler.says("squeue", "41_0|RUNNING|n1|None\n41_2|FAILED|n2|NonZeroExitCode\n7_0|RUNNING|n9|None\n")
     (batch.submissions()[0] / "2.log").write_text("module: not found\n")
-    known = executor.known(batch)
+    known = executor.query(batch)
     assert len(scheduler.calls()) == 1
-    assert known["seed=0"] == Known("running", "", "41_0", "n1")
+    assert known["seed=0"] == JobInfo("running", "", "41_0", "n1")
     assert known["seed=2"].reason == f"FAILED; see {batch.submissions()[0] / '2.log'}"
-    assert known["seed=1"] == Known("ended", "CANCELLED before it began", "41_1")
-    assert known[REPORT] == Known("ended", "SLURM has forgotten it", "42_0")
+    assert known["seed=1"] == JobInfo("ended", "CANCELLED before it began", "41_1")
+    assert known[REPORT] == JobInfo("ended", "SLURM has forgotten it", "42_0")
 
 
 def test_accounting_is_asked_where_there_is_one(make: Make, scheduler: Scheduler) -> None:
@@ -191,13 +191,13 @@ def test_accounting_is_asked_where_there_is_one(make: Make, scheduler: Scheduler
     scheduler.configure(storage="slurmdbd")
     executor.submit(batch, batch.jobs(), then=False)
     scheduler.calls()
-    assert executor.known(batch)["seed=0"] == Known("queued", "just submitted", "41_0")
+    assert executor.query(batch)["seed=0"] == JobInfo("queued", "just submitted", "41_0")
     scheduler.says("sacct", "41_0|RUNNING|n1|None|0:0\n41_[1]|PENDING|None assigned|Priority|0:0\n")
-    known = SlurmExecutor(batch.profile).known(batch)
+    known = SlurmExecutor(batch.profile).query(batch)
     assert [one.state for one in known.values()] == ["running", "queued"]
     calls = scheduler.calls()
     assert len(calls) == 2 and calls[0].startswith("sacct ") and calls[0].endswith("--jobs=41")
-    SlurmExecutor(replace(batch.profile, accounting=False)).known(batch)
+    SlurmExecutor(replace(batch.profile, accounting=False)).query(batch)
     assert scheduler.calls()[0].startswith("squeue ")
 
 
@@ -207,7 +207,7 @@ def test_jobs_whose_files_say_that_they_have_ended_need_no_call(make: Make, sche
     scheduler.calls()
     for job, state in zip(batch.jobs(), ("complete", "failed")):
         job.write_status(replace(job.status(), state=state))  # type: ignore[arg-type]
-    assert [(known.state, known.reason) for known in executor.known(batch).values()] == [
+    assert [(known.state, known.reason) for known in executor.query(batch).values()] == [
         ("ended", ""),
         ("ended", "failed"),
     ]
@@ -221,7 +221,7 @@ def test_a_job_that_failed_before_it_was_submitted_again_is_asked_for(make: Make
     time.sleep(0.01)
     executor.submit(batch, [job], then=False)
     scheduler.says("squeue", "41_0|PENDING||Priority\n")
-    assert executor.known(batch)[job.name] == Known("queued", "Priority", "41_0")
+    assert executor.query(batch)[job.name] == JobInfo("queued", "Priority", "41_0")
 
 
 def test_a_later_submission_hides_an_earlier_one(make: Make, scheduler: Scheduler) -> None:
@@ -237,8 +237,8 @@ def test_a_later_submission_hides_an_earlier_one(make: Make, scheduler: Schedule
     report = (batch.submissions()[1] / "report.sbatch").read_text()
     assert "#SBATCH --dependency=afterok:43:41_1\n" in report
     scheduler.says("squeue", "41_1|RUNNING|n1|None\n41_2|NODE_FAIL|n2|None\n43_0|PENDING||Priority\n")
-    known = executor.known(batch)
-    assert known[third.name] == Known("queued", "Priority", "43_0")
+    known = executor.query(batch)
+    assert known[third.name] == JobInfo("queued", "Priority", "43_0")
     assert known[second.name].id == "41_1"
 
 
@@ -254,7 +254,7 @@ def test_the_report_alone_is_a_job_like_others(make: Make, scheduler: Scheduler)
     executor.submit(batch, [batch.report_job()], then=False)
     assert _indexed(batch.submissions()[0], 0) == batch.path / REPORT
     scheduler.says("squeue", "41_0|RUNNING|n1|None\n")
-    assert executor.known(batch)[REPORT] == Known("running", "", "41_0", "n1")
+    assert executor.query(batch)[REPORT] == JobInfo("running", "", "41_0", "n1")
 
 
 def test_cancelling_asks_those_that_run_and_takes_back_those_that_wait(make: Make, scheduler: Scheduler) -> None:
@@ -283,7 +283,7 @@ def test_the_shell_that_submits_bends_nothing(
         monkeypatch.setenv(name, value)
     batch, executor = make(2, qos="fast")
     executor.submit(batch, batch.jobs(), then=False)
-    executor.known(batch)
+    executor.query(batch)
     kept = ["SLURM_BITSTR_LEN=0", "SLURM_CONF=/etc/x"]
     for command in ("sbatch", "squeue"):
         assert (scheduler.folder / f"{command}.env").read_text().split() == kept
@@ -295,5 +295,5 @@ def test_a_thousand_jobs_are_submitted_and_asked_for_by_three_commands(make: Mak
     batch, executor = make(1000)
     jobs = batch.jobs()
     executor.submit(batch, jobs, then=False)
-    executor.known(batch)
+    executor.query(batch)
     assert [call.split()[0] for call in scheduler.calls()] == ["scontrol", "sbatch", "squeue"]

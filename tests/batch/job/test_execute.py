@@ -16,7 +16,7 @@ from papermill.exceptions import PapermillExecutionError
 
 from marlnb.batch.job.execute import execute, main
 from marlnb.batch.job.job import Job
-from marlnb.batch.job.progress import describe_progress
+from marlnb.batch.job.training_progress import describe_training
 from marlnb.batch.sweep.parameters import parse_parameters
 from marlnb.errors import ConfigError, RunError
 
@@ -105,7 +105,7 @@ def test_an_interrupt_lets_the_training_save(tmp_path: Path) -> None:
     started = subprocess.Popen(command, stderr=subprocess.PIPE, env={**os.environ, "PYTHONWARNINGS": "default"})
     try:
         deadline = time.monotonic() + 120
-        while "training" not in describe_progress(folder) or not (folder / "metrics.jsonl").exists():
+        while "training" not in describe_training(folder) or not (folder / "metrics.jsonl").exists():
             assert started.poll() is None and time.monotonic() < deadline
             time.sleep(0.2)
         started.send_signal(signal.SIGINT)

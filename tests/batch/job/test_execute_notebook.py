@@ -13,9 +13,9 @@ import pytest
 from nbformat.sign import NotebookNotary
 
 from marlnb.batch.job.job import Job
-from marlnb.batch.job.kernel import KernelClient
-from marlnb.batch.job.progress import find_training
+from marlnb.batch.job.kernel_client import KernelClient
 from marlnb.batch.job.run_job import execute_job
+from marlnb.batch.job.training_progress import active_training
 from marlnb.training.runs.files import read_lines
 from tests.batch.jobs import TRAINING, make, run, start, texts, wait_for
 
@@ -105,7 +105,7 @@ def test_a_training_elsewhere_is_stopped_and_gone_on_with_as_well(tmp_path: Path
     process = start(job)
     run_folder = job.folder / "cache" / "inner"
     try:
-        wait_for(lambda: find_training(job.folder) and len(read_lines(run_folder / "metrics.jsonl")) > 3, process)
+        wait_for(lambda: active_training(job.folder) and len(read_lines(run_folder / "metrics.jsonl")) > 3, process)
         assert "training" in wait_for(lambda: job.status().progress, process)
         (job.folder / "STOP").touch()
         assert process.wait(timeout=120) == 130

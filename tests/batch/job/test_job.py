@@ -41,8 +41,8 @@ def test_a_status_outlives_versions_and_is_as_true_as_its_lock(tmp_path: Path) -
     file.write_text(json.dumps({**json.loads(file.read_text()), "state": "running", "of_a_later_version": 1}))
     assert job.status().state == "interrupted" and "killed" in job.status().reason
     with RunLock(job.folder / JOB_LOCK):
-        assert job.is_held and job.status().state == "running"
-    assert not job.is_held
+        assert job.is_executing and job.status().state == "running"
+    assert not job.is_executing
 
 
 def test_one_that_ends_while_its_status_is_read_was_not_interrupted(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_one_that_ends_while_its_status_is_read_was_not_interrupted(tmp_path: Pa
 
     class Ending(Job):
         @property
-        def is_held(self) -> bool:
+        def is_executing(self) -> bool:
             self.write_status(JobStatus("complete"))
             return False
 

@@ -17,7 +17,7 @@ import nbformat
 import pytest
 
 from marlnb.batch.job.job import Job
-from marlnb.batch.job.progress import find_training
+from marlnb.batch.job.training_progress import active_training
 from marlnb.training.runs.files import STOP, read_lines
 from marlnb.training.runs.run import Run
 from tests.batch.jobs import TRAINING, make, start, wait_for
@@ -77,7 +77,7 @@ def disturb(job: Job, name: str, at: float) -> None:
     hold.touch()
     process = start(job)
     try:
-        wait_for(lambda: job.status().attempt == attempt and find_training(job.folder), process)
+        wait_for(lambda: job.status().attempt == attempt and active_training(job.folder), process)
         wait_for(lambda: len(read_lines(job.folder / "metrics.jsonl")) >= at, process)
         time.sleep(random.random() * 0.1)
         os.killpg(process.pid, signal.Signals[name])

@@ -9,7 +9,7 @@ import nbformat
 import pytest
 
 from marlnb.batch.job.outcome import outcome_of_death
-from marlnb.batch.job.signals import Requests
+from marlnb.batch.job.signals import StopRequests
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,6 @@ def test_a_kernel_that_was_killed_may_do_better_one_that_crashed_will_not(
     tmp_path: Path, exit_code: int | None, state: str, reason: str
 ) -> None:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("crash()")])
-    outcome = outcome_of_death(exit_code, notebook, 1, Requests(tmp_path, print))
+    outcome = outcome_of_death(exit_code, notebook, 1, StopRequests(tmp_path, print))
     assert outcome.state == state and reason in outcome.reason
     assert (outcome.error is not None and outcome.error.source == "crash()") is (state == "failed")

@@ -16,7 +16,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from marlnb.batch.job.failures import command_again, describe_failure
+from marlnb.batch.job.failures import describe_failure, rerun_command
 from marlnb.batch.job.job import JOB_LOCK, Job
 from marlnb.batch.job.run_job import main, requeue
 from marlnb.training.runs.lock import RunLock
@@ -34,16 +34,16 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Job:
     plain = make(folder / "job", *cells, n=21)
     job = Job(plain.folder, plain.notebook, plain.parameters, folder, {"ANSWER": "42"})
     job.write()
-    began = time.time()
+    started = time.time()
     assert run(job, SLURM_ARRAY_JOB_ID="17", SLURM_ARRAY_TASK_ID="3") == 0
-    assert began <= job.status().began <= job.status().ended <= time.time()
+    assert started <= job.status().started <= job.status().ended <= time.time()
     return job
 
 
 def test_a_job_tells_everything_in_its_folder(done: Job) -> None:
     status = done.status()
     assert (status.state, status.attempt, status.cell, status.n_cells) == ("complete", 1, 4, 4)
-    assert status.seconds == pytest.approx(status.ended - status.began)
+    assert status.seconds == pytest.approx(status.ended - status.started)
     assert status.scheduler_id == "17_3" and status.host == os.uname().nodename
     assert texts(done)[2:] == [f"{done.folder} 42 {done.cwd}\n", f"{done.folder}\n"]
     (attempt,) = done.attempts()
@@ -82,7 +82,7 @@ def test_a_failure_tells_job_values_cell_error_log_and_command(tmp_path: Path) -
 
 def test_the_command_that_runs_again_is_one_that_a_shell_reads_as_meant(tmp_path: Path) -> None:
     job = make(tmp_path / "my run", text="it's; $(x)")
-    words = subprocess.run(["bash", "-c", f"printf '%s\\0' {command_again(job)}"], capture_output=True, text=True)
+    words = subprocess.run(["bash", "-c", f"printf '%s\\0' {rerun_command(job)}"], capture_output=True, text=True)
     assert words.stdout.split("\0")[3:-1] == [
         *(str(job.notebook), "--out", str(job.folder)),
         *("-p", "text=" + json.dumps("it's; $(x)")),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.batch.job.signals import Interruption, Requests
+from marlnb.batch.job.signals import Interruption, StopRequests
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def said() -> list[str]:
 
 def test_a_stop_followed_at_once_by_a_signal_is_a_stop(tmp_path: Path, said: list[str]) -> None:
     """As `marlnb cancel` and then `scancel`: nobody has looked for the file yet."""
-    with Requests(tmp_path, said.append) as requests:
+    with StopRequests(tmp_path, said.append) as requests:
         (tmp_path / "STOP").touch()
         with pytest.raises(Interruption, match="the file STOP"):
             os.kill(os.getpid(), signal.SIGTERM)
@@ -28,7 +28,7 @@ def test_a_stop_followed_at_once_by_a_signal_is_a_stop(tmp_path: Path, said: lis
 
 def test_a_signal_alone_is_an_interruption(tmp_path: Path, said: list[str]) -> None:
     before = signal.getsignal(signal.SIGUSR1)
-    with Requests(tmp_path, said.append) as requests:
+    with StopRequests(tmp_path, said.append) as requests:
         with pytest.raises(Interruption, match="SIGUSR1"):
             os.kill(os.getpid(), signal.SIGUSR1)
         assert not requests.stopped and requests.signal == "SIGUSR1"
@@ -36,7 +36,7 @@ def test_a_signal_alone_is_an_interruption(tmp_path: Path, said: list[str]) -> N
 
 
 def test_while_files_are_written_at_the_end_the_first_signal_waits(tmp_path: Path, said: list[str]) -> None:
-    with Requests(tmp_path, said.append) as requests:
+    with StopRequests(tmp_path, said.append) as requests:
         requests.armed = False
         os.kill(os.getpid(), signal.SIGTERM)
         assert "its files are being written" in said[0] and requests.pending

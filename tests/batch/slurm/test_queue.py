@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.batch.executor import Known
+from marlnb.batch.job.job import JobInfo
 from marlnb.batch.slurm.queue import Site, expand, read_sacct, read_site, read_squeue
 
 CAPTURED = Path(__file__).parent / "captured"
@@ -19,16 +19,16 @@ def captured(name: str) -> str:
 
 def test_squeue_tells_each_task() -> None:
     found = read_squeue(captured("squeue-running"))
-    assert found["18_0"] == Known("ended", "", "18_0", "vm")
-    assert found["18_1"] == Known("ended", "FAILED", "18_1", "vm")
-    assert found["18_2"] == Known("running", "", "18_2", "vm")
-    assert found["18_3"] == Known("ended", "CANCELLED", "18_3", "vm")
-    assert found["18_5"] == Known("ended", "FAILED, JobLaunchFailure", "18_5", "vm")
-    assert found["19_0"] == Known("queued", "Dependency", "19_0")
-    assert found["20_0"] == Known("queued", HELD, "20_0")
+    assert found["18_0"] == JobInfo("ended", "", "18_0", "vm")
+    assert found["18_1"] == JobInfo("ended", "FAILED", "18_1", "vm")
+    assert found["18_2"] == JobInfo("running", "", "18_2", "vm")
+    assert found["18_3"] == JobInfo("ended", "CANCELLED", "18_3", "vm")
+    assert found["18_5"] == JobInfo("ended", "FAILED, JobLaunchFailure", "18_5", "vm")
+    assert found["19_0"] == JobInfo("queued", "Dependency", "19_0")
+    assert found["20_0"] == JobInfo("queued", HELD, "20_0")
     assert "20_1" not in found
-    assert found["27_9"] == Known("ended", "FAILED, BadConstraints", "27_9")
-    assert found["28_3"] == Known("queued", "Resources", "28_3")
+    assert found["27_9"] == JobInfo("ended", "FAILED, BadConstraints", "27_9")
+    assert found["28_3"] == JobInfo("queued", "Resources", "28_3")
     assert len(found) == len(captured("squeue-running").splitlines())
 
 
@@ -42,22 +42,22 @@ def test_squeue_of_what_has_ended_tells_no_reason_from_when_it_waited() -> None:
 
 def test_sacct_tells_each_task_those_that_wait_too() -> None:
     found = read_sacct(captured("sacct-running"))
-    assert found["18_0"] == Known("ended", "", "18_0", "vm")
-    assert found["18_1"] == Known("ended", "FAILED, exit code 1", "18_1", "vm")
-    assert found["18_3"] == Known("ended", "CANCELLED by 0", "18_3", "vm")
-    assert found["18_4"] == Known("running", "", "18_4", "vm")
-    assert found["18_5"] == Known("ended", "FAILED, signal 9", "18_5", "vm")
-    assert found["19_0"] == Known("queued", "Dependency", "19_0")
+    assert found["18_0"] == JobInfo("ended", "", "18_0", "vm")
+    assert found["18_1"] == JobInfo("ended", "FAILED, exit code 1", "18_1", "vm")
+    assert found["18_3"] == JobInfo("ended", "CANCELLED by 0", "18_3", "vm")
+    assert found["18_4"] == JobInfo("running", "", "18_4", "vm")
+    assert found["18_5"] == JobInfo("ended", "FAILED, signal 9", "18_5", "vm")
+    assert found["19_0"] == JobInfo("queued", "Dependency", "19_0")
     assert "20_1" not in found
-    assert [found[f"20_{k}"] for k in (0, 2, 9)] == [Known("queued", HELD, f"20_{k}") for k in (0, 2, 9)]
-    assert found["28_3"] == Known("queued", "", "28_3")
+    assert [found[f"20_{k}"] for k in (0, 2, 9)] == [JobInfo("queued", HELD, f"20_{k}") for k in (0, 2, 9)]
+    assert found["28_3"] == JobInfo("queued", "", "28_3")
 
 
 def test_a_task_of_its_own_goes_before_the_list_that_it_was_in() -> None:
     assert "28_2|RUNNING" in captured("sacct-later") and "28_[2-3]|PENDING" in captured("sacct-later")
     found = read_sacct(captured("sacct-later"))
     assert (found["28_2"].state, found["28_3"].state) == ("running", "queued")
-    assert found["18_2"] == Known("ended", "TIMEOUT", "18_2", "vm")
+    assert found["18_2"] == JobInfo("ended", "TIMEOUT", "18_2", "vm")
     ended = read_sacct(captured("sacct-ended"))
     assert ended["28_3"].reason == "CANCELLED by 0" and ended["28_0"].reason == ""
     assert ended["19_0"].reason == "CANCELLED, DependencyNeverSatisfied"
@@ -67,7 +67,7 @@ def test_what_a_site_is() -> None:
     assert read_site(captured("scontrol")) == Site(1001, accounting=False)
     assert read_site(captured("scontrol-accounting")) == Site(1001, accounting=True)
     limited = captured("scontrol").replace("= sched_interval=5", "= max_array_tasks=200,sched_interval=5")
-    assert read_site(limited).largest_array == 200
+    assert read_site(limited).max_array_size == 200
 
 
 @pytest.mark.parametrize(
@@ -96,4 +96,4 @@ def test_a_job_that_is_no_array_is_itself() -> None:
     ],
 )
 def test_states_that_are_hard_to_bring_about(state: str, whereabouts: str, reason: str) -> None:
-    assert read_squeue(f"7_0|{state}|n1|Priority\n")["7_0"] == Known(whereabouts, reason, "7_0", "n1")  # type: ignore[arg-type]
+    assert read_squeue(f"7_0|{state}|n1|Priority\n")["7_0"] == JobInfo(whereabouts, reason, "7_0", "n1")  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from marlnb.batch.sweep.json_values import plain
+from marlnb.batch.sweep.json_values import to_json_value
 from marlnb.errors import ConfigError
 
 
@@ -32,7 +32,7 @@ from marlnb.errors import ConfigError
     ],
 )
 def test_becomes_json(value: Any, json_text: str) -> None:
-    made = plain(value, "x")
+    made = to_json_value(value, "x")
     assert json.dumps(made) == json_text
     assert json.loads(json_text) == made and type(json.loads(json_text)) is type(made)
 
@@ -55,11 +55,11 @@ def test_becomes_json(value: Any, json_text: str) -> None:
 )
 def test_is_refused(value: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        plain(value, "x")
+        to_json_value(value, "x")
 
 
 def test_a_list_that_holds_itself_is_refused() -> None:
     value: list[Any] = []
     value.append(value)
     with pytest.raises(ConfigError, match="nested more than"):
-        plain(value, "x")
+        to_json_value(value, "x")

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from marlnb.batch.sweep.sweep import LONGEST_NAME, Sweep, job_name
+from marlnb.batch.sweep.sweep import MAX_NAME_LENGTH, Sweep, job_name
 from marlnb.errors import BatchError
 
 HOSTILE = (
@@ -57,5 +57,5 @@ def test_names_are_harmless_and_differ() -> None:
     names += [job_name({"x": value}) for value in values]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+=,-]*", name) for name in names)
-    assert max(map(len, names)) <= LONGEST_NAME
+    assert max(map(len, names)) <= MAX_NAME_LENGTH
     assert job_name({"x": "mappo"}) == "x=mappo" and job_name({"x": 1}) == "x=1" != job_name({"x": "1"})

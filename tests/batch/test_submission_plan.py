@@ -11,8 +11,8 @@ import pytest
 from marlnb.batch.batch import Batch
 from marlnb.batch.cost import Cost, folder_bytes
 from marlnb.batch.job.job import JOB_LOCK, CellError, JobStatus
-from marlnb.batch.plan import Plan, make_plan
 from marlnb.batch.profile import Profile
+from marlnb.batch.submission_plan import SubmissionPlan, make_plan
 from marlnb.batch.sweep.sweep import Sweep
 from marlnb.errors import BatchError
 from marlnb.training.runs.lock import RunLock
@@ -21,7 +21,7 @@ from tests.batch.jobs import notebook
 PROFILE = Profile(cores=2, time_limit="1:00:00")
 
 
-def plan_of(tmp_path: Path, n_jobs: int = 6, then: Path | None = None, **choices: object) -> Plan:
+def plan_of(tmp_path: Path, n_jobs: int = 6, then: Path | None = None, **choices: object) -> SubmissionPlan:
     source = tmp_path / "a.ipynb"
     sweep = Sweep({"n": tuple(range(n_jobs))}, {})
     batch = Batch.planned(tmp_path / "batch", source, sweep, PROFILE, then=then)
@@ -50,7 +50,7 @@ def mixed(tmp_path: Path) -> Batch:
 def test_what_becomes_of_each_job(tmp_path: Path, mixed: Batch) -> None:
     with RunLock(mixed.job("n=4").folder / JOB_LOCK):
         plan = plan_of(tmp_path)
-        assert {step.job.name: (step.begins, step.what) for step in plan.steps} == {
+        assert {planned.job.name: (planned.submits, planned.what) for planned in plan.jobs} == {
             "n=0": (False, "complete"),
             "n=1": (True, "failed before, run again: ZeroDivisionError in cell 3"),
             "n=2": (True, "interrupted before, goes on"),
@@ -58,11 +58,11 @@ def test_what_becomes_of_each_job(tmp_path: Path, mixed: Batch) -> None:
             "n=4": (False, "running already: training"),
             "n=5": (True, "new"),
         }
-        assert [job.name for job in plan.begins] == ["n=1", "n=2", "n=3", "n=5"]
+        assert [job.name for job in plan.submits] == ["n=1", "n=2", "n=3", "n=5"]
         left = plan_of(tmp_path, retry_failed=False)
-        assert [job.name for job in left.begins] == ["n=2", "n=3", "n=5"]
+        assert [job.name for job in left.submits] == ["n=2", "n=3", "n=5"]
         only = plan_of(tmp_path, only=["n=0", "n=1", "n=4"])
-        assert [job.name for job in only.begins] == ["n=1"]
+        assert [job.name for job in only.submits] == ["n=1"]
     with pytest.raises(BatchError, match=r"no job of .* 'n=9'"):
         plan_of(tmp_path, only=["n=9"])
 
@@ -75,7 +75,9 @@ def test_costs_are_those_of_finished_jobs(tmp_path: Path, mixed: Batch) -> None:
     assert plan.cost.size_bytes is not None and 1_000_000 <= plan.cost.size_bytes < 1_100_000
     told = plan.describe()
     assert "begin    5: 1 complete; 1 failed before, run again; 2 interrupted before, goes on" in told
-    assert "about 5 min 00 s of jobs, 10 min 00 s of cores (1 min 00 s each, as 1 finished job of this batch took)" in told
+    assert (
+        "about 5 min 00 s of jobs, 10 min 00 s of cores (1 min 00 s each, as 1 finished job of this batch took)" in told
+    )
     assert "at most 5 h 00 min (1 h 00 min an attempt, each with 2 cores)" in told
     assert "about 5.0" in told and " MB (1.0" in told
 
@@ -90,7 +92,9 @@ def test_unknown_costs_are_called_unknown_unless_the_notebook_tells(tmp_path: Pa
     source.write_text(json.dumps(data))
     plan = plan_of(tmp_path, 2)
     assert (plan.cost.seconds, plan.cost.size_bytes) == (5400.0, 20e6)
-    assert "about 3 h 00 min of jobs, 6 h 00 min of cores (1 h 30 min each, as a.ipynb says of itself" in plan.describe()
+    assert (
+        "about 3 h 00 min of jobs, 6 h 00 min of cores (1 h 30 min each, as a.ipynb says of itself" in plan.describe()
+    )
     assert not (tmp_path / "batch").exists()
 
 
@@ -115,7 +119,7 @@ def test_the_report_follows_when_all_are_complete(tmp_path: Path) -> None:
     def told() -> tuple[bool, str]:
         report = plan_of(tmp_path, 2, then).report
         assert report is not None
-        return report.begins, report.what
+        return report.submits, report.what
 
     assert told() == (False, "is run when all jobs are complete")
     batch = Batch.create(tmp_path / "batch", source, sweep, PROFILE, then=then)

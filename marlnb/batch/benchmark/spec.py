@@ -11,14 +11,14 @@ from typing import Any
 
 import yaml
 
-from marlnb.config import Experiment
 from marlnb.errors import ConfigError, unknown
+from marlnb.experiment import Experiment
 
 ABSOLUTE_FACTOR = 10  # a run ends with an evaluation of this many times the usual episodes, as marl-eval has it
 _KEYS = ("algorithms", "environments", "seeds", "overrides", "evaluations", "compare")
 _LABEL = re.compile(r"[\w.+=() -]+")
 
-Parts = str | Sequence[str] | Mapping[str, str | Sequence[str] | None]
+Overrides = str | Sequence[str] | Mapping[str, str | Sequence[str] | None]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class PlannedRun:
 
 
 @dataclass(frozen=True)
-class Plan:
+class BenchmarkSpec:
     """Algorithms × environments × seeds.
 
     Attributes:
@@ -91,8 +91,8 @@ class Plan:
 
     @staticmethod
     def make(
-        algorithms: Parts,
-        environments: Parts,
+        algorithms: Overrides,
+        environments: Overrides,
         seeds: int | Iterable[int],
         *,
         overrides: Sequence[str] = (),
@@ -100,7 +100,7 @@ class Plan:
         compare: Sequence[Any] = (),
         config_dir: str | os.PathLike[str] | None = None,
         beside: Path | None = None,
-    ) -> Plan:
+    ) -> BenchmarkSpec:
         """A plan of plain values, as they come from YAML or a call.
 
         Args:
@@ -109,7 +109,7 @@ class Plan:
         Raises:
             ConfigError: a value that cannot be one.
         """
-        return Plan(
+        return BenchmarkSpec(
             algorithms=_parts("algorithms", algorithms),
             environments=_parts("environments", environments),
             seeds=_seeds(seeds),
@@ -166,11 +166,11 @@ class Plan:
         }
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Plan:
+    def from_json(data: Mapping[str, Any]) -> BenchmarkSpec:
         return _plan_of(data, "benchmark.json", None, config_dir=data.get("config_dir"))
 
 
-def read_plan(path: str | os.PathLike[str], *, config_dir: str | os.PathLike[str] | None = None) -> Plan:
+def read_spec(path: str | os.PathLike[str], *, config_dir: str | os.PathLike[str] | None = None) -> BenchmarkSpec:
     """A plan from a YAML file.
 
     Raises:
@@ -186,7 +186,7 @@ def read_plan(path: str | os.PathLike[str], *, config_dir: str | os.PathLike[str
     return _plan_of(data, str(file), file.parent, config_dir=config_dir)
 
 
-def _plan_of(data: Mapping[str, Any], where: str, beside: Path | None, *, config_dir: Any) -> Plan:
+def _plan_of(data: Mapping[str, Any], where: str, beside: Path | None, *, config_dir: Any) -> BenchmarkSpec:
     for key in data:
         if key not in (*_KEYS, "config_dir"):
             raise ConfigError(f"{where}: {unknown('key', str(key), _KEYS)}")
@@ -194,7 +194,7 @@ def _plan_of(data: Mapping[str, Any], where: str, beside: Path | None, *, config
         if key not in data:
             raise ConfigError(f"{where}: lacks {key}")
     try:
-        return Plan.make(
+        return BenchmarkSpec.make(
             data["algorithms"],
             data["environments"],
             data["seeds"],
@@ -208,31 +208,31 @@ def _plan_of(data: Mapping[str, Any], where: str, beside: Path | None, *, config
         raise ConfigError(f"{where}: {error}") from error
 
 
-def _parts(what: str, given: Any) -> dict[str, tuple[str, ...]]:
-    if isinstance(given, str):
-        given = given.split(",")
-    if isinstance(given, Mapping):
-        return {str(label): _overrides(f"{what}: {label}", words or ()) for label, words in given.items()}
-    if not isinstance(given, Sequence) or not all(isinstance(label, str) for label in given):
-        raise ConfigError(f"{what}: names, or overrides by name; got {given!r}")
-    if len(set(given)) < len(given):
-        raise ConfigError(f"{what}: a name stands there twice: {', '.join(given)}")
-    return dict.fromkeys(given, ())
+def _parts(what: str, spec: Any) -> dict[str, tuple[str, ...]]:
+    if isinstance(spec, str):
+        spec = spec.split(",")
+    if isinstance(spec, Mapping):
+        return {str(label): _overrides(f"{what}: {label}", words or ()) for label, words in spec.items()}
+    if not isinstance(spec, Sequence) or not all(isinstance(label, str) for label in spec):
+        raise ConfigError(f"{what}: names, or overrides by name; got {spec!r}")
+    if len(set(spec)) < len(spec):
+        raise ConfigError(f"{what}: a name stands there twice: {', '.join(spec)}")
+    return dict.fromkeys(spec, ())
 
 
-def _overrides(where: str, given: Any) -> tuple[str, ...]:
-    words = [given] if isinstance(given, str) else given
+def _overrides(where: str, spec: Any) -> tuple[str, ...]:
+    words = [spec] if isinstance(spec, str) else spec
     if not isinstance(words, Sequence) or not all(isinstance(word, str) and "=" in word for word in words):
-        raise ConfigError(f"{where}: overrides are a list of key=value, as [algorithm.lr=1e-3]; got {given!r}")
+        raise ConfigError(f"{where}: overrides are a list of key=value, as [algorithm.lr=1e-3]; got {spec!r}")
     return tuple(words)
 
 
-def _seeds(given: Any) -> tuple[int, ...]:
-    if isinstance(given, int) and not isinstance(given, bool):
-        return tuple(range(given))
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise ConfigError(f"seeds: a number of them, or which; got {given!r}")
-    return tuple(_whole("seeds", seed) for seed in given)
+def _seeds(spec: Any) -> tuple[int, ...]:
+    if isinstance(spec, int) and not isinstance(spec, bool):
+        return tuple(range(spec))
+    if isinstance(spec, str) or not isinstance(spec, Iterable):
+        raise ConfigError(f"seeds: a number of them, or which; got {spec!r}")
+    return tuple(_whole("seeds", seed) for seed in spec)
 
 
 def _whole(what: str, value: Any) -> int:
@@ -241,10 +241,10 @@ def _whole(what: str, value: Any) -> int:
     return value
 
 
-def _source(given: Any, beside: Path) -> Source:
-    data: Any = {"path": given} if isinstance(given, str | os.PathLike) else given
+def _source(spec: Any, beside: Path) -> Source:
+    data: Any = {"path": spec} if isinstance(spec, str | os.PathLike) else spec
     if not isinstance(data, Mapping) or "path" not in data:
-        raise ConfigError(f"compare: a path, or path, label and tasks; got {given!r}")
+        raise ConfigError(f"compare: a path, or path, label and tasks; got {spec!r}")
     for key in data:
         if key not in ("path", "label", "tasks"):
             raise ConfigError(f"compare: {unknown('key', str(key), ('path', 'label', 'tasks'))}")

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from marlnb.batch.batch import SOURCE, Batch
+from marlnb.batch.executor import executor_of
 from marlnb.batch.job.job import JobStatus
 from marlnb.batch.local.process import processes_of
-from marlnb.batch.plan import make_plan
-from marlnb.batch.progress_display import overall
-from marlnb.batch.retries import times_begun_again
-from marlnb.batch.watch import watch
-from marlnb.batch.watcher import LOCK
+from marlnb.batch.monitor import LOCK, watch
+from marlnb.batch.progress_display import summary_line
+from marlnb.batch.retries import count_restarts
+from marlnb.batch.submission_plan import make_plan
 from marlnb.training.runs.lock import RunLock
 from tests.batch.batches import Maker, finish, kill, submit, supervisor, wait_until
 
@@ -86,27 +86,27 @@ def test_a_job_whose_supervisor_was_killed_is_begun_again_with_the_reason(make: 
     assert batch.job("n=0").status().state == "complete"
     reason = f"its supervisor was killed (see {batch.path}/submissions/1/supervisor.log)"
     assert reason in text and reason in events(batch)
-    assert times_begun_again(batch) == {"n=0": 1}
+    assert count_restarts(batch) == {"n=0": 1}
 
 
 def test_the_cap_is_kept_by_whoever_watches_next_and_a_person_begins_it_anew(make: Maker) -> None:
     batch = make("", python=make.script("echo run >> attempts; exec sleep 100"), resubmits=1)
     lose(batch)
     submit(batch, reason="as a watcher before this one did")
-    assert times_begun_again(batch) == {"n=0": 1}
+    assert count_restarts(batch) == {"n=0": 1}
     kill(supervisor(batch))
     text = told(batch)
     assert "given up" in text and "given up" in batch.job("n=0").status().reason
     assert batch.job("n=0").status().state == "failed" and len(batch.submissions()) == 2
     submit(batch)
-    assert times_begun_again(batch)["n=0"] == 0
+    assert count_restarts(batch)["n=0"] == 0
 
 
 def test_failed_and_stopped_jobs_are_left_and_told(make: Maker) -> None:
     goes_on = f"until [ -e go_on ]; do sleep 0.05; done; [ ${{PWD##*=}} = 2 ] || exit 1; {COMPLETE}"
     batch = make("", n=(0, 1, 2), python=make.script(goes_on), at_once=2)
     batch.job("n=1").write_status(JobStatus("stopped", reason="the file STOP"))
-    batch.executor().submit(batch, [batch.job("n=0"), batch.job("n=2")], then=False)
+    executor_of(batch).submit(batch, [batch.job("n=0"), batch.job("n=2")], then=False)
     first_look, then = (batch.job(name).folder / "go_on" for name in ("n=0", "n=2"))
     text = told(batch, Heard({"0/3 complete": first_look, "n=0: failed": then}))
     assert "[2/3] n=0: failed" in text and "marlnb batch" in text  # how to run just that again
@@ -122,7 +122,7 @@ def test_it_returns_when_what_failed_can_be_submitted_again(make: Maker) -> None
     submit(batch)
     told(batch)
     assert batch.job("n=0").status().state == "failed"
-    assert [step.begins for step in make_plan(batch, batch.path / SOURCE).steps] == [True]
+    assert [planned.submits for planned in make_plan(batch, batch.path / SOURCE).jobs] == [True]
     submit(batch)
     told(batch)
     assert batch.job("n=0").status().state == "complete"
@@ -146,7 +146,7 @@ def test_an_interrupt_ends_the_jobs_of_a_foreground_batch_and_nothing_else(make:
     batch = make("", n=(0, 1), at_once=1, python=make.script(saves))
     submit(batch)
     program = (
-        "import sys; from marlnb.batch.batch import Batch; from marlnb.batch.watch import watch;"
+        "import sys; from marlnb.batch.batch import Batch; from marlnb.batch.monitor import watch;"
         f"watch(Batch.open(sys.argv[1]), poll_s=0.1, owns={owns})"
     )
     watching = subprocess.Popen([sys.executable, "-c", program, batch.path], stderr=subprocess.PIPE, text=True)
@@ -160,11 +160,13 @@ def test_an_interrupt_ends_the_jobs_of_a_foreground_batch_and_nothing_else(make:
     if owns:
         assert "stopping: each job is saved first" in text and states == {"n=0": "stopped", "n=1": "stopped"}
     else:
-        assert "the jobs go on" in text and batch.executor().known(batch)["n=0"].state == "running"
+        assert "the jobs go on" in text and executor_of(batch).query(batch)["n=0"].state == "running"
 
 
 def test_the_line_over_all_counts_shares_and_estimates() -> None:
     states = ["complete"] * 6 + ["running"] * 2 + ["waiting"] + ["failed"]
     statuses = {str(n): JobStatus(state) for n, state in enumerate(states)}  # type: ignore[arg-type]
-    line = overall(statuses, 7.0, 1 / 1800)  # half of two jobs; one job in half an hour; 10 - 7 - 1 failed are left
+    line = summary_line(
+        statuses, 7.0, 1 / 1800
+    )  # half of two jobs; one job in half an hour; 10 - 7 - 1 failed are left
     assert line == "6/10 complete, 2 running, 1 waiting, 1 failed   70%  2 jobs/h  1:00:00 left"

@@ -1,4 +1,4 @@
-"""A job's kernel: papermill's client, whose kernel outlives neither its notebook nor the process that began it."""
+"""The kernel of a job: papermill's client, with a kernel that ends with its notebook and with the job's process."""
 
 from __future__ import annotations
 
@@ -18,24 +18,30 @@ from jupyter_core.utils import run_sync
 from nbformat import NotebookNode
 from papermill.clientwrap import PapermillNotebookClient
 
-IGNORED = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
+IGNORED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
 PR_SET_PDEATHSIG = 1
 
 
 class _CellsDoneError(Exception):
-    """Nothing more is wanted of the kernel."""
+    """The kernel is no longer needed."""
 
 
 class KernelClient(PapermillNotebookClient):
-    """papermill's client, whose kernel ends with it, and which passes on what cells print."""
+    """papermill's client, which ends its kernel and passes the cells' output to the job's log.
+
+    Attributes:
+        exit_code: of the kernel, once it has ended; None before.
+    """
 
     exit_code: int | None = None
     _process: Any = None
 
     def execute_as_job(self, cwd: Path, environment: dict[str, str]) -> None:
-        """Executes all cells; whatever happens, the kernel is gone afterwards."""
+        """Executes all cells; afterwards the kernel has ended in any case."""
         try:
-            with warnings.catch_warnings():  # Python 3.12 warns of a fork beside threads; what follows it takes no lock
+            with (
+                warnings.catch_warnings()
+            ):  # Python 3.12 warns about fork with threads; the code after the fork takes no lock
                 warnings.filterwarnings("ignore", message=".*fork", category=DeprecationWarning)
                 self.execute(cwd=str(cwd), env=environment, preexec_fn=_prepare_kernel_process)
         except _CellsDoneError:
@@ -43,7 +49,7 @@ class KernelClient(PapermillNotebookClient):
         finally:
             if self.km is not None:
                 self._kill()
-                with suppress(Exception):  # it is dead; what remains of it are sockets
+                with suppress(Exception):  # the process has ended; this closes its sockets
                     self._cleanup_kernel()
 
     async def async_start_new_kernel_client(self) -> Any:
@@ -53,10 +59,12 @@ class KernelClient(PapermillNotebookClient):
         except Exception:
             self.exit_code = self._process.poll()
             raise
-        client.iopub_channel.socket.setsockopt(zmq.RCVHWM, 0)  # beyond 1,000 unread messages ZMQ would drop the rest
+        client.iopub_channel.socket.setsockopt(zmq.RCVHWM, 0)  # by default ZMQ drops messages beyond 1,000 unread ones
         return client
 
-    start_new_kernel_client = run_sync(async_start_new_kernel_client)  # nbclient binds its own coroutine
+    start_new_kernel_client = run_sync(
+        async_start_new_kernel_client
+    )  # nbclient's attribute is bound to its own coroutine
 
     def papermill_execute_cells(self) -> None:
         try:
@@ -65,7 +73,7 @@ class KernelClient(PapermillNotebookClient):
             self.exit_code = self._process.poll()
             self._kill()
             raise
-        if self.nb_man.requests.pending:  # a few seconds are all that is left: no farewell to the kernel
+        if self.nb_man.requests.pending:  # only a few seconds remain: no orderly shutdown
             self._kill()
             raise _CellsDoneError
 
@@ -88,22 +96,22 @@ class KernelClient(PapermillNotebookClient):
 
 
 def _prepare_kernel_process() -> None:
-    """Between fork and exec: a scheduler's signals to all processes of a job are for the job's own process alone.
+    """Runs between fork and exec. A scheduler signals all processes of a job; only the job's own process reacts.
 
-    When that process dies, however it dies, the kernel is killed: otherwise it would train on, unseen.
+    When that process dies, even if it is killed, the kernel is killed too: otherwise it would train on unnoticed.
     """
-    for number in IGNORED:
+    for number in IGNORED_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     if _LIBC is not None:
         _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None  # elsewhere ipykernel itself looks for its parent
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None  # on other systems ipykernel checks its parent
 
 
 @contextmanager
 def short_runtime_folder() -> Iterator[str]:
-    """A private folder for the kernel's sockets, whose paths may not be longer than about 100 characters."""
+    """A private folder for the kernel's sockets, whose paths are limited to about 100 characters."""
     before = os.environ.get("JUPYTER_RUNTIME_DIR")
     with tempfile.TemporaryDirectory(prefix="marlnb-", ignore_cleanup_errors=True) as folder:
         os.environ["JUPYTER_RUNTIME_DIR"] = folder

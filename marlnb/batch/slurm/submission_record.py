@@ -1,0 +1,94 @@
+"""The record of a submission, `submissions/<n>/slurm.json`: which SLURM task runs which job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from marlnb.batch.batch import REPORT, Batch
+from marlnb.batch.slurm.script import REPORT_LOG, Part
+from marlnb.training.runs.files import read_json, write_atomically
+
+RECORD = "slurm.json"
+
+
+@dataclass(frozen=True)
+class Array:
+    """One array that sbatch accepted.
+
+    Attributes:
+        id: SLURM's id.
+        part: which jobs of the submission it has.
+    """
+
+    id: int
+    part: Part
+
+
+@dataclass(frozen=True)
+class SubmissionRecord:
+    """What SLURM accepted.
+
+    Attributes:
+        accounting: whether `sacct` works here.
+        cluster: name of the cluster if it is not this login node's own, else empty.
+        arrays: the arrays of the jobs.
+        report: id of the report's array; None without one.
+    """
+
+    accounting: bool
+    cluster: str = ""
+    arrays: Sequence[Array] = ()
+    report: int | None = None
+
+    def write(self, submission: Path) -> None:
+        write_atomically(submission / RECORD, json.dumps(asdict(self), indent=2) + "\n")
+
+    @staticmethod
+    def read(submission: Path) -> SubmissionRecord:
+        data = read_json(submission / RECORD)
+        arrays = [Array(array["id"], Part(**array["part"])) for array in data["arrays"]]
+        return SubmissionRecord(data["accounting"], data["cluster"], arrays, data["report"])
+
+
+@dataclass(frozen=True)
+class Task:
+    """The newest SLURM task of a job.
+
+    Attributes:
+        id: as `17_3`.
+        array: id of its array, as 17.
+        when: time of the submission, in seconds since 1970.
+        log: output of SLURM and of the script, before the job's own log starts.
+        record: record of the submission.
+    """
+
+    id: str
+    array: int
+    when: float
+    log: Path
+    record: SubmissionRecord
+
+
+def tasks(batch: Batch) -> dict[str, Task]:
+    """The newest task of each submitted job, and of the report, by name.
+
+    Submissions that sbatch refused have no record and are skipped.
+    """
+    by_name: dict[str, Task] = {}
+    for submission in batch.submissions():
+        if not (submission / RECORD).exists():
+            continue
+        record, content = SubmissionRecord.read(submission), read_json(submission / "jobs.json")
+        when = float(content["when"])
+        for array in record.arrays:
+            for task in range(array.part.count):
+                log = submission / array.part.log(task)
+                by_name[content["jobs"][array.part.first + task]] = Task(
+                    f"{array.id}_{task}", array.id, when, log, record
+                )
+        if record.report is not None:
+            by_name[REPORT] = Task(f"{record.report}_0", record.report, when, submission / REPORT_LOG, record)
+    return by_name

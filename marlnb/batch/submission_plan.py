@@ -1,0 +1,212 @@
+"""The plan of a submission: what happens to each job of a batch and what that costs, before anything starts."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from marlnb.batch.batch import BATCH, JOBS, REPORT, THEN, Batch, digest
+from marlnb.batch.cost import Cost, estimate
+from marlnb.batch.executor import executor_of
+from marlnb.batch.job.job import Job, JobInfo, JobStatus
+from marlnb.errors import BatchError, unknown
+
+MAX_ROWS = 12
+N_FIRST_ROWS, N_LAST_ROWS = 7, 2
+
+
+@dataclass(frozen=True)
+class PlannedJob:
+    """One job and what happens to it.
+
+    Attributes:
+        job: the job.
+        status: its present status.
+        submits: whether it is submitted now.
+        action: in words: "new", "failed before, run again: ...", "complete", ...
+    """
+
+    job: Job
+    status: JobStatus
+    submits: bool
+    action: str
+
+
+@dataclass(frozen=True)
+class SubmissionPlan:
+    """What `submit_plan` will do.
+
+    Attributes:
+        batch: the batch as it will be; nothing is written yet.
+        notebook: path of the notebook.
+        then: path of the report notebook; None without one.
+        jobs: one entry per job, in the sweep's order.
+        report: what happens to the report; None without one.
+        cost: estimated time and storage.
+        n_submissions: number of the batch's submissions when the plan was made.
+        notes: what else a person should know.
+    """
+
+    batch: Batch
+    notebook: Path
+    then: Path | None
+    jobs: tuple[PlannedJob, ...]
+    report: PlannedJob | None
+    cost: Cost
+    n_submissions: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def submits(self) -> list[Job]:
+        """The jobs that are submitted now."""
+        return [planned.job for planned in self.jobs if planned.submits]
+
+    def describe(self) -> str:
+        """The plan as text for a terminal."""
+        profile, sweep = self.batch.profile, self.batch.sweep
+        axes = " × ".join(f"{name} ({len(values)})" for name, values in sweep.axes.items()) or "one set of parameters"
+        counts = Counter(planned.action.partition(":")[0] for planned in self.jobs)
+        lines = [
+            f"batch    {self.batch.path}",
+            f"jobs     {len(self.jobs)} of {self.batch.notebook}: {axes}, with the {profile.executor} executor",
+            f"submit   {len(self.submits)}: " + "; ".join(f"{count} {action}" for action, count in counts.items()),
+            *self.cost.lines(),
+        ]
+        if self.report is not None:
+            lines.append(f"then     {self.batch.then}: {self.report.action}")
+        lines += [f"note     {note}" for note in self.notes]
+        width = max(len(planned.job.name) for planned in self.jobs)
+        rows = [f"  {planned.job.name:<{width}}  {planned.action}" for planned in self.jobs]
+        if len(rows) > MAX_ROWS:
+            n_hidden = len(rows) - N_FIRST_ROWS - N_LAST_ROWS
+            rows = [*rows[:N_FIRST_ROWS], f"  … {n_hidden} more …", *rows[-N_LAST_ROWS:]]
+        return "\n".join([*lines, "", *rows])
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "batch": str(self.batch.path),
+            "notebook": self.batch.notebook,
+            "sweep": self.batch.sweep.to_json(),
+            "profile": self.batch.profile.to_json(),
+            "jobs": [
+                {
+                    "job": planned.job.name,
+                    "state": planned.status.state,
+                    "submits": planned.submits,
+                    "action": planned.action,
+                }
+                for planned in self.jobs
+            ],
+            "then": self.batch.then,
+            "seconds_each": self.cost.seconds,
+            "time_limit_s": self.cost.limit_s,
+            "bytes_each": self.cost.size_bytes,
+            "free_bytes": self.cost.free_bytes,
+            "notes": list(self.notes),
+        }
+
+
+def make_plan(
+    batch: Batch, notebook: Path, then: Path | None = None, *, only: Sequence[str] = (), retry_failed: bool = True
+) -> SubmissionPlan:
+    """Reads the batch's folder and queries its executor for the state of each job.
+
+    Args:
+        batch: as `Batch.planned` returns it.
+        only: names of jobs, or `report`; empty: all jobs.
+        retry_failed: whether failed jobs run again.
+    Raises:
+        BatchError: `only` names an unknown job, or another executor still has jobs of the batch.
+    """
+    names = [job.name for job in batch.jobs()]
+    for name in only:
+        if name not in names and not (name == REPORT and then is not None):
+            raise BatchError(unknown(f"job of {batch.path}", name, names))
+    n_submissions = len(batch.submissions())  # read first: a submission by another process meanwhile is then noticed
+    infos, notes = _query(batch)
+    _check_executor(batch, infos)
+    statuses = batch.statuses()
+    jobs = tuple(
+        _plan_job(job, statuses[job.name], infos.get(job.name), not only or job.name in only, retry_failed)
+        for job in batch.jobs()
+    )
+    report = None if then is None else _plan_report(batch, then, jobs, infos.get(REPORT), only)
+    with suppress(FileNotFoundError):
+        others = sorted({entry.name for entry in (batch.path / JOBS).iterdir()} - set(names))
+        if others:
+            notes.append(
+                f"{len(others)} jobs of an earlier sweep are in this folder and not part of the batch now ({others[0]} "
+                "is one): their files stay, tables and reports ignore them"
+            )
+    cost = estimate(batch, notebook, statuses, sum(planned.submits for planned in jobs))
+    return SubmissionPlan(batch, notebook, then, jobs, report, cost, n_submissions, tuple(notes))
+
+
+def _plan_job(job: Job, status: JobStatus, info: JobInfo | None, is_requested: bool, retry_failed: bool) -> PlannedJob:
+    if status.state == "complete":
+        return PlannedJob(job, status, False, "complete")
+    if job.is_executing or (info is not None and info.state == "running"):
+        return PlannedJob(job, status, False, f"already running: {status.progress}".rstrip(": "))
+    if info is not None and info.state == "queued":
+        return PlannedJob(job, status, False, f"already queued: {info.reason or info.id}".rstrip(": "))
+    if not is_requested:
+        return PlannedJob(job, status, False, "not requested")
+    if status.state == "failed":
+        reason = f": {status.error.name} in cell {status.error.cell}" if status.error else f": {status.reason}"
+        action = "failed before, run again" if retry_failed else "failed before, not run again"
+        return PlannedJob(job, status, retry_failed, action + reason.rstrip(": "))
+    if status.state == "waiting" and not status.attempt:
+        return PlannedJob(job, status, True, "new")
+    word = status.state if status.state in ("stopped", "interrupted") else "started"
+    return PlannedJob(job, status, True, f"{word} before, continues")
+
+
+def _plan_report(
+    batch: Batch, then: Path, jobs: Sequence[PlannedJob], info: JobInfo | None, only: Sequence[str]
+) -> PlannedJob:
+    job = batch.report_job()
+    status = job.status()
+    if job.is_executing or (info is not None and info.state in ("queued", "running")):
+        return PlannedJob(job, status, False, "already runs or is queued, after the jobs that were submitted before")
+    if any(planned.submits for planned in jobs):
+        return PlannedJob(job, status, False, "runs when all jobs are complete")
+    if any(planned.status.state != "complete" for planned in jobs):
+        return PlannedJob(job, status, False, "does not run: not all jobs are complete")
+    if only and REPORT not in only:
+        return PlannedJob(job, status, False, "not requested")
+    if status.state == "complete" and REPORT not in only and digest(batch.path / THEN) == digest(then):
+        return PlannedJob(job, status, False, "complete")
+    return PlannedJob(job, status, True, "starts: all jobs are complete")
+
+
+def _query(batch: Batch) -> tuple[Mapping[str, JobInfo], list[str]]:
+    """What the executor of an existing batch knows, with a note if it does not answer; nothing for a new batch."""
+    if not (batch.path / BATCH).exists():
+        return {}, []
+    existing = Batch.open(batch.path)
+    if not existing.submissions():
+        return {}, []
+    try:
+        return executor_of(existing).query(existing), []
+    except BatchError as error:
+        return {}, [f"the {existing.profile.executor} executor did not say which jobs are queued: {error}"]
+
+
+def _check_executor(batch: Batch, infos: Mapping[str, JobInfo]) -> None:
+    """Refuses to change the executor while the old one has jobs: the new one does not know them and would start them
+    a second time."""
+    if not infos:
+        return
+    before = Batch.open(batch.path).profile.executor
+    active = [name for name, info in infos.items() if info.state in ("queued", "running")]
+    if before != batch.profile.executor and active:
+        raise BatchError(
+            f"the {before} executor still has {len(active)} jobs of {batch.path} ({active[0]} is one), and the "
+            f"{batch.profile.executor} executor would start them a second time; wait until they have ended, cancel "
+            f"them with `marlnb cancel {shlex.quote(str(batch.path))}`, or give --out another folder"
+        )
