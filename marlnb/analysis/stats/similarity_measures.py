@@ -132,7 +132,7 @@ def svcca(sums: SimilaritySums) -> float:
 
     Source: Raghu et al. 2017, SVCCA, section 2 (arXiv:1706.05806).
     """
-    return float(np.mean(canonical_correlations(sums, kept=SVCCA_VARIANCE)))
+    return float(np.mean(canonical_correlations(sums, variance_share=SVCCA_VARIANCE)))
 
 
 def pwcca(sums: SimilaritySums) -> float:
@@ -164,10 +164,10 @@ def procrustes(sums: SimilaritySums) -> float:
     return _ratio(float(np.linalg.norm(xy, "nuc")), float(np.sqrt(np.trace(xx) * np.trace(yy))))
 
 
-def canonical_correlations(sums: SimilaritySums, kept: float = 1.0) -> np.ndarray:
-    """`[min(rank of X, rank of Y)]`, descending, of the share `kept` of each side's variance; [0] if none."""
+def canonical_correlations(sums: SimilaritySums, variance_share: float = 1.0) -> np.ndarray:
+    """`[min(rank of X, rank of Y)]`, descending, of the share `variance_share` of each side's variance; [0] if none."""
     xx, yy, xy = _covariances(sums)
-    white_x, white_y = _whitening(xx, kept), _whitening(yy, kept)
+    white_x, white_y = _whitening(xx, variance_share), _whitening(yy, variance_share)
     if not white_x.size or not white_y.size:
         return np.zeros(1)
     return np.clip(np.linalg.svd(white_x.T @ xy @ white_y, compute_uv=False), 0.0, 1.0)
@@ -183,7 +183,7 @@ def _covariances(sums: SimilaritySums) -> tuple[np.ndarray, np.ndarray, np.ndarr
     )
 
 
-def _whitening(covariance: np.ndarray, kept: float) -> np.ndarray:
+def _whitening(covariance: np.ndarray, variance_share: float) -> np.ndarray:
     """`[unit, component]`: maps units onto uncorrelated components of variance 1."""
     values, vectors = np.linalg.eigh(covariance)
     values, vectors = values[::-1], vectors[:, ::-1]
@@ -191,7 +191,7 @@ def _whitening(covariance: np.ndarray, kept: float) -> np.ndarray:
         return vectors[:, :0]
     rank = int((values > RANK_TOLERANCE * values[0]).sum())
     share = np.cumsum(values[:rank]) / values[:rank].sum()
-    rank = min(rank, int(np.searchsorted(share, kept * (1 - 1e-12)) + 1))
+    rank = min(rank, int(np.searchsorted(share, variance_share * (1 - 1e-12)) + 1))
     return np.asarray(vectors[:, :rank] / np.sqrt(values[:rank]))
 
 

@@ -14,12 +14,12 @@ import numpy as np
 
 from marlnb.analysis.concepts.result import ConceptScore
 from marlnb.analysis.concepts.tcav import concept_activation
+from marlnb.analysis.results import ALPHA
 from marlnb.errors import AnalysisError
 from marlnb.groundtruth.instance import Instance, analysis
 from marlnb.groundtruth.scoring.circuit_claims import AgentsClaim
 from marlnb.groundtruth.scoring.finding import Finding
 
-LEVEL = 0.05
 N_RUNS = 20
 
 
@@ -30,7 +30,7 @@ def moved_agents(instance: Instance) -> Finding:
         found = list(scores(instance, group))
         select_large = max((max(abs(each.effect), each.follows) for each in found), default=0.0)
         least = max(instance.min_effect(group), instance.task.min_effect_share * select_large)
-        level = LEVEL / len(instance.outputs[group])
+        level = ALPHA / len(instance.outputs[group])
         agents += [score.agent for score in found if score.moves(least, level)]
     return instance.finding("concept_activation", ("agents",), [AgentsClaim(agents=tuple(dict.fromkeys(agents)))])
 
@@ -38,7 +38,7 @@ def moved_agents(instance: Instance) -> Finding:
 @analysis("concept_score")
 def sensitive_agents(instance: Instance) -> Finding:
     every = [score for group in instance.task.groups for score in scores(instance, group)]
-    agents = tuple(dict.fromkeys(score.agent for score in every if score.p_holm < LEVEL))
+    agents = tuple(dict.fromkeys(score.agent for score in every if score.p_holm < ALPHA))
     return instance.finding("concept_score", ("agents",), [AgentsClaim(agents=agents)])
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from marlnb.analysis.decoding.decode import decode
 from marlnb.analysis.decoding.result import Decoding
+from marlnb.analysis.results import ALPHA
 from marlnb.analysis.stats.linear_models import Kind
 from marlnb.groundtruth.instance import Instance, analysis
 from marlnb.groundtruth.scoring.circuit_claims import AgentsClaim, RepresentsClaim, SitesClaim, SubspaceClaim
@@ -20,7 +21,6 @@ from marlnb.groundtruth.scoring.claims import NONSENSE
 from marlnb.groundtruth.scoring.finding import Finding
 
 N_SHUFFLES = 19
-LEVEL = 0.05
 ABOVE = 0.1
 """By how much a score must be above chance: of what lies between chance and perfect."""
 
@@ -61,7 +61,7 @@ def _decode(instance: Instance, sites: list[str], label: str | np.ndarray, kind:
 def _read(instance: Instance, found: Decoding) -> Iterator[tuple[str, str, np.ndarray]]:
     """(agent, site, basis of the patterns' plane) wherever the score is beyond chance, corrected for all of them."""
     for score, reading in zip(found.scores, found.decoders):
-        if score.p_max <= LEVEL and score.score - score.chance > ABOVE * (1 - score.chance):
+        if score.p_max <= ALPHA and score.score - score.chance > ABOVE * (1 - score.chance):
             patterns = reading.patterns
             centred = patterns - patterns.mean(0) if len(patterns) > 1 else patterns
             _, sizes, directions = np.linalg.svd(centred, full_matrices=False)

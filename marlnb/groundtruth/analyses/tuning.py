@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from marlnb.analysis.representations.tuning import tuning
+from marlnb.analysis.results import ALPHA
 from marlnb.errors import AnalysisError
 from marlnb.groundtruth.instance import Instance, analysis
 from marlnb.groundtruth.scoring.circuit_claims import RepresentsClaim
@@ -16,7 +17,6 @@ from marlnb.groundtruth.scoring.claims import NONSENSE
 from marlnb.groundtruth.scoring.finding import Finding
 
 N_SHUFFLES = 199
-LEVEL = 0.05
 
 
 @analysis("tuning")
@@ -36,7 +36,7 @@ def tuned_units(instance: Instance) -> Finding:
 def _tuned(
     instance: Instance, places: list[tuple[str, str]], by: str | np.ndarray
 ) -> dict[tuple[str, str], tuple[int, ...]]:
-    """By (agent, site), the units whose p-value times the number of places is at most LEVEL, where there are any."""
+    """By (agent, site), the units whose p-value times the number of places is at most ALPHA, where there are any."""
     found = {}
     for site, agent in places:
         try:
@@ -45,7 +45,7 @@ def _tuned(
             ).p_value
         except AnalysisError:  # the agent's units or label never vary: nothing is tuned
             continue
-        units = tuple(map(int, np.flatnonzero(p * len(places) <= LEVEL)))
+        units = tuple(map(int, np.flatnonzero(p * len(places) <= ALPHA)))
         if units:
             found[agent, site] = units
     return found

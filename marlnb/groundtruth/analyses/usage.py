@@ -15,6 +15,7 @@ from marlnb.analysis.decoding.decode import decode
 from marlnb.analysis.interventions.mediation import mediation
 from marlnb.analysis.interventions.usage import NEGLIGIBLE, usage
 from marlnb.analysis.representations.tuning import tuning
+from marlnb.analysis.results import ALPHA
 from marlnb.analysis.stats.corrections import holm
 from marlnb.errors import AnalysisError
 from marlnb.groundtruth.instance import Instance, analysis
@@ -24,8 +25,7 @@ from marlnb.groundtruth.scoring.finding import Finding
 EPISODES = 40
 N_SHUFFLES = 79
 N_RANDOM = 63
-"""So that the smallest p-value, 1 / 64, is below LEVEL when it is corrected for three ways of asking."""
-LEVEL = 0.05
+"""So that the smallest p-value, 1 / 64, is below ALPHA when it is corrected for three ways of asking."""
 
 
 @analysis("usage")
@@ -41,7 +41,7 @@ def used(instance: Instance) -> Finding:
 
 def _uses(instance: Instance, site: str, agent: str) -> bool:
     corrected = holm(np.array([*_by_directions(instance, site, agent), _by_units(instance, site, agent)]))
-    return bool(corrected.min() <= LEVEL)
+    return bool(corrected.min() <= ALPHA)
 
 
 def _by_directions(instance: Instance, site: str, agent: str) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Attribution where the network is not marlnb's, or its critic remembers: against the module called by hand."""
+"""Attribution of external networks and of recurrent critics, compared with the module called by hand."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from marlnb.training.adapters.torchrl import agents_from_torchrl
 from tests.analysis.conftest import make_run
 
 
-def test_a_critic_that_remembers_is_explained_with_its_state(tmp_path: Path) -> None:
+def test_a_recurrent_critic_is_explained_with_its_recorded_state(tmp_path: Path) -> None:
     options = ("model=mlp", "critic=gru", "algorithm.sequence_length=25", "algorithm=ippo")
     run = make_run(tmp_path / "memory", "mpe/simple_spread", *options)
     with record(run, episodes=4, progress=False) as recording:
-        found = attribute(recording, group="agent", to="value", n_steps=20)
+        result = attribute(recording, group="agent", to="value", n_steps=20)
         recorded = recording.steps("agent", "value").to_numpy()
-        np.testing.assert_allclose(found.score, recorded, rtol=1e-4, atol=1e-4)
-        assert found.warnings == ()
+        np.testing.assert_allclose(result.score, recorded, rtol=1e-4, atol=1e-4)
+        assert result.warnings == ()
         off = influence(recording, "critic", n_steps=5).values[~np.eye(3, dtype=bool)]
         assert (off == 0).all()  # IPPO's critics read their own agent
 
@@ -44,17 +44,17 @@ def test_torchrls_unshared_network_agent_by_agent(tmp_path: Path) -> None:
         ),
     )
     agents = agents_from_torchrl(policy, SimpleSpreadConfig(), path=tmp_path / "elsewhere")
-    asked = {"group": "agent", "to": "logit", "target": 2, "policies": agents.by_group, "n_steps": 20}
+    options = {"group": "agent", "to": "logit", "target": 2, "policies": agents.by_group, "n_steps": 20}
     with record(agents, episodes=4, progress=False) as recording:
         sites = [site for site in recording.sites if recording[site].shape[-1] == 16]
-        found = attribute(recording, **asked)  # type: ignore[arg-type]
-        layer = attribute(recording, **asked, site=sites[-1])  # type: ignore[arg-type]
+        result = attribute(recording, **options)  # type: ignore[arg-type]
+        layer = attribute(recording, **options, site=sites[-1])  # type: ignore[arg-type]
         seen = torch.from_numpy(recording.steps("agent", "observation").to_numpy())
     for agent in range(3):
         module, x = plain(net, agent), seen[:, agent]
         mean = x.double().mean(0).float().expand_as(x)
         expected = IntegratedGradients(module).attribute(x, mean, target=2, n_steps=20)
-        np.testing.assert_allclose(found.values[:, agent], expected.detach(), atol=2e-6)
+        np.testing.assert_allclose(result.values[:, agent], expected.detach(), atol=2e-6)
         units = module[:4](x).detach()  # the head is linear: weight times distance
         expected = module[4].weight[2] * (units - units.mean(0))
         np.testing.assert_allclose(layer.values[:, agent], expected.detach(), atol=2e-6)

@@ -19,7 +19,7 @@ from marlnb.training.runs.run import Run
 
 
 def test_attribution_equals_captum_on_the_runs_own_network(recording: Recording, run: Run) -> None:
-    found = attribute(recording, group="listener", n_steps=30, batch_size=64)
+    result = attribute(recording, group="listener", n_steps=30, batch_size=64)
     actor = run.policies()["listener"].actor
     observation = torch.from_numpy(recording.steps("listener", "observation").to_numpy())
     action = torch.from_numpy(recording.steps("listener", "action").to_numpy())
@@ -32,13 +32,13 @@ def test_attribution_equals_captum_on_the_runs_own_network(recording: Recording,
     expected = IntegratedGradients(logits).attribute(
         observation[rows, 0], mean.expand(len(rows), -1), target=action[rows, 0], n_steps=30
     )
-    np.testing.assert_allclose(found.values[rows, 0], expected.detach().numpy(), rtol=1e-3, atol=1e-6)
-    np.testing.assert_allclose(found.baseline, mean.numpy(), atol=1e-6)
+    np.testing.assert_allclose(result.values[rows, 0], expected.detach().numpy(), rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(result.baseline, mean.numpy(), atol=1e-6)
     logits_recorded = recording.steps("listener", "logits").to_numpy()
     taken = np.take_along_axis(logits_recorded, action.numpy()[..., None], -1)[..., 0]
-    np.testing.assert_allclose(found.score, taken, atol=1e-5)
-    assert found.feature_names[:3] == ("velocity_x", "velocity_y", "landmark_0_dx")
-    assert found.warnings == () and np.nanmax(found.relative_delta) < 1e-3
+    np.testing.assert_allclose(result.score, taken, atol=1e-5)
+    assert result.feature_names[:3] == ("velocity_x", "velocity_y", "landmark_0_dx")
+    assert result.warnings == () and np.nanmax(result.relative_delta) < 1e-3
 
 
 def test_batches_and_episodes_change_nothing(recording: Recording) -> None:
@@ -64,75 +64,75 @@ def test_what_is_compared_with_does_not_depend_on_what_is_explained(recording: R
 
 
 def test_a_value_is_shared_out_over_both_groups(recording: Recording) -> None:
-    found = attribute(recording, group="listener", to="value", episodes=[0, 1, 2])
-    assert found.values.shape == (75, 1, 3 + 11) and found.units == "reward"
+    result = attribute(recording, group="listener", to="value", episodes=[0, 1, 2])
+    assert result.values.shape == (75, 1, 3 + 11) and result.units == "reward"
     keep = np.isin(recording.rows["episode"], [0, 1, 2])
     recorded = recording.steps("listener", "value").to_numpy()[keep]
-    np.testing.assert_allclose(found.score, recorded, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(found.values.sum(-1), found.score - found.baseline_score, atol=1e-3)
-    influence = found.influence()
-    by_hand = np.abs(found.values[..., :3]).sum(-1).mean()
+    np.testing.assert_allclose(result.score, recorded, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(result.values.sum(-1), result.score - result.baseline_score, atol=1e-3)
+    influence = result.influence()
+    by_hand = np.abs(result.values[..., :3]).sum(-1).mean()
     assert influence.loc["listener_0", "speaker_0"] == pytest.approx(by_hand, rel=1e-5)
-    assert found.by_source()["listener_0"].shape == (75, 1, 11)
+    assert result.by_source()["listener_0"].shape == (75, 1, 11)
 
 
 def test_recurrent_agents_that_were_recorded(team: Recording) -> None:
-    found = attribute(team, group="agent", to="log_prob")
-    np.testing.assert_allclose(found.score[:, [0, 2]], team.steps("agent", "log_prob").to_numpy(), atol=1e-5)
-    assert found.agents == ("agent_0", "agent_1", "agent_2")
-    assert np.isnan(found.values[:, 1]).all() and np.isfinite(found.values[:, [0, 2]]).all()
-    assert found.warnings == ()
+    result = attribute(team, group="agent", to="log_prob")
+    np.testing.assert_allclose(result.score[:, [0, 2]], team.steps("agent", "log_prob").to_numpy(), atol=1e-5)
+    assert result.agents == ("agent_0", "agent_1", "agent_2")
+    assert np.isnan(result.values[:, 1]).all() and np.isfinite(result.values[:, [0, 2]]).all()
+    assert result.warnings == ()
     one = attribute(team, group="agent", to="log_prob", agent="agent_2")
-    np.testing.assert_allclose(one.values[:, 0], found.values[:, 2])
+    np.testing.assert_allclose(one.values[:, 0], result.values[:, 2])
     with pytest.raises(AnalysisError, match="agent_1"):
         attribute(team, group="agent", to="value")
 
 
-def test_an_attribution_that_did_not_converge_says_so(recording: Recording, run: Run) -> None:
+def test_an_attribution_that_did_not_converge_draws_a_warning(recording: Recording, run: Run) -> None:
     policies = run.policies()
     policies["listener"].actor.network = MLPConfig(activation="relu").build(1, InputSpec(((11,),)), 5)
     with torch.no_grad():
         for parameter in policies["listener"].actor.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0)))
-    asked = {"to": "logit", "target": 1, "baseline": "zero", "policies": policies, "episodes": range(12)}
-    rough = attribute(recording, group="listener", n_steps=1, **asked)  # type: ignore[arg-type]
+    options = {"to": "logit", "target": 1, "baseline": "zero", "policies": policies, "episodes": range(12)}
+    rough = attribute(recording, group="listener", n_steps=1, **options)  # type: ignore[arg-type]
     assert len(rough.warnings) == 1 and "did not converge" in rough.warnings[0]
     assert "NOT TO BE TRUSTED" in repr(rough) and "NOT TO BE TRUSTED" in rough._repr_html_()
-    fine = attribute(recording, group="listener", n_steps=300, **asked)  # type: ignore[arg-type]
+    fine = attribute(recording, group="listener", n_steps=300, **options)  # type: ignore[arg-type]
     assert fine.warnings == ()
 
 
 def test_summary_and_table_hold_the_values(recording: Recording) -> None:
-    found = attribute(recording, group="listener", to="logit", target="left", method="feature_ablation")
-    summary = found.summary().set_index("feature")
-    assert summary.loc["landmark_0_dx", "mean_abs"] == pytest.approx(np.abs(found.values[:, 0, 2]).mean(), rel=1e-5)
+    result = attribute(recording, group="listener", to="logit", target="left", method="feature_ablation")
+    summary = result.summary().set_index("feature")
+    assert summary.loc["landmark_0_dx", "mean_abs"] == pytest.approx(np.abs(result.values[:, 0, 2]).mean(), rel=1e-5)
     assert summary["share"].sum() == pytest.approx(1)
-    table = found.to_pandas()
+    table = result.to_pandas()
     assert len(table) == len(recording)
-    assert table.loc[30, "episode"] == found.episode[30] and table.loc[30, "t"] == 5
-    assert table.loc[30, "velocity_y"] == pytest.approx(float(found.values[30, 0, 1]))
+    assert table.loc[30, "episode"] == result.episode[30] and table.loc[30, "t"] == 5
+    assert table.loc[30, "velocity_y"] == pytest.approx(float(result.values[30, 0, 1]))
     assert table["convergence_delta"].isna().all()  # nothing promises that ablations add up
 
 
 def test_what_was_saved_is_read_back(recording: Recording, tmp_path: Path) -> None:
-    found = attribute(recording, group="listener", episodes=[0, 3])
-    path = found.save()
+    result = attribute(recording, group="listener", episodes=[0, 3])
+    path = result.save()
     assert path.parent == recording.path.with_suffix(".attributions")
     again = Attribution.load(path)
     for name in ("values", "score", "baseline_score", "episode", "t", "baseline", "convergence_delta"):
-        np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
-    assert (again.agents, again.feature_names, again.target) == (found.agents, found.feature_names, found.target)
+        np.testing.assert_array_equal(getattr(again, name), getattr(result, name))
+    assert (again.agents, again.feature_names, again.target) == (result.agents, result.feature_names, result.target)
     assert again.origin["experiment"] == recording.experiment.to_json()
     with pytest.raises(AnalysisError, match="overwrite=True"):
-        found.save()
-    found.save(overwrite=True)
+        result.save()
+    result.save(overwrite=True)
     with pytest.raises(AnalysisError, match="not an attribution"):
         Attribution.load(recording.path)
     with pytest.raises(AnalysisError, match="no attribution at"):
         Attribution.load(tmp_path / "none.h5")
 
 
-def test_bad_requests_are_refused_before_any_work(recording: Recording) -> None:
+def test_invalid_requests_are_rejected_before_any_work(recording: Recording) -> None:
     with pytest.raises(AnalysisError, match="no rows at steps=99; valid: 0 to 24"):
         attribute(recording, group="listener", steps=[99], progress=False)
     with pytest.raises(AnalysisError, match="did you mean 'listener'"):

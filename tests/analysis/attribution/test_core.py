@@ -196,7 +196,7 @@ def test_a_linear_policy_is_explained_as_by_hand() -> None:
 
 
 @pytest.mark.parametrize("method", ["integrated_gradients", "deeplift", "feature_ablation", "saliency"])
-def test_no_actor_owes_anything_to_another_agents_observation(method: str) -> None:
+def test_actors_do_not_depend_on_other_agents_observations(method: str) -> None:
     env = env_of(DISCRETE)
     policy = policy_of(env)
     moments = moments_of(env, policy)
@@ -226,7 +226,7 @@ def test_a_centralised_value_is_shared_out_over_every_groups_observations(shared
     assert (np.abs(values).mean(axis=(0, 1)) > 0).all()
 
 
-def test_a_decentralised_value_owes_nothing_to_others() -> None:
+def test_a_decentralised_value_does_not_depend_on_others() -> None:
     env = env_of(DISCRETE)
     policy = policy_of(env, centralised=False)
     values, score, start = run(policy, env, moments_of(env, policy), Output("value"), sources="all")
@@ -299,6 +299,6 @@ def test_an_agent_that_is_not_acting_has_no_attribution() -> None:
         (MULTI, "logit", (1, 2), "choices 0 to 1"),
     ],
 )
-def test_targets_that_do_not_exist_are_refused(action: ActionSpec, to: str, target: object, message: str) -> None:
+def test_targets_that_do_not_exist_are_rejected(action: ActionSpec, to: str, target: object, message: str) -> None:
     with pytest.raises(AnalysisError, match=message.replace("(", r"\(").replace(")", r"\)")):
         resolve_output(action, to, target)  # type: ignore[arg-type]

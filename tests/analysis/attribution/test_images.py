@@ -45,9 +45,9 @@ def scaled(recording: mnb.Recording) -> Tensor:
 
 def test_pixels_are_explained_as_the_network_reads_them(looked: tuple[mnb.Recording, Policy]) -> None:
     recording, policy = looked
-    found = mnb.attribute(recording, group="eye", to="logit", target=1, steps=[0], n_steps=40, progress=False)
+    result = mnb.attribute(recording, group="eye", to="logit", target=1, steps=[0], n_steps=40, progress=False)
     image, first = scaled(recording), torch.from_numpy(np.asarray(recording.rows["t"]) == 0)
-    assert found.warnings == () and found.values.shape == (4, 2, 30)
+    assert result.warnings == () and result.values.shape == (4, 2, 30)
     for agent in range(2):
 
         def logit(x: Tensor, agent: int = agent) -> Tensor:
@@ -57,22 +57,22 @@ def test_pixels_are_explained_as_the_network_reads_them(looked: tuple[mnb.Record
 
         x, mean = image[first][:, agent], image[:, agent].mean(0, keepdim=True)
         expected = IntegratedGradients(logit).attribute(x, mean.expand_as(x), n_steps=40)
-        np.testing.assert_allclose(found.values[:, agent], expected.detach().flatten(1), atol=1e-5)
-        np.testing.assert_allclose(found.score[:, agent], logit(x).detach(), atol=1e-5)
+        np.testing.assert_allclose(result.values[:, agent], expected.detach().flatten(1), atol=1e-5)
+        np.testing.assert_allclose(result.score[:, agent], logit(x).detach(), atol=1e-5)
 
 
 @pytest.mark.parametrize("method", ["gradient", "gradient_shap", "deeplift", "feature_ablation", "saliency"])
 def test_every_kind_of_method_takes_pixels(looked: tuple[mnb.Recording, Policy], method: Any) -> None:
     recording, policy = looked
-    found = mnb.attribute(recording, group="eye", to="logit", target=1, method=method, steps=[0], progress=False)
+    result = mnb.attribute(recording, group="eye", to="logit", target=1, method=method, steps=[0], progress=False)
     no_rule = method == "deeplift" and policy.recurrent_shape is not None  # for a GRU's gates, which it says itself
-    assert any("did not converge" in warning for warning in found.warnings) == no_rule
-    assert np.isfinite(found.values).all() and np.abs(found.values).max() > 0
+    assert any("did not converge" in warning for warning in result.warnings) == no_rule
+    assert np.isfinite(result.values).all() and np.abs(result.values).max() > 0
     if method != "gradient":
         return
     image = scaled(recording)[torch.from_numpy(np.asarray(recording.rows["t"]) == 0)].requires_grad_()
     (slope,) = torch.autograd.grad(policy.logits(image)[0][..., 1].sum(), image)
-    np.testing.assert_allclose(found.values, slope.flatten(2) / 255, atol=1e-7)  # a step of a byte is 1/255
+    np.testing.assert_allclose(result.values, slope.flatten(2) / 255, atol=1e-7)  # a step of a byte is 1/255
 
 
 def test_pixels_of_the_steps_before(looked: tuple[mnb.Recording, Policy]) -> None:
@@ -83,15 +83,15 @@ def test_pixels_of_the_steps_before(looked: tuple[mnb.Recording, Policy]) -> Non
         ):
             mnb.attribute_over_time(recording, group="eye", to="logit", target=1, t=4, lookback=3)
         return
-    found = mnb.attribute_over_time(recording, group="eye", to="logit", target=1, t=4, lookback=3)
+    result = mnb.attribute_over_time(recording, group="eye", to="logit", target=1, t=4, lookback=3)
     logits = recording.steps("eye", "logits").to_numpy()[np.asarray(recording.rows["t"]) == 4]
-    np.testing.assert_allclose(found.score, logits[..., 1], atol=1e-5)
-    assert np.abs(found.convergence_delta).max() < 1e-3
+    np.testing.assert_allclose(result.score, logits[..., 1], atol=1e-5)
+    assert np.abs(result.convergence_delta).max() < 1e-3
 
 
 def test_a_value_of_pixels(looked: tuple[mnb.Recording, Policy]) -> None:
     recording, _ = looked
-    found = mnb.attribute(recording, group="eye", to="value", steps=[0, 1], progress=False)
+    result = mnb.attribute(recording, group="eye", to="value", steps=[0, 1], progress=False)
     recorded = recording.steps("eye", "value").to_numpy()[np.asarray(recording.rows["t"]) <= 1]
-    np.testing.assert_allclose(found.score, recorded, atol=1e-5)
-    assert np.abs(found.values).max() > 0 and found.warnings == ()
+    np.testing.assert_allclose(result.score, recorded, atol=1e-5)
+    assert np.abs(result.values).max() > 0 and result.warnings == ()

@@ -91,10 +91,10 @@ def curved() -> tuple[nn.Module, Tensor, Tensor]:
 
 def test_kernel_shap_of_all_coalitions_is_shapleys_value(curved: tuple[nn.Module, Tensor, Tensor]) -> None:
     f, x, baseline = curved
-    found = shapley_by_regression(f, x, baseline, (), n_samples=14)
-    np.testing.assert_allclose(found, exact_shapley(f, x, baseline), atol=1e-5)
+    result = shapley_by_regression(f, x, baseline, (), n_samples=14)
+    np.testing.assert_allclose(result, exact_shapley(f, x, baseline), atol=1e-5)
     one = KernelShap(f).attribute(x[:1], baseline[:1], n_samples=600)
-    np.testing.assert_allclose(found[:1], one, atol=0.4)  # captum draws coalitions
+    np.testing.assert_allclose(result[:1], one, atol=0.4)  # captum draws coalitions
     few = shapley_by_regression(f, x, baseline, (), n_samples=8, generator=torch.Generator().manual_seed(0))
     np.testing.assert_allclose(few.sum(-1), f(x) - f(baseline), atol=1e-5)
 
@@ -102,9 +102,9 @@ def test_kernel_shap_of_all_coalitions_is_shapleys_value(curved: tuple[nn.Module
 def test_sampled_permutations_approach_shapleys_value_and_add_up(curved: tuple[nn.Module, Tensor, Tensor]) -> None:
     f, x, baseline = curved
     options = options_of("shapley_value_sampling", n_samples=400)
-    found = explain(f, x, [baseline], (), options, generator=torch.Generator().manual_seed(0))
-    np.testing.assert_allclose(found.sum(-1), f(x) - f(baseline), atol=1e-5)
-    np.testing.assert_allclose(found, exact_shapley(f, x, baseline), atol=0.2)
+    result = explain(f, x, [baseline], (), options, generator=torch.Generator().manual_seed(0))
+    np.testing.assert_allclose(result.sum(-1), f(x) - f(baseline), atol=1e-5)
+    np.testing.assert_allclose(result, exact_shapley(f, x, baseline), atol=0.2)
 
 
 def test_groups_of_features_are_taken_away_together(curved: tuple[nn.Module, Tensor, Tensor]) -> None:
@@ -129,12 +129,12 @@ def test_gradient_shap_approaches_captums_over_the_same_baselines(curved: tuple[
     drawn = torch.randn(4, 4, generator=torch.Generator().manual_seed(1))
     baselines = [one.expand_as(x) for one in drawn for _ in range(600)]
     generator = torch.Generator().manual_seed(2)
-    found = explain(f, x, baselines, (), options_of("gradient_shap"), generator=generator)
+    result = explain(f, x, baselines, (), options_of("gradient_shap"), generator=generator)
     torch.manual_seed(0)
     np.random.seed(0)
     expected = GradientShap(f).attribute(x, drawn, n_samples=4000)
     scale = expected.abs().mean().item()
-    assert (found - expected).abs().mean().item() < 0.1 * scale
+    assert (result - expected).abs().mean().item() < 0.1 * scale
 
 
 def test_smoothing_averages_over_noisy_copies(curved: tuple[nn.Module, Tensor, Tensor]) -> None:
@@ -142,12 +142,12 @@ def test_smoothing_averages_over_noisy_copies(curved: tuple[nn.Module, Tensor, T
     options = options_of("gradient", smooth=3, noise=0.5)
     deviations = torch.tensor([[1.0, 0.0, 2.0, 0.0]])
     generator = torch.Generator().manual_seed(7)
-    found = explain(f, x, [baseline], (), options, deviations=deviations, generator=generator)
+    result = explain(f, x, [baseline], (), options, deviations=deviations, generator=generator)
     generator, total = torch.Generator().manual_seed(7), torch.zeros_like(x)
     for _ in range(3):
         noisy = (x + 0.5 * deviations * torch.randn(x.shape, generator=generator)).requires_grad_()
         total += torch.autograd.grad(f(noisy).sum(), noisy)[0]
-    np.testing.assert_allclose(found, total / 3, atol=1e-6)
+    np.testing.assert_allclose(result, total / 3, atol=1e-6)
 
 
 @pytest.mark.parametrize("layer", [0, 1])
@@ -157,13 +157,13 @@ def test_layers_equal_captums(recording: Recording, plain: ListenerLogit, seen: 
     reference = seen.double().mean(0).float().numpy()
 
     def ours(method: str, baseline: object) -> np.ndarray:
-        found = attribute(
+        result = attribute(
             recording, group="listener", to="logit", target=2, site=site, method=method, baseline=baseline,
             episodes=[0, 1], n_steps=30,
         )  # fmt: skip
-        assert found.values.shape == (50, 1, N_UNITS) and found.site == site
-        assert found.feature_names[3] == "unit_3"
-        return found.values[:, 0]
+        assert result.values.shape == (50, 1, N_UNITS) and result.site == site
+        assert result.feature_names[3] == "unit_3"
+        return result.values[:, 0]
 
     with torch.no_grad():
         resting = module(plain.network.hidden[0](mean.unsqueeze(1)) if layer else mean.unsqueeze(1))[0]  # type: ignore[index]
@@ -180,25 +180,25 @@ def test_layers_equal_captums(recording: Recording, plain: ListenerLogit, seen: 
 def test_what_drives_a_unit_equals_captums(recording: Recording, plain: ListenerLogit, seen: Tensor) -> None:
     module, x = plain.network.hidden[1], seen[:25]  # type: ignore[union-attr]
     mean = seen.double().mean(0).float().unsqueeze(0)
-    asked = {"group": "listener", "to": "unit", "target": ("listener/actor/hidden_2", 9), "episodes": [0]}
-    found = attribute(recording, **asked, baseline=mean.numpy())  # type: ignore[arg-type]
+    options = {"group": "listener", "to": "unit", "target": ("listener/actor/hidden_2", 9), "episodes": [0]}
+    result = attribute(recording, **options, baseline=mean.numpy())  # type: ignore[arg-type]
     expected = NeuronIntegratedGradients(plain, module).attribute(x, (0, 9), mean, n_steps=50)
-    np.testing.assert_allclose(found.values[:, 0], expected.detach(), atol=2e-6)
+    np.testing.assert_allclose(result.values[:, 0], expected.detach(), atol=2e-6)
     recorded = recording["listener/actor/hidden_2"].sel(episode=0, unit=9).to_numpy()
-    np.testing.assert_allclose(found.score, recorded, atol=1e-5)
-    assert found.units == "activation" and found.warnings == ()
-    gradient = attribute(recording, **asked, method="gradient")  # type: ignore[arg-type]
+    np.testing.assert_allclose(result.score, recorded, atol=1e-5)
+    assert result.units == "activation" and result.warnings == ()
+    gradient = attribute(recording, **options, method="gradient")  # type: ignore[arg-type]
     expected = NeuronGradient(plain, module).attribute(x.clone().requires_grad_(), (0, 9))
     np.testing.assert_allclose(gradient.values[:, 0], expected.detach(), atol=2e-6)
-    through = attribute(recording, **asked, site="listener/actor/hidden_1")  # type: ignore[arg-type]
+    through = attribute(recording, **options, site="listener/actor/hidden_1")  # type: ignore[arg-type]
     assert through.values.shape == (25, 1, N_UNITS) and np.nanmax(through.relative_delta) < 1e-3
     with pytest.raises(AnalysisError, match="computed later"):
-        attribute(recording, **asked, site="listener/actor/head")  # type: ignore[arg-type]
+        attribute(recording, **options, site="listener/actor/head")  # type: ignore[arg-type]
 
 
 def test_units_of_a_critic_carry_its_value(recording: Recording) -> None:
-    found = attribute(recording, group="listener", to="value", site="listener/critic/hidden_2", episodes=[0, 1])
-    assert found.values.shape == (50, 1, N_UNITS) and np.nanmax(found.relative_delta) < 1e-3
+    result = attribute(recording, group="listener", to="value", site="listener/critic/hidden_2", episodes=[0, 1])
+    assert result.values.shape == (50, 1, N_UNITS) and np.nanmax(result.relative_delta) < 1e-3
     unit = attribute(recording, group="listener", to="unit", target=("listener/critic/hidden_1", 0), episodes=[0])
     recorded = recording["listener/critic/hidden_1"].sel(episode=0, unit=0).to_numpy()
     np.testing.assert_allclose(unit.score, recorded, atol=1e-5)
@@ -208,13 +208,13 @@ def test_units_of_a_critic_carry_its_value(recording: Recording) -> None:
 
 
 def test_recurrent_units_agent_by_agent(team: Recording) -> None:
-    found = attribute(team, group="agent", to="logit", target=1, site="agent/actor/gru", episodes=[0, 1])
-    assert np.isnan(found.values[:, 1]).all() and np.nanmax(found.relative_delta) < 1e-3
+    result = attribute(team, group="agent", to="logit", target=1, site="agent/actor/gru", episodes=[0, 1])
+    assert np.isnan(result.values[:, 1]).all() and np.nanmax(result.relative_delta) < 1e-3
     # the head is linear: a unit's share is its weight times its distance from the mean
     weight = attribute(team, group="agent", to="logit", target=1, site="agent/actor/gru", method="gradient")
     units = team["agent/actor/gru"].to_numpy()[:50]
-    mean = found.baseline[[0, 2]]
-    np.testing.assert_allclose(found.values[:, [0, 2]], weight.values[:50][:, [0, 2]] * (units - mean), atol=1e-6)
+    mean = result.baseline[[0, 2]]
+    np.testing.assert_allclose(result.values[:, [0, 2]], weight.values[:50][:, [0, 2]] * (units - mean), atol=1e-6)
 
 
 def test_features_in_groups(recording: Recording) -> None:
@@ -224,8 +224,8 @@ def test_features_in_groups(recording: Recording) -> None:
     assert auto.feature_groups["communication"] == ("message_0", "message_1", "message_2")
     np.testing.assert_allclose(auto.values[..., 1], each.values[..., 2:8].sum(-1), atol=1e-6)
     np.testing.assert_allclose(auto.values.sum(-1), each.values.sum(-1), atol=1e-5)
-    asked = {"first": ["landmark_0_*"], "said": "message_?"}
-    named = attribute(recording, group="listener", episodes=[0], features=asked, method="feature_ablation")
+    options = {"first": ["landmark_0_*"], "said": "message_?"}
+    named = attribute(recording, group="listener", episodes=[0], features=options, method="feature_ablation")
     assert named.feature_names == ("first", "said", "other features")
     value = attribute(recording, group="listener", to="value", episodes=[0], features="auto")
     assert value.feature_names[0] == "goal" and value.feature_agents[0] == "speaker_0"
@@ -236,24 +236,24 @@ def test_features_in_groups(recording: Recording) -> None:
 
 
 def test_baselines_are_what_they_say(recording: Recording, seen: Tensor) -> None:
-    asked = {"group": "listener", "episodes": [2, 5], "n_steps": 20}
-    start = attribute(recording, baseline="start", **asked)  # type: ignore[arg-type]
+    options = {"group": "listener", "episodes": [2, 5], "n_steps": 20}
+    start = attribute(recording, baseline="start", **options)  # type: ignore[arg-type]
     first = seen.view(60, 25, -1)[:, 0].mean(0)  # of all episodes, whichever are explained
     np.testing.assert_allclose(start.baseline[0], first, atol=1e-6)
-    time_step = attribute(recording, baseline=("episode", 3, "t", 7), **asked)  # type: ignore[arg-type]
+    time_step = attribute(recording, baseline=("episode", 3, "t", 7), **options)  # type: ignore[arg-type]
     np.testing.assert_allclose(time_step.baseline[0], seen[3 * 25 + 7])
     assert time_step.baseline_name == "episode 3, t 7"
     with pytest.raises(AnalysisError, match="t from 0 to 24"):
-        attribute(recording, baseline=("episode", 3, "t", 25), **asked)  # type: ignore[arg-type]
-    drawn = attribute(recording, baseline="distribution", n_baselines=5, seed=3, **asked)  # type: ignore[arg-type]
+        attribute(recording, baseline=("episode", 3, "t", 25), **options)  # type: ignore[arg-type]
+    drawn = attribute(recording, baseline="distribution", n_baselines=5, seed=3, **options)  # type: ignore[arg-type]
     assert drawn.baseline.shape == (5, 1, 11) and "seed 3" in drawn.baseline_name
-    ones = [attribute(recording, baseline=one, **asked).values for one in drawn.baseline]  # type: ignore[arg-type]
+    ones = [attribute(recording, baseline=one, **options).values for one in drawn.baseline]  # type: ignore[arg-type]
     np.testing.assert_allclose(drawn.values, np.mean(ones, axis=0), atol=1e-6)
     assert drawn.warnings == ()
-    deeplift = attribute(recording, method="deeplift_shap", n_baselines=3, **asked)  # type: ignore[arg-type]
+    deeplift = attribute(recording, method="deeplift_shap", n_baselines=3, **options)  # type: ignore[arg-type]
     assert "distribution" in deeplift.baseline_name and np.nanmax(deeplift.relative_delta) < 1e-3
     with pytest.raises(ConfigError, match="baseline='distribution'"):
-        attribute(recording, method="gradient_shap", baseline="mean", **asked)  # type: ignore[arg-type]
+        attribute(recording, method="gradient_shap", baseline="mean", **options)  # type: ignore[arg-type]
 
 
 def test_methods_that_promise_nothing_are_measured(recording: Recording, plain: ListenerLogit, seen: Tensor) -> None:
@@ -287,16 +287,16 @@ def test_values_that_miss_what_features_do_are_not_trusted() -> None:
 
     x = 1e-3 * torch.randn(64, 2, generator=torch.Generator().manual_seed(0))
     examples = Examples(Product(), x, (), 1, torch.tensor([0]))
-    found = measure_faithfulness(
+    result = measure_faithfulness(
         examples, [torch.ones_like(x)], options_of("gradient"), acting=torch.ones(64, dtype=torch.bool),
         groups=None, deviations=torch.ones(1, 2),
     )  # fmt: skip
-    assert found.infidelity > 0.9 and found.sensitivity > 1 and len(found.warnings) == 2
+    assert result.infidelity > 0.9 and result.sensitivity > 1 and len(result.warnings) == 2
 
 
-def test_a_stream_that_broke_off_is_gone_on_with(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_file_is_continued(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = attribute(recording, group="listener", method="shapley_value_sampling", n_samples=2, batch_size=400)
-    asked = {"group": "listener", "method": "shapley_value_sampling", "n_samples": 2, "batch_size": 400}
+    options = {"group": "listener", "method": "shapley_value_sampling", "n_samples": 2, "batch_size": 400}
     calls, real = [], attribute_batch
 
     def breaks(*args: object, **options: object) -> object:
@@ -307,18 +307,18 @@ def test_a_stream_that_broke_off_is_gone_on_with(recording: Recording, monkeypat
 
     monkeypatch.setattr("marlnb.analysis.attribution.attribute.attribute_batch", breaks)
     with pytest.raises(KeyboardInterrupt):
-        attribute(recording, save="stream", **asked)  # type: ignore[arg-type]
+        attribute(recording, save="stream", **options)  # type: ignore[arg-type]
     path = recording.path.with_suffix(".attributions") / "stream.h5"
     broken = Attribution.load(path)
     assert broken.values.shape[0] == 800 and "interrupted after 800 of 1500 rows" in broken.warnings[0]
     with pytest.raises(AnalysisError, match="has other options"):
-        attribute(recording, save="stream", **{**asked, "n_samples": 3})  # type: ignore[arg-type]
-    done = attribute(recording, save="stream", **asked)  # type: ignore[arg-type]
+        attribute(recording, save="stream", **{**options, "n_samples": 3})  # type: ignore[arg-type]
+    done = attribute(recording, save="stream", **options)  # type: ignore[arg-type]
     assert len(calls) == 3 + 2 and isinstance(done.values, np.memmap)
     np.testing.assert_array_equal(done.values, whole.values)
     assert done.warnings == whole.warnings == ()
     with pytest.raises(AnalysisError, match="exists and is complete"):
-        attribute(recording, save="stream", **asked)  # type: ignore[arg-type]
+        attribute(recording, save="stream", **options)  # type: ignore[arg-type]
     with pytest.raises(AnalysisError, match="without folders"):
-        attribute(recording, save="../stream", **asked)  # type: ignore[arg-type]
+        attribute(recording, save="../stream", **options)  # type: ignore[arg-type]
     assert Path(path).exists()

@@ -1,4 +1,4 @@
-"""Agents that hear one another: what each owes to the others' observations is measured, never left out."""
+"""Actors that read other agents' observations: their dependence on one another is measured."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ HEARING = (*SMALL, "model=gnn", "critic=mlp")
 
 @pytest.fixture(scope="module")
 def hearing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
-    """Three agents, each of which hears the two others."""
+    """Three agents, each of which reads the two others' observations."""
     run = make_run(tmp_path_factory.mktemp("runs") / "hearing", "mpe/simple_spread", *HEARING)
     with record(run, episodes=4, progress=False) as opened:
         yield opened
 
 
-def test_an_agent_owes_its_output_to_those_it_hears(hearing: Recording) -> None:
-    found = attribute(hearing, group="agent", to="logit", target=1, n_steps=200)
-    assert found.sources == "all" and found.values.shape[2] == 3 * 18
-    owed = np.abs(found.values).reshape(len(found.values), 3, 3, 18).sum(-1)  # [row, whose output, whose observation]
-    influence = found.influence()
+def test_an_output_depends_on_the_agents_that_are_read(hearing: Recording) -> None:
+    result = attribute(hearing, group="agent", to="logit", target=1, n_steps=200)
+    assert result.sources == "all" and result.values.shape[2] == 3 * 18
+    owed = np.abs(result.values).reshape(len(result.values), 3, 3, 18).sum(-1)  # [row, whose output, whose observation]
+    influence = result.influence()
     for agent in range(3):
         for other in range(3):
             assert influence.iloc[agent, other] == pytest.approx(owed[:, agent, other].mean(), rel=1e-4)
     assert (influence.to_numpy() > 0).all()
-    np.testing.assert_allclose(found.values.sum(-1), found.score - found.baseline_score, atol=1e-4)
+    np.testing.assert_allclose(result.values.sum(-1), result.score - result.baseline_score, atol=1e-4)
 
 
-def test_what_it_is_to_itself_alone_is_refused(hearing: Recording) -> None:
+def test_own_sources_are_rejected(hearing: Recording) -> None:
     with pytest.raises(AnalysisError, match="sources='all'"):
         attribute(hearing, group="agent", sources="own")
 
 
-def test_agents_that_do_not_hear_owe_nothing(tmp_path: Path) -> None:
+def test_agents_that_read_no_others_do_not_depend_on_them(tmp_path: Path) -> None:
     run = make_run(tmp_path / "deaf", "mpe/simple_spread", *SMALL)
     with record(run, episodes=4, progress=False) as recording:
         influence = attribute(recording, group="agent", sources="all").influence().to_numpy()
     assert (np.diag(influence) > 0).all() and (influence[~np.eye(3, dtype=bool)] == 0).all()
 
 
-def test_agents_that_were_heard_must_be_recorded(hearing: Recording) -> None:
+def test_agents_that_are_read_must_be_recorded(hearing: Recording) -> None:
     assert hearing.run_path is not None
     with record(
         Run.open(hearing.run_path), episodes=4, agents=["agent_0"], name="one", values=False, progress=False
@@ -61,6 +61,6 @@ def test_agents_that_were_heard_must_be_recorded(hearing: Recording) -> None:
 
 
 def test_each_agents_value_is_made_of_its_own_units(hearing: Recording) -> None:
-    found = attribute(hearing, group="agent", to="value", site="agent/critic/hidden_2", n_steps=20)
-    assert found.values.shape == (100, 3, 64) and np.abs(found.values).min(axis=(0, 2)).shape == (3,)
-    assert np.abs(found.values).sum() > 0 and found.relative_delta.max() < 1e-2
+    result = attribute(hearing, group="agent", to="value", site="agent/critic/hidden_2", n_steps=20)
+    assert result.values.shape == (100, 3, 64) and np.abs(result.values).min(axis=(0, 2)).shape == (3,)
+    assert np.abs(result.values).sum() > 0 and result.relative_delta.max() < 1e-2

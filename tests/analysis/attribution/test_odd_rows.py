@@ -1,4 +1,4 @@
-"""What is not a number, agents that never act, continuous actions: said, left out, told as JSON, never mixed up."""
+"""Observations that are not numbers, agents that never act, continuous actions: warnings, tables, strict JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ matplotlib.use("Agg")
 
 
 def with_nan(recording: Recording, path: Path, group: str, agent: int) -> Recording:
-    """A copy beside it, four rows of which that agent observed NaN at."""
+    """A copy of the recording in which that agent observed NaN at four rows."""
     path = recording.path.with_name(path.name)
     shutil.copy(recording.path, path)
     with h5py.File(path, "r+") as file:
@@ -47,46 +47,46 @@ def holed(recording: Recording, tmp_path: Path) -> Iterator[Recording]:
     opened.path.unlink()
 
 
-def strictly(told: object) -> None:
-    json.dumps(told, allow_nan=False)
+def strictly(message: object) -> None:
+    json.dumps(message, allow_nan=False)
 
 
 @pytest.mark.parametrize("baseline", ["mean", "zero"])
-def test_an_agent_that_observes_nan_is_not_taken_for_a_dead_one(holed: Recording, baseline: str) -> None:
-    found = attribute(holed, group="listener", baseline=baseline, n_steps=3, episodes=[0])
+def test_an_agent_that_observes_nan_is_not_mistaken_for_a_dead_one(holed: Recording, baseline: str) -> None:
+    result = attribute(holed, group="listener", baseline=baseline, n_steps=3, episodes=[0])
     bad = {"mean": "21 of 21", "zero": "4 of 25"}[baseline]  # a mean of NaN is NaN: at the four rows nothing is known
-    assert any(f"not finite at {bad} rows" in note for note in found.warnings), found.warnings
-    strictly(found.to_json())
+    assert any(f"not finite at {bad} rows" in note for note in result.warnings), result.warnings
+    strictly(result.to_json())
 
 
-def test_gradients_at_nan_are_doubted(holed: Recording) -> None:
-    found = attribute(holed, group="listener", method="saliency", episodes=[0])
-    assert any("could not be measured" in note for note in found.warnings), found.warnings
+def test_gradients_at_nan_draw_a_warning(holed: Recording) -> None:
+    result = attribute(holed, group="listener", method="saliency", episodes=[0])
+    assert any("could not be measured" in note for note in result.warnings), result.warnings
 
 
-def test_influence_says_what_it_left_out_and_is_json(holed: Recording, recording: Recording) -> None:
-    found = influence(holed, "communication")
-    assert any("listener: not finite at 4 of" in note for note in found.warnings), found.warnings
-    strictly(found.to_json())
+def test_influence_warns_about_rows_it_left_out_and_is_strict_json(holed: Recording, recording: Recording) -> None:
+    result = influence(holed, "communication")
+    assert any("listener: not finite at 4 of" in note for note in result.warnings), result.warnings
+    strictly(result.to_json())
     whole = influence(recording, "communication")
     assert whole.to_json()["pairs"][0]["value"] is None and not any("finite" in note for note in whole.warnings)
 
 
-def test_a_past_that_is_not_a_number_is_told(team: Recording, tmp_path: Path) -> None:
+def test_a_past_that_is_not_a_number_draws_a_warning(team: Recording, tmp_path: Path) -> None:
     with with_nan(team, tmp_path / "holed_team.h5", "agent", 0) as holed:
-        asked = {"group": "agent", "t": [8, 20], "lookback": 3, "n_steps": 5}
-        found = attribute_over_time(holed, baseline=np.zeros(18), **asked)  # type: ignore[arg-type]
-        assert any("not finite at 1 of" in note for note in found.warnings), found.warnings
-        assert np.isfinite(found.table()["mean_abs"]).all()
-        heights = [bar.get_height() for bar in plots.attribution_over_lags(found, agent="agent_0").patches]
+        options = {"group": "agent", "t": [8, 20], "lookback": 3, "n_steps": 5}
+        result = attribute_over_time(holed, baseline=np.zeros(18), **options)  # type: ignore[arg-type]
+        assert any("not finite at 1 of" in note for note in result.warnings), result.warnings
+        assert np.isfinite(result.table()["mean_abs"]).all()
+        heights = [bar.get_height() for bar in plots.attribution_over_lags(result, agent="agent_0").patches]
         assert np.isfinite(heights).all()
-        strictly(found.to_json())
-        lost = attribute_over_time(holed, **asked)  # type: ignore[arg-type]
+        strictly(result.to_json())
+        lost = attribute_over_time(holed, **options)  # type: ignore[arg-type]
         assert any("not finite at" in note for note in lost.warnings), lost.warnings
     holed.path.unlink()
 
 
-def test_steps_and_baselines_that_cannot_be_are_refused(team: Recording) -> None:
+def test_invalid_steps_and_baselines_are_rejected(team: Recording) -> None:
     with pytest.raises(ShapeError, match=r"\[3, 18\]; got \[7\]"):
         attribute_over_time(team, group="agent", baseline=np.zeros(7), lookback=2, n_steps=5)
     with pytest.raises(AnalysisError, match=r"no episode has the steps t=\[99\]"):
@@ -95,7 +95,7 @@ def test_steps_and_baselines_that_cannot_be_are_refused(team: Recording) -> None
         attribute_over_time(team, group="agent", lookback=99)
 
 
-def test_noise_and_units_that_cannot_be_are_refused(recording: Recording) -> None:
+def test_invalid_noise_and_units_are_rejected(recording: Recording) -> None:
     with pytest.raises(ConfigError, match="noise must be at least 0"):
         attribute(recording, group="listener", smooth=2, noise=-1)
     with pytest.raises(ConfigError, match="target must be"):
@@ -113,7 +113,7 @@ def test_a_mean_over_the_recording_does_not_depend_on_the_rows(tmp_path: Path) -
         np.testing.assert_allclose(whole.baseline, whole.q.mean(0), rtol=1e-4)
 
 
-def test_an_agent_that_never_acts_has_no_part_and_the_others_theirs() -> None:
+def test_an_agent_that_never_acts_has_no_part_and_the_others_do() -> None:
     known = np.array([[1.0, np.nan, 3.0], [1.0, np.nan, 3.0]])
     row = np.zeros(2)
     shares = ValueDecomposition(
@@ -125,15 +125,15 @@ def test_an_agent_that_never_acts_has_no_part_and_the_others_theirs() -> None:
 
 
 @pytest.mark.parametrize("critic", ["gnn", "mlp"])
-def test_conductance_of_critics_beside_actors_that_hear_one_another(tmp_path: Path, critic: str) -> None:
-    """A critic's head is one unit of the agent's own, whatever its actor hears."""
+def test_conductance_of_critics_beside_actors_that_read_other_agents(tmp_path: Path, critic: str) -> None:
+    """A critic's head is one unit of its agent, whichever agents its actor reads."""
     made = make_run(tmp_path / "run", "mpe/simple_spread", "algorithm=ippo", "model=gnn", f"critic={critic}")
     with record(made, episodes=2, sites="*", progress=False) as recording:
-        found = attribute(
+        result = attribute(
             recording, group="agent", to="value", site="agent/critic/head", method="conductance", n_steps=20
         )
-        assert found.values.shape[-1] == len(found.feature_names) == 1 == len(found.summary()["feature"].unique())
-        np.testing.assert_allclose(found.values[..., 0], found.score - found.baseline_score, rtol=0.05, atol=0.05)
+        assert result.values.shape[-1] == len(result.feature_names) == 1 == len(result.summary()["feature"].unique())
+        np.testing.assert_allclose(result.values[..., 0], result.score - result.baseline_score, rtol=0.05, atol=0.05)
 
 
 def test_influence_asks_for_components_and_choices(recording: Recording, tmp_path: Path) -> None:
@@ -148,8 +148,8 @@ def test_influence_asks_for_components_and_choices(recording: Recording, tmp_pat
         influence(recording, "critic", to="log_prob")
     made = make_run(tmp_path / "run", "mpe/simple_spread", "env.continuous_actions=true")
     with record(made, episodes=2, progress=False) as moving:
-        found = influence(moving, target=1, n_steps=5)
-        assert found.units == "action" and np.isfinite(found.values).all()
+        result = influence(moving, target=1, n_steps=5)
+        assert result.units == "action" and np.isfinite(result.values).all()
         assert attribute(moving, group="agent", target=1, n_steps=5).units == "action"
 
 
@@ -159,20 +159,20 @@ def test_a_figure_names_no_baseline_of_a_gradient(recording: Recording) -> None:
     assert "baseline" not in provenance(attribute(recording, group="listener", method="gradient", episodes=[0]))
 
 
-def test_what_is_saved_is_read_back_as_it_was(recording: Recording, tmp_path: Path) -> None:
-    found = attribute(recording, group="listener", features="auto", method="feature_ablation", episodes=[0])
-    again = Attribution.load(found.save(tmp_path / "saved.h5"))
+def test_a_saved_attribution_is_read_back_unchanged(recording: Recording, tmp_path: Path) -> None:
+    result = attribute(recording, group="listener", features="auto", method="feature_ablation", episodes=[0])
+    again = Attribution.load(result.save(tmp_path / "saved.h5"))
     for each in fields(Attribution):
-        mine, its = getattr(found, each.name), getattr(again, each.name)
+        mine, its = getattr(result, each.name), getattr(again, each.name)
         if isinstance(mine, np.ndarray):
             np.testing.assert_array_equal(its, mine)
         elif each.name != "origin":  # JSON has no tuples, and what an experiment is told by has
             assert its == mine, each.name
-    assert again.to_json() == found.to_json()
+    assert again.to_json() == result.to_json()
 
 
 def test_one_policy_does_not_explain_the_rows_of_two(tmp_path: Path) -> None:
-    """Rows of the first checkpoint were explained by the last one's networks, without a word."""
+    """Rows of the first checkpoint must not be explained by the last checkpoint's networks."""
     made = make_run(tmp_path / "run", "mpe/simple_speaker_listener", "checkpoint_every=1", "frames=800")
     first, second = (checkpoint.iteration for checkpoint in made.checkpoints)
     with record(made, episodes=6, checkpoint=[first, second], explore=True, progress=False) as recording:
@@ -181,16 +181,16 @@ def test_one_policy_does_not_explain_the_rows_of_two(tmp_path: Path) -> None:
                 ask(recording, group="listener")  # type: ignore[operator]
         with pytest.raises(AnalysisError, match="choose one with checkpoint="):
             influence(recording)
-        found = attribute(recording, group="listener", checkpoint=first, n_steps=5)
-        seen = np.flatnonzero(np.isin(recording.rows["episode"], np.unique(found.episode)))
+        result = attribute(recording, group="listener", checkpoint=first, n_steps=5)
+        seen = np.flatnonzero(np.isin(recording.rows["episode"], np.unique(result.episode)))
         logits = recording.steps("listener", "logits").to_numpy()[seen]
         taken = np.take_along_axis(logits, recording.steps("listener", "action").to_numpy()[seen][..., None], -1)
-        np.testing.assert_allclose(found.score, taken[..., 0], atol=1e-5)
+        np.testing.assert_allclose(result.score, taken[..., 0], atol=1e-5)
         given = attribute(recording, group="listener", policies=made.policies(second), n_steps=5)
         assert len(given.score) == 300  # all rows, by a policy that was named
-        asked = {"speaker": "speaker_0", "listener": "listener_0", "goal": "goal"}
-        both = {name: communication(recording, checkpoint=name, **asked) for name in (first, second)}  # type: ignore[arg-type]
+        options = {"speaker": "speaker_0", "listener": "listener_0", "goal": "goal"}
+        both = {name: communication(recording, checkpoint=name, **options) for name in (first, second)}  # type: ignore[arg-type]
     with record(made, episodes=6, checkpoint=first, name="alone", explore=True, progress=False) as alone:
-        influenced = communication(alone, **asked).influence  # type: ignore[arg-type]
+        influenced = communication(alone, **options).influence  # type: ignore[arg-type]
     assert influenced is not None and both[first].influence is not None
     assert both[first].influence.value == pytest.approx(influenced.value, rel=1e-4)

@@ -36,16 +36,16 @@ def states(recording: Recording, steps: tuple[int, ...] = (0, 7)) -> torch.Tenso
     return whole[np.isin(recording.rows["t"].to_numpy(), steps)]
 
 
-def test_values_add_up_to_what_the_critic_says(made: tuple[Agents, Recording]) -> None:
+def test_values_add_up_to_the_critics_value(made: tuple[Agents, Recording]) -> None:
     agents, recording = made
     critic: Any = agents.by_group["agent"].critic
-    found = explained(made, n_steps=200)
-    assert found.sources == "state" and found.values.shape == (6, 3, 54) and not found.warnings
+    result = explained(made, n_steps=200)
+    assert result.sources == "state" and result.values.shape == (6, 3, 54) and not result.warnings
     state, mean = states(recording), torch.from_numpy(recording.state.to_numpy()).mean(0, keepdim=True)
     with torch.no_grad():
         difference = critic({}, state) - critic({}, mean)
-    np.testing.assert_allclose(found.values.sum(-1), difference, atol=1e-4)
-    np.testing.assert_allclose(found.baseline[0], mean[0], atol=1e-5)
+    np.testing.assert_allclose(result.values.sum(-1), difference, atol=1e-4)
+    np.testing.assert_allclose(result.baseline[0], mean[0], atol=1e-5)
     assert difference.abs().max() > 0.01
 
 
@@ -54,14 +54,14 @@ def test_saliency_is_the_critics_gradient(made: tuple[Agents, Recording]) -> Non
     critic: Any = agents.by_group["agent"].critic
     state = states(recording).requires_grad_()
     (gradient,) = torch.autograd.grad(critic({}, state)[:, 1].sum(), state)
-    found = explained(made, method="saliency", agent="agent_1")
-    np.testing.assert_allclose(np.abs(found.values[:, 0]), gradient.abs(), atol=1e-6)
+    result = explained(made, method="saliency", agent="agent_1")
+    np.testing.assert_allclose(np.abs(result.values[:, 0]), gradient.abs(), atol=1e-6)
 
 
 def test_ablation_of_a_named_group_is_the_critics_answer_without_it(made: tuple[Agents, Recording]) -> None:
     agents, recording = made
     critic: Any = agents.by_group["agent"].critic
-    found = explained(made, method="feature_ablation", features={"landmarks": ["landmark_*"]}, baseline="zero")
+    result = explained(made, method="feature_ablation", features={"landmarks": ["landmark_*"]}, baseline="zero")
     state = states(recording)
     names, owners = np.array(explained(made).feature_names), np.array(explained(made).feature_agents)
     for agent in ("agent_0", "agent_2"):
@@ -70,20 +70,20 @@ def test_ablation_of_a_named_group_is_the_critics_answer_without_it(made: tuple[
             moved = critic({}, state) - critic({}, torch.where(hidden, 0.0, state))
         (place,) = (
             k
-            for k, (name, owner) in enumerate(zip(found.feature_names, found.feature_agents))
+            for k, (name, owner) in enumerate(zip(result.feature_names, result.feature_agents))
             if (name, owner) == ("landmarks", agent)
         )
-        np.testing.assert_allclose(found.values[:, :, place], moved, atol=1e-5)
+        np.testing.assert_allclose(result.values[:, :, place], moved, atol=1e-5)
 
 
 def test_a_state_of_observations_has_their_names_and_owners(made: tuple[Agents, Recording]) -> None:
     agents, recording = made
-    found = explained(made)
+    result = explained(made)
     own = agents.spec.group("agent").observation.names
-    assert found.feature_names == own * 3 and found.feature_agents == tuple(
+    assert result.feature_names == own * 3 and result.feature_agents == tuple(
         agent for agent in ("agent_0", "agent_1", "agent_2") for _ in own
     )
-    assert {name: part.shape for name, part in found.by_source().items()} == dict.fromkeys(found.agents, (6, 3, 18))
+    assert {name: part.shape for name, part in result.by_source().items()} == dict.fromkeys(result.agents, (6, 3, 18))
     who = mnb.influence(recording, "critic", policies=agents.by_group)
     assert np.isfinite(who.values).all() and who.values.max() > 0
 
@@ -100,10 +100,10 @@ def test_a_state_of_something_else_is_numbered(made: tuple[Agents, Recording], m
             yield moments
 
     monkeypatch.setattr(RowSource, "batches", turned)
-    found = explained(made)
-    assert found.feature_names[:2] == ("state[0]", "state[1]") and found.feature_agents == ()
+    result = explained(made)
+    assert result.feature_names[:2] == ("state[0]", "state[1]") and result.feature_agents == ()
     with pytest.raises(AnalysisError, match="sources: the environment's state"):
-        found.by_source()
+        result.by_source()
 
 
 def test_conductance_and_units_of_the_critic(made: tuple[Agents, Recording]) -> None:
@@ -144,11 +144,11 @@ def test_a_critic_that_reads_both_is_explained_by_either(tmp_path: Path) -> None
     )
     run = mnb.train(experiment, tmp_path / "run")
     recording = mnb.record(run, episodes=2, progress=False)
-    found = mnb.attribute(recording, group="agent", to="value", sources="state", n_steps=200, progress=False)
+    result = mnb.attribute(recording, group="agent", to="value", sources="state", n_steps=200, progress=False)
     policy = run.policies()["agent"]
     seen = {"agent": torch.from_numpy(recording.steps("agent", "observation").to_numpy())}
     state = torch.from_numpy(recording.state.to_numpy())
     with torch.no_grad():
         moved = policy.value(seen, state=state)[0] - policy.value(seen, state=state.mean(0).expand_as(state))[0]
-    np.testing.assert_allclose(found.values.sum(-1), moved, atol=1e-4)
-    assert found.values.any() and mnb.attribute(recording, group="agent", to="value", progress=False).sources == "all"
+    np.testing.assert_allclose(result.values.sum(-1), moved, atol=1e-4)
+    assert result.values.any() and mnb.attribute(recording, group="agent", to="value", progress=False).sources == "all"

@@ -32,9 +32,9 @@ class ByHand(nn.Module):
 
 
 def test_it_equals_captum_on_an_unrolled_network(team: Recording) -> None:
-    found = attribute_over_time(team, group="agent", to="logit", target=1, t=[10, 20], lookback=LOOKBACK, n_steps=20)
-    assert found.values.shape == (24, 3, LOOKBACK + 1, 18) and found.warnings == ()
-    assert np.isnan(found.values[:, 1]).all()  # agent_1 was not recorded
+    result = attribute_over_time(team, group="agent", to="logit", target=1, t=[10, 20], lookback=LOOKBACK, n_steps=20)
+    assert result.values.shape == (24, 3, LOOKBACK + 1, 18) and result.warnings == ()
+    assert np.isnan(result.values[:, 1]).all()  # agent_1 was not recorded
     observation = torch.from_numpy(team.steps("agent", "observation").to_numpy())
     state = torch.from_numpy(team.recurrent("agent").to_numpy())
     mean = observation.double().mean(0).float()
@@ -48,25 +48,25 @@ def test_it_equals_captum_on_an_unrolled_network(team: Recording) -> None:
         values, of_state = IntegratedGradients(ByHand(team)).attribute(
             (x, h), (start, torch.zeros_like(h)), n_steps=20, method="gausslegendre"
         )
-        here = int(np.flatnonzero((found.episode == 5) & (found.t == 20))[0])
+        here = int(np.flatnonzero((result.episode == 5) & (result.t == 20))[0])
         expected = values.view(LOOKBACK + 1, 18).flip(0).detach()
-        np.testing.assert_allclose(found.values[here, agent], expected, atol=2e-6)
-        assert found.state_values[here, agent] == pytest.approx(of_state.sum().item(), abs=2e-6)
+        np.testing.assert_allclose(result.values[here, agent], expected, atol=2e-6)
+        assert result.state_values[here, agent] == pytest.approx(of_state.sum().item(), abs=2e-6)
         logit = team.steps("agent", "logits").to_numpy()[row, recorded, 1]
-        assert found.score[here, agent] == pytest.approx(logit, abs=1e-5)
-    assert np.nanmax(found.relative_delta) < 1e-3
-    table = found.table()
+        assert result.score[here, agent] == pytest.approx(logit, abs=1e-5)
+    assert np.nanmax(result.relative_delta) < 1e-3
+    table = result.table()
     assert table.groupby("agent")["share"].sum()["agent_0"] == pytest.approx(1)
 
 
 def test_without_a_past_the_state_is_that_of_the_beginning(team: Recording) -> None:
-    found = attribute_over_time(team, group="agent", agent="agent_0", t=LOOKBACK, lookback=LOOKBACK, features="auto")
-    assert found.agents == ("agent_0",) and len(found.score) == 12
-    np.testing.assert_array_equal(found.state_values, 0.0)
-    assert found.feature_names[:2] == ("own velocity", "own position")
+    result = attribute_over_time(team, group="agent", agent="agent_0", t=LOOKBACK, lookback=LOOKBACK, features="auto")
+    assert result.agents == ("agent_0",) and len(result.score) == 12
+    np.testing.assert_array_equal(result.state_values, 0.0)
+    assert result.feature_names[:2] == ("own velocity", "own position")
 
 
-def test_what_cannot_be_unrolled_is_refused(team: Recording, recording: Recording) -> None:
+def test_policies_that_cannot_be_unrolled_are_rejected(team: Recording, recording: Recording) -> None:
     with pytest.raises(AnalysisError, match="no recurrent state"):
         attribute_over_time(recording, group="listener")
     with pytest.raises(AnalysisError, match="t from 0 to 24"):

@@ -1,4 +1,4 @@
-"""Episodes that repeat one another are told of, by every analysis that counts episodes."""
+"""Every analysis that counts episodes warns about episodes that repeat one another."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def same(game: Run) -> Iterator[Recording]:
 
 
 def test_the_same_game_twelve_times_is_one(game: Run, same: Recording) -> None:
-    told = "only 1 of 12 episodes are different, the others repeat them"
+    message = "only 1 of 12 episodes are different, the others repeat them"
     every = same.rows["episode"].to_numpy()
     assert (
-        duplicate_episode_warnings(same, every)[0].startswith(told)
+        duplicate_episode_warnings(same, every)[0].startswith(message)
         and duplicate_episode_warnings(same, every[every == 3]) == ()
     )
     with record(game, episodes=12, name="drawn", explore=True, progress=False) as drawn:
@@ -53,36 +53,36 @@ def test_the_same_game_twelve_times_is_one(game: Run, same: Recording) -> None:
     late = same.rows["t"].to_numpy() >= 2
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # fewer different points than groups is no matter of scikit-learn's
-        found = [
+        results = [
             decode(same, site=SITE, label=late, agent="player_1", n_shuffles=3, progress=False),
             tuning(same, site=SITE, label=late, agent="player_1", n_shuffles=20, n_bootstrap=20),
             event_average(same, site=SITE, event=late, agent="player_1", n_shuffles=20, n_bootstrap=20),
             roles(same, site=SITE, n_shuffles=20),
             similarity((same, SITE, "player_1"), (same, "player/actor/hidden_2", "player_1")),
         ]
-    assert found[3].points.shape[1] == 2 and plots.role_map(found[3]) is not None  # type: ignore[union-attr]
-    for result in found:
-        assert any(note.startswith(told) for note in result.warnings), result
+    assert results[3].points.shape[1] == 2 and plots.role_map(results[3]) is not None  # type: ignore[union-attr]
+    for result in results:
+        assert any(note.startswith(message) for note in result.warnings), result
         assert "NOT TO BE TRUSTED: only 1 of 12 episodes are different" in repr(result)
 
 
 def test_rollouts_of_the_same_game_are_one_as_well(game: Run, same: Recording) -> None:
-    told = "only 1 of 6 episodes are different, the others repeat them"
+    message = "only 1 of 6 episodes are different, the others repeat them"
     late = same.rows["t"].to_numpy() >= 2
     tuned = tuning(same, site=SITE, label=late, agent="player_1", n_shuffles=20, n_bootstrap=20)
     clamp = Clamp(SITE, 2.0, units=(0,), agents=("player_1",))
     direction = Direction(SITE, "player_1", tuple(np.eye(tuned.n_units)[0]), 0.0, 1.0)
-    for found in (
+    for results in (
         intervene(game, clamp, episodes=6),
         trace(game, clamp, sites=[SITE], episodes=6),
         usage(game, direction, episodes=6, n_random_directions=5),
         mediation(game, tuned, episodes=6),
     ):
-        assert any(note.startswith(told) for note in found.warnings), found
+        assert any(note.startswith(message) for note in results.warnings), results
     drawn = intervene(game, clamp, episodes=6, explore=True)
     assert not any("episodes are different" in note for note in drawn.warnings)
 
 
-def test_different_episodes_are_not_doubted(recording: Recording) -> None:
+def test_different_episodes_draw_no_warning(recording: Recording) -> None:
     assert duplicate_episode_warnings(recording, recording.rows["episode"].to_numpy()) == ()
     assert duplicate_episode_warnings(recording, np.array([4])) == ()

@@ -41,17 +41,17 @@ def test_what_another_agent_sees_does_and_earns(recording: Recording) -> None:
 
 def test_several_sites_and_offsets_are_one_result(recording: Recording) -> None:
     speed = ("listener_0", "observation", "velocity_x")
-    found = decode(recording, site="listener/actor/hidden_*", label=speed, offset=[-1, 0], n_shuffles=3)
-    assert [(s.site[-1], s.offset, s.n_rows) for s in found.scores] == [
+    result = decode(recording, site="listener/actor/hidden_*", label=speed, offset=[-1, 0], n_shuffles=3)
+    assert [(s.site[-1], s.offset, s.n_rows) for s in result.scores] == [
         ("1", -1, 60 * 24), ("1", 0, 60 * 25), ("2", -1, 60 * 24), ("2", 0, 60 * 25),
     ]  # fmt: skip
-    assert found.of(site="listener/actor/hidden_1", offset=0).score > 0.95
-    assert all(s.p_holm == 1.0 and s.p_value == 0.25 for s in found.scores)
-    assert "none can survive Holm's correction with fewer than 79 shuffles" in found.resolution
-    assert len(found.direction(site="listener/actor/hidden_2", offset=0).vector) == 64
-    assert found.to_json()["scores"][0]["offset"] == -1
+    assert result.of(site="listener/actor/hidden_1", offset=0).score > 0.95
+    assert all(s.p_holm == 1.0 and s.p_value == 0.25 for s in result.scores)
+    assert "none can survive Holm's correction with fewer than 79 shuffles" in result.resolution
+    assert len(result.direction(site="listener/actor/hidden_2", offset=0).vector) == 64
+    assert result.to_json()["scores"][0]["offset"] == -1
     with pytest.raises(AnalysisError, match="2 scores match"):
-        found.of(offset=0)
+        result.of(offset=0)
 
 
 def test_a_planted_share_of_variance_is_recovered(recording: Recording) -> None:
@@ -62,11 +62,11 @@ def test_a_planted_share_of_variance_is_recovered(recording: Recording) -> None:
     def half_known(recording: Recording) -> np.ndarray:
         return signal / signal.std() + noise
 
-    found = decode(recording, site="listener/actor/hidden_1", label=half_known, n_shuffles=1)
-    assert found.label == "half_known" and found.of().score == pytest.approx(0.5, abs=0.08)
+    result = decode(recording, site="listener/actor/hidden_1", label=half_known, n_shuffles=1)
+    assert result.label == "half_known" and result.of().score == pytest.approx(0.5, abs=0.08)
 
 
-def test_what_cannot_be_a_label_is_refused(recording: Recording) -> None:
+def test_invalid_labels_are_rejected(recording: Recording) -> None:
     def ask(label: object, **options: object) -> None:
         decode(recording, site="listener/actor/hidden_1", label=label, **options)  # type: ignore[arg-type]
 
@@ -86,12 +86,12 @@ def test_words_are_classes(recording: Recording) -> None:
     goal = recording.label("goal").to_numpy()
     words = np.array(["red", "green", "blue"])[goal]
     for label in (words, words.astype(object), lambda recording: words):
-        found = decode(recording, site="listener/actor/hidden_1", label=label, n_shuffles=1, progress=False)
-        assert found.kind == "classification" and found.classes == ("blue", "green", "red") and found.notes == ()
+        result = decode(recording, site="listener/actor/hidden_1", label=label, n_shuffles=1, progress=False)
+        assert result.kind == "classification" and result.classes == ("blue", "green", "red") and result.notes == ()
         same = decode(recording, site="listener/actor/hidden_1", label=2 - goal, n_shuffles=1, progress=False)
         swapped = np.array([2, 1, 0])  # alphabetical order is the other way round
-        np.testing.assert_array_equal(found.decoders[0].patterns, same.decoders[0].patterns)
-        assert swapped[goal].tolist() == (2 - goal).tolist() and found.of().score == same.of().score
+        np.testing.assert_array_equal(result.decoders[0].patterns, same.decoders[0].patterns)
+        assert swapped[goal].tolist() == (2 - goal).tolist() and result.of().score == same.of().score
     tuned = tuning(recording, site="listener/actor/hidden_1", label=words, n_shuffles=20, n_bootstrap=20)
     assert tuned.bins == ("blue", "green", "red")
     happened = event_average(recording, site="listener/actor/hidden_1", event=words, value="green")
@@ -103,8 +103,8 @@ def test_objects_are_what_they_hold(recording: Recording) -> None:
     speed = recording.steps("listener", "observation").sel(feature="velocity_x").to_numpy()[:, 0].astype(object)
     speed[:100] = None
     source = RowSource(recording, "listener")
-    found = resolve_label(source, source.rows(None), speed)
-    assert found.values.dtype == np.float64 and found.known[:, 0].tolist() == [False] * 100 + [True] * 1400
+    result = resolve_label(source, source.rows(None), speed)
+    assert result.values.dtype == np.float64 and result.known[:, 0].tolist() == [False] * 100 + [True] * 1400
     mixed = np.where(np.arange(1500) < 7, None, "here").astype(object)
     with pytest.raises(AnalysisError, match="a word at some rows and none at 7"):
         resolve_label(source, source.rows(None), mixed)
@@ -112,19 +112,19 @@ def test_objects_are_what_they_hold(recording: Recording) -> None:
         resolve_label(source, source.rows(None), np.array([{}] * 1500, dtype=object))
 
 
-def test_whole_numbers_given_as_floats_are_told_of(recording: Recording) -> None:
+def test_whole_numbers_as_floats_draw_a_note(recording: Recording) -> None:
     """An integer column with missing values is one of floats."""
     goal = recording.label("goal").to_numpy().astype(float)
     goal[:40] = np.nan
     site = "listener/actor/hidden_1"
-    found = decode(recording, site=site, label=goal, n_shuffles=1, progress=False)
-    assert found.kind == "regression"
+    result = decode(recording, site=site, label=goal, n_shuffles=1, progress=False)
+    assert result.kind == "regression"
     assert (
-        found.notes[0]
+        result.notes[0]
         == "'label' holds 0, 1, 2 as floats and is taken as a quantity; kind='classification' makes classes"
     )
-    asked = decode(recording, site=site, label=goal, kind="regression", n_shuffles=1, progress=False)
-    assert len(asked.notes) == 1 and "not a number" in asked.notes[0]
+    options = decode(recording, site=site, label=goal, kind="regression", n_shuffles=1, progress=False)
+    assert len(options.notes) == 1 and "not a number" in options.notes[0]
     with pytest.raises(AnalysisError, match="no kind of decoding 'classify'; did you mean 'classification'"):
         decode(recording, site=site, label=goal, kind="classify")  # type: ignore[arg-type]
 
@@ -134,8 +134,8 @@ def test_a_class_that_is_missing_from_folds_raises_chance_and_no_interval_leaves
 ) -> None:
     """Where four folds of five hold one class only, the constant answer is right in them: 0.9 and not 0.5."""
     rare = (recording.rows["episode"].to_numpy() == 1).astype(int)
-    found = decode(recording, site="listener/actor/hidden_1", label=rare, n_shuffles=2, progress=False).of()
-    assert found.chance == pytest.approx(0.9) and 0 <= found.low <= found.high <= 1
+    result = decode(recording, site="listener/actor/hidden_1", label=rare, n_shuffles=2, progress=False).of()
+    assert result.chance == pytest.approx(0.9) and 0 <= result.low <= result.high <= 1
     streamed = decode(
         recording, site="listener/actor/hidden_1", label=rare, n_shuffles=2, memory_bytes=1, progress=False
     ).of()

@@ -1,4 +1,4 @@
-"""Rows whose label is not a number: left out by every analysis that takes labels, and said how many of how many."""
+"""Rows whose label is not a number: every analysis that takes labels leaves them out and reports how many."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ def test_decoding(recording: Recording, memory_bytes: int) -> None:
     assert few.of().n_rows == N - 40 and few.warnings == ()
     assert few.notes[0] in repr(few) and few.to_json()["notes"] == list(few.notes)
     most = decode(recording, label=with_gaps(recording, "goal_dx", 800), **options)  # type: ignore[arg-type]
-    told = f"listener_0: 800 of {N} rows are left out: at 800 'label' is not a number"
-    assert most.notes == () and told in most.warnings
+    message = f"listener_0: 800 of {N} rows are left out: at 800 'label' is not a number"
+    assert most.notes == () and message in most.warnings
     assert decode(recording, label="goal_dx", **options).notes == ()  # type: ignore[arg-type]
 
 
 def test_decoding_classes_and_later_steps(recording: Recording) -> None:
-    """NaN is no class; steps beyond an episode's end are what was asked for, not what is missing."""
+    """NaN is no class; steps beyond an episode's end were requested and are not missing."""
     goal = with_gaps(recording, "goal", 100)  # four episodes
-    found = decode(recording, site=SITE, label=goal, kind="classification", offset=5, n_shuffles=1, progress=False)
-    assert found.classes == ("0.0", "1.0", "2.0")
-    assert found.notes == ("listener_0 at offset 5: 80 of 1200 rows are left out: at 80 'label' is not a number",)
-    assert found.of().n_rows == 1200 - 80
+    result = decode(recording, site=SITE, label=goal, kind="classification", offset=5, n_shuffles=1, progress=False)
+    assert result.classes == ("0.0", "1.0", "2.0")
+    assert result.notes == ("listener_0 at offset 5: 80 of 1200 rows are left out: at 80 'label' is not a number",)
+    assert result.of().n_rows == 1200 - 80
 
 
 def test_what_another_agent_did(recording: Recording) -> None:
     """All agents act at every step here, so nothing is left out."""
-    found = decode(recording, site=SITE, label=("listener_0", "action"), n_shuffles=1, progress=False)
-    assert found.notes == ()
+    result = decode(recording, site=SITE, label=("listener_0", "action"), n_shuffles=1, progress=False)
+    assert result.notes == ()
 
 
 def test_tuning_and_events(recording: Recording) -> None:
-    told = f"listener_0: 40 of {N} rows are left out: at 40 'label' is not a number"
-    found = tuning(recording, site=SITE, label=with_gaps(recording, "goal_dx", 40), n_shuffles=20, n_bootstrap=20)
-    assert found.notes == (told,) and found.count.sum() == N - 40 and told in repr(found)
+    message = f"listener_0: 40 of {N} rows are left out: at 40 'label' is not a number"
+    result = tuning(recording, site=SITE, label=with_gaps(recording, "goal_dx", 40), n_shuffles=20, n_bootstrap=20)
+    assert result.notes == (message,) and result.count.sum() == N - 40 and message in repr(result)
     event = (np.arange(N) % 25 == 3).astype(float)
     event[:40] = np.nan
     with pytest.raises(
@@ -64,18 +64,18 @@ def test_tuning_and_events(recording: Recording) -> None:
     ):
         event_average(recording, site=SITE, event=event)
     around = event_average(recording, site=SITE, event=event, value=1, n_shuffles=20, n_bootstrap=20)
-    assert around.notes == (told,) and told in repr(around)
+    assert around.notes == (message,) and message in repr(around)
     assert around.n_events[around.lags == 0] == 58  # t=3 of the first two episodes is where the unknown rows
 
 
 def test_concepts(recording: Recording) -> None:
-    """The concept, what is held fixed, and the rows of which the score is the share."""
+    """Missing values of the concept, of the fixed label, and of the rows that the score counts."""
     concept = (with_gaps(recording, "goal", 50) == 2).astype(float)
     concept[:50] = np.nan
     fixed = with_gaps(recording, "goal_dx", 75)
     where = np.ones(N)
     where[:100] = np.nan
-    found = concept_activation(
+    result = concept_activation(
         recording,
         site=SITE,
         concept=concept,
@@ -86,11 +86,11 @@ def test_concepts(recording: Recording) -> None:
         n_runs=4,
         n_shuffles=20,
     )
-    assert found.notes == (
+    assert result.notes == (
         f"listener_0: 50 of {N} rows are left out: at 50 'label' is not a number",
         f"listener_0: 25 of {N - 50} rows are left out: at 25 'label' is not a number",
     )
-    assert found.scores[0].n_rows == N - 100 and found.notes[0] in repr(found)
+    assert result.scores[0].n_rows == N - 100 and result.notes[0] in repr(result)
 
 
 def test_words_are_classes_as_their_numbers_are(recording: Recording) -> None:
@@ -105,11 +105,11 @@ def test_words_are_classes_as_their_numbers_are(recording: Recording) -> None:
 
 
 def test_counts_by_hand() -> None:
-    asked = np.array([True, True, True, True, False])
+    considered = np.array([True, True, True, True, False])
     known = np.array([True, True, True, False, False])
     gone = "it is unknown because that agent did not act or had ended"
-    found = MissingLabels()
-    found.add("a", "x", asked, known, np.zeros(5, bool))
-    assert found.notes == [f"a: 1 of 4 rows are left out: at 1 {gone}"] and not found.warnings
-    found.add("a", "x", asked, ~known, np.array([True, False, False, False, True]))
-    assert found.warnings == [f"a: 3 of 4 rows are left out: at 1 'x' is not a number and at 2 {gone}"]
+    result = MissingLabels()
+    result.add("a", "x", considered, known, np.zeros(5, bool))
+    assert result.notes == [f"a: 1 of 4 rows are left out: at 1 {gone}"] and not result.warnings
+    result.add("a", "x", considered, ~known, np.array([True, False, False, False, True]))
+    assert result.warnings == [f"a: 3 of 4 rows are left out: at 1 'x' is not a number and at 2 {gone}"]

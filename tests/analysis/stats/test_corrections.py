@@ -30,14 +30,14 @@ def test_the_best_of_noise_survives_seldom_and_a_finding_always() -> None:
         false += bool((max_statistic(scores[:, 0], scores[:, 1:]) <= 0.05).any())
     assert false / 200 < 0.1
     scores[3, 0] = 20.0
-    found = max_statistic(scores[:, 0], scores[:, 1:])
-    assert found[3] == pytest.approx(1 / 40) and (np.delete(found, 3) > 1 / 40).all()
+    result = max_statistic(scores[:, 0], scores[:, 1:])
+    assert result[3] == pytest.approx(1 / 40) and (np.delete(result, 3) > 1 / 40).all()
 
 
 def test_how_low_chance_falls_does_not_hide_what_is_beyond_it() -> None:
     """R^2 of two tests, both far beyond their shuffles; of one of them a shuffle fell to -60."""
     shuffled = np.stack([np.append(-60.0, -np.linspace(2, 4, 18)), -np.linspace(1, 3, 19)[::-1]])
-    found = max_statistic(np.array([0.99, 0.99]), shuffled)
-    np.testing.assert_allclose(found, [1 / 20, 1 / 20])
+    result = max_statistic(np.array([0.99, 0.99]), shuffled)
+    np.testing.assert_allclose(result, [1 / 20, 1 / 20])
     chance = max_statistic(np.array([-2.0, -2.0]), shuffled)
     assert (chance > 0.05).all()

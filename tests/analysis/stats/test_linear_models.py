@@ -62,8 +62,8 @@ def test_permuted_labels_keep_their_course_and_lose_their_episode() -> None:
     seen = {tuple(permute_by_episode(y, episode, np.random.default_rng(k))) for k in range(60)}
     assert (10, 11, 11, 20, 21, 0, 1, 2) in seen or (10, 11, 11, 0, 1, 20, 21, 22) in seen
     assert tuple(y) in seen
-    for found in seen:
-        assert {value // 10 for value in found[:3]} != {value // 10 for value in found[5:]}
+    for result in seen:
+        assert {value // 10 for value in result[:3]} != {value // 10 for value in result[5:]}
 
 
 def test_what_identifies_the_episode_can_be_memorised_and_noise_cannot() -> None:
@@ -90,8 +90,8 @@ def test_shared_factors_give_scikit_learns_scores() -> None:
     x, y = rng.standard_normal((100, 12)) + 5, rng.standard_normal((100, 3))
     y[:, 0] += x[:, 0]
     fold = EPISODE % 4
-    for column, found in enumerate(score_labels(x, y, fold, "regression")):
-        for k, score in enumerate(found.scores):
+    for column, result in enumerate(score_labels(x, y, fold, "regression")):
+        for k, score in enumerate(result.scores):
             model = make_pipeline(StandardScaler(), RidgeCV(RIDGE_STRENGTHS)).fit(x[fold != k], y[fold != k, column])
             assert score == pytest.approx(model.score(x[fold == k], y[fold == k, column]), abs=1e-9)
 

@@ -19,20 +19,20 @@ SAMPLES = {
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_bootstrap_is_scipys(name: str) -> None:
-    found = SAMPLES[name]
-    theirs = stats.bootstrap((found,), np.mean, n_resamples=9999, batch=512, rng=np.random.default_rng(7))
-    mine = paired_test(found, "bootstrap", seed=7)
+    result = SAMPLES[name]
+    theirs = stats.bootstrap((result,), np.mean, n_resamples=9999, batch=512, rng=np.random.default_rng(7))
+    mine = paired_test(result, "bootstrap", seed=7)
     np.testing.assert_allclose((mine.low, mine.high), theirs.confidence_interval, rtol=1e-12)
-    assert mine.low <= found.mean() <= mine.high
-    test = stats.ttest_1samp(found, 0.0)
-    assert mine.p_value == pytest.approx(test.pvalue) and mine.detectable == paired_test(found).detectable
+    assert mine.low <= result.mean() <= mine.high
+    test = stats.ttest_1samp(result, 0.0)
+    assert mine.p_value == pytest.approx(test.pvalue) and mine.detectable == paired_test(result).detectable
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_the_default_is_the_t_interval(name: str) -> None:
-    found = SAMPLES[name]
-    interval = stats.ttest_1samp(found, 0.0).confidence_interval()
-    mine = paired_test(found)
+    result = SAMPLES[name]
+    interval = stats.ttest_1samp(result, 0.0).confidence_interval()
+    mine = paired_test(result)
     np.testing.assert_allclose((mine.low, mine.high), (interval.low, interval.high), rtol=1e-9)
 
 
