@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from html import escape
 from math import isfinite
@@ -86,6 +86,35 @@ class Result(ABC):
             if rows is not None and rows < len(table):
                 table_html += f"<p>the first {rows} of {len(table)} rows: table()</p>"
         return f"<p>{escape(repr(self), quote=False)}</p>{warnings}{table_html}"
+
+
+def few_episodes_warning(n_episodes: int, minimum: int = MIN_EPISODES_FOR_INTERVALS) -> tuple[str, ...]:
+    """A warning if intervals over this many episodes are unreliable; else nothing."""
+    if n_episodes >= minimum:
+        return ()
+    return (f"only {n_episodes} episodes: intervals are rough below {minimum}",)
+
+
+def grid_table(
+    rows: Mapping[str, Sequence[Any] | np.ndarray],
+    columns: Mapping[str, Sequence[Any] | np.ndarray],
+    values: Mapping[str, np.ndarray],
+) -> pd.DataFrame:
+    """One line for each cell of a grid: the labels of its row and column, and its values.
+
+    Args:
+        rows: by name, `[row]`.
+        columns: by name, `[column]`.
+        values: by name, `[row, column]`.
+    """
+    n_rows, n_columns = next(iter(values.values())).shape
+    return pd.DataFrame(
+        {
+            **{name: np.repeat(np.asarray(labels), n_columns) for name, labels in rows.items()},
+            **{name: np.tile(np.asarray(labels), n_rows) for name, labels in columns.items()},
+            **{name: array.ravel() for name, array in values.items()},
+        }
+    )
 
 
 def strict_json(value: Any) -> Any:

@@ -17,7 +17,7 @@ from torchrl.modules import MultiAgentMLP
 import marlnb as mnb
 from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
 from marlnb.errors import AnalysisError
-from marlnb.models.hooks.edits import edited
+from marlnb.models.hooks.apply_edits import edited
 from marlnb.recording.file.reader import Recording
 from marlnb.training.policies.agents import Agents
 
@@ -84,7 +84,7 @@ def test_attribution_and_influence(case: Case) -> None:
     assert units.values.shape == (len(recording), 1, 16) and units.values.any()
     between = mnb.influence(recording, **asked, n_steps=5)
     assert (between.values > 0).all()  # everyone sees everyone
-    with pytest.raises(AnalysisError, match=r"elsewhere: .*; pass policies=agents\.by_group"):
+    with pytest.raises(AnalysisError, match=r"external agents: .*; pass policies=agents\.by_group"):
         mnb.attribute(recording, group="agent", progress=False)
 
 
@@ -110,10 +110,10 @@ def test_readings_of_units(case: Case) -> None:
     decoded = mnb.decode(recording, site=layer, label=planted, agent="agent_1", n_shuffles=2, progress=False)
     assert decoded.of("agent_1").score == pytest.approx(1, abs=0.01)
     assert any("no untrained network" in note and "policies=" in note for note in decoded.warnings)
-    tuned = mnb.tuning(recording, site=layer, by=planted, agent="agent_1", n_shuffles=20, repetitions=20)
+    tuned = mnb.tuning(recording, site=layer, label=planted, agent="agent_1", n_shuffles=20, n_bootstrap=20)
     assert tuned.n_units == 16
     one = (recording, layer, "agent_1")
-    assert mnb.similarity(one, one, n_shuffles=2, repetitions=20).score == pytest.approx(1, abs=1e-6)
+    assert mnb.similarity(one, one, n_shuffles=2, n_bootstrap=20).score == pytest.approx(1, abs=1e-6)
 
 
 @pytest.mark.parametrize("remembers", [False, True])
@@ -183,5 +183,5 @@ def test_what_the_head_reads_is_used_and_the_rest_is_not(case: Case) -> None:
     effect = []
     for vector in (left[:, 0], left[:, -1]):
         along = mnb.Direction(layer, "agent_1", tuple(vector), float(hidden.mean(0) @ vector), 1.0)
-        effect.append(mnb.usage(agents, along, episodes=4, n_random=2).of("steer").effect)
+        effect.append(mnb.usage(agents, along, episodes=4, n_random_directions=2).of("steer").effect)
     assert effect[0] > 1e-2 and effect[1] < 1e-5

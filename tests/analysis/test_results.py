@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import marlnb.analysis
-from marlnb.analysis.results import Result
+from marlnb.analysis.results import Result, few_episodes_warning, grid_table
 
 
 @dataclass(frozen=True)
@@ -73,3 +73,14 @@ def result_classes() -> Iterator[type[Result]]:
 def test_every_result_says_its_warnings_in_its_repr(kind: type[Result]) -> None:
     assert "__repr__" in vars(kind) and "remarks" in kind.__repr__.__code__.co_names
     assert not getattr(kind, "__abstractmethods__", None)
+
+
+def test_a_grid_has_a_line_for_each_cell() -> None:
+    table = grid_table({"site": ("s", "s"), "agent": ("a", "b")}, {"t": [0, 3, 6]}, {"x": np.arange(6.0).reshape(2, 3)})
+    assert table.columns.tolist() == ["site", "agent", "t", "x"] and len(table) == 6
+    assert table.iloc[4].tolist() == ["s", "b", 3, 4.0]
+
+
+def test_few_episodes_draw_a_warning() -> None:
+    assert few_episodes_warning(20) == () and few_episodes_warning(29, 30) != ()
+    assert few_episodes_warning(19) == ("only 19 episodes: intervals are rough below 20",)

@@ -11,11 +11,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from marlnb.analysis.communication.influence_result import few_episodes_warning, over_episodes
+from marlnb.analysis.communication.influence_result import over_episodes
 from marlnb.analysis.data.trajectories import Trajectories, roll_out
 from marlnb.analysis.interventions.intervene import MAX_ENVS
 from marlnb.analysis.interventions.outcomes import action_distance
-from marlnb.analysis.results import Result, strict_json
+from marlnb.analysis.results import Result, few_episodes_warning, grid_table, strict_json
 from marlnb.analysis.stats.divergence import total_variation
 from marlnb.config import EnvConfig
 from marlnb.envs.external.interface import publish
@@ -80,16 +80,8 @@ class ActionInfluence(Result):
 
     def table(self) -> pd.DataFrame:
         """One row for each agent and lag: agent, lag, value, low, high."""
-        lags = np.arange(self.horizon + 1)
-        return pd.DataFrame(
-            {
-                "agent": np.repeat(self.agents, len(lags)),
-                "lag": np.tile(lags, len(self.agents)),
-                "value": self.values.ravel(),
-                "low": self.low.ravel(),
-                "high": self.high.ravel(),
-            }
-        )
+        values = {"value": self.values, "low": self.low, "high": self.high}
+        return grid_table({"agent": self.agents}, {"lag": np.arange(self.horizon + 1)}, values)
 
     def to_json(self) -> dict[str, Any]:
         content = {name: getattr(self, name) for name in ("source", "units", "n_episodes", "warnings", "settings")}

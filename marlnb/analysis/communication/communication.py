@@ -20,6 +20,7 @@ from marlnb.analysis.data.labels import Label, rows_later
 from marlnb.analysis.data.row_values import RowValues, row_values
 from marlnb.analysis.data.rows import Rows, RowSource
 from marlnb.analysis.data.views import Units
+from marlnb.analysis.results import few_episodes_warning
 from marlnb.analysis.stats.bootstrap import Interval, bootstrap_weights, episode_index, percentile_interval
 from marlnb.analysis.stats.mutual_information import MutualInformation, counts, mutual_information
 from marlnb.errors import AnalysisError, unknown
@@ -135,7 +136,7 @@ def communication(
         n_episodes=n_episodes,
         notes=(*notes, *(note for collected in missing for note in collected.notes)),
         warnings=(
-            *(() if n_episodes >= MIN_EPISODES else (f"only {n_episodes} episodes",)),
+            *few_episodes_warning(n_episodes, MIN_EPISODES),
             *duplicate_episode_warnings(recording, of_speaker.episode),
             *(warning for collected in missing for warning in collected.warnings),
         ),

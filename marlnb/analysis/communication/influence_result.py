@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.results import MIN_EPISODES_FOR_INTERVALS, Result, strict_json
+from marlnb.analysis.results import Result, few_episodes_warning, grid_table, strict_json
 from marlnb.errors import AnalysisError
 
 N_BOOTSTRAP = 2000
@@ -67,15 +67,8 @@ class Influence(Result):
 
     def table(self) -> pd.DataFrame:
         """One row for each pair: agent, source, value, low, high."""
-        return pd.DataFrame(
-            {
-                "agent": np.repeat(self.agents, len(self.sources)),
-                "source": list(self.sources) * len(self.agents),
-                "value": self.values.ravel(),
-                "low": self.low.ravel(),
-                "high": self.high.ravel(),
-            }
-        )
+        values = {"value": self.values, "low": self.low, "high": self.high}
+        return grid_table({"agent": self.agents}, {"source": self.sources}, values)
 
     def to_json(self) -> dict[str, Any]:
         names = ("through", "measure", "units", "n_episodes")
@@ -91,13 +84,6 @@ class Influence(Result):
             f"Influence(through {self.through}: {self.measure}, {len(self.agents)} agents x {len(self.sources)} "
             f"sources, {self.n_episodes} episodes, {self.units}{self.remarks})"
         )
-
-
-def few_episodes_warning(n_episodes: int) -> tuple[str, ...]:
-    """A warning if bootstrap intervals over this many episodes are too narrow."""
-    if n_episodes >= MIN_EPISODES_FOR_INTERVALS:
-        return ()
-    return (f"only {n_episodes} episodes: intervals are too narrow below {MIN_EPISODES_FOR_INTERVALS}",)
 
 
 def over_episodes(by_row: np.ndarray, episode: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:

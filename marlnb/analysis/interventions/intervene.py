@@ -13,7 +13,7 @@ from marlnb.analysis.data.duplicate_episodes import duplicate_warnings, episode_
 from marlnb.analysis.data.trajectories import Trajectories, evaluate_on, roll_out
 from marlnb.analysis.interventions.outcomes import OutcomeKey, PairedOutcome, action_counts, paired_outcomes
 from marlnb.analysis.interventions.result import ActionShares, Arm, Effect, Intervention
-from marlnb.analysis.results import MIN_EPISODES_FOR_T_TESTS
+from marlnb.analysis.results import MIN_EPISODES_FOR_T_TESTS, few_episodes_warning
 from marlnb.analysis.stats.corrections import holm
 from marlnb.analysis.stats.paired_test import Intervals, PairedDifference, paired_test
 from marlnb.config import EnvConfig
@@ -240,8 +240,7 @@ def _effect(key: OutcomeKey, pair: PairedOutcome, test: PairedDifference, p_holm
 
 
 def _warnings(arms: Sequence[Arm], episodes: int, deviations: Mapping[str, float]) -> Iterator[str]:
-    if episodes < MIN_EPISODES_FOR_T_TESTS:
-        yield f"only {episodes} episodes: intervals are rough below {MIN_EPISODES_FOR_T_TESTS}"
+    yield from few_episodes_warning(episodes, MIN_EPISODES_FOR_T_TESTS)
     effects = list(chain.from_iterable(arm.effects for arm in arms if arm.strength != 0))
     if all(effect.difference == 0 for effect in effects):
         yield "the edits changed nothing at all: check that the edited sites lead to actions"

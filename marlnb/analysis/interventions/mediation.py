@@ -23,7 +23,7 @@ from marlnb.analysis.interventions.usage import (
     play_baseline,
 )
 from marlnb.analysis.representations.tuning_result import Tuning
-from marlnb.analysis.results import ALPHA, MIN_EPISODES_FOR_T_TESTS, Result
+from marlnb.analysis.results import ALPHA, MIN_EPISODES_FOR_T_TESTS, Result, few_episodes_warning
 from marlnb.analysis.stats.corrections import holm
 from marlnb.analysis.stats.paired_test import paired_test
 from marlnb.models.hooks.directions import Erase
@@ -129,9 +129,11 @@ def mediation(
         for direction in tuned.directions()
     ]
     p = np.array([_p_above(test.mean, test.high, test.n, negligible) for test in tests])
-    warnings = list(dict.fromkeys((*tuned.warnings, *baseline_warnings(baseline, greedy=not explore))))
-    if episodes < MIN_EPISODES_FOR_T_TESTS:
-        warnings.append(f"only {episodes} episodes: intervals are rough below {MIN_EPISODES_FOR_T_TESTS}")
+    warnings = (
+        *tuned.warnings,
+        *baseline_warnings(baseline, greedy=not explore),
+        *few_episodes_warning(episodes, MIN_EPISODES_FOR_T_TESTS),
+    )
     return Mediation(
         label=tuned.label,
         site=tuned.site,
@@ -144,7 +146,7 @@ def mediation(
         low=np.array([max(test.low, 0.0) for test in tests]),
         high=np.array([test.high for test in tests]),
         p_effect=holm(p),
-        warnings=tuple(warnings),
+        warnings=tuple(dict.fromkeys(warnings)),
     )
 
 

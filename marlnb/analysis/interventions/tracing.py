@@ -23,7 +23,7 @@ from marlnb.analysis.data.trajectories import Trajectories, roll_out
 from marlnb.analysis.interventions.intervene import MAX_ENVS
 from marlnb.analysis.interventions.outcomes import mean_over_time
 from marlnb.analysis.interventions.tracing_result import Tracing
-from marlnb.analysis.results import MIN_EPISODES_FOR_T_TESTS
+from marlnb.analysis.results import MIN_EPISODES_FOR_T_TESTS, few_episodes_warning
 from marlnb.analysis.stats.bootstrap import bootstrap_weights, percentile_interval
 from marlnb.analysis.stats.divergence import kl_divergence, total_variation
 from marlnb.analysis.stats.paired_test import paired_test
@@ -258,8 +258,7 @@ def _recovered(
 
 
 def _warnings(clean: np.ndarray, corrupted: np.ndarray, episodes: int) -> Iterator[str]:
-    if episodes < MIN_EPISODES_FOR_T_TESTS:
-        yield f"only {episodes} episodes: intervals are rough below {MIN_EPISODES_FOR_T_TESTS}"
+    yield from few_episodes_warning(episodes, MIN_EPISODES_FOR_T_TESTS)
     lost = paired_test(clean - corrupted)
     if lost.low <= 0 <= lost.high:
         interval = f"{lost.mean:.3g} [{lost.low:.3g}, {lost.high:.3g}]"

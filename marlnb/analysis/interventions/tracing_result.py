@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.results import Result
+from marlnb.analysis.results import Result, grid_table
 from marlnb.errors import AnalysisError, unknown
 
 
@@ -63,19 +63,8 @@ class Tracing(Result):
 
     def table(self) -> pd.DataFrame:
         """One row for each cell of the grid."""
-        rows = [
-            {
-                "site": site,
-                "agent": agent,
-                "t": t,
-                "recovered": self.recovered[k, j],
-                "low": self.low[k, j],
-                "high": self.high[k, j],
-            }
-            for k, (site, agent) in enumerate(zip(self.sites, self.agents))
-            for j, t in enumerate(self.times)
-        ]
-        return pd.DataFrame(rows)
+        values = {"recovered": self.recovered, "low": self.low, "high": self.high}
+        return grid_table({"site": self.sites, "agent": self.agents}, {"t": self.times}, values)
 
     def _html_table(self) -> None:
         return None

@@ -19,7 +19,7 @@ from marlnb.analysis.data.trajectories import Trajectories, evaluate_on, roll_ou
 from marlnb.analysis.interventions.intervene import MAX_ENVS
 from marlnb.analysis.interventions.outcomes import mean_over_time
 from marlnb.analysis.interventions.usage_result import Usage, UsageTest, Verdict
-from marlnb.analysis.results import ALPHA, MIN_EPISODES_FOR_T_TESTS
+from marlnb.analysis.results import ALPHA, MIN_EPISODES_FOR_T_TESTS, few_episodes_warning
 from marlnb.analysis.stats.corrections import holm
 from marlnb.analysis.stats.divergence import kl_divergence, total_variation
 from marlnb.analysis.stats.paired_test import paired_test
@@ -332,8 +332,7 @@ def _warnings(
     activations: np.ndarray,
     directions: Sequence[Direction],
 ) -> Iterator[str]:
-    if episodes < MIN_EPISODES_FOR_T_TESTS:
-        yield f"only {episodes} episodes: intervals are rough below {MIN_EPISODES_FOR_T_TESTS}"
+    yield from few_episodes_warning(episodes, MIN_EPISODES_FOR_T_TESTS)
     if n_random_directions < MIN_RANDOM_DIRECTIONS:
         smallest = 1 / (1 + n_random_directions)
         yield f"{n_random_directions} random directions cannot give a p-value below {smallest:.2g}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.results import Result
+from marlnb.analysis.results import Result, grid_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,14 +40,8 @@ class Development(Result):
 
     def table(self) -> pd.DataFrame:
         """One row for each site and checkpoint."""
-        arrays = {"value": self.values, "low": self.low, "high": self.high, self.control_name: self.control}
-        return pd.DataFrame(
-            [
-                {"site": site, "iteration": int(c), **{name: array[i, j] for name, array in arrays.items()}}
-                for i, site in enumerate(self.sites)
-                for j, c in enumerate(self.iterations)
-            ]
-        )
+        values = {"value": self.values, "low": self.low, "high": self.high, self.control_name: self.control}
+        return grid_table({"site": self.sites}, {"iteration": self.iterations}, values)
 
     def _html_table(self) -> pd.DataFrame:
         return pd.DataFrame(self.values, index=list(self.sites), columns=[int(c) for c in self.iterations])

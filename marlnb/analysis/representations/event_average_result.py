@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.results import Result
+from marlnb.analysis.results import Result, grid_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,16 +70,10 @@ class EventAverage(Result):
 
     def table(self) -> pd.DataFrame:
         """One row for each lag and channel."""
-        n_lags, n_channels = self.mean.shape
-        arrays = ("mean", "low", "high", "control", "control_low", "control_high")
-        return pd.DataFrame(
-            {
-                "lag": np.repeat(self.lags, n_channels),
-                "channel": np.tile(np.array(self.channels), n_lags),
-                **{name: getattr(self, name).ravel() for name in arrays},
-                "n_events": np.repeat(self.n_events, n_channels),
-            }
-        )
+        names = ("mean", "low", "high", "control", "control_low", "control_high")
+        values = {name: getattr(self, name) for name in names}
+        values["n_events"] = np.repeat(self.n_events[:, None], len(self.channels), axis=1)
+        return grid_table({"lag": self.lags}, {"channel": self.channels}, values)
 
     def __repr__(self) -> str:
         n_events = int(self.n_events[self.lags == 0][0])

@@ -18,7 +18,7 @@ from sklearn.metrics import adjusted_rand_score, silhouette_score
 from marlnb.analysis.data.duplicate_episodes import duplicate_episode_warnings
 from marlnb.analysis.representations.role_features import behaviour_features, unit_features
 from marlnb.analysis.representations.roles_result import Clustering, Roles
-from marlnb.analysis.results import MIN_EPISODES_FOR_INTERVALS
+from marlnb.analysis.results import few_episodes_warning
 from marlnb.analysis.stats.bootstrap import p_value_above
 from marlnb.errors import AnalysisError
 
@@ -81,7 +81,6 @@ def roles(
     role_at = role.reshape(n_windows, n_agents)
     division, division_chance, division_p = _division(role_at, n_shuffles, rng)
     n_roles, n_episodes = int(role.max()) + 1, len(np.unique(features.episode))
-    few_episodes = () if n_episodes >= MIN_EPISODES_FOR_INTERVALS else (f"only {n_episodes} episodes",)
     return Roles(
         of="behaviour" if site is None else site,
         agents=features.agents,
@@ -103,7 +102,7 @@ def roles(
         division_chance=division_chance,
         division_p=division_p,
         n_episodes=n_episodes,
-        warnings=(*few_episodes, *duplicate_episode_warnings(recording, features.episode)),
+        warnings=(*few_episodes_warning(n_episodes), *duplicate_episode_warnings(recording, features.episode)),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from marlnb.analysis.data.duplicate_episodes import duplicate_episode_warnings
 from marlnb.analysis.data.views import Units, View, as_view, match_recorded_sites, site_agents
 from marlnb.analysis.representations.similarity_result import Similarity, SimilarityMatrix
-from marlnb.analysis.results import MIN_EPISODES_FOR_INTERVALS
+from marlnb.analysis.results import few_episodes_warning
 from marlnb.analysis.stats.bootstrap import episode_index, half_sample_interval, half_samples, p_value_above
 from marlnb.analysis.stats.linear_models import permute_by_episode
 from marlnb.analysis.stats.similarity_measures import (
@@ -217,8 +217,7 @@ def _check_varies(units: Units, products: np.ndarray, total: np.ndarray, n: int)
 
 
 def _warnings(method: str, n_rows: int, n_episodes: int, n_units: int) -> Iterator[str]:
-    if n_episodes < MIN_EPISODES_FOR_INTERVALS:
-        yield f"only {n_episodes} episodes; intervals are rough below {MIN_EPISODES_FOR_INTERVALS}"
+    yield from few_episodes_warning(n_episodes)
     if method in CCA_METHODS and n_rows < MIN_ROWS_PER_UNIT * n_units:
         yield (
             f"{n_rows} rows for {n_units} units: canonical correlations rise with the number of units; use "

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.results import Result
+from marlnb.analysis.results import Result, grid_table
 from marlnb.errors import AnalysisError, unknown
 
 
@@ -97,17 +97,8 @@ class SimilarityMatrix(Result):
 
     def table(self) -> pd.DataFrame:
         """One row for each pair."""
-        arrays = {
-            "score": self.values, "low": self.low, "high": self.high, "shuffled": self.shuffled,
-            "p_value": self.p_value,
-        }  # fmt: skip
-        return pd.DataFrame(
-            [
-                {"a": a, "b": b, **{name: array[i, j] for name, array in arrays.items()}}
-                for i, a in enumerate(self.rows)
-                for j, b in enumerate(self.columns)
-            ]
-        )
+        values = {"score": self.values, "low": self.low, "high": self.high, "shuffled": self.shuffled}
+        return grid_table({"a": self.rows}, {"b": self.columns}, {**values, "p_value": self.p_value})
 
     def _html_table(self) -> pd.DataFrame:
         return pd.DataFrame(self.values, index=list(self.rows), columns=list(self.columns))

@@ -14,7 +14,7 @@ from marlnb.analysis.data.labels import Label
 from marlnb.analysis.data.row_values import RowValues, row_values
 from marlnb.analysis.data.views import View
 from marlnb.analysis.representations.tuning_result import Tuning
-from marlnb.analysis.results import MIN_EPISODES_FOR_INTERVALS
+from marlnb.analysis.results import few_episodes_warning
 from marlnb.analysis.stats.bootstrap import bootstrap_weights, episode_index, episode_sums, percentile_interval
 from marlnb.analysis.stats.corrections import max_statistic
 from marlnb.analysis.stats.linear_models import permute_by_episode
@@ -208,7 +208,6 @@ def _curves(
 
 
 def _warnings(n_episodes: int, bins: Bins, episodes_per_bin: np.ndarray) -> Iterator[str]:
-    if n_episodes < MIN_EPISODES_FOR_INTERVALS:
-        yield f"only {n_episodes} episodes; intervals and chance are rough below {MIN_EPISODES_FOR_INTERVALS}"
+    yield from few_episodes_warning(n_episodes)
     for k in np.flatnonzero(episodes_per_bin < MIN_EPISODES_PER_BIN):
         yield f"{bins.names[k]!r} occurs in only {episodes_per_bin[k]} episodes"
