@@ -1,4 +1,4 @@
-"""Checkpoints and recordings as a person uses them: evaluated, noted, compared, deleted; sites chosen and recorded."""
+"""Checkpoints and recordings in a browser: evaluate, annotate, compare, delete; choose sites and record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Live curves draw no oftener than a person looks, and not at all where nobody does."""
+"""Live curves draw at most twice a second, and not at all while they are not visible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forms as people fill them in: typed fast while the kernel is busy, from two pages, by keyboard, saved and opened."""
+"""Forms in a browser: fast typing while the kernel is busy, two pages, keyboard, saving and opening."""
 
 from __future__ import annotations
 

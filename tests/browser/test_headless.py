@@ -1,4 +1,4 @@
-"""A notebook that was executed where nobody looked, opened later: its panel lives from what was saved with it."""
+"""A notebook that was executed without a page and opened later: its panel works from the saved state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The microscope as a person uses it: open, scrub, click a unit, edit and play again, compare, decode, bookmark."""
+"""The microscope in a browser: open, scrub, click a unit, edit and play again, compare, decode, bookmark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a notebook goes through: reloads, a second notebook, Run All, restarts, interrupts, faults, a closed kernel."""
+"""The life of a notebook: reloads, a second notebook, Run All, restarts, interrupts, faults, a closed kernel."""
 
 from __future__ import annotations
 

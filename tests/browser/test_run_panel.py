@@ -1,4 +1,4 @@
-"""The run panel as a person uses it: train, pause, resume, save, reload the page, attach elsewhere, stop."""
+"""The run panel in a browser: train, pause, resume, save, reload the page, attach elsewhere, stop."""
 
 from __future__ import annotations
 

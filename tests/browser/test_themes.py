@@ -1,4 +1,4 @@
-"""The panels for everyone: dark and light, in a narrow window, in Notebook 7, by keyboard, with a screen reader."""
+"""Accessibility of the panels: dark and light, in a narrow window, in Notebook 7, by keyboard, with a screen reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The training cell as a person uses it: fill the form, train, see a wrong value told, go on."""
+"""The training cell in a browser: fill the form, train, see a problem, resume."""
 
 from __future__ import annotations
 

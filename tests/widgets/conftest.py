@@ -1,4 +1,4 @@
-"""Ends panels' threads with their test, because they draw from torch's global generator; a fixture for thread switches."""
+"""Ends panels' threads with their test, since they draw from torch's global generator; frequent thread switches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notebooks run as `jupyter execute` runs them, waited for however busy the machine is."""
+"""Run notebooks like `jupyter execute`, with long timeouts for a busy machine."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from nbformat import NotebookNode
 from traitlets.config import Config
 
 GUARD_S = 300
-"""After which a kernel that hangs is given up; by default what a cell showed is lost 4 s after it has ended."""
+"""Timeout for a hanging kernel; by default, nbclient drops output 4 s after a cell has ended."""
 
 
 def run_cells(notebook: NotebookNode, **options: Any) -> None:
-    """Executes a notebook in place. The kernel is reached over sockets in a folder: a port could be taken by others."""
+    """Executes a notebook in place. The kernel uses sockets in a folder: a port could be taken."""
     with tempfile.TemporaryDirectory(prefix="marlnb-") as folder:
-        reached = {"transport": "ipc", "ip": f"{folder}/kernel"}
+        connection = {"transport": "ipc", "ip": f"{folder}/kernel"}
         NotebookClient(
             notebook,
             kernel_name="python3",
             startup_timeout=GUARD_S,
             iopub_timeout=GUARD_S,
-            config=Config({"KernelManager": reached}),
+            config=Config({"KernelManager": connection}),
             **options,
         ).execute()

@@ -1,4 +1,4 @@
-"""The training cell where nobody looks: a real kernel without a page, run by nbclient as papermill runs it."""
+"""The training cell without a page: a real kernel, run by nbclient as in papermill."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def _notebook(run: str) -> Any:
 
 
 def _check(made: Any, run: Path) -> None:
-    """The panel shows every iteration, and a picture below it; the cell that trains tells of all frames."""
+    """The panel has every iteration and a picture below it; the cell that trains reports all frames."""
     *_, displayed, trained = made.cells
-    told = ["".join(output["data"]["text/plain"]) for output in trained.outputs]
-    assert len(told) == 1 and re.search("1.0k(/| of )1.0k frames", told[0])
+    texts = ["".join(output["data"]["text/plain"]) for output in trained.outputs]
+    assert len(texts) == 1 and re.search("1.0k(/| of )1.0k frames", texts[0])
     (picture,) = [output["data"]["image/png"] for output in displayed.outputs if "image/png" in output["data"]]
     assert base64.b64decode(picture).startswith(PNG)
     states = made.metadata["widgets"]["application/vnd.jupyter.widget-state+json"]["state"].values()
@@ -47,28 +47,28 @@ def _check(made: Any, run: Path) -> None:
 
 
 @pytest.fixture
-def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     return tmp_path
 
 
-def test_plain_execution_trains_tells_and_leaves_its_picture(where: Path) -> None:
+def test_plain_execution_trains_and_leaves_a_picture(folder: Path) -> None:
     made = _notebook("run")
-    run_cells(made, resources={"metadata": {"path": str(where)}})
-    _check(made, where / "run")
+    run_cells(made, resources={"metadata": {"path": str(folder)}})
+    _check(made, folder / "run")
 
 
-def test_a_job_does_the_same_and_its_page_shows_the_picture(where: Path) -> None:
-    nbformat.write(_notebook("run"), where / "panel.ipynb")
-    out = execute(where / "panel.ipynb", where / "job", progress=False)
-    _check(nbformat.read(out, 4), where / "job")
+def test_a_job_does_the_same_and_its_html_shows_the_picture(folder: Path) -> None:
+    nbformat.write(_notebook("run"), folder / "panel.ipynb")
+    out = execute(folder / "panel.ipynb", folder / "job", progress=False)
+    _check(nbformat.read(out, 4), folder / "job")
     page = out.with_suffix(".html").read_text(encoding="utf-8")
     assert "data:image/png;base64," in page
 
 
-def test_a_panel_that_is_not_displayed_leaves_its_picture_where_it_trains(where: Path) -> None:
+def test_a_panel_that_is_not_displayed_leaves_its_picture_below_the_training_cell(folder: Path) -> None:
     made = _notebook("run")
     made.cells[1].source += ".run"
-    run_cells(made, resources={"metadata": {"path": str(where)}})
+    run_cells(made, resources={"metadata": {"path": str(folder)}})
     assert "image/png" in made.cells[2].outputs[-1]["data"]

@@ -1,4 +1,4 @@
-"""What a page is sent when a panel is displayed is little: of a reader that lags ZMQ drops what is beyond 1,000."""
+"""Displaying a panel sends few messages: ZMQ drops messages beyond 1,000 for a slow reader."""
 
 from __future__ import annotations
 
@@ -18,50 +18,50 @@ from marlnb.widgets.runs.run_panel import RunPanel
 from marlnb.widgets.runs.training_panel import TrainingPanel
 from tests.widgets.trained import original, run, until  # noqa: F401
 
-MOST = 300  # of ZMQ's 1,000: a notebook displays more than one panel
+MAX_MESSAGES = 300  # of ZMQ's 1,000: a notebook displays more than one panel
 Sent = Callable[[str], int]
 PARTS = ("env=mpe/simple_tag", "algorithms.agent=iql", "models.adversary_0=gru", "critic=deep_sets")
 
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sent]:
-    """How many messages of a kind were sent."""
+    """Counts the messages of a kind."""
     kinds: list[str] = []
     monkeypatch.setattr(DummyComm, "publish_msg", lambda self, kind, *_, **__: kinds.append(kind))
     yield kinds.count
 
 
-def test_a_training_panel_is_few_messages(sent: Sent) -> None:
+def test_a_training_panel_sends_few_messages(sent: Sent) -> None:
     panel = TrainingPanel(Experiment.compose("env=mpe/simple_tag", "algorithm=ippo"))
     until(lambda: panel.environment.spec is not None and panel.algorithm.networks)
     assert 50 < sent("comm_open") < 200
-    assert sent("comm_msg") < 40  # most is said when a widget is made, not afterwards
+    assert sent("comm_msg") < 40  # most state is sent when a widget is made, not afterwards
     opened = sent("comm_open")
-    panel.algorithm.choices["all groups"].same_critic.value = False  # what could not be seen is made now
+    panel.algorithm.choices["all groups"].same_critic.value = False  # a part that was not visible is made now
     assert opened + 4 < sent("comm_open") < opened + 20
 
 
-def test_one_with_a_run_and_parts_of_their_own_is_not_many_more(sent: Sent, run: Run) -> None:  # noqa: F811
+def test_a_panel_with_a_run_and_separate_parts_sends_few_more(sent: Sent, run: Run) -> None:  # noqa: F811
     panel = TrainingPanel(Experiment.compose(*PARTS))
     until(lambda: panel.environment.spec is not None and panel.algorithm.networks)
     other = TrainingPanel(run=run.path)
     until(lambda: other.environment.spec is not None and other.algorithm.networks)
-    assert sent("comm_open") + sent("comm_msg") < 2 * MOST
+    assert sent("comm_open") + sent("comm_msg") < 2 * MAX_MESSAGES
     assert other.run_panel is not None
     other.run_panel.close()
 
 
 @pytest.mark.parametrize("kind", [AlgorithmPanel, CheckpointsPanel, RecordingPanel, RunPanel])
-def test_panels_of_their_own_are_few_messages(sent: Sent, run: Run, kind: Any) -> None:  # noqa: F811
+def test_single_panels_send_few_messages(sent: Sent, run: Run, kind: Any) -> None:  # noqa: F811
     panel = kind(run.experiment) if kind is AlgorithmPanel else kind(run)
     if kind is RecordingPanel:
         until(lambda: panel.plan is not None)
-    assert 20 < sent("comm_open") + sent("comm_msg") < MOST
+    assert 20 < sent("comm_open") + sent("comm_msg") < MAX_MESSAGES
     if hasattr(panel, "close"):
         panel.close()
 
 
-def test_a_form_that_is_set_anew_is_one_message(sent: Sent) -> None:
+def test_setting_a_form_sends_one_message(sent: Sent) -> None:
     panel = TrainingPanel(Experiment.compose("env=mpe/simple_tag", "algorithm=ippo"))
     until(lambda: panel.environment.spec is not None and panel.algorithm.networks)
     wait_for_requests()

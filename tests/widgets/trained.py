@@ -1,4 +1,4 @@
-"""A small run with several checkpoints, trained once for the tests of panels; each test has its own copy."""
+"""A small run with several checkpoints, trained once; each test gets a copy of it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run(original: Path, tmp_path: Path) -> Run:
 
 
 def until(holds: Callable[[], object], deadline_s: float = 300.0) -> None:
-    """Waits until something holds, as seen between answers and not in the middle of one; gives up what hangs."""
+    """Waits until a condition holds. It is checked under UI_LOCK: never in the middle of a change."""
     end = time.monotonic() + deadline_s
     while True:
         with UI_LOCK:
@@ -44,5 +44,5 @@ def until(holds: Callable[[], object], deadline_s: float = 300.0) -> None:
 
 
 def text_of(widget: object) -> str:
-    """What an HTML widget says."""
+    """The text of an HTML widget."""
     return html.unescape(re.sub(r"<[^>]*>", "", widget.value))  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Live curves without a browser: what a page is sent adds up to what is there, however many points there are."""
+"""Live curves without a browser: the messages to a page add up to all points, however many there are."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from marlnb.widgets.core.curves import MAX_POINTS, Line, LiveCurves
 
 
 class Page(LiveCurves):
-    """Curves, and what a page has of them: what it was sent when it was opened, and every message since."""
+    """Curves, and the points that a page has: those sent when it was opened, and those of every message since."""
 
     def __init__(self) -> None:
-        self.seen: dict[str, list[list[float]]] = {}
+        self.received: dict[str, list[list[float]]] = {}
         self.messages = 0
         super().__init__()
         self.observe(lambda change: self._take_all(change["new"]), "lines")
@@ -23,32 +23,32 @@ class Page(LiveCurves):
     def send(self, content: dict[str, Any], buffers: Any = None) -> None:
         self.messages += 1
         for name, (x, y) in content["add"].items():
-            assert len(self.seen[name][0]) == content["after"][name]  # else a page asks for the whole
-            self.seen[name][0].extend(x)
-            self.seen[name][1].extend(y)
+            assert len(self.received[name][0]) == content["after"][name]  # otherwise a page requests all points
+            self.received[name][0].extend(x)
+            self.received[name][1].extend(y)
 
     def open(self) -> None:
         self._take_all(self.get_state("lines")["lines"])
 
     def _take_all(self, lines: dict[str, list[list[float]]]) -> None:
-        self.seen = {name: [list(x), list(y)] for name, (x, y) in lines.items()}
+        self.received = {name: [list(x), list(y)] for name, (x, y) in lines.items()}
 
 
-def test_what_a_page_was_sent_is_what_is_there() -> None:
+def test_a_page_has_all_points() -> None:
     page, chance = Page(), random.Random(0)
-    told: dict[str, list[float]] = {"a": [], "b": [], "c": []}
+    expected: dict[str, list[float]] = {"a": [], "b": [], "c": []}
     for step in range(300):
         name, n = chance.choice("abc"), chance.randrange(1, 5)
         values = [chance.random() for _ in range(n)]
-        x = [float(len(told[name]) + k) for k in range(n)]
-        told[name] += values
+        x = [float(len(expected[name]) + k) for k in range(n)]
+        expected[name] += values
         page.add({name: (x, values)})
         if step == 150:
-            page.open()  # loaded again: nothing is lost or there twice
-        assert page.seen == page.get_state("lines")["lines"]
-    assert page.messages > 290  # one a look: the first points of each line come with the whole
-    assert {name: y for name, (_, y) in page.seen.items()} == told
-    assert page.seen["a"][0] == [float(k) for k in range(len(told["a"]))]
+            page.open()  # reloaded: no point is lost or duplicated
+        assert page.received == page.get_state("lines")["lines"]
+    assert page.messages > 290  # one for each add: the first points of a line come with the state
+    assert {name: y for name, (_, y) in page.received.items()} == expected
+    assert page.received["a"][0] == [float(k) for k in range(len(expected["a"]))]
 
 
 def test_a_page_that_is_opened_later_has_the_points_since_the_last_settling() -> None:
@@ -60,7 +60,7 @@ def test_a_page_that_is_opened_later_has_the_points_since_the_last_settling() ->
     page.settle()
     assert page.lines == {"a": [[0.0, 1.0], [1.0, 2.0]]}
     page.clear()
-    assert page.lines == {} and page.seen == {}
+    assert page.lines == {} and page.received == {}
 
 
 @pytest.mark.parametrize("n", [MAX_POINTS, MAX_POINTS + 1, 2 * MAX_POINTS, 16 * MAX_POINTS])
@@ -83,8 +83,8 @@ def test_many_points_are_few_and_a_page_has_them_too() -> None:
     page = Page()
     for start in range(0, 3 * MAX_POINTS, 100):
         page.add({"a": ([float(k) for k in range(start, start + 100)], [5.0] * 100)})
-    x, y = page.seen["a"]
-    assert page.seen == page.get_state("lines")["lines"] and len(x) <= MAX_POINTS
+    x, y = page.received["a"]
+    assert page.received == page.get_state("lines")["lines"] and len(x) <= MAX_POINTS
     assert set(y) == {5.0} and x == sorted(x) and x[-1] > 3 * MAX_POINTS - 100
 
 

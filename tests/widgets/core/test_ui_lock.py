@@ -1,4 +1,4 @@
-"""Panels are changed by clicks, by answers that took time and by looks at files, all at once: one at a time, whole."""
+"""Clicks, results of threads and pollers change panels at the same time: UI_LOCK serialises them."""
 
 from __future__ import annotations
 
@@ -18,31 +18,33 @@ SMALL = ("env=mpe/simple_tag", "algorithm=ippo", "n_envs=4", "rollout_steps=10",
 N_THREADS, N_CLICKS = 4, 8
 
 
-def test_clicks_while_answers_arrive_from_many_threads(frequent_switches: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clicks_while_results_arrive_from_many_threads(
+    frequent_switches: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     panel = TrainingPanel(Experiment.compose(*SMALL))
     until(lambda: panel.environment.spec is not None and panel.algorithm.networks)
     raised: list[BaseException | None] = []
     monkeypatch.setattr(threading, "excepthook", lambda what: raised.append(what.exc_value))
     config = panel.environment.config
-    looks = [preview_env(config), preview_env(Experiment.compose("env=mpe/simple_spread").env)]
+    previews = [preview_env(config), preview_env(Experiment.compose("env=mpe/simple_spread").env)]
     done = threading.Event()
 
-    def answer(look: EnvPreview) -> None:
+    def deliver(preview: EnvPreview) -> None:
         latest = LatestOnly(wait_s=0)
         while not done.is_set():
-            latest.request(lambda: look, panel.environment._show, lambda error: raised.append(error)).join()
+            latest.request(lambda: preview, panel.environment._show, lambda error: raised.append(error)).join()
 
-    threads = [threading.Thread(target=answer, args=(looks[place % 2],)) for place in range(N_THREADS)]
+    threads = [threading.Thread(target=deliver, args=(previews[k % 2],)) for k in range(N_THREADS)]
     for thread in threads:
         thread.start()
     try:
-        for place in range(N_CLICKS):
+        for k in range(N_CLICKS):
             panel.algorithm._add.click()
-            panel.algorithm.choices["all groups"].model._name.value = ("mlp", "gru")[place % 2]
-            with UI_LOCK:  # an answer that comes in between may leave one tab
+            panel.algorithm.choices["all groups"].model._name.value = ("mlp", "gru")[k % 2]
+            with UI_LOCK:  # a result that arrives in between may leave one tab
                 panel.algorithm._tabs.selected_index = 0 if len(panel.algorithm._tabs.children) < 2 else 1
             panel.algorithm._remove.click()
-            panel.length.fields["seed"].enter(str(place))
+            panel.length.fields["seed"].enter(str(k))
     finally:
         done.set()
         for thread in threads:
@@ -53,65 +55,65 @@ def test_clicks_while_answers_arrive_from_many_threads(frequent_switches: None, 
     assert list(panel.algorithm._tabs.children) == boxes
 
 
-def test_work_is_done_out_of_turn_and_answered_in_turn() -> None:
+def test_requests_run_without_the_lock_and_deliver_under_it() -> None:
     latest, may_end = LatestOnly(wait_s=0), threading.Event()
-    working, answered = threading.Event(), threading.Event()
+    is_running, is_delivered = threading.Event(), threading.Event()
 
-    def work() -> None:
-        working.set()
+    def run() -> None:
+        is_running.set()
         assert may_end.wait(60)
 
-    thread = latest.request(work, lambda _: answered.set(), lambda error: None)
-    assert working.wait(60)
-    with UI_LOCK:  # a click is not held up by what takes long, and is whole before the answer comes
+    thread = latest.request(run, lambda _: is_delivered.set(), lambda error: None)
+    assert is_running.wait(60)
+    with UI_LOCK:  # a click does not wait for the request, and ends before its result arrives
         may_end.set()
         thread.join(0.2)
-        assert not answered.is_set()
+        assert not is_delivered.is_set()
     thread.join(60)
-    assert answered.is_set()
+    assert is_delivered.is_set()
 
 
-def test_an_answer_that_was_asked_for_anew_in_the_meantime_is_dropped() -> None:
-    latest, answers = LatestOnly(wait_s=0), []
+def test_the_result_of_an_older_request_is_dropped() -> None:
+    latest, results = LatestOnly(wait_s=0), []
     with UI_LOCK:
-        threads = [latest.request(lambda: 1, answers.append, lambda error: None)]
-        threads[0].join(0.2)  # its work is done, and it waits for the turn
-        threads.append(latest.request(lambda: 2, answers.append, lambda error: None))
+        threads = [latest.request(lambda: 1, results.append, lambda error: None)]
+        threads[0].join(0.2)  # it has its result and waits for the lock
+        threads.append(latest.request(lambda: 2, results.append, lambda error: None))
     for thread in threads:
         thread.join(60)
-    assert answers == [2]
+    assert results == [2]
 
 
 class Files:
-    """What a poller looks at: a number that grows with each look."""
+    """What a poller queries: a number that grows with each query."""
 
     def __init__(self) -> None:
-        self.looks, self.shown = 0, list[int]()
-        self.first_look, self.may_go_on = threading.Event(), threading.Event()
+        self.n_queries, self.shown = 0, list[int]()
+        self.first_query, self.may_continue = threading.Event(), threading.Event()
 
-    def look(self) -> int:
-        self.looks += 1
-        found = self.looks
-        if found == 1:
-            self.first_look.set()
-            assert self.may_go_on.wait(60)
-        return found
+    def query(self) -> int:
+        self.n_queries += 1
+        number = self.n_queries
+        if number == 1:
+            self.first_query.set()
+            assert self.may_continue.wait(60)
+        return number
 
-    def show(self, found: int) -> float:
-        self.shown.append(found)
+    def show(self, number: int) -> float:
+        self.shown.append(number)
         return 60.0
 
-    def trouble(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
         raise error
 
 
-def test_who_has_the_turn_may_catch_up_and_nothing_is_shown_twice_or_in_another_order() -> None:
+def test_catching_up_under_the_lock_shows_each_result_once_and_in_order() -> None:
     files = Files()
-    poller = Poller(files.look, files.show, files.trouble)
+    poller = Poller(files.query, files.show, files.fail)
     try:
-        assert files.first_look.wait(60)
+        assert files.first_query.wait(60)
         with UI_LOCK:
-            threading.Timer(0.1, files.may_go_on.set).start()  # the poller's own look ends while this one waits for it
+            threading.Timer(0.1, files.may_continue.set).start()  # the poller's query ends while this one waits for it
             poller.catch_up()
             assert files.shown == [1, 2]
     finally:

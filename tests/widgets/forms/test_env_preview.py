@@ -1,4 +1,4 @@
-"""What an environment is like, also where it cannot be drawn."""
+"""Previews of environments, also of those that cannot be drawn."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from marlnb.envs.custom import environment
 from marlnb.errors import EnvError
 from marlnb.experiment import Experiment
-from marlnb.widgets.forms.env_preview import preview_env, play_random_episode
+from marlnb.widgets.forms.env_preview import play_random_episode, preview_env
 from tests.envs.sample_envs import Scripted
 
 
@@ -19,17 +19,17 @@ def undrawn(broken: bool = False) -> Scripted:
     return Scripted(False)
 
 
-def test_what_takes_no_render_mode_is_shown_without_a_picture() -> None:
+def test_an_env_without_render_mode_has_no_picture() -> None:
     preview = preview_env(Experiment.compose("env=test/undrawn", "env.workers=0").env)
     assert preview.spec.agents == ("a_0", "a_1", "a_2") and preview.picture == b""
     assert "which its constructor does not take" in preview.no_picture and "Traceback" not in preview.no_picture
 
 
-def test_a_rollout_without_pictures_has_returns() -> None:
-    moving, returns = play_random_episode(Experiment.compose("env=test/undrawn", "env.workers=0").env, max_steps=2)
-    assert moving == b"" and set(returns) == {"a_0", "a_1", "a_2"}
+def test_an_episode_without_pictures_has_returns() -> None:
+    animation, returns = play_random_episode(Experiment.compose("env=test/undrawn", "env.workers=0").env, max_steps=2)
+    assert animation == b"" and set(returns) == {"a_0", "a_1", "a_2"}
 
 
-def test_what_cannot_be_built_at_all_says_why_it_cannot() -> None:
+def test_an_env_that_cannot_be_built_says_why() -> None:
     with pytest.raises(EnvError, match="the door is stuck"):
         preview_env(Experiment.compose("env=test/undrawn", "env.kwargs.broken=true", "env.workers=0").env)

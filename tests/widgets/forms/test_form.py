@@ -1,4 +1,4 @@
-"""Forms made from dataclasses: every option of everything registered, what is typed, and what is wrong with it."""
+"""Forms of all registered dataclasses: every option, typed values, and problems."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ def test_an_untouched_form_is_the_default(member: type[Any]) -> None:
     assert not form.problems
     try:
         expected = member()
-    except (MarlnbError, TypeError):  # one that has no default as a whole
+    except (MarlnbError, TypeError):  # without defaults for all options
         with pytest.raises(ConfigError, match=re.escape(member.name)):
             _ = form.config
     else:
         assert form.config == expected and form.n_changed == 0
 
 
-def test_what_is_typed_is_what_is_meant() -> None:
+def test_typed_texts_are_parsed() -> None:
     form = ConfigForm(MAPPOConfig)
     typed = {"lr": "1e-3", "epochs": " 4 ", "target_kl": "0.02", "lr_critic": "", "value_loss": "huber"}
     for name, text in typed.items():
         form.fields[name].enter(text)
-    found = form.config
-    assert (found.lr, found.epochs, found.target_kl, found.lr_critic) == (1e-3, 4, 0.02, None)
-    assert found.value_loss == "huber" and form.n_changed == 4
+    config = form.config
+    assert (config.lr, config.epochs, config.target_kl, config.lr_critic) == (1e-3, 4, 0.02, None)
+    assert config.value_loss == "huber" and form.n_changed == 4
     hidden = ConfigForm(MODELS.get("mlp")).fields["hidden"]
     for text in ("32, 16", "[32, 16]", "(32,16)"):
         hidden.enter(text)
@@ -53,7 +53,7 @@ def test_what_is_typed_is_what_is_meant() -> None:
     assert experiment.as_overrides() == ["frames=2000000"]
 
 
-def test_what_cannot_be_used_is_said_at_the_field_and_kept_there() -> None:
+def test_invalid_input_stays_in_its_field_with_its_problem() -> None:
     calls = []
     form = ConfigForm(MAPPOConfig, on_change=lambda: calls.append(1))
     lr = form.fields["lr"]

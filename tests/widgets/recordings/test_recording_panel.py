@@ -1,4 +1,4 @@
-"""The recording panel without a browser: sites in a tree, what they cost, what the file then holds."""
+"""The recording panel without a browser: sites in a tree, their estimated cost, and the recorded file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from marlnb.experiment import Experiment
 from marlnb.models.hooks.sites import match_sites
 from marlnb.recording.capture.config import RecordingConfig
 from marlnb.recording.capture.plan import FILE_OVERHEAD_BYTES
-from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.layout import Field
 from marlnb.recording.file.reader import Recording
 from marlnb.training.runs.run import Run
@@ -61,14 +60,14 @@ def test_globs_mean_what_is_ticked(panel: RecordingPanel) -> None:
     assert globs_for(names[:3], names) == ["speaker/actor/*"] and globs_for(names[:6], names) == ["speaker/*"]
 
 
-def test_options_are_records_own(panel: RecordingPanel) -> None:
+def test_options_are_those_of_record(panel: RecordingPanel) -> None:
     assert RecordingConfig(**panel.choices) == RecordingConfig()
     assert text_of(panel._code).endswith("recording = mnb.record(run)\nmnb.microscope(recording)")
-    told = {name: field.item.metadata["help"] for name, field in panel.form.fields.items()}
-    assert told["explore"] == "sample actions instead of taking the most likely" and all(told.values())
+    helps = {name: field.item.metadata["help"] for name, field in panel.form.fields.items()}
+    assert helps["explore"] == "sample actions instead of taking the most likely" and all(helps.values())
 
 
-def test_the_file_holds_what_was_chosen_and_is_as_large_as_was_told(panel: RecordingPanel) -> None:
+def test_the_file_holds_the_choices_and_has_the_estimated_size(panel: RecordingPanel) -> None:
     chosen = ["speaker/actor/hidden_1", "listener/actor/hidden_1", "listener/actor/hidden_2", "listener/critic/head"]
     panel.tree.chosen = chosen
     panel.form.set({"episodes": 300, "dtype": "float16", "values": False, "explore": True})
@@ -82,19 +81,19 @@ def test_the_file_holds_what_was_chosen_and_is_as_large_as_was_told(panel: Recor
     assert made is not None and made.complete and made.sites == chosen and len(made) == plan.rows
     assert made.checkpoint[0] == 3 and made.settings["explore"] and "value" not in made.fields("speaker")
     assert all(made.file[f"activations/{site}"].dtype.name == "float16" for site in chosen)
-    rows_bytes = plan.size_bytes - FILE_OVERHEAD_BYTES  # the estimate sets so much aside for all that is not rows
+    rows_bytes = plan.size_bytes - FILE_OVERHEAD_BYTES  # the part of the estimate that is not rows
     assert rows_bytes < made.path.stat().st_size < plan.size_bytes
     assert rows_bytes == 300 * 25 * sum(field.row_bytes for field in plan.fields)
     assert panel.list.table.content["names"] == ["recording"] and panel.choices["name"] == "recording_2"
     panel.list.open()
-    until(lambda: panel.list.microscope is not None or "alert" in panel.list._place.children[0].value)
+    until(lambda: panel.list.microscope is not None or "alert" in panel.list._microscope_box.children[0].value)
     assert isinstance(panel.list.microscope, Microscope)
 
     words = shlex.split(f"{command} --name commanded")
     subprocess.run([sys.executable, "-m", *words], check=True, capture_output=True)
     with Recording.open(panel.run.recordings["commanded"]) as same:
         for site in chosen:
-            # another process sums in another order where its memory lies otherwise: a step of float16 at most
+            # another process may sum in another order: at most one step of float16
             np.testing.assert_allclose(same[site].to_numpy(), made[site].to_numpy(), rtol=2**-10, atol=1e-5)
 
 
@@ -121,12 +120,12 @@ def test_a_recording_that_is_stopped_stays_incomplete(panel: RecordingPanel) -> 
     panel.stop()
     work.task.wait(60)
     assert "stopped" in text_of(panel._line) and "marked incomplete" in text_of(panel._line)
-    with Recording.open(panel.run.recordings["recording"]) as kept:
-        assert not kept.complete and len(kept.episodes) >= seen > 0
-        assert len(kept) == len(kept.episodes) * 25
+    with Recording.open(panel.run.recordings["recording"]) as stored:
+        assert not stored.complete and len(stored.episodes) >= seen > 0
+        assert len(stored) == len(stored.episodes) * 25
 
 
-def test_what_cannot_be_recorded_is_told_and_the_button_is_off(panel: RecordingPanel) -> None:
+def test_invalid_choices_disable_the_button(panel: RecordingPanel) -> None:
     panel.form.fields["episodes"].enter("0")
     assert "at least 1" in panel.form.problems["episodes"] and panel._record.disabled
     panel.form.fields["episodes"].enter("2000")
@@ -143,13 +142,15 @@ def test_what_cannot_be_recorded_is_told_and_the_button_is_off(panel: RecordingP
     assert panel._record.disabled
     panel.form.fields["agents"].enter("")
     panel.checkpoint.value = ()
-    assert "none is chosen" in text_of(panel._estimate) and panel._record.disabled
+    assert "choose at least one" in text_of(panel._estimate) and panel._record.disabled
 
 
-def test_labels_of_ones_own_and_several_checkpoints(run: Run) -> None:  # noqa: F811
-    panel = RecordingPanel(run, labels={"late": lambda time_step: time_step.t > 12, "early": lambda time_step: time_step.t < 3})
+def test_custom_labels_and_several_checkpoints(run: Run) -> None:  # noqa: F811
+    panel = RecordingPanel(
+        run, labels={"late": lambda time_step: time_step.t > 12, "early": lambda time_step: time_step.t < 3}
+    )
     _settled(panel)
-    panel._own_labels["early"].value = False
+    panel._label_boxes["early"].value = False
     panel.form.set({"episodes": 3})
     panel.checkpoint.value = ("3", "9")
     _settled(panel)
@@ -172,8 +173,8 @@ def test_a_policy_without_sites_is_recorded_as_well(tmp_path: Path) -> None:
     panel.recording.close()
 
 
-def test_without_a_checkpoint_it_says_what_is_missing(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_without_a_checkpoint_the_panel_asks_for_one(tmp_path_factory: pytest.TempPathFactory) -> None:
     empty = Run.create(tmp_path_factory.mktemp("empty") / "run", Experiment.compose("env=mpe/simple_spread"))
     panel = RecordingPanel(empty)
-    until(lambda: "A checkpoint is needed" in text_of(panel._sites))
+    until(lambda: "Recording needs a checkpoint" in text_of(panel._sites))
     assert panel._record.disabled and panel.tree.sites == []

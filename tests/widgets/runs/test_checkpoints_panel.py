@@ -1,4 +1,4 @@
-"""The panel of checkpoints without a browser: what it lists, evaluates, compares, notes, loads and deletes."""
+"""The checkpoints panel without a browser: list, evaluate, compare, annotate, load, delete."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ def test_what_is_listed_is_what_lies_in_the_folder(run: Run) -> None:  # noqa: F
         size = sum(path.stat().st_size for path in folder.iterdir())
         (manifest,) = [json.loads(path.read_text()) for path in folder.glob("*.json")]
         assert cells[0] == name and cells[1] == f"{int(name) * 100}"  # 4 copies of 25 steps an iteration
-        assert cells[2].startswith(f"{manifest['score']:.2f}") and cells[4] == f"{size / 1000:.3g} KB"
+        assert cells[2].startswith(f"{manifest['score']:.2f}") and cells[4] == f"{size / 1000:.3g} kB"
     scores = {name: run.checkpoint(int(name)).score for name in panel.table.content["names"]}
     (best,) = [cells[0] for cells in panel.table.content["rows"] if "best" in cells[2]]
     assert best == max(scores, key=lambda name: scores[name] or -np.inf)
     assert panel.curves.markers == [[300, "3", False], [600, "6", False], [900, "9", False]]
 
 
-def test_an_evaluation_is_mnb_evaluates_and_is_there_again(run: Run) -> None:  # noqa: F811
+def test_an_evaluation_equals_mnb_evaluate_and_is_stored(run: Run) -> None:  # noqa: F811
     panel = CheckpointsPanel(run)
     panel.choose(6)
     panel.evaluation.form.set({"episodes": 12, "seed": 5})
     panel.evaluation.evaluate().wait(60)
     expected = evaluate(run, checkpoint=6, episodes=12, seed=5)
-    (kept,) = CheckpointNotes(run).evaluations(6)
-    assert kept["return_mean"] == expected.return_mean and kept["return_se"] == expected.return_se
+    (stored,) = CheckpointNotes(run).evaluations(6)
+    assert stored["return_mean"] == expected.return_mean and stored["return_se"] == expected.return_se
     mean, error = expected.return_mean["listener"], expected.return_se["listener"]
     again = CheckpointsPanel(Run.open(run.path))
     again.choose(6)
@@ -53,15 +53,15 @@ def test_a_comparison_is_paired_by_episode(run: Run) -> None:  # noqa: F811
     panel = CheckpointsPanel(run)
     panel.choose(3)
     panel.evaluation.form.set({"episodes": 20})
-    panel.evaluation._with.value = "9"
-    assert "not evaluated on the same episodes" in text_of(panel.evaluation._compared)
+    panel.evaluation._other.value = "9"
+    assert "not been evaluated on the same episodes" in text_of(panel.evaluation._comparison)
     assert [label for _, label, strong in panel.curves.markers if strong] == ["3", "9"]
     panel.evaluation.evaluate(3, 9).wait(60)
     first, second = (evaluate(run, checkpoint=k, episodes=20).table for k in (3, 9))
     assert first is not None and second is not None
     difference = second.to_frame()["listener_0"] - first.to_frame()["listener_0"]
     expected = f"{difference.mean():.3f} ± {difference.sem():.3f}"
-    assert expected in text_of(panel.evaluation._compared)
+    assert expected in text_of(panel.evaluation._comparison)
 
 
 def test_an_evaluation_that_is_stopped_leaves_nothing(run: Run) -> None:  # noqa: F811
@@ -76,16 +76,16 @@ def test_an_evaluation_that_is_stopped_leaves_nothing(run: Run) -> None:  # noqa
     assert not (run.path / NOTES).exists()
 
 
-def test_a_wrong_number_is_told_at_its_field_and_nothing_is_played(run: Run) -> None:  # noqa: F811
+def test_an_invalid_number_is_a_problem_of_its_field(run: Run) -> None:  # noqa: F811
     panel = CheckpointsPanel(run)
     panel.choose(9)
     panel.evaluation.form.fields["episodes"].enter("0")
     assert "at least 1" in panel.evaluation.form.problems["episodes"]
-    panel.evaluation._clicked()
+    panel.evaluation._try()
     assert "at least 1" in text_of(panel.evaluation._line) and panel.evaluation.task is None
 
 
-def test_what_is_shown_as_code_does_the_same(run: Run) -> None:  # noqa: F811
+def test_the_shown_code_does_the_same(run: Run) -> None:  # noqa: F811
     panel = CheckpointsPanel(run)
     panel.choose(3)
     panel.evaluation.form.set({"episodes": 4, "seed": 11})
@@ -104,11 +104,11 @@ def test_what_is_shown_as_code_does_the_same(run: Run) -> None:  # noqa: F811
     assert line == f"marlnb evaluate {run.path} --checkpoint 3 --episodes 4 --seed 11"
 
 
-def test_deleting_asks_first_and_says_what_depends_on_it(run: Run) -> None:  # noqa: F811
+def test_deleting_asks_first_and_lists_consequences(run: Run) -> None:  # noqa: F811
     record(run, episodes=2, checkpoint=6, name="of six", progress=False).close()
     panel = CheckpointsPanel(run)
     panel.choose(6)
-    panel.delete()  # nobody asked
+    panel.delete()  # not confirmed
     assert (run.path / "checkpoints" / "6").is_dir()
     panel.ask_to_delete()
     assert "Recordings made with it: of six." in text_of(panel._question) and panel._confirmation.layout.display == ""
@@ -131,7 +131,7 @@ def test_checkpoints_of_a_training_appear_and_its_only_one_stays(tmp_path_factor
     panel = CheckpointsPanel(training.run)
     try:
         assert panel.table.content["names"] == []
-        until(lambda: training.run.status()["state"] == "running")  # what is asked before it begins is forgotten
+        until(lambda: training.run.status()["state"] == "running")  # requests before the start are dropped
         training.save()
         until(lambda: len(panel.table.content["names"]) == 1)
         panel.choose(int(panel.table.content["names"][0]))

@@ -1,4 +1,4 @@
-"""The panel of a run that another process trains: what it shows is the files', and its buttons reach that process."""
+"""The panel of a run that another process trains: it shows the files, and its buttons reach that process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The training cell without a browser: what is chosen is an experiment, code and a command; what is trained, a run."""
+"""The training cell without a browser: choices become an experiment, code and a command; training makes a run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_form_shows_the_experiment_that_it_was_given() -> None:
     panel = TrainingPanel(experiment)
     assert panel.experiment == experiment
     until(lambda: panel.environment.spec is not None)
-    assert panel.experiment == experiment  # what fits the environment was not changed when that was known
+    assert panel.experiment == experiment  # unchanged after the environment was built
     command = shlex.split(_text(panel._as_command).replace("\\\n", ""))
     assert Experiment.compose(*command[2:]) == experiment
     made: dict[str, object] = {}
@@ -74,8 +74,8 @@ def test_networks_are_counted_by_an_independent_sum(panel: TrainingPanel) -> Non
 
 def test_bad_input_stops_at_the_field(panel: TrainingPanel) -> None:
     panel.length.fields["frames"].enter("many")
-    for told in (panel._problem, panel._as_code, panel._as_command):
-        assert "frames must be a whole number" in _text(told)
+    for shown in (panel._problem, panel._as_code, panel._as_command):
+        assert "frames must be a whole number" in _text(shown)
     assert panel._start_button.disabled
     with pytest.raises(ConfigError, match="frames must be a whole number"):
         panel.start()
@@ -85,9 +85,9 @@ def test_bad_input_stops_at_the_field(panel: TrainingPanel) -> None:
     assert "a number of minutes" in _text(panel._problem) and "a number of minutes" in _text(panel._limit)
     panel._minutes.value = "2"
     assert "above 0" not in _text(panel._limit) and "timeout_s=120" in _text(panel._as_code)
-    panel._fill_from.value = "nowhere"
-    panel._fill()
-    assert "nowhere is no run's folder" in _text(panel._filled) and not panel._problem.value
+    panel._source.value = "nowhere"
+    panel._load()
+    assert "nowhere is not the folder of a run" in _text(panel._loaded) and not panel._problem.value
 
 
 def test_training_shows_the_run_and_stays_resumable(panel: TrainingPanel, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_training_shows_the_run_and_stays_resumable(panel: TrainingPanel, tmp_pa
     until(lambda: panel.run_panel is not None and set(panel.run_panel.returns.lines) >= {"adversary", "agent"})
     assert points is not None
     bundle = panel._repr_mimebundle_()
-    assert "image/png" in bundle  # what is seen where widgets do not run
+    assert "image/png" in bundle  # for pages without widgets
     again = TrainingPanel(run=run.path)
     assert again.experiment == run.experiment and again.run is not None
 
@@ -129,7 +129,7 @@ def test_a_time_limit_stops_and_saves(tmp_path: Path) -> None:
     assert training.wait(60).status()["state"] == "stopped" and training.run.checkpoints
 
 
-def test_a_form_is_filled_from_a_folder_a_file_or_words(tmp_path: Path) -> None:
+def test_a_form_loads_a_folder_a_file_or_overrides(tmp_path: Path) -> None:
     experiment = Experiment.compose(*SMALL)
     run = train(experiment, tmp_path / "run", progress=False)
     (tmp_path / "experiment.json").write_text((run.path / "experiment.json").read_text())
@@ -145,12 +145,12 @@ def test_a_form_is_filled_from_a_folder_a_file_or_words(tmp_path: Path) -> None:
         panel.set(Experiment.compose("env=mpe/simple_spread"))
         panel.load(source)
         assert panel.experiment == experiment
-    for wrong, told in (
+    for wrong, message in (
         ("", "nothing to load"),
-        ("nowhere", "no run's folder"),
+        ("nowhere", "not the folder of a run"),
         ("env=mpe/simple_tagg", "simple_tag"),
         ("env='", "quotation"),
     ):
-        with pytest.raises((ConfigError, RunError), match=told):
+        with pytest.raises((ConfigError, RunError), match=message):
             panel.load(wrong)
     assert Run.open(run.path).experiment == experiment
