@@ -63,10 +63,10 @@ class Lives(VectorEnv):
 
     def __init__(self, config: LivesConfig, n_envs: int) -> None:
         self.config, self.n_envs, self.device = config, n_envs, torch.device("cpu")
-        seen = ObservationSpec((3,), names=("seed", "t", "agent"))
+        observation_spec = ObservationSpec((3,), names=("seed", "t", "agent"))
         groups = (
-            GroupSpec("a", ("a_0", "a_1", "a_2"), seen, ActionSpec("discrete", (4,)), has_action_mask=True),
-            GroupSpec("b", ("b_0",), seen, ActionSpec("continuous", low=(-1.0, -2.0), high=(1.0, 2.0))),
+            GroupSpec("a", ("a_0", "a_1", "a_2"), observation_spec, ActionSpec("discrete", (4,)), has_action_mask=True),
+            GroupSpec("b", ("b_0",), observation_spec, ActionSpec("continuous", low=(-1.0, -2.0), high=(1.0, 2.0))),
         )
         labels = (LabelSpec("odd", classes=("even", "odd")), LabelSpec("height", "a"))
         longest = config.shortest + 6 if config.says_length else None

@@ -181,10 +181,10 @@ class Policy(nn.Module, ABC):
         return torch.zeros(n_envs, self.group.n_agents, *self.recurrent_shape, device=device)
 
 
-def device_of(policy: Policy) -> torch.device:
-    """The device of a policy's tensors; the CPU for a policy without tensors."""
-    tensors = (tensor for part in (policy.parameters(), policy.buffers()) for tensor in part)
-    return next((tensor.device for tensor in tensors), torch.device("cpu"))
+def device_of(*policies: Policy, default: torch.device | None = None) -> torch.device:
+    """The device of the policies' tensors; `default`, or the CPU, for policies without tensors."""
+    tensors = (tensor for policy in policies for tensor in (*policy.parameters(), *policy.buffers()))
+    return next((tensor.device for tensor in tensors), default or torch.device("cpu"))
 
 
 @contextmanager

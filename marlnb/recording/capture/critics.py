@@ -18,7 +18,7 @@ from marlnb.models.policies.policy import Policy, device_of
 from marlnb.recording.capture.recompute import fast_pass
 from marlnb.recording.capture.sources import Selection, capture_if_any, recurrent_site
 from marlnb.recording.file.layout import Field
-from marlnb.training.collect.rollout import carried
+from marlnb.training.collect.rollout import next_recurrent
 
 
 class GroupCritic:
@@ -88,7 +88,7 @@ class GroupCritic:
             before = before.masked_fill(starts.to(before.device)[:, None, None, None], 0.0)
         outputs, after = self._run(observations, state, before)
         updates = None if acting is None or self._is_shared else acting.to(before.device)
-        self._recurrent = carried(before, after, updates)
+        self._recurrent = next_recurrent(before, after, updates)
         return outputs
 
     def _run(

@@ -52,7 +52,7 @@ def record(
         exist: "open" returns an existing complete recording of this name if it was made from the same checkpoint with
             the same settings. An incomplete one is renamed and recorded again.
         progress: show a line with the number of episodes.
-        on_step: called before each step of all envs. If it raises, the recording ends; finished episodes are kept and
+        on_step: called after each step of all envs. If it raises, the recording ends; finished episodes are kept and
             the file is marked incomplete.
         locking: HDF5's file locking, as h5py takes it; False for file systems without locks.
         overrides: options that replace those of `config`, as `episodes=50`.

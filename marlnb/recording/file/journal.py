@@ -43,7 +43,7 @@ class JournaledFile:
         self._journal = os.open(self.journal_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
         self._position = 0
         self._size = self._committed_size = os.fstat(self._handle).st_size
-        self._held: list[tuple[int, bytes]] = []
+        self._pending: list[tuple[int, bytes]] = []
 
     def claim(self, size_bytes: int) -> None:
         """Reserves disk space for so many bytes, so that no write in it can fail; OSError where the disk is full."""
@@ -51,14 +51,14 @@ class JournaledFile:
 
     def commit(self) -> None:
         """Applies everything written since the last commit, completely or not at all."""
-        body = b"".join(part for offset, data in self._held for part in (ENTRY.pack(offset, len(data)), data))
+        body = b"".join(part for offset, data in self._pending for part in (ENTRY.pack(offset, len(data)), data))
         os.pwrite(self._journal, HEADER.pack(MAGIC, len(body), zlib.crc32(body)) + body, 0)
         if os.fstat(self._handle).st_size < self._size:
             os.ftruncate(self._handle, self._size)
-        for offset, data in self._held:
+        for offset, data in self._pending:
             _write_all(self._handle, data, offset)
         os.ftruncate(self._journal, 0)
-        self._held.clear()
+        self._pending.clear()
         self._committed_size = self._size
 
     def commit_and_close(self) -> None:
@@ -73,7 +73,7 @@ class JournaledFile:
 
     def discard_and_close(self) -> None:
         """Closes without the writes since the last commit."""
-        self._held.clear()
+        self._pending.clear()
         os.ftruncate(self._handle, self._committed_size)
         self.journal_path.unlink(missing_ok=True)
         os.close(self._journal)
@@ -92,7 +92,7 @@ class JournaledFile:
         if offset >= self._committed_size:
             _write_all(self._handle, data, offset)
         else:
-            self._held.append((offset, bytes(data)))
+            self._pending.append((offset, bytes(data)))
         self._position += length
         self._size = max(self._size, self._position)
         return length
@@ -108,7 +108,7 @@ class JournaledFile:
         content = os.pread(self._handle, len(view), start)
         view[: len(content)] = content
         view[len(content) :] = bytes(len(view) - len(content))
-        for offset, data in self._held:
+        for offset, data in self._pending:
             first, last = max(start, offset), min(stop, offset + len(data))
             if first < last:
                 view[first - start : last - start] = data[first - offset : last - offset]

@@ -21,9 +21,9 @@ from torch import Tensor
 from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import ConfigError
 from marlnb.models.hooks import episode_context
-from marlnb.models.policies.policy import ActorOutput, Policy, eval_mode
+from marlnb.models.policies.policy import ActorOutput, Policy, device_of, eval_mode
 from marlnb.specs import EnvSpec
-from marlnb.training.collect.rollout import carried
+from marlnb.training.collect.rollout import next_recurrent
 from marlnb.training.collect.threads import torch_threads
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class _Actor:
 
     def __init__(self, policy: Policy, env: VectorEnv, explore: bool, generator: torch.Generator | None) -> None:
         self.policy, self.explore, self.generator = policy, explore, generator
-        self.device = next((tensor.device for tensor in (*policy.parameters(), *policy.buffers())), env.device)
+        self.device = device_of(policy, default=env.device)
         self.recurrent = policy.initial_recurrent(env.n_envs, self.device)
 
     def act(self, observation: Tensor, action_mask: Tensor | None) -> ActorOutput:
@@ -276,7 +276,7 @@ def _choose_actions(env: VectorEnv, step: Step, tally: _EpisodeTally, actors: Ma
         output = {name: actor.act(groups[name].observation, groups[name].action_mask) for name, actor in actors.items()}
     for name, actor in actors.items():
         acting = None if env.spec.simultaneous else groups[name].acting.to(actor.device)
-        actor.recurrent = carried(actor.recurrent, output[name].recurrent, acting)
+        actor.recurrent = next_recurrent(actor.recurrent, output[name].recurrent, acting)
     return TimeStep(
         episode=tally.episode,
         t=tally.t,

@@ -24,14 +24,14 @@ def test_values_sites_and_attributions_of_a_run(name: str, continuous: str, tmp_
     run = mnb.train(experiment, tmp_path / "run", progress=False)
     recording = mnb.record(run, episodes=2, sites="*", progress=False)
     policies = run.policies()
-    seen = {group: recording.steps(group, "observation").to_torch() for group in policies}
-    value, _ = policies["listener"].value(seen)
+    observations = {group: recording.steps(group, "observation").to_torch() for group in policies}
+    value, _ = policies["listener"].value(observations)
     recorded = recording.steps("listener", "value").to_torch()
     torch.testing.assert_close(recorded, value.detach(), atol=1e-5, rtol=1e-5)
     assert {"listener/critic/head", "listener/critic_2/hidden_1"} <= set(recording.sites)
     target = 0 if continuous == "true" else None
-    found = mnb.attribute(recording, group="listener", to="action", target=target)
-    assert np.abs(found.convergence_delta).max() < 1e-3
+    attribution = mnb.attribute(recording, group="listener", to="action", target=target)
+    assert np.abs(attribution.convergence_delta).max() < 1e-3
     assert np.isfinite(mnb.attribute(recording, group="listener", to="value").values).all()
     if name == "matd3" and continuous == "true":
         with pytest.raises(AnalysisError, match="is deterministic: its actions have no log-probability"):

@@ -1,4 +1,4 @@
-"""Agents from elsewhere: held to a run with the same weights."""
+"""Agents from elsewhere, compared with a run of the same weights."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_another_weight_is_another_origin(run: Run, tmp_path: Path) -> None:
     assert Agents(policies, run.experiment.env, tmp_path).origin() != before
 
 
-def test_what_does_not_fit_is_refused(run: Run, tmp_path: Path) -> None:
+def test_policies_that_do_not_fit_are_an_error(run: Run, tmp_path: Path) -> None:
     policies = run.policies()
     with pytest.raises(ConfigError, match="listener"):
         Agents({"speaker": policies["speaker"]}, run.experiment.env, tmp_path)
@@ -56,8 +56,8 @@ def test_captured_sites_are_the_bits_that_fired_and_recomputed_ones_their_roundi
     with record(run, episodes=5, name="fired", fill="captured", progress=False) as fired:
         with record(run, episodes=5, name="computed", progress=False) as computed:
             for site in fired.sites:
-                told = [recording.file[f"activations/{site}"].attrs["filled"] for recording in (fired, computed)]
-                assert told == ["captured", "recomputed"]
+                filled = [recording.file[f"activations/{site}"].attrs["filled"] for recording in (fired, computed)]
+                assert filled == ["captured", "recomputed"]
                 assert computed[site].to_numpy() == pytest.approx(fired[site].to_numpy(), abs=1e-5)
         head = fired["listener/actor/head"].to_numpy()
         assert (head == fired.steps("listener", "logits").to_numpy()).all()
@@ -65,7 +65,7 @@ def test_captured_sites_are_the_bits_that_fired_and_recomputed_ones_their_roundi
         record(run, episodes=5, name="else", fill="hooked", progress=False)  # type: ignore[arg-type]
 
 
-def test_episodes_of_one_length_lie_in_their_order_though_they_are_written_together(run: Run) -> None:
+def test_episodes_of_equal_length_are_in_order(run: Run) -> None:
     with record(run, episodes=14, n_envs=4, name="order", progress=False) as recording:
         assert recording.episodes.index.tolist() == list(range(14))
         assert recording.rows["episode"].tolist() == [number for number in range(14) for _ in range(25)]

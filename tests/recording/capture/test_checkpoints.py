@@ -1,4 +1,4 @@
-"""One file that spans checkpoints: the same episodes for each, each row told by the checkpoint that made it; edits."""
+"""One file that spans checkpoints: the same episodes for each, every row assigned to its checkpoint; edits."""
 
 from __future__ import annotations
 
@@ -63,18 +63,18 @@ def test_the_same_episodes_for_each_checkpoint(run: Run) -> None:
 
 def test_all_checkpoints_and_the_same_reopened(run: Run) -> None:
     options = {"episodes": 2, "n_envs": 2, "sites": [], "progress": False, "exist": "open"}
-    with record(run, checkpoint="all", **options) as found:  # type: ignore[arg-type]
-        assert found.checkpoints["iteration"].tolist() == [7, 8, 12] and found.checkpoint[0] == 12
-    stamp = found.path.stat().st_mtime_ns
+    with record(run, checkpoint="all", **options) as recording:  # type: ignore[arg-type]
+        assert recording.checkpoints["iteration"].tolist() == [7, 8, 12] and recording.checkpoint[0] == 12
+    stamp = recording.path.stat().st_mtime_ns
     record(run, checkpoint="all", **options).close()  # type: ignore[arg-type]
-    assert found.path.stat().st_mtime_ns == stamp
+    assert recording.path.stat().st_mtime_ns == stamp
     with pytest.raises(RecordingError, match="checkpoint"):
         record(run, checkpoint=[7, 12], **options)  # type: ignore[arg-type]
     with pytest.raises(RecordingError, match="at least one checkpoint, each once"):
         record(run, checkpoint=[7, 7], name="twice")
 
 
-def test_edits_are_in_force_and_told(run: Run) -> None:
+def test_edits_are_in_force_and_stored_in_the_settings(run: Run) -> None:
     edits = [Ablate("a/actor/gru", units=(1, 2), agents=("a_2",)), Ablate("b/critic/gru", value=0.5)]
     options = {"episodes": 4, "n_envs": 2, "seed": 5}
     with (

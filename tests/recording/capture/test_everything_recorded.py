@@ -63,20 +63,20 @@ def test_every_site_and_state_is_there_and_right(name: str, tmp_path: Path) -> N
     policies = run.policies()
     with record(run, sites="*", episodes=3, n_envs=2, explore=True, progress=False) as recording:
         assert recording.sites == [site.name for site in all_sites(policies)]
-        seen = {group: recording.steps(group, "observation").to_torch() for group in recording.groups}
+        observations = {group: recording.steps(group, "observation").to_torch() for group in recording.groups}
         for group, policy in policies.items():
             states: dict[str, Any] = {}
             if policy.recurrent_shape is not None:
                 states["recurrent"] = recording.recurrent(group).to_torch()
             if policy.critic_recurrent_shape is not None:
                 states["critic_recurrent"] = recording.recurrent(group, "critic").to_torch()
-            found = recompute(policy, "*", seen, **states)
-            for site, values in found.items():
+            recomputed = recompute(policy, "*", observations, **states)
+            for site, values in recomputed.items():
                 recorded = recording[site].to_torch()
                 assert recorded.abs().max() > 0, site
                 assert (recorded - values).abs().max() <= 2 * TOLERANCE * max(1.0, float(values.abs().max())), site
             with torch.no_grad():
-                value, _ = policy.value(seen, recurrent=states.get("critic_recurrent"))
+                value, _ = policy.value(observations, recurrent=states.get("critic_recurrent"))
             recorded = recording.steps(group, "value").to_torch()
             torch.testing.assert_close(recorded, value, atol=1e-4, rtol=1e-5)
             head, logits = recording[f"{group}/actor/head"].to_torch(), recording.steps(group, "logits").to_torch()
@@ -134,11 +134,11 @@ def test_turns_with_a_mixture_of_networks(tmp_path: Path) -> None:
     run = untrained(tmp_path / "run", *overrides)
     policy = run.policies()["player"]
     with mnb.record(run, sites="*", episodes=4, n_envs=2, explore=True, progress=False) as recording:
-        seen = {"player": recording.steps("player", "observation").to_torch()}
+        observations = {"player": recording.steps("player", "observation").to_torch()}
         states = [recording.recurrent("player", part).to_torch() for part in ("actor", "critic")]  # type: ignore[arg-type]
-        found = recompute(policy, "*", seen, recurrent=states[0], critic_recurrent=states[1])
-        assert sorted(found) == sorted(recording.sites)
-        for site, values in found.items():
+        recomputed = recompute(policy, "*", observations, recurrent=states[0], critic_recurrent=states[1])
+        assert sorted(recomputed) == sorted(recording.sites)
+        for site, values in recomputed.items():
             torch.testing.assert_close(recording[site].to_torch(), values, atol=1e-5, rtol=1e-5)
         acting = recording.steps("player", "acting").to_numpy()
         assert np.array_equal(acting.sum(1), np.ones(len(acting)))

@@ -63,25 +63,25 @@ def _check_actor(run: Run, recording: Recording, name: str, agent: int, kind: st
     for number in recording.episodes.index:
         picked = {"agent": name, "episode": number}
         x = recording.steps("a", "observation").sel(**picked).to_numpy().astype(np.float64)
-        found = {
+        activations = {
             site.split("/")[-1]: recording[site].sel(**picked).to_numpy()
             for site in recording.sites
             if "a/actor" in site
         }
-        top = _check_hidden(weights, x, found)
+        top = _check_hidden(weights, x, activations)
         if kind == "gru":
             entering = recording.recurrent("a").sel(**picked).to_numpy()[:, 0]
             state = np.zeros(5)
             for t in range(len(x)):
                 np.testing.assert_allclose(entering[t], state, atol=1e-5)
                 state = gru_step(weights, top[t], state)
-                np.testing.assert_allclose(found["gru"][t], state, atol=1e-5)
-            top = found["gru"].astype(np.float64)
-        np.testing.assert_allclose(found["head"], affine(weights, "head", top), atol=1e-5)
+                np.testing.assert_allclose(activations["gru"][t], state, atol=1e-5)
+            top = activations["gru"].astype(np.float64)
+        np.testing.assert_allclose(activations["head"], affine(weights, "head", top), atol=1e-5)
         allowed = recording.steps("a", "action_mask").sel(**picked).to_numpy()
         logits = recording.steps("a", "logits").sel(**picked).to_numpy()
-        np.testing.assert_allclose(logits[allowed], found["head"][allowed], atol=1e-5)
-        scores = np.where(allowed, found["head"], -np.inf)
+        np.testing.assert_allclose(logits[allowed], activations["head"][allowed], atol=1e-5)
+        scores = np.where(allowed, activations["head"], -np.inf)
         log_probs = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
         action = recording.steps("a", "action").sel(**picked).to_numpy()
         assert allowed[np.arange(len(action)), action].all()
@@ -94,28 +94,28 @@ def _check_critic(run: Run, recording: Recording, name: str, agent: int, kind: s
     for number in recording.episodes.index:
         picked = {"agent": name, "episode": number}
         x = recording.steps("a", "observation").sel(**picked).to_numpy().astype(np.float64)
-        found = {
+        activations = {
             site.split("/")[-1]: recording[site].sel(**picked).to_numpy()
             for site in recording.sites
             if "a/critic" in site
         }
-        top = _check_hidden(weights, x, found)
+        top = _check_hidden(weights, x, activations)
         if kind == "gru":
             state = np.zeros(5)
             for t in range(len(x)):
                 state = gru_step(weights, top[t], state)
-                np.testing.assert_allclose(found["gru"][t], state, atol=1e-5)
-            top = found["gru"].astype(np.float64)
+                np.testing.assert_allclose(activations["gru"][t], state, atol=1e-5)
+            top = activations["gru"].astype(np.float64)
         value = affine(weights, "head", top)
-        np.testing.assert_allclose(found["head"], value, atol=1e-5)
+        np.testing.assert_allclose(activations["head"], value, atol=1e-5)
         recorded = recording.steps("a", "value").sel(**picked).to_numpy()
         np.testing.assert_allclose(recorded, value[:, 0], atol=1e-5)  # an untrained value normaliser changes nothing
 
 
-def _check_hidden(weights: Weights, x: np.ndarray, found: Mapping[str, np.ndarray]) -> np.ndarray:
-    for index in range(sum(name.startswith("hidden") for name in found)):
+def _check_hidden(weights: Weights, x: np.ndarray, activations: Mapping[str, np.ndarray]) -> np.ndarray:
+    for index in range(sum(name.startswith("hidden") for name in activations)):
         x = np.tanh(affine(weights, f"hidden.{index}.linear", x))
-        np.testing.assert_allclose(found[f"hidden_{index + 1}"], x, atol=1e-5)
+        np.testing.assert_allclose(activations[f"hidden_{index + 1}"], x, atol=1e-5)
     return x
 
 

@@ -1,4 +1,4 @@
-"""Recordings whose writer was killed: asked for again, they are made again, and never served as if they were whole."""
+"""Recordings whose writer was killed: requested again, they are recorded again and never returned as complete."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def killed_halfway(run: Run, segment_bytes: int = 0, number: int = signal.SIGKILL) -> subprocess.Popen[bytes]:
-    """A writer that has written about half of the recording, and is killed, or only held."""
+    """A writer that has written about half of the recording and is then killed or stopped."""
     process = subprocess.Popen([sys.executable, "-c", RECORD, str(run.path), str(segment_bytes), str(number)])
     if number == signal.SIGKILL:
         assert process.wait(timeout=200) == -signal.SIGKILL
@@ -70,7 +70,7 @@ def recorded(run: Run, segment_bytes: int = 0, *, exist: str = "open", name: str
 
 @pytest.mark.parametrize("in_job", [False, True])
 @pytest.mark.parametrize("segment_bytes", [0, 40_000])
-def test_one_that_was_killed_halfway_is_made_again(
+def test_a_recording_killed_halfway_is_recorded_again(
     run: Run, monkeypatch: pytest.MonkeyPatch, in_job: bool, segment_bytes: int
 ) -> None:
     killed_halfway(run, segment_bytes)
@@ -81,11 +81,11 @@ def test_one_that_was_killed_halfway_is_made_again(
         monkeypatch.setenv("MARLNB_JOB", str(run.path))
     again = recorded(run, segment_bytes)
     monkeypatch.delenv("MARLNB_JOB", raising=False)
-    whole = recorded(run, exist="error", name="undisturbed")
-    np.testing.assert_array_equal(again, whole)
-    kept = set() if in_job else {"recording.incomplete-1"}
-    assert set(run.recordings) == {"recording", "undisturbed"} | kept
-    if kept:
+    expected = recorded(run, exist="error", name="undisturbed")
+    np.testing.assert_array_equal(again, expected)
+    set_aside = set() if in_job else {"recording.incomplete-1"}
+    assert set(run.recordings) == {"recording", "undisturbed"} | set_aside
+    if set_aside:
         with Recording.open(run.recordings["recording.incomplete-1"]) as half:
             assert not half.complete and len(half) > 0
 
@@ -104,35 +104,33 @@ def garble(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [empty, garble, cut])
 @pytest.mark.parametrize("in_job", [False, True])
-def test_a_file_that_hdf5_cannot_open_is_no_recording(
+def test_a_file_that_hdf5_cannot_open_is_set_aside(
     run: Run, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None], in_job: bool
 ) -> None:
-    whole = recorded(run)
+    expected = recorded(run)
     path = run.recordings["recording"]
     damage(path)
     journal_of(path).write_bytes(b"of the writer that was killed")
     if in_job:
         monkeypatch.setenv("MARLNB_JOB", str(run.path))
-    np.testing.assert_array_equal(recorded(run), whole)
+    np.testing.assert_array_equal(recorded(run), expected)
     assert set(run.recordings) == {"recording"} | (set() if in_job else {"recording.incomplete-1"})
     assert not journal_of(path).exists()
 
 
 @pytest.mark.parametrize("in_job", [False, True])
-def test_segments_that_were_never_joined_are_in_nobodys_way(
-    run: Run, monkeypatch: pytest.MonkeyPatch, in_job: bool
-) -> None:
-    whole = recorded(run, 40_000)
+def test_segments_that_were_never_joined_are_set_aside(run: Run, monkeypatch: pytest.MonkeyPatch, in_job: bool) -> None:
+    expected = recorded(run, 40_000)
     path = run.recordings["recording"]
     path.unlink()
     if in_job:
         monkeypatch.setenv("MARLNB_JOB", str(run.path))
-    np.testing.assert_array_equal(recorded(run, 40_000), whole)
+    np.testing.assert_array_equal(recorded(run, 40_000), expected)
     assert segments_folder(path.with_name("recording.incomplete-1.h5")).is_dir() is not in_job
 
 
 @pytest.mark.parametrize("segment_bytes", [0, 40_000])
-def test_one_that_is_being_written_is_left_alone(run: Run, segment_bytes: int) -> None:
+def test_a_recording_that_is_being_written_is_an_error(run: Run, segment_bytes: int) -> None:
     process = killed_halfway(run, segment_bytes, signal.SIGSTOP)
     try:
         state = ""

@@ -20,7 +20,7 @@ from marlnb.training.learners import build_learners
 from tests.models.test_contract import make, observed
 
 LEARNING = [name for name in ALGORITHMS.names() if name not in ("frozen", "no_op", "random", "scripted")]
-STEPS, COPIES = 4, 3
+STEPS, N_ENVS = 4, 3
 
 
 def policies_of(algorithm: str, model: str, share: bool) -> dict[str, Policy]:
@@ -30,9 +30,10 @@ def policies_of(algorithm: str, model: str, share: bool) -> dict[str, Policy]:
         ConfigError: the algorithm cannot learn with such a network.
     """
     config = make(model, share=share)
-    seen, actions = ObservationSpec(observed(config)), ActionSpec("discrete", (4,))
+    observations, actions = ObservationSpec(observed(config)), ActionSpec("discrete", (4,))
     groups = tuple(
-        GroupSpec(name, tuple(f"{name}_{k}" for k in range(n)), seen, actions) for name, n in (("a", 3), ("b", 3))
+        GroupSpec(name, tuple(f"{name}_{k}" for k in range(n)), observations, actions)
+        for name, n in (("a", 3), ("b", 3))
     )
     critic = make(model, share=share) if model not in ("cnn", "deep_sets", "attention") else make("mlp", share=share)
     experiment = Experiment(
@@ -55,12 +56,14 @@ def cases() -> Iterator[Any]:
                 yield pytest.param(algorithm, model, share, id=f"{algorithm}-{model}-{'shared' if share else 'own'}")
 
 
-def step_by_step(policy: Policy, seen: dict[str, Tensor], state: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def step_by_step(
+    policy: Policy, observations: dict[str, Tensor], state: Tensor
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """What each site puts out at each step, `[step * copy, agent, unit]`, and the states that entered each."""
     names = [site.name for site in policy.sites()]
     shapes = {"recurrent": policy.recurrent_shape, "critic_recurrent": policy.critic_recurrent_shape}
     now = {
-        part: None if shape is None else torch.zeros(COPIES, policy.group.n_agents, *shape)
+        part: None if shape is None else torch.zeros(N_ENVS, policy.group.n_agents, *shape)
         for part, shape in shapes.items()
     }
     fired: dict[str, list[Tensor]] = {name: [] for name in names}
@@ -69,9 +72,9 @@ def step_by_step(policy: Policy, seen: dict[str, Tensor], state: Tensor) -> tupl
         for part in entered:
             entered[part].append(now[part])  # type: ignore[arg-type]
         with torch.no_grad(), capture(policy) as acting:
-            output = policy.act(seen[policy.group.name][t], recurrent=now["recurrent"], explore=False)
+            output = policy.act(observations[policy.group.name][t], recurrent=now["recurrent"], explore=False)
         with torch.no_grad(), capture(policy) as judging:
-            time_step = {name: values[t] for name, values in seen.items()}
+            time_step = {name: values[t] for name, values in observations.items()}
             _, after = policy.value(time_step, state=state[t], recurrent=now["critic_recurrent"])
         for name in names:
             fired[name].append((judging if in_critic(name) else acting)[name])
@@ -90,16 +93,18 @@ def test_all_rows_at_once_are_what_fired(algorithm: str, model: str, share: bool
         return
     torch.manual_seed(2)
     shape = policies["a"].group.observation.shape
-    seen = {name: torch.randn(STEPS, COPIES, policy.group.n_agents, *shape) for name, policy in policies.items()}
-    state = torch.randn(STEPS, COPIES, 5)
+    observations = {
+        name: torch.randn(STEPS, N_ENVS, policy.group.n_agents, *shape) for name, policy in policies.items()
+    }
+    state = torch.randn(STEPS, N_ENVS, 5)
     policy = policies["a"]
-    fired, entered = step_by_step(policy, seen, state)
-    assert fired and all(len(values) == STEPS * COPIES for values in fired.values())
-    rows = {name: values.flatten(0, 1) for name, values in seen.items()}
-    found = recompute(policy, "*", rows, state=state.flatten(0, 1), **entered)
-    assert list(found) == list(fired)
+    fired, entered = step_by_step(policy, observations, state)
+    assert fired and all(len(values) == STEPS * N_ENVS for values in fired.values())
+    rows = {name: values.flatten(0, 1) for name, values in observations.items()}
+    recomputed = recompute(policy, "*", rows, state=state.flatten(0, 1), **entered)
+    assert list(recomputed) == list(fired)
     for name, values in fired.items():
-        assert float((found[name] - values).abs().max()) <= TOLERANCE * max(1e-3, float(values.abs().max())), name
+        assert float((recomputed[name] - values).abs().max()) <= TOLERANCE * max(1e-3, float(values.abs().max())), name
 
 
 MUST_BE_BUILT = {

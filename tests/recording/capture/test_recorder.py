@@ -1,4 +1,4 @@
-"""What is recorded: the steps taken, the agents asked for, nothing else, and it is all put away afterwards."""
+"""What is recorded: the steps taken, the requested agents, nothing else; hooks are removed afterwards."""
 
 from __future__ import annotations
 
@@ -62,28 +62,28 @@ def check_lives(recording: Recording, numbers: list[int], seed: int, every: int 
 
 
 @pytest.mark.parametrize(("episodes", "n_envs"), [(11, 4), (5, 1), (3, 3)])
-def test_episodes_of_any_length_lie_whole(lives: Run, episodes: int, n_envs: int) -> None:
+def test_rows_of_episodes_of_any_length_are_adjacent(lives: Run, episodes: int, n_envs: int) -> None:
     with record(lives, episodes=episodes, n_envs=n_envs, seed=40, progress=False) as recording:
         check_lives(recording, list(range(episodes)), 40)
         assert recording.complete and len(recording) == sum(length_of(40 + k) for k in range(episodes))
 
 
-@pytest.mark.parametrize("watched", [False, True])
+@pytest.mark.parametrize("with_callback", [False, True])
 @pytest.mark.parametrize("every", [2, 3, 50])
-def test_every_kth_step(lives: Run, every: int, watched: bool) -> None:
-    """Whether somebody else looks at each step, or `play` passes over those that are not kept."""
-    told: list[int] = []
-    on_step = (lambda progress: told.append(progress.episodes)) if watched else None
+def test_every_kth_step(lives: Run, every: int, with_callback: bool) -> None:
+    """With and without a callback at every step."""
+    reports: list[int] = []
+    on_step = (lambda progress: reports.append(progress.episodes)) if with_callback else None
     with record(lives, episodes=9, n_envs=4, seed=5, every=every, progress=False, on_step=on_step) as recording:
-        steps = max(sum(length_of(5 + k) for k in range(copy, 9, 4)) for copy in range(4))
-        assert len(told) == (steps if watched else 0)
+        steps = max(sum(length_of(5 + k) for k in range(env_index, 9, 4)) for env_index in range(4))
+        assert len(reports) == (steps if with_callback else 0)
         check_lives(recording, list(range(9)), 5, every)
 
 
 def test_an_episode_longer_than_the_buffers(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", LivesConfig(shortest=290), centralised=False)
     for n_envs in (1, 2):
-        name = f"copies{n_envs}"
+        name = f"envs{n_envs}"
         with record(
             run, episodes=3, n_envs=n_envs, seed=1, sites="a/actor/hidden_1", name=name, progress=False
         ) as found:
@@ -97,26 +97,28 @@ def test_an_episode_longer_than_the_buffers(tmp_path: Path) -> None:
 
 def test_chosen_agents(lives: Run) -> None:
     with (
-        record(lives, episodes=5, n_envs=2, seed=9, name="all", progress=False) as whole,
+        record(lives, episodes=5, n_envs=2, seed=9, name="all", progress=False) as all_agents,
         record(lives, episodes=5, n_envs=2, seed=9, agents=["a_0", "a_2"], name="two", progress=False) as part,
     ):
         assert part.agents == ["a_0", "a_2"] and part.groups == ["a"]
         assert [site.split("/")[0] for site in part.sites] == ["a"] * 3
-        for field in whole.fields("a"):
-            assert np.array_equal(whole.steps("a", field).to_numpy()[:, [0, 2]], part.steps("a", field)), field
+        for field in all_agents.fields("a"):
+            assert np.array_equal(all_agents.steps("a", field).to_numpy()[:, [0, 2]], part.steps("a", field)), field
         for site in part.sites:
-            assert np.array_equal(whole[site].sel(agent=["a_0", "a_2"]), part[site])
-        assert np.array_equal(whole.label("height").to_numpy()[:, [0, 2]], part.label("height"))
-        assert part.episodes["a_2"].tolist() == whole.episodes["a_2"].tolist()
+            assert np.array_equal(all_agents[site].sel(agent=["a_0", "a_2"]), part[site])
+        assert np.array_equal(all_agents.label("height").to_numpy()[:, [0, 2]], part.label("height"))
+        assert part.episodes["a_2"].tolist() == all_agents.episodes["a_2"].tolist()
 
 
 def test_a_centralised_critic_sees_agents_that_are_not_recorded(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", LivesConfig(), centralised=True)
     with (
-        record(run, episodes=4, n_envs=2, name="all", progress=False) as whole,
+        record(run, episodes=4, n_envs=2, name="all", progress=False) as all_agents,
         record(run, episodes=4, n_envs=2, agents="a_1", name="one", progress=False) as part,
     ):
-        np.testing.assert_allclose(part.steps("a", "value"), whole.steps("a", "value").to_numpy()[:, 1:2], rtol=1e-5)
+        np.testing.assert_allclose(
+            part.steps("a", "value"), all_agents.steps("a", "value").to_numpy()[:, 1:2], rtol=1e-5
+        )
 
 
 def test_labels_of_the_users(lives: Run) -> None:
@@ -159,7 +161,7 @@ def test_a_label_that_raises_is_named(lives: Run) -> None:
 
 
 class _Late:
-    """Answers as `answer` does from its twentieth call on: by then episodes have been written."""
+    """Returns `answer`'s results from its 21st call on; by then episodes have been written."""
 
     def __init__(self, answer: Callable[[TimeStep], Any]) -> None:
         self.answer, self.calls = answer, 0
@@ -222,8 +224,8 @@ def test_half_precision(tmp_path: Path, dtype: str, model: MLPConfig) -> None:
         assert np.array_equal(plain, again[site].to_numpy())
 
 
-def test_what_float16_cannot_hold_is_refused(tmp_path: Path) -> None:
-    """It would be written as infinities, and no analysis could use it."""
+def test_activations_beyond_float16_are_an_error(tmp_path: Path) -> None:
+    """They would be stored as infinities, which no analysis can use."""
     run = make_run(tmp_path / "run", LivesConfig(), MLPConfig())
     grown = [Scale("a/actor/hidden_2", 1e6)]
     with pytest.raises(
@@ -236,7 +238,7 @@ def test_what_float16_cannot_hold_is_refused(tmp_path: Path) -> None:
         assert np.isfinite(values).all() and np.abs(values).max() > 65504
 
 
-def test_hooks_are_gone_and_what_was_written_stays(tmp_path: Path) -> None:
+def test_after_an_error_hooks_are_removed_and_written_episodes_remain(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", LivesConfig(fail_at=60, says_length=True), centralised=False)
     seen: list[torch.nn.Module] = []
     original = Run.policies
@@ -271,7 +273,7 @@ def _with_a_dead_site(policy: object) -> list[object]:
     return [Site(f"{policy.group.name}/actor/dead", module, policy.group.n_agents, 4, "hidden")]  # type: ignore[attr-defined]
 
 
-def test_nothing_is_overwritten_and_the_same_is_reopened(lives: Run) -> None:
+def test_nothing_is_overwritten_and_an_equal_recording_is_reopened(lives: Run) -> None:
     record(lives, episodes=3, progress=False).close()
     stamp = lives.recordings["recording"].stat().st_mtime_ns
     with pytest.raises(RecordingError, match="already exists"):
@@ -285,7 +287,7 @@ def test_nothing_is_overwritten_and_the_same_is_reopened(lives: Run) -> None:
     assert lives.recordings["recording"].stat().st_mtime_ns == stamp
 
 
-def test_one_that_broke_off_is_kept_and_made_anew(lives: Run) -> None:
+def test_an_incomplete_recording_is_renamed_and_recorded_again(lives: Run) -> None:
     record(lives, episodes=3, progress=False).close()
     with h5py.File(lives.recordings["recording"], "r+") as file:
         file.attrs["complete"] = False
@@ -312,7 +314,7 @@ def test_bad_requests(lives: Run, options: dict[str, object], error: type[Except
     assert lives.recordings == {}
 
 
-def test_the_plan_says_what_is_written(tmp_path: Path) -> None:
+def test_the_plan_states_what_is_written(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", LivesConfig(says_length=True), centralised=False)
     plan = plan_recording(run, episodes=40, sites="*/actor/hidden_1", dtype="float16")
     assert plan.rows == 40 * 9 and plan.bounded and plan.fits and run.recordings == {}
@@ -326,14 +328,14 @@ def test_the_plan_says_what_is_written(tmp_path: Path) -> None:
         assert recording.path.stat().st_size < plan.size_bytes
 
 
-def test_no_room_is_said_before_it_starts(lives: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_an_error_before_recording_starts(lives: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("marlnb.recording.capture.plan.free_bytes", lambda path: 1000)
     with pytest.raises(RecordingError, match=r"only 1 kB is free.*every="):
         record(lives, episodes=3, progress=False)
     assert lives.recordings == {}
 
 
-def test_labels_are_of_the_moment_that_is_recorded(tmp_path: Path) -> None:
+def test_labels_belong_to_the_recorded_time_step(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", ENVIRONMENTS.get("mpe/simple_speaker_listener")())
 
     def goal(time_step: TimeStep) -> torch.Tensor:

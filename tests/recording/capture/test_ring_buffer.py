@@ -51,7 +51,7 @@ def test_values_are_converted_to_the_fields_dtype(tmp_path: Path, dtype: str) ->
     assert torch.equal(ring.tensor_rows(0, np.zeros(1, np.int64)), values.to(getattr(torch, dtype)))
 
 
-def test_a_block_that_is_written_bit_by_bit_is_whole(tmp_path: Path) -> None:
+def test_a_block_written_in_parts_is_complete(tmp_path: Path) -> None:
     fields = [Field("steps/t", (), (), "int64"), Field("activations/a/x", ("agent", "unit"), (2, 512), "float32", "a")]
     agents = {"id": [0, 1], "name": ["a", "b"]}
     writer = RecordingWriter(tmp_path / "x.h5", fields, {}, agents, expected_rows=4096)

@@ -27,12 +27,12 @@ def test_what_each_player_made_of_its_own_turns(tmp_path: Path, share: bool) -> 
                 picked = {"agent": agent, "episode": number}
                 acting = recording.steps("player", "acting").sel(**picked).to_numpy().astype(bool)
                 assert acting.tolist() == [t % 2 == seat for t in range(len(acting))]
-                seen = torch.tensor(recording.steps("player", "observation").sel(**picked).to_numpy()[acting])
+                observations = torch.tensor(recording.steps("player", "observation").sel(**picked).to_numpy()[acting])
                 values = recording.steps("player", "value").sel(**picked).to_numpy()[acting]
                 entering = recording.recurrent("player").sel(**picked).to_numpy()[acting]
                 state, memory = torch.zeros(1, 2, 1, 4), torch.zeros(1, 2, 1, 4)
-                for turn in range(len(seen)):
-                    both = {"player": seen[turn].float().expand(1, 2, 3, 3, 2)}
+                for turn in range(len(observations)):
+                    both = {"player": observations[turn].float().expand(1, 2, 3, 3, 2)}
                     np.testing.assert_allclose(entering[turn].reshape(-1), state[0, seat, 0], atol=1e-5)
                     with torch.no_grad():
                         value, memory = policy.value(both, recurrent=memory)  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""Recording while training goes on: one file of many iterations, the same training with and without, kills."""
+"""Recording during a training: one file of many iterations, the same training with and without, kills."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ def test_one_file_spans_the_iterations(trained: tuple[Run, Run]) -> None:
 
 
 class Killed(BaseException):
-    """As a kill: nothing is saved after it."""
+    """Acts as a kill: nothing is saved after it."""
 
 
 @pytest.mark.parametrize(("trained", "killed_at"), [("ippo", 4), ("iql", 5)], indirect=["trained"])
-def test_a_killed_training_goes_on_with_the_same_file(
+def test_a_killed_training_continues_the_same_file(
     trained: tuple[Run, Run], tmp_path: Path, killed_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed in iteration 5 or while iteration 4 is recorded, it goes on from checkpoint 3."""
@@ -119,7 +119,7 @@ def test_an_iteration_whose_recording_was_prevented_is_made_from_the_checkpoint(
 
 
 @pytest.mark.parametrize("trained", ["ippo"], indirect=True)
-def test_other_options_are_refused(trained: tuple[Run, Run]) -> None:
+def test_other_options_are_an_error(trained: tuple[Run, Run]) -> None:
     run, _ = trained
     with pytest.raises(RecordingError, match=r"seed.*give another name"):
         mnb.resume(run, frames=N_ITERATIONS * 20 + 20, progress=False, callbacks=[callback(seed=1)])

@@ -1,4 +1,4 @@
-"""What torchrl's collectors gather: every frame a row, episodes across batches, nothing from other calls."""
+"""Recordings of torchrl collectors: every frame is a row, episodes span batches, other calls add nothing."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def collector_of(actor: Any, *, frames: int, total: int) -> Collector:
     return Collector(lambda: mnb.as_torchrl(ENV.build(2)), actor, frames_per_batch=frames, total_frames=total)
 
 
-class Kept:
-    """A collector whose batches are kept as they were."""
+class KeepsBatches:
+    """Keeps copies of a collector's batches."""
 
     def __init__(self, collector: Any) -> None:
         self.collector, self.batches = collector, []  # type: ignore[var-annotated]
@@ -62,13 +62,13 @@ class Kept:
 
 @pytest.fixture(scope="module")
 def gathered(actor: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, TensorDictBase, Any]:
-    """3 batches of 2 copies × 5 frames, of episodes of 7: each crosses a batch."""
+    """3 batches of 2 envs × 5 frames, of episodes of 7: each crosses a batch."""
     folder = tmp_path_factory.mktemp("collected")
     agents = mnb.agents_from_torchrl(actor, ENV, path=folder)
-    kept = Kept(collector_of(actor, frames=10, total=30))
-    recording = record_collector(kept, agents, folder / "recordings" / "collected.h5")
-    kept.collector.shutdown()
-    return recording, torch.cat(kept.batches, dim=1), agents
+    keeps_batches = KeepsBatches(collector_of(actor, frames=10, total=30))
+    recording = record_collector(keeps_batches, agents, folder / "recordings" / "collected.h5")
+    keeps_batches.collector.shutdown()
+    return recording, torch.cat(keeps_batches.batches, dim=1), agents
 
 
 def test_rows_are_the_frames(gathered: Any) -> None:
@@ -82,12 +82,12 @@ def test_rows_are_the_frames(gathered: Any) -> None:
     action = recording.steps("agent", "action").to_numpy()
     reward = recording.steps("agent", "reward").to_numpy()
     log_prob = recording.steps("agent", "log_prob").to_numpy()
-    seen_before = {0: 0, 1: 0}
+    t_of_env = {0: 0, 1: 0}
     for row in range(30):
-        copy = int(rows["env_id"].iloc[row])
-        frame = batch[copy, seen_before[copy]]
-        assert int(rows["t"].iloc[row]) == seen_before[copy] % 7
-        seen_before[copy] += 1
+        env_index = int(rows["env_id"].iloc[row])
+        frame = batch[env_index, t_of_env[env_index]]
+        assert int(rows["t"].iloc[row]) == t_of_env[env_index] % 7
+        t_of_env[env_index] += 1
         np.testing.assert_array_equal(observation[row], frame["agent", "observation"])
         np.testing.assert_array_equal(action[row], frame["agent", "action"])
         np.testing.assert_allclose(reward[row], frame["next", "agent", "reward"][:, 0])
@@ -112,7 +112,7 @@ def test_analyses_read_it(gathered: Any) -> None:
     assert recording.source == "torchrl" and recording.experiment is None
 
 
-def test_weights_that_change_between_batches_are_told(actor: Any, tmp_path: Path) -> None:
+def test_weights_that_change_between_batches_are_checkpoints(actor: Any, tmp_path: Path) -> None:
     import copy
 
     own = copy.deepcopy(actor)
@@ -129,7 +129,7 @@ def test_weights_that_change_between_batches_are_told(actor: Any, tmp_path: Path
     assert len(set(recording.checkpoints["sha256"])) == 2
 
 
-def test_padded_trajectories_are_refused(actor: Any, tmp_path: Path, gathered: Any) -> None:
+def test_padded_trajectories_are_an_error(actor: Any, tmp_path: Path, gathered: Any) -> None:
     _, batch, agents = gathered
     padded = batch.clone()
     padded["collector", "mask"] = torch.ones(2, 15, dtype=torch.bool)
@@ -139,8 +139,8 @@ def test_padded_trajectories_are_refused(actor: Any, tmp_path: Path, gathered: A
         record_collector([batch], agents, tmp_path / "recording.h5", group_map={"agent": "walkers"})
 
 
-def test_a_file_that_is_there_and_a_spent_collector_are_refused(actor: Any, tmp_path: Path, gathered: Any) -> None:
-    """It gave back the recording of another call as if it were this one's."""
+def test_an_existing_file_and_a_used_collector_are_errors(actor: Any, tmp_path: Path, gathered: Any) -> None:
+    """A used collector must not return the recording of another call."""
     recording, _, agents = gathered
     with pytest.raises(RecordingError, match="already exists"):
         record_collector([], agents, recording.path)
@@ -149,7 +149,7 @@ def test_a_file_that_is_there_and_a_spent_collector_are_refused(actor: Any, tmp_
     assert not (tmp_path / "nothing.h5").exists()
 
 
-def test_activations_beyond_float16_are_refused(gathered: Any, actor: Any, tmp_path: Path) -> None:
+def test_activations_beyond_float16_are_an_error(gathered: Any, actor: Any, tmp_path: Path) -> None:
     _, batch, agents = gathered
     large = deepcopy(actor)
     with torch.no_grad():
@@ -163,10 +163,10 @@ def test_activations_beyond_float16_are_refused(gathered: Any, actor: Any, tmp_p
         assert len(recording) == batch.numel()
 
 
-def test_bfloat16_keeps_what_it_can(gathered: Any, tmp_path: Path) -> None:
+def test_bfloat16_rounds_float32(gathered: Any, tmp_path: Path) -> None:
     _, batch, agents = gathered
     with record_collector([batch], agents, tmp_path / "whole.h5") as recording:
-        whole = recording["agent/actor/hidden_1"].to_numpy()
+        exact = recording["agent/actor/hidden_1"].to_numpy()
     with record_collector([batch], agents, tmp_path / "bits.h5", dtype="bfloat16") as halves:
-        rounded = torch.from_numpy(whole).bfloat16().float().numpy()
+        rounded = torch.from_numpy(exact).bfloat16().float().numpy()
         np.testing.assert_array_equal(halves["agent/actor/hidden_1"].to_numpy(), rounded)

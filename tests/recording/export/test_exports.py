@@ -54,8 +54,8 @@ def test_xarray_reads_nothing_before_it_is_used(lives: Recording, monkeypatch: p
     )
     repr(data)
     assert read == []
-    found = data["a/actor/hidden_1"].isel(row=slice(0, 2)).values
-    assert read == [2] and np.array_equal(found, lives["a/actor/hidden_1"].sel(episode=3, t=slice(0, 2)).to_numpy())
+    values = data["a/actor/hidden_1"].isel(row=slice(0, 2)).values
+    assert read == [2] and np.array_equal(values, lives["a/actor/hidden_1"].sel(episode=3, t=slice(0, 2)).to_numpy())
 
 
 def test_the_table_has_a_row_a_step_and_agent(lives: Recording) -> None:
@@ -64,9 +64,9 @@ def test_the_table_has_a_row_a_step_and_agent(lives: Recording) -> None:
     assert len(table) == 4 * chosen["length"].sum()
     one = table[(table["agent"] == "a_1") & (table["episode"] == 3)]
     part = {"episode": 3, "agent": "a_1"}
-    seen = lives.steps("a", "observation").sel(**part).to_numpy()
+    observation = lives.steps("a", "observation").sel(**part).to_numpy()
     names = ["observation.seed", "observation.t", "observation.agent"]
-    assert np.array_equal(one[names].to_numpy(np.float32), seen)
+    assert np.array_equal(one[names].to_numpy(np.float32), observation)
     units = lives["a/actor/hidden_1"].sel(**part).to_numpy()
     columns = [f"actor/hidden_1[{unit}]" for unit in range(64)]
     assert np.array_equal(one[columns].to_numpy(np.float32), units)
@@ -90,15 +90,15 @@ def test_minari_opens_from_the_folder(lives: Recording, tmp_path: Path, monkeypa
         for episode in data.iterate_episodes():
             at = {"episode": int(episode.id), "agent": agent}
             fields = ("observation", "action", "reward", "acting", "alive", "terminated", "truncated")
-            kept = {name: lives.steps(group, name).sel(**at).to_numpy() for name in fields}
-            acts = kept["acting"] & kept["alive"]
-            assert np.array_equal(episode.observations[:-1], kept["observation"][acts])
+            steps = {name: lives.steps(group, name).sel(**at).to_numpy() for name in fields}
+            acts = steps["acting"] & steps["alive"]
+            assert np.array_equal(episode.observations[:-1], steps["observation"][acts])
             assert np.array_equal(episode.observations[-1], episode.observations[-2])
-            assert np.array_equal(episode.actions, kept["action"][acts])
-            assert episode.rewards.sum() == pytest.approx(kept["reward"].sum())
+            assert np.array_equal(episode.actions, steps["action"][acts])
+            assert episode.rewards.sum() == pytest.approx(steps["reward"].sum())
             assert episode.terminations[:-1].sum() == 0 and episode.truncations[:-1].sum() == 0
-            assert bool(episode.terminations[-1]) == bool(kept["terminated"].any())
-            assert bool(episode.truncations[-1]) == bool(kept["truncated"].any())
+            assert bool(episode.terminations[-1]) == bool(steps["terminated"].any())
+            assert bool(episode.truncations[-1]) == bool(steps["truncated"].any())
     assert "last recorded one is repeated" in minari.load_dataset("lives-b_0-v0").storage.metadata["description"]
     with pytest.raises(RecordingError, match="no recorded agent 'a_9'; did you mean"):
         lives.to_minari("x-v0", agents=["a_9"], folder=tmp_path)
@@ -120,7 +120,7 @@ def test_nwb_is_valid_and_holds_units_by_time(talk: Recording, tmp_path: Path) -
         trials = file.trials.to_dataframe()
         assert trials["episode"].tolist() == talk.rows["episode"].drop_duplicates().tolist()
         assert (trials["stop_time"] - trials["start_time"]).tolist() == [6.0] * 4
-        found = trials.set_index("episode")["return_listener_0"]
-        np.testing.assert_allclose(found.loc[range(4)], talk.episodes["listener_0"])
+        values = trials.set_index("episode")["return_listener_0"]
+        np.testing.assert_allclose(values.loc[range(4)], talk.episodes["listener_0"])
     with pytest.raises(RecordingError, match="already exists"):
         talk.to_nwb(path)

@@ -1,4 +1,4 @@
-"""Edits fed from recordings: patches reproduce what was recorded, statistics are those by hand, other files refused."""
+"""Edits that read recordings: patches reproduce recorded activations, statistics match, other files are errors."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Played:
 
 
 @pytest.mark.parametrize(("kind", "share"), CASES)
-def test_patched_with_itself_nothing_changes_and_patched_whole_b_is_reproduced(
+def test_patching_with_its_own_activations_changes_nothing_and_with_others_reproduces_them(
     kind: str, share: bool, tmp_path: Path
 ) -> None:
     run, recording = make(tmp_path, kind, share)
@@ -90,14 +90,14 @@ def test_other_episodes_times_and_agents(tmp_path: Path) -> None:
         "fixed": (Patch("a/actor/head", recording, episode=3, at=2), lambda e, t: (3, 2)),  # type: ignore[arg-type]
     }
     for edit, donor in cases.values():
-        found = Played(run, [edit])
-        for (e, t), logits in found.logits.items():
+        patched = Played(run, [edit])
+        for (e, t), logits in patched.logits.items():
             row = where.get(donor(e, t))
             allowed = logits > -1e30
             expected = plain.logits[e, t] if row is None else head[row]
             assert np.array_equal(logits[allowed], expected[allowed])
-    found = Played(run, [Patch("a/actor/head", recording, from_agents="a_2", agents=("a_0",))])  # type: ignore[arg-type]
-    for key, logits in found.logits.items():
+    patched = Played(run, [Patch("a/actor/head", recording, from_agents="a_2", agents=("a_0",))])  # type: ignore[arg-type]
+    for key, logits in patched.logits.items():
         allowed = logits[0] > -1e30
         assert np.array_equal(logits[0][allowed], head[where[key]][2][allowed])
         assert np.array_equal(logits[1:], plain.logits[key][1:])
@@ -111,12 +111,12 @@ def test_means_and_resamples_are_of_the_rows_at_which_an_agent_lived(tmp_path: P
     site = "a/actor/hidden_1"
     values, alive = recording[site].to_numpy(), recording.steps("a", "alive").to_numpy()
     policy = run.policies()["a"]
-    seen = torch.rand(5, 3, 3)
+    observation = torch.rand(5, 3, 3)
     for kind in ("mean", "resample"):
         edit = Ablate(site, kind, source=recording, agents=("a_1",), units=(2, 5))  # type: ignore[arg-type]
         with edited(policy, [edit]):
             with capture(policy, site) as activations:
-                policy.act(seen)
+                policy.act(observation)
             output = activations[site][:, 1, [2, 5]].numpy()
         lived = values[:, 1][alive[:, 1]][:, [2, 5]]
         assert alive[:, 1].sum() == 27 < len(values)  # three steps of each of nine episodes

@@ -1,4 +1,4 @@
-"""Kills and full disks: what was flushed is there, whole, and says that it is not complete."""
+"""Kills and full disks: everything that was flushed is readable, and the file is marked incomplete."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ for trial in range(12):
 
 
 def test_a_killed_writer_leaves_every_block(tmp_path: Path) -> None:
-    told = subprocess.run([sys.executable, "-c", KILLS, str(tmp_path)], capture_output=True, text=True, check=True)
-    for trial, flushed in enumerate(map(int, told.stdout.split())):
+    output = subprocess.run([sys.executable, "-c", KILLS, str(tmp_path)], capture_output=True, text=True, check=True)
+    for trial, flushed in enumerate(map(int, output.stdout.split())):
         complete_commit(tmp_path / f"{trial}.h5", locking=None)
         with h5py.File(tmp_path / f"{trial}.h5", "r") as file:
             assert not file.attrs["complete"]
@@ -71,8 +71,8 @@ def test_a_killed_writer_leaves_every_block(tmp_path: Path) -> None:
             number = np.repeat(np.arange(rows // 20), [20 + k % 9 for k in range(rows // 20)])[:rows]
             assert np.array_equal(values, np.broadcast_to(number[:, None, None], values.shape))
             assert np.array_equal(t, np.arange(rows) - np.searchsorted(number, number))
-            whole = file["episodes/start"][:] + file["episodes/length"][:] <= rows
-            assert whole.sum() >= number[-1]
+            is_written = file["episodes/start"][:] + file["episodes/length"][:] <= rows
+            assert is_written.sum() >= number[-1]
     assert trial == 11
 
 
@@ -160,10 +160,10 @@ def test_a_killed_recording_opens(tmp_path: Path, n_envs: int) -> None:
             assert episode["length"] == length_of(3 + int(number), shortest)
         assert len(episodes) - episodes["finished"].sum() <= 1
         assert episodes["length"].sum() == len(recording)
-        seen = recording.steps("a", "observation").sel(agent="a_0").to_numpy()
+        observation = recording.steps("a", "observation").sel(agent="a_0").to_numpy()
         rows = recording.rows
-        np.testing.assert_allclose(seen[:, 0], (rows["episode"] + 3) / 10, rtol=1e-6)
-        np.testing.assert_allclose(seen[:, 1], rows["t"] / 10, rtol=1e-6)
+        np.testing.assert_allclose(observation[:, 0], (rows["episode"] + 3) / 10, rtol=1e-6)
+        np.testing.assert_allclose(observation[:, 1], rows["t"] / 10, rtol=1e-6)
 
 
 def test_a_full_disk_loses_nothing_that_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,9 +180,9 @@ def test_a_full_disk_loses_nothing_that_was_written(tmp_path: Path, monkeypatch:
     with Recording.open(path) as recording:
         assert not recording.complete and len(recording) > 2000
         rows = recording.rows
-        seen = recording.steps("a", "observation").sel(agent="a_2").to_numpy()
+        observation = recording.steps("a", "observation").sel(agent="a_2").to_numpy()
         np.testing.assert_allclose(
-            seen, np.stack([rows["episode"] + 3, rows["t"], rows["t"] * 0 + 2], axis=1) / 10, rtol=1e-6
+            observation, np.stack([rows["episode"] + 3, rows["t"], rows["t"] * 0 + 2], axis=1) / 10, rtol=1e-6
         )
 
 
@@ -196,8 +196,8 @@ def test_a_file_that_is_being_written(tmp_path: Path) -> None:
         "except Exception as error: print(type(error).__name__, error)\n"
         "print(o(Path(sys.argv[1]), False).attrs['complete'])"
     )
-    told = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True).stdout
-    assert told.startswith("RecordingError") and "is being written" in told and told.endswith("False\n")
+    output = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True).stdout
+    assert output.startswith("RecordingError") and "is being written" in output and output.endswith("False\n")
     writer.close(complete=True)
 
 

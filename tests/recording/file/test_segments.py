@@ -63,17 +63,17 @@ def test_any_hdf5_reader_sees_numbers(run: Run) -> None:
 
 
 def test_each_segment_is_a_recording(run: Run) -> None:
-    found = 0
+    n_episodes = 0
     for path in sorted((run.path / "recordings" / "many.segments").glob("*.h5")):
         with Recording.open(path) as segment:
             assert segment.complete and segment.episodes["finished"].all()
-            seen = segment.steps("a", "observation").sel(agent="a_0").to_numpy()
-            np.testing.assert_allclose(seen[:, 0], (segment.rows["episode"] + 2000) / 10, rtol=1e-6)
+            observation = segment.steps("a", "observation").sel(agent="a_0").to_numpy()
+            np.testing.assert_allclose(observation[:, 0], (segment.rows["episode"] + 2000) / 10, rtol=1e-6)
             for number, episode in segment.episodes.iterrows():
                 assert episode["length"] == length_of(2000 + int(number))
             assert segment.checkpoints[["row_start", "row_stop"]].to_numpy().tolist() == [[0, len(segment)]]
-            found += len(segment.episodes)
-    assert found == 60
+            n_episodes += len(segment.episodes)
+    assert n_episodes == 60
 
 
 def test_a_missing_or_shorter_segment_is_named(run: Run, tmp_path: Path) -> None:
@@ -82,22 +82,22 @@ def test_a_missing_or_shorter_segment_is_named(run: Run, tmp_path: Path) -> None
     with Recording.open(path) as recording:
         assert str(tmp_path) not in "".join(map(str, recording.file.attrs["segments"]))
         everything = len(recording)
-    whole, kept = lost.with_name("0000.h5"), lost.read_bytes()
+    intact, content = lost.with_name("0000.h5"), lost.read_bytes()
     lost.unlink()
     with pytest.raises(RecordingError, match=r"many\.segments/0001\.h5 with \d+ rows is missing"):
         Recording.open(path)
     rejoin(path)
     with Recording.open(path) as recording:
         assert 0 < len(recording) < everything and not recording.complete
-    lost.write_bytes(kept)
+    lost.write_bytes(content)
     rejoin(path, complete=True)
-    with h5py.File(whole, "r+") as file:
+    with h5py.File(intact, "r+") as file:
         file["steps/t"].resize(1, axis=0)
     with pytest.raises(RecordingError, match=r"0000\.h5, a segment of many\.h5, has 1 rows; expected"):
         Recording.open(path)
 
 
-def test_join_numbers_anew_only_when_asked(run: Run, tmp_path: Path) -> None:
+def test_join_renumbers_only_on_request(run: Run, tmp_path: Path) -> None:
     one = run.recordings["one"]
     with pytest.raises(RecordingError, match="60 episode numbers occur in two segments"):
         join([one, one], tmp_path / "twice.h5")
@@ -105,8 +105,8 @@ def test_join_numbers_anew_only_when_asked(run: Run, tmp_path: Path) -> None:
     join([one, one], tmp_path / "twice.h5", renumber=True)
     with Recording.open(tmp_path / "twice.h5") as twice, Recording.open(one) as once:
         assert twice.episodes.index.tolist() == list(range(120)) and twice.complete
-        seen = twice.steps("a", "observation").sel(episode=67).to_numpy()
-        assert np.array_equal(seen, once.steps("a", "observation").sel(episode=7).to_numpy())
+        observation = twice.steps("a", "observation").sel(episode=67).to_numpy()
+        assert np.array_equal(observation, once.steps("a", "observation").sel(episode=7).to_numpy())
         assert twice.rows["episode"].nunique() == 120
         assert twice.checkpoints["row_stop"].tolist() == [2 * len(once)]
 
@@ -149,25 +149,25 @@ def test_a_kill_loses_at_most_the_block_being_gathered(tmp_path: Path) -> None:
         for number, episode in episodes[episodes["finished"]].iterrows():
             assert episode["length"] == length_of(3 + int(number), 20)
         assert (~episodes["finished"]).sum() <= 1
-        seen = recording.steps("a", "observation").sel(agent="a_0").to_numpy()
-        np.testing.assert_allclose(seen[:, 0], (rows["episode"] + 3) / 10, rtol=1e-6)
-        np.testing.assert_allclose(seen[:, 1], rows["t"] / 10, rtol=1e-6)
+        observation = recording.steps("a", "observation").sel(agent="a_0").to_numpy()
+        np.testing.assert_allclose(observation[:, 0], (rows["episode"] + 3) / 10, rtol=1e-6)
+        np.testing.assert_allclose(observation[:, 1], rows["t"] / 10, rtol=1e-6)
 
 
-def test_a_kill_while_a_segment_is_begun_loses_none_before_it(
+def test_a_kill_at_the_start_of_a_segment_loses_no_earlier_one(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The folder as each write of a new segment's empty file leaves it."""
     write, folder, kills = JournaledFile.write, run.path / "recordings", []
 
-    def seen(self: JournaledFile, data: Any) -> int:
-        if self.path.name == "0002.h5" and not self._whole:
+    def observation(self: JournaledFile, data: Any) -> int:
+        if self.path.name == "0002.h5" and not self._committed_size:
             kills.append(tmp_path / str(len(kills)))
             shutil.copytree(folder / "cut.segments", kills[-1] / "cut.segments")
             shutil.copy(folder / "cut.h5", kills[-1])
         return write(self, data)
 
-    monkeypatch.setattr(JournaledFile, "write", seen)
+    monkeypatch.setattr(JournaledFile, "write", observation)
     record(run, name="cut", episodes=20, segment_bytes=SEGMENT_BYTES, n_envs=1, progress=False).close()
     assert len(kills) > 10 and not all(h5py.is_hdf5(kill / "cut.segments" / "0002.h5") for kill in kills)
     for kill in kills:
@@ -180,5 +180,5 @@ def test_a_kill_while_a_segment_is_begun_loses_none_before_it(
 def test_scattered_rows_come_in_the_order_asked_for(run: Run, rows: list[int]) -> None:
     with Recording.open(run.recordings["one"]) as one:
         array = one.steps("a", "observation")
-        found = replace(array, rows=np.array(rows, dtype=np.int64)).to_numpy()
-        assert np.array_equal(found, one.file[array.path][:][rows])
+        n_episodes = replace(array, rows=np.array(rows, dtype=np.int64)).to_numpy()
+        assert np.array_equal(n_episodes, one.file[array.path][:][rows])

@@ -1,4 +1,4 @@
-"""merge and extract: rows are the sources', episodes lie whole, what differs is named."""
+"""merge and extract: rows equal the sources', episodes are adjacent, differences are named."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def test_a_part_holds_the_same_numbers(first: Recording, tmp_path: Path) -> None
         "steps/a/reward",
     ]
     for episode in (3, 4, 17):
-        whole = first["a/actor/hidden_1"].sel(episode=episode, agent=["a_0", "a_2"]).to_numpy()[::2]
-        assert np.array_equal(part["a/actor/hidden_1"].sel(episode=episode).to_numpy(), whole)
-        seen = part.steps("a", "observation").sel(episode=episode, agent="a_2").to_numpy()
-        np.testing.assert_allclose(seen[:, 0], (2000 + episode) / 10)
-        np.testing.assert_allclose(seen[:, 1], part.rows["t"][part.rows["episode"] == episode] / 10, rtol=1e-6)
+        expected = first["a/actor/hidden_1"].sel(episode=episode, agent=["a_0", "a_2"]).to_numpy()[::2]
+        assert np.array_equal(part["a/actor/hidden_1"].sel(episode=episode).to_numpy(), expected)
+        observation = part.steps("a", "observation").sel(episode=episode, agent="a_2").to_numpy()
+        np.testing.assert_allclose(observation[:, 0], (2000 + episode) / 10)
+        np.testing.assert_allclose(observation[:, 1], part.rows["t"][part.rows["episode"] == episode] / 10, rtol=1e-6)
         assert np.array_equal(part.frame(episode=episode, t=2), first.frame(episode=episode, t=2))
     expected = first.episodes.loc[[3, 4, 17], ["a_0", "a_2", "seed", "n_steps"]]
     assert part.episodes[["a_0", "a_2", "seed", "n_steps"]].equals(expected)
@@ -78,8 +78,8 @@ def test_merged_recordings_follow_each_other(run: Run, first: Recording, tmp_pat
         if path != "steps/episode":
             expected = np.concatenate([first._array(path).to_numpy(), second._array(path).to_numpy()])
             assert np.array_equal(both._array(path).to_numpy(), expected, equal_nan=True), path
-    seen = both.steps("a", "observation").sel(agent="a_0").to_numpy()[:, 0]
-    np.testing.assert_allclose(seen * 10, both.episodes["seed"].to_numpy()[both.rows["episode"]], rtol=1e-6)
+    observation = both.steps("a", "observation").sel(agent="a_0").to_numpy()[:, 0]
+    np.testing.assert_allclose(observation * 10, both.episodes["seed"].to_numpy()[both.rows["episode"]], rtol=1e-6)
     assert both.checkpoints["row_stop"].tolist() == [len(both)]
     assert np.array_equal(both.frame(episode=25, t=1), second.frame(episode=5, t=1))
 
@@ -107,7 +107,7 @@ def test_checkpoints_stay_with_their_rows(first: Recording, tmp_path: Path) -> N
 
 
 def test_an_episode_is_not_merged_with_itself(run: Run, first: Recording, tmp_path: Path) -> None:
-    """It would be fitted in one copy and tested in the other."""
+    """It could be in both training and test data."""
     some = mnb.extract(first, tmp_path / "some.h5", episodes=[3, 4])
     others = mnb.extract(first, tmp_path / "others.h5", episodes=[5, 6])
     with pytest.raises(RecordingError, match=r"first\.h5: 2 of its episodes are the same, .* record with another"):

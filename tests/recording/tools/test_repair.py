@@ -1,4 +1,4 @@
-"""repair: what is whole is saved, what is not is named, a file that nothing is wrong with stays as it is."""
+"""repair: intact episodes are restored, damage is reported, an intact file is unchanged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEED = 2000
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def intact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recording of several blocks and chunks."""
     patch = pytest.MonkeyPatch()
     patch.setattr("marlnb.recording.file.layout.MAX_BLOCK_ROWS", 64)
@@ -34,36 +34,40 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def path(whole: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copy(whole, tmp_path / "damaged.h5"))
+def path(intact: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(intact, tmp_path / "damaged.h5"))
 
 
-def check(path: Path, whole: Path, episodes: set[int]) -> None:
+def check(path: Path, intact: Path, episodes: set[int]) -> None:
     """Every episode that is left holds the numbers that it had."""
-    with Recording.open(path) as found, Recording.open(whole) as had:
-        assert set(found.episodes.index[found.episodes["finished"]]) == episodes
-        paths = row_paths(found.file)
-        assert len({len(found.file[name]) for name in paths}) == 1
-        assert found.episodes["length"].sum() == len(found)
-        left, kept = (recording.rows["episode"].isin(sorted(episodes)).to_numpy() for recording in (found, had))
-        assert found.rows[left].reset_index(drop=True).equals(had.rows[kept].reset_index(drop=True))
+    with Recording.open(path) as recording, Recording.open(intact) as original:
+        assert set(recording.episodes.index[recording.episodes["finished"]]) == episodes
+        paths = row_paths(recording.file)
+        assert len({len(recording.file[name]) for name in paths}) == 1
+        assert recording.episodes["length"].sum() == len(recording)
+        left, backup = (
+            recording.rows["episode"].isin(sorted(episodes)).to_numpy() for recording in (recording, original)
+        )
+        assert recording.rows[left].reset_index(drop=True).equals(original.rows[backup].reset_index(drop=True))
         for name in paths:
-            a, b = found._array(name).to_numpy()[left], had._array(name).to_numpy()[kept]
+            a, b = recording._array(name).to_numpy()[left], original._array(name).to_numpy()[backup]
             assert np.array_equal(a, b, equal_nan=True), name
         columns = ["length", "n_steps", "seed"]
-        assert found.episodes.loc[sorted(episodes), columns].equals(had.episodes.loc[sorted(episodes), columns])
+        assert recording.episodes.loc[sorted(episodes), columns].equals(
+            original.episodes.loc[sorted(episodes), columns]
+        )
         lengths = [length_of(SEED + number) for number in sorted(episodes)]
-        assert found.episodes.loc[sorted(episodes), "length"].tolist() == lengths
+        assert recording.episodes.loc[sorted(episodes), "length"].tolist() == lengths
     assert sorted(item.name for item in path.parent.iterdir()) == [path.name]
 
 
 def damage_chunk(path: Path, dataset: str, row: int) -> tuple[int, int]:
     """Overwrites the chunk that holds a row; returns its rows."""
     with h5py.File(path) as file:
-        found = file[dataset]
-        place = (row // found.chunks[0] * found.chunks[0], *(0 for _ in found.shape[1:]))
-        info = found.id.get_chunk_info_by_coord(place)
-        rows = (place[0], min(len(found), place[0] + found.chunks[0]))
+        recording = file[dataset]
+        place = (row // recording.chunks[0] * recording.chunks[0], *(0 for _ in recording.shape[1:]))
+        info = recording.id.get_chunk_info_by_coord(place)
+        rows = (place[0], min(len(recording), place[0] + recording.chunks[0]))
     noise = np.random.default_rng(0).integers(0, 256, info.size, dtype=np.uint8).tobytes()
     with open(path, "r+b") as raw:
         raw.seek(info.byte_offset)
@@ -71,72 +75,74 @@ def damage_chunk(path: Path, dataset: str, row: int) -> tuple[int, int]:
     return rows
 
 
-def touched(whole: Path, start: int, stop: int) -> set[int]:
-    with Recording.open(whole) as recording:
+def episodes_in(intact: Path, start: int, stop: int) -> set[int]:
+    with Recording.open(intact) as recording:
         return set(recording.rows["episode"][start:stop])
 
 
 def test_nothing_wrong_nothing_changed(path: Path) -> None:
     before = path.read_bytes()
-    told = mnb.repair(path)
-    assert not told.changed and told.problems == () and told.complete and told.episodes == told.finished == 80
+    result = mnb.repair(path)
+    assert not result.changed and result.problems == () and result.complete and result.episodes == result.finished == 80
     assert path.read_bytes() == before and [item.name for item in path.parent.iterdir()] == [path.name]
-    assert "nothing is wrong" in str(told)
+    assert "no damage found" in str(result)
 
 
 @pytest.mark.parametrize("part", [0.95, 0.7])
-def test_a_file_that_was_cut_keeps_its_whole_episodes(path: Path, whole: Path, part: float) -> None:
+def test_a_truncated_file_keeps_its_intact_episodes(path: Path, intact: Path, part: float) -> None:
     size = path.stat().st_size
     with open(path, "r+b") as file:
         file.truncate(int(part * size))
     with pytest.raises(RecordingError):
         Recording.open(path)
-    told = mnb.repair(path, keep=True)
-    kept = path.with_name("damaged.h5.bak")
-    assert told.changed and not told.complete and told.backup == kept and kept.stat().st_size == int(part * size)
-    assert "truncated" in told.problems[0]
-    kept.unlink()
-    left = set(range(80)) - set(told.lost_episodes)
-    assert told.lost_episodes and len(left) >= 10
-    check(path, whole, left)
+    result = mnb.repair(path, keep=True)
+    backup = path.with_name("damaged.h5.bak")
+    assert (
+        result.changed and not result.complete and result.backup == backup and backup.stat().st_size == int(part * size)
+    )
+    assert "truncated" in result.problems[0]
+    backup.unlink()
+    left = set(range(80)) - set(result.lost_episodes)
+    assert result.lost_episodes and len(left) >= 10
+    check(path, intact, left)
 
 
 @pytest.mark.parametrize(
     "dataset", ["activations/a/actor/hidden_1", "steps/t", "steps/episode", "steps/a/alive", "steps/a/reward"]
 )
-def test_garbage_in_the_middle_costs_the_episodes_it_touches(path: Path, whole: Path, dataset: str) -> None:
+def test_garbage_loses_only_the_episodes_it_is_in(path: Path, intact: Path, dataset: str) -> None:
     start, stop = damage_chunk(path, dataset, 150)
-    told = mnb.repair(path)
-    lost = touched(whole, start, stop)
-    assert set(told.lost_episodes) >= lost if dataset == "steps/episode" else set(told.lost_episodes) == lost
-    assert told.changed and not told.complete and told.lost_rows > 0
-    check(path, whole, set(range(80)) - lost)
+    result = mnb.repair(path)
+    lost = episodes_in(intact, start, stop)
+    assert set(result.lost_episodes) >= lost if dataset == "steps/episode" else set(result.lost_episodes) == lost
+    assert result.changed and not result.complete and result.lost_rows > 0
+    check(path, intact, set(range(80)) - lost)
 
 
-def test_datasets_of_unequal_length_are_cut_to_the_shortest(path: Path, whole: Path) -> None:
+def test_datasets_of_unequal_length_are_cut_to_the_shortest(path: Path, intact: Path) -> None:
     with h5py.File(path, "r+") as file:
         rows = len(file["steps/t"])
         file["labels/height"].resize(rows - 13, axis=0)
         file["activations/b/actor/hidden_1"].resize(rows - 5, axis=0)
-    told = mnb.repair(path)
-    assert "datasets differ in length" in told.problems[0] and told.rows == rows - 13
-    with Recording.open(whole) as had:
-        ends = had.episodes["start"] + had.episodes["length"]
-        left = set(had.episodes.index[ends <= rows - 13])
-    check(path, whole, left)
-    with Recording.open(path) as found:
-        assert (~found.episodes["finished"]).sum() == 1
+    result = mnb.repair(path)
+    assert "datasets differ in length" in result.problems[0] and result.rows == rows - 13
+    with Recording.open(intact) as original:
+        ends = original.episodes["start"] + original.episodes["length"]
+        left = set(original.episodes.index[ends <= rows - 13])
+    check(path, intact, left)
+    with Recording.open(path) as recording:
+        assert (~recording.episodes["finished"]).sum() == 1
 
 
-def test_a_table_of_episodes_that_lies_is_made_anew(path: Path, whole: Path) -> None:
+def test_a_wrong_table_of_episodes_is_rebuilt(path: Path, intact: Path) -> None:
     with h5py.File(path, "r+") as file:
         file["episodes/start"][10:20] += 3
-    told = mnb.repair(path)
-    assert "rebuilt" in told.problems[0] and not told.lost_episodes and told.finished == 80
-    check(path, whole, set(range(80)))
-    with Recording.open(path) as found, Recording.open(whole) as had:
-        np.testing.assert_allclose(found.episodes["a_2"], had.episodes["a_2"])
-        assert found.episodes["seed"].tolist() == had.episodes["seed"].tolist()
+    result = mnb.repair(path)
+    assert "rebuilt" in result.problems[0] and not result.lost_episodes and result.finished == 80
+    check(path, intact, set(range(80)))
+    with Recording.open(path) as recording, Recording.open(intact) as original:
+        np.testing.assert_allclose(recording.episodes["a_2"], original.episodes["a_2"])
+        assert recording.episodes["seed"].tolist() == original.episodes["seed"].tolist()
 
 
 def test_what_cannot_be_saved_is_left_untouched(path: Path, tmp_path: Path) -> None:
@@ -194,14 +200,14 @@ def test_a_commit_that_a_kill_cut_short_is_completed(tmp_path: Path, writes: int
     path = tmp_path / "cut.h5"
     assert subprocess.run([sys.executable, "-c", WRITE, str(path), str(writes)], check=False).returncode == 9
     assert journal_of(path).exists()
-    told = mnb.repair(path)
-    assert told.problems[0] == "a write had been interrupted; it has been completed" and not told.complete
-    assert told.rows == 40 * 64 and told.finished == 40 and not told.lost_episodes
+    result = mnb.repair(path)
+    assert result.problems[0] == "a write had been interrupted; it has been completed" and not result.complete
+    assert result.rows == 40 * 64 and result.finished == 40 and not result.lost_episodes
     with Recording.open(path) as recording:
         assert np.array_equal(recording["a/actor/x"].to_numpy()[:, 0, 0], np.repeat(np.arange(40), 64))
 
 
-def test_segments_are_mended_one_by_one(tmp_path: Path) -> None:
+def test_segments_are_repaired_one_by_one(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", LivesConfig(), centralised=False)
     record(run, episodes=60, n_envs=4, progress=False, sites="*/hidden_1", segment_bytes=60_000).close()
     path = run.recordings["recording"]
@@ -211,9 +217,9 @@ def test_segments_are_mended_one_by_one(tmp_path: Path) -> None:
     segment = path.with_suffix(".segments") / "0001.h5"
     with open(segment, "r+b") as file:
         file.truncate(2000)
-    told = mnb.repair(path)
-    assert any("0001.h5 cannot be repaired" in what for what in told.problems) and 0 < told.rows < n_before
+    result = mnb.repair(path)
+    assert any("0001.h5 cannot be repaired" in what for what in result.problems) and 0 < result.rows < n_before
     with Recording.open(path) as recording:
-        seen = recording.steps("a", "observation").sel(agent="a_0").to_numpy()
-        np.testing.assert_allclose(seen[:, 0], (recording.rows["episode"] + SEED) / 10, rtol=1e-6)
+        observation = recording.steps("a", "observation").sel(agent="a_0").to_numpy()
+        np.testing.assert_allclose(observation[:, 0], (recording.rows["episode"] + SEED) / 10, rtol=1e-6)
         assert not recording.complete

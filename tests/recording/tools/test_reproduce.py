@@ -1,4 +1,4 @@
-"""replay: a recorded episode happens again, bit for bit, and a change of one number is found where it is."""
+"""replay: a recorded episode is reproduced bit for bit, and a changed number is located."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_pettingzoo_and_turns(tmp_path: Path, name: str) -> None:
     is_replayed(recording, 2)
 
 
-def test_what_was_changed_is_found(tmp_path: Path) -> None:
+def test_a_changed_number_is_located(tmp_path: Path) -> None:
     recording = recorded(tmp_path, SimpleSpreadConfig(max_cycles=6))
     recording.close()
     with h5py.File(recording.path, "r+") as file:
@@ -67,7 +67,7 @@ def test_what_was_changed_is_found(tmp_path: Path) -> None:
     worst = found.differences[0]
     assert not found.exact and (worst.path, worst.t, worst.agent, worst.rows) == ("steps/agent/reward", 4, "agent_1", 1)
     assert worst.largest == pytest.approx(0.5, abs=1e-5)
-    assert "most steps/agent/reward by 0.5 at t=4, agent_1" in repr(found)
+    assert "most of all steps/agent/reward by 0.5 at t=4, agent_1" in repr(found)
     assert len(found.table()) == len(found.compared)
 
 
