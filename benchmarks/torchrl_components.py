@@ -2,8 +2,9 @@
 
     python -m benchmarks.torchrl_components [--repetitions 15]
 
-Sizes of the other benchmarks: simple_spread (3 agents, 18 features, 5 actions), 8 environments, 125 steps, networks of
-[256, 256], minibatches of 400 frames (on-policy) or 256 frames (off-policy). Losses are measured with their gradients.
+Sizes of the other benchmarks: simple_spread (3 agents, 18 features, 5 actions), 8 environments, 125 steps, minibatches
+of 400 frames (on-policy) or 256 frames (off-policy). Losses are measured with their gradients, on networks of
+[256, 256], where arithmetic dominates, and of [32, 32], where calls dominate.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def mixer_works(context: LearnerContext) -> dict[str, Work]:
 
 
 def replay_works(buffer: ReplayBuffer, rollout: TensorDict) -> tuple[dict[str, Work], dict[str, Work]]:
-    keys = [("agent", name) for name in ("observation", "action", "acting", "alive")]
+    keys: list[tuple[str, ...]] = [("agent", name) for name in ("observation", "action", "acting", "alive")]
     keys += [("next", "agent", name) for name in ("observation", "reward", "terminated", "done", "alive")]
     flat = rollout.select(*keys).reshape(-1)
     theirs = TensorDictReplayBuffer(storage=LazyTensorStorage(BUFFER_FRAMES), batch_size=BATCH)
@@ -138,24 +139,29 @@ def main() -> None:
     repetitions = parser.parse_args().repetitions
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    env, model = SimpleSpreadConfig().build(N_ENVS), MLPConfig(hidden=(256, 256))
-    group = env.spec.groups[0]
-    context = LearnerContext(group, env.spec, model, model, N_ENVS, N_STEPS)
-    ppo = IPPOConfig().build(context)
-    q_learner = IQLConfig(buffer_frames=BUFFER_FRAMES, double=False).build(context)
-    collector = Collector(env, {group.name: ppo.policy}, N_STEPS)
-    collector.reset(0)
-    rollout = collector.collect()
-    sampling, adding = replay_works(q_learner.replay, rollout)
-    dqn_loss = DQNLoss(q_module(q_learner.policy), action_space="categorical", delay_value=True, reduction="none")
-    dqn_loss.make_value_estimator(gamma=0.99)
-    updater = SoftUpdate(dqn_loss, tau=0.005)
-    works = {
-        "GAE of 8 x 125 steps x 3 agents": gae_works(),
-        "PPO loss and gradient, 400 frames": ppo_works(ppo, rollout),
-        "DQN loss and gradient, 256 frames": dqn_works(q_learner, q_learner.replay.sample(BATCH), dqn_loss),
+    env = SimpleSpreadConfig().build(N_ENVS)
+    works = {"GAE of 8 x 125 steps x 3 agents": gae_works()}
+    for width in (256, 32):
+        context = LearnerContext(
+            env.spec.groups[0], env.spec, *[MLPConfig(hidden=(width, width))] * 2, n_envs=N_ENVS, rollout_steps=N_STEPS
+        )
+        ppo = IPPOConfig().build(context)
+        q_learner = IQLConfig(buffer_frames=BUFFER_FRAMES, double=False).build(context)
+        collector = Collector(env, {context.group.name: ppo.policy}, N_STEPS)
+        collector.reset(0)
+        rollout = collector.collect()
+        sampling, adding = replay_works(q_learner.replay, rollout)
+        dqn_loss = DQNLoss(q_module(q_learner.policy), action_space="categorical", delay_value=True, reduction="none")
+        dqn_loss.make_value_estimator(gamma=0.99)
+        updater = SoftUpdate(dqn_loss, tau=0.005)
+        layers = f"[{width}, {width}]"
+        works[f"PPO loss and gradient, {MINIBATCH} frames, {layers}"] = ppo_works(ppo, rollout)
+        works[f"DQN loss and gradient, {BATCH} frames, {layers}"] = dqn_works(
+            q_learner, q_learner.replay.sample(BATCH), dqn_loss
+        )
+    works |= {
         "Soft update of the target network": {"marlnb": q_learner.update_targets, "torchrl": updater.step},
-        "QMIX mixer and gradient, 256 frames": mixer_works(context),
+        f"QMIX mixer and gradient, {BATCH} frames": mixer_works(context),
         f"Replay: sampling {BATCH} of {BUFFER_FRAMES:,}": sampling,
         "Replay: adding 1000 frames": adding,
     }

@@ -22,8 +22,9 @@ from marlnb.algorithms.learner import Learner
 from marlnb.algorithms.turns import ends_of, with_turns
 from marlnb.config import AlgorithmConfig, LearnerContext, option
 from marlnb.errors import CheckpointError, ConfigError
+from marlnb.models.networks.inputs import features
 from marlnb.models.networks.layers import fast_training
-from marlnb.models.policies.actor import StdOf, features
+from marlnb.models.policies.actor import StdOf
 from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.models.policies.distributions import Squash
 

@@ -28,7 +28,8 @@ from marlnb.algorithms.on_policy import Minibatch, OnPolicyConfig, OnPolicyLearn
 from marlnb.algorithms.replay import Sample
 from marlnb.config import LearnerContext, option
 from marlnb.errors import CheckpointError, ShapeError
-from marlnb.models.policies.actor import ActorPolicy, features
+from marlnb.models.networks.inputs import features
+from marlnb.models.policies.actor import ActorPolicy
 from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.models.policies.distributions import ActionDistribution
 

@@ -19,8 +19,9 @@ from marlnb.algorithms.off_policy import OffPolicyConfig, OffPolicyLearner
 from marlnb.algorithms.replay import Sample, next_observations
 from marlnb.config import ALGORITHMS, LearnerContext, option
 from marlnb.errors import ConfigError
+from marlnb.models.networks.inputs import features
 from marlnb.models.networks.mixers import Mixer, MonotonicMixer, SumMixer
-from marlnb.models.policies.actor import Actor, features
+from marlnb.models.policies.actor import Actor
 from marlnb.models.policies.q_policy import QPolicy
 from marlnb.specs import ActionKind, EnvSpec, GroupSpec
 

@@ -104,6 +104,8 @@ def test_in_a_batch_job_the_notebook_ends_with_an_error_of_its_own(
     monkeypatch.setenv("MARLNB_JOB", str(tmp_path))
     clock(9999)
     slow = [lambda report: clock(9999 + 0.1 * report.iteration)]
-    with pytest.raises(AllocationEndsError, match=r"because the allocation ends in .*resumes from there when it is run"):
+    with pytest.raises(
+        AllocationEndsError, match=r"because the allocation ends in .*resumes from there when"
+    ):
         train(count_experiment("frames=1_000_000"), tmp_path / "run", progress=False, on_report=slow)
     assert Run.open(tmp_path / "run").status()["state"] == "stopped"

@@ -177,7 +177,10 @@ def test_divergence_stops_training_and_is_never_saved(tmp_path: Path) -> None:
 def test_rewards_that_are_no_numbers_are_never_learnt_nor_remembered(tmp_path: Path, waits: tuple[str, ...]) -> None:
     experiment = count_experiment("env.nan_at=30", "checkpoint_every=1", *waits)
     run = Run.create(tmp_path / "r", experiment)
-    with pytest.raises(EnvError, match="toy/count gave reward nan to 'a_0' in environment 0"), Trainer(experiment, run) as t:
+    with (
+        pytest.raises(EnvError, match="toy/count gave reward nan to 'a_0' in environment 0"),
+        Trainer(experiment, run) as t,
+    ):
         list(t)
     assert run.status()["state"] == "failed" and run.checkpoint().iteration == 3
 

@@ -1,4 +1,4 @@
-"""agents_from_benchmarl: opens an experiment of BenchMARL 1.5 without BenchMARL, and without running its pickles."""
+"""agents_from_benchmarl: opens a BenchMARL 1.5 experiment without BenchMARL, and without executing its pickles."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ def agents_from_benchmarl(
 ) -> Agents:
     """The agents of a BenchMARL experiment: its policies, its critics, its environment.
 
-    Neither BenchMARL nor the torchrl it was made with is needed. `config.pkl` is read as data: nothing in it is run.
+    Neither BenchMARL nor the torchrl that it used is needed. `config.pkl` is read as data; nothing in it is executed.
 
     Args:
-        folder: the experiment's folder, of which the last checkpoint is taken, or one `checkpoint_<frames>.pt` in it.
-        env: where they act; None: VMAS's and PettingZoo's tasks are found by name (MPE's as marlnb's own `mpe/...`).
-        group_map: where that environment calls a group otherwise: {environment's: experiment's}.
-        path: folder of the recordings made of them; by default the experiment's.
+        folder: the experiment's folder, of which the last checkpoint is used, or one `checkpoint_<frames>.pt` in it.
+        env: where they act; None: VMAS and PettingZoo tasks are found by name (MPE tasks as marlnb's `mpe/...`).
+        group_map: for groups with other names in the environment: {environment's name: experiment's name}.
+        path: folder of their recordings; None: the experiment's.
+        n_envs: environments stepped at once by default.
     Raises:
-        CheckpointError: files are missing, damaged, or hold more than data.
-        ConfigError: a task, algorithm, model or distribution that cannot be read; the message says which can.
+        CheckpointError: files are missing or damaged, or contain more than data.
+        ConfigError: an unsupported task, algorithm, model or distribution; the message lists the supported ones.
     """
     home, weights = _files(Path(folder).expanduser())
     experiment = experiment_of(read_records(home / "config.pkl"))
@@ -49,13 +50,13 @@ def agents_from_benchmarl(
     names = {group: (group_map or {}).get(group, group) for group in spec.group_names}
     if set(names.values()) != set(states):
         raise ConfigError(
-            f"the groups of {spec.name} are {list(spec.group_names)}; the experiment's are {sorted(states)}: say which "
-            "is which by group_map={environment's: experiment's}"
+            f"{spec.name} has the groups {list(spec.group_names)}, the experiment {sorted(states)}; use "
+            "group_map={environment's: experiment's}"
         )
-    made = {group.name: policy_of(experiment, group, spec, states[names[group.name]]) for group in spec.groups}
-    networks = {group.name: policy_numbers(made[group.name].network, group) for group in spec.groups}
+    policies = {group.name: policy_of(experiment, group, spec, states[names[group.name]]) for group in spec.groups}
+    networks = {group.name: policy_numbers(policies[group.name].network, group) for group in spec.groups}
     source = f"BenchMARL {experiment.algorithm.kind.removesuffix('Config').lower()} {weights.name}"
-    return Agents(made, maker, home if path is None else path, source=source, n_envs=n_envs, networks=networks)
+    return Agents(policies, maker, home if path is None else path, source=source, n_envs=n_envs, networks=networks)
 
 
 def _files(given: Path) -> tuple[Path, Path]:
@@ -63,12 +64,12 @@ def _files(given: Path) -> tuple[Path, Path]:
     if given.is_file():
         home, weights = given.parent.parent, given
     else:
-        found = {int(file.stem.rpartition("_")[2]): file for file in given.glob("checkpoints/checkpoint_*.pt")}
-        if not found:
+        by_frames = {int(file.stem.rpartition("_")[2]): file for file in given.glob("checkpoints/checkpoint_*.pt")}
+        if not by_frames:
             raise CheckpointError(f"no checkpoints/checkpoint_<frames>.pt in {given}; is it a BenchMARL experiment?")
-        home, weights = given, found[max(found)]
+        home, weights = given, by_frames[max(by_frames)]
     if not (home / "config.pkl").is_file():
-        raise CheckpointError(f"no config.pkl in {home}; it says what the tensors of {weights.name} are")
+        raise CheckpointError(f"no config.pkl in {home}; it describes the tensors of {weights.name}")
     return home, weights
 
 
@@ -89,8 +90,8 @@ def _environment(experiment: Experiment, groups: list[str]) -> EnvConfig:
     if kind == "PettingZooClass":
         return _pettingzoo(options, task, experiment.continuous)
     raise ConfigError(
-        f"BenchMARL's {kind.removesuffix('Class')} tasks are none that marlnb finds by itself (VMAS's and PettingZoo's "
-        f"are); pass env= for {task!r}"
+        f"marlnb finds VMAS and PettingZoo tasks by name, not those of {kind.removesuffix('Class')}; pass env= for "
+        f"{task!r}"
     )
 
 
@@ -101,7 +102,7 @@ def _vmas(task: str, options: dict[str, Any], continuous: bool) -> EnvConfig:
 
 
 def _grouped(config: EnvConfig, groups: list[str]) -> EnvConfig:
-    """The same with its agents in the experiment's one group, where that has another name."""
+    """The same, with all agents in the experiment's one group if that has another name."""
     spec = spec_of(config)
     if len(groups) == 1 and set(groups) != set(spec.group_names):
         return replace(config, groups={groups[0]: spec.agents})  # type: ignore[call-arg]

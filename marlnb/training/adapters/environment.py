@@ -1,4 +1,4 @@
-"""The environment of agents from elsewhere, however it is named."""
+"""The environment of agents from elsewhere, given in any of several ways."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ EnvLike = Any
 
 
 def env_maker(env: EnvLike) -> EnvConfig | EnvMaker:
-    """What `Agents` builds copies from.
+    """What `Agents` builds environments with.
 
     Args:
-        env: a configuration; the name of a registered environment, as `pettingzoo/simple_spread`, or of PettingZoo's
-            without the first part; a torchrl EnvBase without batch axes, which is copied; or a function that returns a
-            torchrl EnvBase (told `n_envs` and `device` where it has such arguments), a PettingZoo environment, or, told
-            with `(n_envs, device)`, a marlnb VectorEnv.
+        env: a configuration; the name of a registered environment, for example `pettingzoo/simple_spread`, where
+            `pettingzoo/` may be omitted; a torchrl EnvBase without batch axes, which is deep-copied; or a function that
+            returns a torchrl EnvBase (called with `n_envs` and `device` if it has these arguments), a PettingZoo
+            environment, or, called with `(n_envs, device)`, a marlnb VectorEnv.
     Raises:
         ConfigError: none of these.
     """
@@ -34,25 +34,25 @@ def env_maker(env: EnvLike) -> EnvConfig | EnvMaker:
     if isinstance(env, str):
         return _named(env)
     if _is_env_base(env):
-        return _copies(env)
+        return _deep_copies(env)
     if callable(env):
-        return _made_by(env)
+        return _built_by(env)
     raise ConfigError(
-        f"env must be an EnvConfig, a name such as 'pettingzoo/simple_spread', a torchrl EnvBase, or a function that "
-        f"makes an environment; got {type(env).__name__}"
+        "env must be an EnvConfig, a name such as 'pettingzoo/simple_spread', a torchrl EnvBase, or a function that "
+        f"returns an environment; got {type(env).__name__}"
     )
 
 
 def spec_of(maker: EnvConfig | EnvMaker) -> EnvSpec:
-    """What one copy tells about itself."""
-    with maker.build(1) if isinstance(maker, EnvConfig) else maker(1, "cpu") as one:
-        return one.spec
+    """The spec of the environment that `maker` builds."""
+    with maker.build(1) if isinstance(maker, EnvConfig) else maker(1, "cpu") as env:
+        return env.spec
 
 
 def _named(name: str) -> EnvConfig:
-    for asked in (name, f"pettingzoo/{name}"):
+    for candidate in (name, f"pettingzoo/{name}"):
         try:
-            return ENVIRONMENTS.get(asked)()
+            return ENVIRONMENTS.get(candidate)()
         except UnknownNameError:
             continue
     return ENVIRONMENTS.get(name)()
@@ -64,12 +64,12 @@ def _is_env_base(env: object) -> bool:
     return isinstance(env, EnvBase)
 
 
-def _copies(env: EnvBase) -> EnvMaker:
-    """Copies of an environment that is there already."""
+def _deep_copies(env: EnvBase) -> EnvMaker:
+    """Deep copies of an environment object."""
     if env.batch_size:
         raise ConfigError(
-            f"{type(env).__name__} holds {list(env.batch_size)} copies, so it cannot be built with another number; "
-            "pass a function (n_envs, device) that makes it"
+            f"{type(env).__name__} has the batch size {list(env.batch_size)}, which cannot be changed; pass a function "
+            "(n_envs, device) that returns it"
         )
 
     def make(n_envs: int, device: str) -> VectorEnv:
@@ -79,14 +79,14 @@ def _copies(env: EnvBase) -> EnvMaker:
             return vector_env(lambda: copy.deepcopy(env), n_envs, device=device, name=type(env).__name__)
         except (TypeError, AttributeError, NotImplementedError) as error:
             raise ConfigError(
-                f"{type(env).__name__} cannot be copied ({error}); pass a function that makes it instead"
+                f"{type(env).__name__} cannot be copied ({error}); pass a function that returns it instead"
             ) from error
 
     return make
 
 
-def _made_by(function: Callable[..., Any]) -> EnvMaker:
-    """Copies of what a function returns; it is tried once to see what that is."""
+def _built_by(function: Callable[..., Any]) -> EnvMaker:
+    """Environments that a function returns; the first call shows which kind."""
     from marlnb.envs.torchrl.config import vector_env
 
     name = str(getattr(function, "__name__", "environment"))

@@ -1,4 +1,4 @@
-"""agents_from_module: agents out of plain modules, one that a group's agents share or one for each."""
+"""agents_from_module: agents that act by torch modules, shared by a group or one per agent."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from marlnb.errors import ConfigError
+from marlnb.models.adapters.critic import ExternalCritic
 from marlnb.models.adapters.module_network import ModuleNetwork
 from marlnb.models.adapters.parameters import Kind, distribution_of
-from marlnb.models.adapters.critic import ExternalCritic
 from marlnb.models.adapters.policy import ExternalPolicy
 from marlnb.models.adapters.tensordict_policy import network_of
 from marlnb.models.networks.by_agent import ByAgent
@@ -35,41 +35,44 @@ def agents_from_module(
     source: str = "modules",
     n_envs: int = 32,
 ) -> Agents:
-    """Agents that act by modules of any make.
+    """Agents that act by any torch modules.
 
-    A module that agents share is called on `[batch, agent, *observation]` and returns `[batch, agent, parameter]` (or a
-    tuple, as `(mean, log_std)`); torchrl's MultiAgentMLP and the like are taken as they are. One module an agent is
+    A module shared by agents is called on `[batch, agent, *observation]` and returns `[batch, agent, parameter]`, or a
+    tuple such as `(mean, log_std)`. torchrl's MultiAgentMLP and the like work as they are. A module of one agent is
     called on `[batch, 1, *observation]`; its sites are `<group>/actor/<agent>/<layer>`.
 
     Args:
-        modules: by group a module, or by agent's name; a bare module where there is one group.
-        env: an EnvConfig, a registered name as "mpe/simple_spread", a torchrl EnvBase or a function that makes one.
-        distribution: what the outputs are: categorical (logits; the usual one for choices), greedy (Q values),
-            tanh_normal and normal ((mean, log_std)), tanh and direct (an action); continuous actions: it must be said.
+        modules: by group a module, or modules by agent; a bare module if there is one group.
+        env: an EnvConfig, a registered name such as "mpe/simple_spread", a torchrl EnvBase or a function that returns
+            one.
+        distribution: what the outputs mean: categorical (logits; the default for choices), greedy (Q values),
+            tanh_normal and normal ((mean, log_std)), tanh and direct (an action). Required for continuous actions.
         critics: by group, modules from `[batch, agent, *observation]` to `[batch, agent, 1]`.
-        cross_agent: whether a module lets one agent's output depend on another's observation; None: gradients of a
-            trial tell.
-        recurrent_shape: (layer, unit) of an agent's state, for all groups or by group, where modules remember: they are
-            called on (observation, state `[batch, agent, layer, unit]`) and return (output, the state that leaves).
-        path: folder of the recordings made of them.
+        cross_agent: whether an agent's output can depend on another agent's observation; None: found by gradients.
+        recurrent_shape: (layer, unit) of an agent's state, for all groups or by group, for recurrent modules. They are
+            called on (observation, state `[batch, agent, layer, unit]`) and return (output, next state).
+        path: folder of their recordings.
+        source: where they come from, in words.
+        n_envs: environments stepped at once by default.
     Raises:
-        ConfigError: groups, agents, observations or actions that do not fit. ShapeError: a module returns something
-            else. SiteError: nothing in a module can be seen.
+        ConfigError: groups, agents, observations or actions that do not fit.
+        ShapeError: a module returns another shape.
+        SiteError: no layer of a module can be recorded.
     """
     maker = env_maker(env)
     spec = spec_of(maker)
     by_group = _by_group(modules, spec)
-    made, networks = {}, {}
+    policies, networks = {}, {}
     for group in spec.groups:
         given = by_group[group.name]
         kind = _kind(distribution, group)
-        found, parameters, greedy = distribution_of(kind, group.action)
-        memory = recurrent_shape.get(group.name) if isinstance(recurrent_shape, Mapping) else recurrent_shape
-        actor = _network(given, group, cross_agent, memory)
+        family, parameters, greedy = distribution_of(kind, group.action)
+        state_shape = recurrent_shape.get(group.name) if isinstance(recurrent_shape, Mapping) else recurrent_shape
+        actor = _network(given, group, cross_agent, state_shape)
         critic = _critic((critics or {}).get(group.name), group, spec)
-        made[group.name] = ExternalPolicy(group, actor, found, parameters=parameters, greedy=greedy, critic=critic)
+        policies[group.name] = ExternalPolicy(group, actor, family, parameters=parameters, greedy=greedy, critic=critic)
         networks[group.name] = network_numbers(given, group)
-    return Agents(made, maker, path, source=source, n_envs=n_envs, networks=networks)
+    return Agents(policies, maker, path, source=source, n_envs=n_envs, networks=networks)
 
 
 def network_numbers(given: Modules, group: GroupSpec) -> list[int]:
@@ -85,14 +88,14 @@ def _by_group(modules: Modules | Mapping[str, Modules], spec: EnvSpec) -> dict[s
     if isinstance(modules, nn.Module) and not isinstance(modules, nn.ModuleDict):
         if len(spec.groups) > 1:
             raise ConfigError(
-                f"one module for {spec.name} with the groups {list(spec.group_names)}: say {{group: module}}"
+                f"{spec.name} has the groups {list(spec.group_names)}; pass {{group: module}} instead of one module"
             )
         return {spec.groups[0].name: modules}
     if not isinstance(modules, (Mapping, nn.ModuleDict)):
-        raise ConfigError(f"a module, or modules by group, is needed; got {type(modules).__name__}")
+        raise ConfigError(f"modules must be a module, or modules by group; got {type(modules).__name__}")
     given = dict(modules.items())
     if set(given) != set(spec.group_names):
-        raise ConfigError(f"modules are for {sorted(given)}; the groups of {spec.name} are {list(spec.group_names)}")
+        raise ConfigError(f"modules are for {sorted(given)}; expected groups of {spec.name}: {list(spec.group_names)}")
     return given  # type: ignore[return-value]
 
 
@@ -108,25 +111,27 @@ def _kind(distribution: Kind | Mapping[str, Kind] | None, group: GroupSpec) -> K
     return kind
 
 
-def _network(given: Modules, group: GroupSpec, cross_agent: bool | None, memory: tuple[int, int] | None) -> Network:
+def _network(
+    given: Modules, group: GroupSpec, cross_agent: bool | None, state_shape: tuple[int, int] | None
+) -> Network:
     if isinstance(given, (Mapping, nn.ModuleDict)):
-        return _one_each(dict(given.items()), group, memory)
-    if memory is not None:
-        return _module_network(given, group, group.n_agents, memory, cross_agent)
+        return _by_agent(dict(given.items()), group, state_shape)
+    if state_shape is not None:
+        return _module_network(given, group, group.n_agents, state_shape, cross_agent)
     network = network_of([given], group)
     if cross_agent is not None:
         network.cross_agent = cross_agent
     return network
 
 
-def _one_each(given: Mapping[str, nn.Module], group: GroupSpec, memory: tuple[int, int] | None) -> Network:
+def _by_agent(given: Mapping[str, nn.Module], group: GroupSpec, state_shape: tuple[int, int] | None) -> Network:
     if set(given) != set(group.agents):
-        raise ConfigError(f"modules are for {sorted(given)}; the agents of {group.name!r} are {list(group.agents)}")
+        raise ConfigError(f"modules are for {sorted(given)}; expected agents of {group.name!r}: {list(group.agents)}")
     members: dict[int, list[int]] = {}
     for index, agent in enumerate(group.agents):
         members.setdefault(id(given[agent]), []).append(index)
     indices = list(members.values())
-    networks = [_module_network(given[group.agents[rows[0]]], group, len(rows), memory) for rows in indices]
+    networks = [_module_network(given[group.agents[rows[0]]], group, len(rows), state_shape) for rows in indices]
     return ByAgent(group.agents, indices, networks)
 
 
@@ -134,7 +139,7 @@ def _module_network(
     module: nn.Module,
     group: GroupSpec,
     n_agents: int,
-    memory: tuple[int, int] | None,
+    state_shape: tuple[int, int] | None,
     cross_agent: bool | None = None,
 ) -> ModuleNetwork:
     return ModuleNetwork(
@@ -143,7 +148,7 @@ def _module_network(
         group.observation.shape,
         dtype=getattr(torch, group.observation.dtype),
         cross_agent=cross_agent,
-        recurrent_shape=memory,
+        recurrent_shape=state_shape,
     )
 
 

@@ -1,4 +1,4 @@
-"""agents_from_sb3: Stable-Baselines3's models as agents, one that all share or one for each group or agent."""
+"""agents_from_sb3: Stable-Baselines3 models as agents, shared by all or one per group or agent."""
 
 from __future__ import annotations
 
@@ -26,36 +26,37 @@ def agents_from_sb3(
     path: str | os.PathLike[str] = "runs/agents_from_sb3",
     n_envs: int = 32,
 ) -> Agents:
-    """Agents that act by models of Stable-Baselines3 and sb3-contrib, as SuperSuit's parameter sharing trains them.
+    """Agents that act by models of Stable-Baselines3 and sb3-contrib, for example trained with SuperSuit.
 
-    A normaliser around the training's environment (VecNormalize) is no part of a model, and is not applied.
+    A normaliser of the training environment (VecNormalize) is not part of a model and is not applied.
 
     Args:
-        models: one model for every agent, or models by the names of groups or of agents; a model, or the zip that its
-            `save` wrote. A zip holds pickles, which Stable-Baselines3 runs: open none of a stranger's.
-        env: an EnvConfig, a name as "pettingzoo/simple_spread", a torchrl EnvBase, or a function that makes an
+        models: one model for all agents, or models by the names of groups or agents. A model is an object, or the zip
+            that its `save` wrote. A zip contains pickles, which Stable-Baselines3 executes: open only your own.
+        env: an EnvConfig, a name such as "pettingzoo/simple_spread", a torchrl EnvBase, or a function that returns an
             environment.
-        algorithm: which class opens the zips.
-        path: folder of the recordings made of them.
+        algorithm: the class that opens the zips.
+        path: folder of their recordings.
+        n_envs: environments stepped at once by default.
     Raises:
-        ConfigError: Stable-Baselines3 is not installed, a model that cannot be read, names that are neither groups nor
-            agents, or observations of another size.
+        ConfigError: Stable-Baselines3 is not installed, a model cannot be read, names are neither groups nor agents, or
+            observations have another size.
     """
     maker = env_maker(env)
     spec = spec_of(maker)
     opened: dict[str, Any] = {}
     by_agent = {agent: _opened(given, algorithm, opened) for agent, given in _by_agent(models, spec).items()}
-    made, networks = {}, {}
+    policies, networks = {}, {}
     for group in spec.groups:
-        made[group.name], networks[group.name] = _group(group, spec, by_agent)
-    return Agents(made, maker, path, source="Stable-Baselines3", n_envs=n_envs, networks=networks)
+        policies[group.name], networks[group.name] = _group(group, spec, by_agent)
+    return Agents(policies, maker, path, source="Stable-Baselines3", n_envs=n_envs, networks=networks)
 
 
 def _group(group: GroupSpec, spec: EnvSpec, by_agent: Mapping[str, Any]) -> tuple[ExternalPolicy, list[int]]:
-    found: dict[int, list[int]] = {}
+    by_model: dict[int, list[int]] = {}
     for index, agent in enumerate(group.agents):
-        found.setdefault(id(by_agent[agent]), []).append(index)
-    members = list(found.values())
+        by_model.setdefault(id(by_agent[agent]), []).append(index)
+    members = list(by_model.values())
     models = [by_agent[group.agents[rows[0]]] for rows in members]
     numbers = [next(k for k, rows in enumerate(members) if index in rows) for index in range(group.n_agents)]
     return policy_of(models, members, group, spec), numbers
@@ -87,7 +88,7 @@ def _opened(given: Any, algorithm: str, opened: dict[str, Any]) -> Any:
         raise ConfigError(f"opening a zip of {algorithm} needs {needed}: pip install 'marlnb[sb3]'") from error
     name = os.fspath(given)
     if not any(os.path.isfile(path) for path in (name, f"{name}.zip")):
-        raise CheckpointError(f"there is no model of Stable-Baselines3 at {name}")
+        raise CheckpointError(f"no Stable-Baselines3 model at {name}")
     if name not in opened:
         opened[name] = getattr(module, algorithm).load(name, device="cpu")
     return opened[name]

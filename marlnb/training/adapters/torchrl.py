@@ -1,4 +1,4 @@
-"""agents_from_torchrl: agents out of a torchrl policy, as TensorDictSequential and ProbabilisticActor make them."""
+"""agents_from_torchrl: agents that act by a torchrl policy, such as a TensorDictSequential or ProbabilisticActor."""
 
 from __future__ import annotations
 
@@ -32,25 +32,27 @@ def agents_from_torchrl(
     """Agents that act by a torchrl policy: its networks (MultiAgentMLP and any other) and its distribution.
 
     Args:
-        policy: of all groups in one, or by group. A group's observation and action lie at `(<group>, "observation")`
-            and `(<group>, "action")` of the tensordict.
-        env: a torchrl EnvBase or a function that makes one, a name as "pettingzoo/simple_spread", or an EnvConfig.
-        group_map: where the environment calls a group otherwise than the policy does: {environment's: policy's}.
-        critic: of all groups or by group: reads the group's observation, or "state", and writes the group's value, or
-            the Q values of all discrete actions, of which the value is what the policy expects.
-        alpha: weight of the policy's entropy in that, in reward, as discrete SAC's loss has it; 0: none.
-        path: folder of the recordings made of them.
+        policy: one for all groups, or by group. It reads `(<group>, "observation")` and writes `(<group>, "action")`.
+        env: a torchrl EnvBase or a function that returns one, a name such as "pettingzoo/simple_spread", or an
+            EnvConfig.
+        group_map: for groups with other names in the environment: {environment's name: policy's name}.
+        critic: one for all groups, or by group. It reads the group's observation, or "state", and writes the group's
+            value, or the Q values of all discrete actions, whose expectation under the policy is the value.
+        alpha: weight of the policy's entropy in that value, in reward, as in discrete SAC's loss; 0: none.
+        path: folder of their recordings.
+        source: where they come from, in words.
+        n_envs: environments stepped at once by default.
     Raises:
-        ConfigError: no network leads from the group's observation to its action, or through a distribution that cannot
-            be read (the message lists those that can).
+        ConfigError: no network leads from the group's observation to its action, or the distribution is not supported
+            (the message lists the supported ones).
     """
     maker = env_maker(env)
     spec = spec_of(maker)
     names = dict(group_map or {})
     unknown = sorted(set(names) - set(spec.group_names))
     if unknown:
-        raise ConfigError(f"group_map names {unknown}; the groups of {spec.name} are {list(spec.group_names)}")
-    made, networks = {}, {}
+        raise ConfigError(f"group_map has {unknown}; expected groups of {spec.name}: {list(spec.group_names)}")
+    policies, networks = {}, {}
     for group in spec.groups:
         theirs = names.get(group.name, group.name)
         module = _of_group(policy, theirs, group)
@@ -58,16 +60,16 @@ def agents_from_torchrl(
         judge = None
         if critic is not None:
             judge = critic_of(_of_group(critic, theirs, group), group, spec, key, alpha=alpha)
-        made[group.name] = policy_of(module, group, key, critic=judge)
-        networks[group.name] = policy_numbers(made[group.name].network, group)
-    return Agents(made, maker, path, source=source, n_envs=n_envs, networks=networks)
+        policies[group.name] = policy_of(module, group, key, critic=judge)
+        networks[group.name] = policy_numbers(policies[group.name].network, group)
+    return Agents(policies, maker, path, source=source, n_envs=n_envs, networks=networks)
 
 
 def policy_numbers(network: nn.Module, group: GroupSpec) -> list[int]:
-    """For each agent the number of its network: the same for all unless a layer has weights of their own."""
-    own = any(getattr(layer, "shared", True) is False for layer in network.modules())
+    """For each agent the number of its network: the same for all unless a layer has weights per agent."""
+    unshared = any(getattr(layer, "shared", True) is False for layer in network.modules())
     several = any(hasattr(layer, "members") for layer in network.modules())
-    return list(range(group.n_agents)) if own or several else [0] * group.n_agents
+    return list(range(group.n_agents)) if unshared or several else [0] * group.n_agents
 
 
 def _of_group(
@@ -76,11 +78,11 @@ def _of_group(
     if not isinstance(given, Mapping):
         return given
     if name not in given:
-        raise ConfigError(f"no policy for the group {name!r}; given are {sorted(given)}")
+        raise ConfigError(f"no policy for the group {name!r}; got policies for {sorted(given)}")
     return given[name]
 
 
 def _key(module: TensorDictModuleBase, name: str) -> tuple[str, ...]:
-    """Where the group lies in the tensordict: beneath its name, or at the root where there is one agent."""
+    """The group's key in the tensordict: its name, or the root if there is one agent."""
     keys = {key if isinstance(key, tuple) else (key,) for key in getattr(module, "out_keys", ())}
     return () if (name, "action") not in keys and ("action",) in keys else (name,)

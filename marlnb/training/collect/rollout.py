@@ -1,19 +1,19 @@
-"""Rollouts: T steps of every copy, collected into buffers that are allocated once and handed on as one TensorDict.
+"""Rollouts: T steps of every environment, collected into buffers that are allocated once, as one TensorDict.
 
 Layout, batch `[env, time]`, for each group g of n agents:
 
 - `is_init` `[env, time, 1]`: the first step of an episode. `("next", "done")` `[env, time, 1]`: the episode ended here.
-- `state`, `("next", "state")` `[env, time, *state_shape]`, where the environment has a state.
+- `state`, `("next", "state")` `[env, time, *state_shape]`, if the environment has a state.
 - `(g, "observation")` `[env, time, agent, *shape]`, `(g, "action")`, `(g, "log_prob")` `[env, time, agent]`,
   `(g, "alive")`, `(g, "acting")` `[env, time, agent]`, `(g, "action_mask")` `[env, time, agent, choice]` if there is
-  one, `(g, "recurrent")` `[env, time, agent, layer, unit]` the actor's state that enters the step, if there is one,
-  and `(g, name)` for each of the policy's extras.
-- `("next", g, "observation")`: what the agent saw next; its episode's last observation where it ended at this step.
+  one, `(g, "recurrent")` `[env, time, agent, layer, unit]`, the actor's state before the step, if there is one, and
+  `(g, name)` for each of the policy's extras.
+- `("next", g, "observation")`: the next observation; the episode's final one if it ended at this step.
   `("next", g, "reward" | "terminated" | "truncated" | "done")` `[env, time, agent, 1]`, `("next", g, "alive")`,
-  `("next", g, "action_mask")` if there is one, of the next step: where an episode ended, of the one that begins.
+  `("next", g, "action_mask")` if there is one, of the next step; if the episode ended, of the next episode's first.
 
-An agent learns from the steps at which it was acting; the recurrent state of one that is not stays as it is where
-agents wait for their turns. A rollout's first step follows the last one's final step.
+An agent learns from the steps at which it acts. In turn-based games the recurrent state of a waiting agent does not
+change. The first step of a rollout follows the last step of the previous one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,12 @@ from marlnb.specs import EnvSpec, GroupSpec
 
 @dataclass
 class Timing:
-    """Seconds that went into stepping the environment and into choosing actions and storing them."""
+    """Where the seconds of a rollout went.
+
+    Attributes:
+        stepping_s: stepping the environment.
+        acting_s: choosing actions and storing them.
+    """
 
     stepping_s: float = 0.0
     acting_s: float = 0.0
@@ -45,9 +50,12 @@ class Collector:
     """Steps an environment under policies and fills the rollout.
 
     Args:
-        policies: by group, on `device`; their recurrent states are kept here, zero at an episode's start.
+        env: the environment.
+        policies: by group, on `device`. The collector holds their recurrent states, which are zero at an episode's
+            start.
         n_steps: T.
         generator: of the sampled actions, on `device`.
+        device: of the rollout.
     """
 
     def __init__(
@@ -64,14 +72,14 @@ class Collector:
         self._n_steps = n_steps
         self._device = torch.device(device)
         self._generator = generator
-        self._here = (self._device.type, self._device.index or 0) == (env.device.type, env.device.index or 0)
+        self._same_device = (self._device.type, self._device.index or 0) == (env.device.type, env.device.index or 0)
         self._groups = [
             _GroupBuffers(spec, policies[spec.name], env, n_steps, self._device) for spec in env.spec.groups
         ]
         self._is_init = torch.ones(env.n_envs, n_steps, 1, dtype=torch.bool, device=self._device)
         self._done = torch.zeros_like(self._is_init)
         self._done_at = self._done[..., 0].unbind(1)
-        self._begins = torch.ones(env.n_envs, 1, dtype=torch.bool, device=self._device)
+        self._is_first = torch.ones(env.n_envs, 1, dtype=torch.bool, device=self._device)
         self._state = (
             _StateBuffers(env.spec, env.n_envs, n_steps, self._device) if env.spec.state_shape is not None else None
         )
@@ -79,41 +87,42 @@ class Collector:
         self._rollout: TensorDict | None = None
 
     def reset(self, seed: int) -> None:
-        """Starts every copy anew."""
+        """Resets every environment."""
         self._step = self.env.reset(seed)
-        self._begins.fill_(True)
+        self._is_first.fill_(True)
         for group in self._groups:
-            group.forget_all()
+            group.reset_all()
 
     def state_dict(self) -> dict[str, Any]:
-        """What the next rollout carries over from this one, apart from the environment's own state."""
+        """What the next rollout takes over from this one, apart from the environment's own state."""
         recurrent = {group.name: group.recurrent for group in self._groups if group.recurrent is not None}
-        return {"begins": self._begins, "recurrent": recurrent}
+        return {"begins": self._is_first, "recurrent": recurrent}
 
     def load_state_dict(self, state: Mapping[str, Any], step: Step) -> None:
-        """Goes on from `state`, at the observations of `step`."""
+        """Restores `state`, at the observations of `step`."""
         self._step = step
-        self._begins.copy_(state["begins"])
+        self._is_first.copy_(state["begins"])
         for group in self._groups:
             if group.recurrent is not None:
                 group.recurrent = state["recurrent"][group.name].to(self._device)
 
     @torch.no_grad()
     def collect(self) -> TensorDict:
-        """T steps of every copy. The same buffers, and the same TensorDict, are filled by the next call."""
+        """T steps of every environment. The next call fills the same buffers and returns the same TensorDict."""
         step, groups, env, generator = self._step, self._groups, self.env, self._generator
-        assert step is not None, "reset or load_state_dict comes first"
-        self._is_init[:, 0] = self._begins
-        stepping, began = 0.0, perf_counter()
+        assert step is not None, "call reset or load_state_dict first"
+        self._is_init[:, 0] = self._is_first
+        stepping_s, start = 0.0, perf_counter()
         for t in range(self._n_steps):
             if self._state is not None:
                 self._state.at[t].copy_(step.state)  # type: ignore[arg-type]
-            actions = {group.name: group.act(step.groups[group.name], t, generator, self._here) for group in groups}
-            if not self._here:
+            same_device = self._same_device
+            actions = {group.name: group.act(step.groups[group.name], t, generator, same_device) for group in groups}
+            if not same_device:
                 actions = {name: action.to(env.device) for name, action in actions.items()}
             before = perf_counter()
             step = env.step(actions)
-            stepping += perf_counter() - before
+            stepping_s += perf_counter() - before
             self._done_at[t].copy_(step.done)
             for group in groups:
                 group.store_outcome(step.groups[group.name], t)
@@ -121,8 +130,8 @@ class Collector:
                 self._end_episodes(step, t)
         self._step = step
         self._finish(step)
-        self.timing.stepping_s += stepping
-        self.timing.acting_s += perf_counter() - began - stepping
+        self.timing.stepping_s += stepping_s
+        self.timing.acting_s += perf_counter() - start - stepping_s
         if self._rollout is None:
             self._rollout = self._build()
         return self._rollout
@@ -130,14 +139,14 @@ class Collector:
     def _end_episodes(self, step: Step, t: int) -> None:
         done = step.done.to(self._device)
         for group in self._groups:
-            group.forget(done)
+            group.reset(done)
         if self._state is not None:
             self._state.keep_final(step, t)
 
     def _finish(self, step: Step) -> None:
-        """Fills what follows from the steps stored, for all of them at once."""
+        """Fills the fields that follow from the stored steps, for all steps at once."""
         self._is_init[:, 1:] = self._done[:, :-1]
-        self._begins = self._done[:, -1].clone()
+        self._is_first = self._done[:, -1].clone()
         done = self._done
         for group in self._groups:
             group.finish(step.groups[group.name], done)
@@ -156,7 +165,13 @@ class Collector:
 
 @dataclass
 class _Final:
-    """An end of episodes inside a rollout: which agents, when, and what they saw last."""
+    """Ends of episodes at one step of a rollout.
+
+    Attributes:
+        t: the step.
+        ended: `[env]` or `[env, agent]`, whose episode ended.
+        observation: their final observations, or states.
+    """
 
     t: int
     ended: Tensor
@@ -181,11 +196,11 @@ class _StateBuffers:
 
 
 class _GroupBuffers:
-    """One group's part of the rollout, with a view of every buffer at every step made beforehand."""
+    """One group's part of the rollout. The views of every buffer at every step are made once, not in the loop."""
 
     def __init__(self, spec: GroupSpec, policy: Policy, env: VectorEnv, n_steps: int, device: torch.device) -> None:
         self.name, self.policy = spec.name, policy
-        self._turns = not env.spec.simultaneous
+        self._turn_based = not env.spec.simultaneous
         self._shape, self._device = (env.n_envs, n_steps, spec.n_agents), device
         self._has_mask = spec.has_action_mask
         self.now: dict[str, Tensor] = {}
@@ -201,7 +216,7 @@ class _GroupBuffers:
         self.recurrent = policy.initial_recurrent(env.n_envs, device)
         if policy.recurrent_shape is not None:
             self._recurrent_at = self._add("recurrent", *policy.recurrent_shape)
-        self._extras_at: dict[str, Sequence[Tensor]] | None = None
+        self._extras_at: dict[str, Sequence[Tensor]] | None = None  # of the policy's extras, known after its first step
         flags = {
             name: torch.zeros(*self._shape, 1, dtype=torch.bool, device=device)
             for name in ("terminated", "truncated", "done")
@@ -219,27 +234,28 @@ class _GroupBuffers:
         self._truncated_at = flags["truncated"][..., 0].unbind(1)
         self._finals: list[_Final] = []
 
-    def act(self, step: GroupStep, t: int, generator: torch.Generator | None, here: bool) -> Tensor:
-        """Stores the moment, chooses the actions and stores those."""
-        seen = self._observation_at[t].copy_(step.observation)
+    def act(self, step: GroupStep, t: int, generator: torch.Generator | None, same_device: bool) -> Tensor:
+        """Stores the time step, chooses the actions and stores them."""
+        observation = self._observation_at[t].copy_(step.observation)
         mask = None
         if self._has_mask:
             assert step.action_mask is not None
             stored = self._mask_at[t].copy_(step.action_mask)
-            mask = step.action_mask if here else stored
+            mask = step.action_mask if same_device else stored
         self._alive_at[t].copy_(step.alive)
         self._acting_at[t].copy_(step.acting)
         if self.recurrent is not None:
             self._recurrent_at[t].copy_(self.recurrent)
         output = self.policy.act(
-            step.observation if here else seen,
+            step.observation if same_device else observation,
             recurrent=self.recurrent,
             action_mask=mask,
             generator=generator,
         )
         self._action_at[t].copy_(output.action)
         self._log_prob_at[t].copy_(output.log_prob)
-        self.recurrent = carried(self.recurrent, output.recurrent, self._acting_at[t] if self._turns else None)
+        acting = self._acting_at[t] if self._turn_based else None
+        self.recurrent = next_recurrent(self.recurrent, output.recurrent, acting)
         if output.extras:
             self._store_extras(output, t)
         return output.action
@@ -252,11 +268,12 @@ class _GroupBuffers:
         if ended.any():
             self._finals.append(_Final(t, ended, step.final_observation.clone()))
 
-    def forget(self, done: Tensor) -> None:
+    def reset(self, done: Tensor) -> None:
+        """Zeroes the states of environments `[env]` that start an episode."""
         if self.recurrent is not None:
             self.recurrent = self.recurrent.masked_fill(done[:, None, None, None], 0.0)
 
-    def forget_all(self) -> None:
+    def reset_all(self) -> None:
         if self.recurrent is not None:
             self.recurrent = torch.zeros_like(self.recurrent)
 
@@ -264,10 +281,10 @@ class _GroupBuffers:
         terminated, alive = self.next["terminated"], self.now["alive"]
         torch.logical_or(terminated, self.next["truncated"], out=self.next["done"])
         _shift(self.now["observation"], self.next["observation"], step.observation, self._finals)
-        following = self.next["alive"]
-        following[:, :-1] = alive[:, 1:]
-        following[:, -1] = step.alive
-        torch.where(done, alive & ~terminated[..., 0], following, out=following)
+        next_alive = self.next["alive"]
+        next_alive[:, :-1] = alive[:, 1:]
+        next_alive[:, -1] = step.alive
+        torch.where(done, alive & ~terminated[..., 0], next_alive, out=next_alive)
         if self._has_mask:
             assert step.action_mask is not None
             _shift(self.now["action_mask"], self.next["action_mask"], step.action_mask, [])
@@ -278,28 +295,28 @@ class _GroupBuffers:
 
     def _store_extras(self, output: ActorOutput, t: int) -> None:
         if self._extras_at is None:
-            clash = sorted(set(output.extras) & set(self.now))
-            if clash:
-                raise ShapeError(f"the policy of {self.name!r} names extras {clash}, which the rollout has already")
+            duplicates = sorted(set(output.extras) & set(self.now))
+            if duplicates:
+                raise ShapeError(f"extras of the policy of {self.name!r} have names of rollout fields: {duplicates}")
             extras = output.extras.items()
             self._extras_at = {name: self._add(name, *value.shape[2:], dtype=value.dtype) for name, value in extras}
         for name, value in output.extras.items():
             self._extras_at[name][t].copy_(value)
 
 
-def carried(before: Tensor | None, after: Tensor | None, acting: Tensor | None) -> Tensor | None:
-    """The recurrent state `[env, agent, layer, unit]` after a step: that of an agent not acting stays; None for all."""
+def next_recurrent(before: Tensor | None, after: Tensor | None, acting: Tensor | None) -> Tensor | None:
+    """The recurrent state `[env, agent, layer, unit]` after a step. It changes where `acting`; None: everywhere."""
     if before is None or after is None or acting is None:
         return after
     return torch.where(acting[:, :, None, None], after, before)
 
 
-def _shift(now: Tensor, following: Tensor, last: Tensor, finals: list[_Final]) -> None:
-    """What was seen next: the next step's `[env, time, ...]`, or an episode's last where it ended."""
-    following[:, :-1] = now[:, 1:]
-    following[:, -1] = last
+def _shift(now: Tensor, after: Tensor, last: Tensor, finals: list[_Final]) -> None:
+    """Fills the next observations `[env, time, ...]`: those of the next step, or the final one if the episode ended."""
+    after[:, :-1] = now[:, 1:]
+    after[:, -1] = last
     for final in finals:
-        at, ended = following[:, final.t], final.ended
+        at, ended = after[:, final.t], final.ended
         mask = ended.reshape(*ended.shape, *(1,) * (at.ndim - ended.ndim)).to(at.device)
         at.copy_(torch.where(mask, final.observation.to(at.device), at))
     finals.clear()

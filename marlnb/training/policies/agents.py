@@ -1,4 +1,4 @@
-"""Agents: policies that no run of marlnb's made, with an environment: played, recorded and explained as a run's are."""
+"""Agents: policies from elsewhere with an environment. They are played, recorded and explained like a run's."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ EnvMaker = Callable[[int, str], VectorEnv]
 
 
 class Agents:
-    """A subject made of policies by group and an environment.
+    """A policy source made of policies by group and an environment.
 
     Attributes:
         by_group: every group's policy.
-        env: what to build copies from: a configuration, or a function `(n_envs, device) -> VectorEnv`.
-        path: folder of the recordings made of them.
-        source: where they come from, in words; recordings keep it.
-        networks: by group, the number of each agent's network; all 0 (shared) where not given.
+        env: a configuration, or a function `(n_envs, device) -> VectorEnv`.
+        path: folder of their recordings.
+        source: where they come from, in words; stored in recordings.
+        n_envs: environments stepped at once by default.
+        networks: by group, the number of each agent's network; all 0 (shared) if missing.
     Raises:
-        ConfigError: the groups are not the environment's, or a policy's observations or actions are others.
+        ConfigError: the groups are not those of the environment, or observations or actions differ.
     """
 
     def __init__(
@@ -45,12 +46,12 @@ class Agents:
     ) -> None:
         self.by_group, self.env, self.path = dict(by_group), env, Path(path).expanduser()
         self.source, self.n_envs, self.networks = source, n_envs, dict(networks or {})
-        with self.build_env(1) as one:
-            self._spec = one.spec
+        with self.build_env(1) as built:
+            self._spec = built.spec
         if set(self.by_group) != set(self._spec.group_names):
             raise ConfigError(
-                f"policies are for {sorted(self.by_group)}; the groups of {self._spec.name} are "
-                f"{list(self._spec.group_names)}"
+                f"policies are for {sorted(self.by_group)}; expected the groups {list(self._spec.group_names)} of "
+                f"{self._spec.name}"
             )
         for name, policy in self.by_group.items():
             check_group_fit(policy.group, self.source, self._spec.group(name), self._spec.name)
@@ -64,8 +65,8 @@ class Agents:
         return None
 
     def build_env(self, n_envs: int, *, device: str = "cpu", env: EnvConfig | None = None) -> VectorEnv:
-        made = env or self.env
-        return made.build(n_envs, device) if isinstance(made, EnvConfig) else made(n_envs, device)
+        maker = env or self.env
+        return maker.build(n_envs, device) if isinstance(maker, EnvConfig) else maker(n_envs, device)
 
     def policies(self, checkpoint: Which = "last", *, device: str = "cpu") -> dict[str, Policy]:
         self.origin(checkpoint)
@@ -73,7 +74,7 @@ class Agents:
 
     def origin(self, checkpoint: Which = "last") -> Origin:
         if checkpoint not in ("last", "best", 0, "0"):
-            raise CheckpointError(f"these agents come from {self.source}, with one set of weights; got {checkpoint!r}")
+            raise CheckpointError(f"no checkpoint {checkpoint!r}: agents from {self.source} have one set of weights")
         return Origin(0, weights_sha256(self.by_group))
 
     def policy_index(self, group: GroupSpec) -> list[int]:

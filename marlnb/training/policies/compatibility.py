@@ -9,7 +9,7 @@ from marlnb.specs import EnvSpec, GroupSpec
 
 
 def check_fit(trained: EnvSpec, other: EnvSpec) -> None:
-    """Raises ConfigError unless policies trained in one environment can act in another."""
+    """Raises ConfigError if policies trained in one environment cannot act in the other."""
     if set(trained.group_names) != set(other.group_names):
         raise ConfigError(
             f"{other.name} has the groups {sorted(other.group_names)}; "
@@ -20,12 +20,12 @@ def check_fit(trained: EnvSpec, other: EnvSpec) -> None:
 
 
 def check_group_fit(trained: GroupSpec, trained_on: str, other: GroupSpec, where: str) -> None:
-    """Raises ConfigError unless a policy trained for one group, in `trained_on`, can act for another."""
-    mine, theirs = _interface(trained), _interface(other)
-    for what, value in mine.items():
-        if theirs[what] != value:
+    """Raises ConfigError if a policy trained for one group, in `trained_on`, cannot act for the other, in `where`."""
+    expected, found = _interface(trained), _interface(other)
+    for what, value in expected.items():
+        if found[what] != value:
             raise ConfigError(
-                f"group {other.name!r} of {where} has {what} {theirs[what]}; "
+                f"group {other.name!r} of {where} has {what} {found[what]}; "
                 f"the run was trained on {trained_on} with {value}"
             )
 

@@ -1,5 +1,4 @@
-"""Changed: a subject whose policies are taken through a function before they act, as one that adds a site to them, or
-whose recordings are kept elsewhere."""
+"""TransformedPolicySource: policies that pass through a function before they act, or recordings in another folder."""
 
 from __future__ import annotations
 
@@ -17,28 +16,34 @@ from marlnb.training.policies.policy_source import PolicySource
 from marlnb.training.runs.run import Origin
 from marlnb.training.runs.run_folder import Which
 
-Change = Callable[[Policy], Policy]
+Transform = Callable[[Policy], Policy]
 
 
 class TransformedPolicySource:
-    """`subject` with changed policies; environment, folder and experiment are its own.
+    """`subject` with transformed policies. Environment and experiment are those of `subject`.
 
     Args:
-        changes: by group, from its policy to the one that acts.
-        told: what the changes are, in words or as a hash: enters the hash of the weights, so that a recording of the
-            changed agents is not taken for one of the others. Without changes the weights are what they were.
-        folder: where its recordings are kept; None: in the subject's own.
+        subject: whose policies are transformed.
+        transforms: by group, a function from its policy to the one that acts, for example one that adds a site.
+        description: of the transforms, in words or as a hash. It enters the hash of the weights, so that a recording of
+            the transformed agents is not taken for one of the originals. Without transforms the hash stays the same.
+        folder: of its recordings; None: the folder of `subject`.
     Raises:
-        ConfigError: a group that the subject does not have.
+        ConfigError: a group that `subject` does not have.
     """
 
     def __init__(
-        self, subject: PolicySource, changes: Mapping[str, Change], told: str, *, folder: Path | None = None
+        self,
+        subject: PolicySource,
+        transforms: Mapping[str, Transform],
+        description: str,
+        *,
+        folder: Path | None = None,
     ) -> None:
-        for group in changes:
+        for group in transforms:
             if group not in subject.spec.group_names:
                 raise ConfigError(unknown(f"group of {subject.spec.name}", group, subject.spec.group_names))
-        self.subject, self.changes, self.told, self.folder = subject, dict(changes), told, folder
+        self.subject, self.transforms, self.description, self.folder = subject, dict(transforms), description, folder
 
     @property
     def path(self) -> Path:
@@ -58,20 +63,21 @@ class TransformedPolicySource:
 
     @property
     def source(self) -> str:
-        return f"{getattr(self.subject, 'source', 'marlnb')}; {self.told}"
+        return f"{getattr(self.subject, 'source', 'marlnb')}; {self.description}"
 
     def build_env(self, n_envs: int, *, device: str = "cpu", env: EnvConfig | None = None) -> VectorEnv:
         return self.subject.build_env(n_envs, device=device, env=env)
 
     def policies(self, checkpoint: Which = "last", *, device: str = "cpu") -> dict[str, Policy]:
-        found = self.subject.policies(checkpoint, device=device)
-        return found | {group: change(found[group]).to(device).eval() for group, change in self.changes.items()}
+        policies = self.subject.policies(checkpoint, device=device)
+        transformed = {name: transform(policies[name]) for name, transform in self.transforms.items()}
+        return policies | {name: policy.to(device).eval() for name, policy in transformed.items()}
 
     def origin(self, checkpoint: Which = "last") -> Origin:
         iteration, sha256 = self.subject.origin(checkpoint)
-        if not self.changes:
+        if not self.transforms:
             return Origin(iteration, sha256)
-        return Origin(iteration, hashlib.sha256(f"{sha256} {self.told}".encode()).hexdigest())
+        return Origin(iteration, hashlib.sha256(f"{sha256} {self.description}".encode()).hexdigest())
 
     def policy_index(self, group: GroupSpec) -> list[int]:
         return self.subject.policy_index(group)

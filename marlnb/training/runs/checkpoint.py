@@ -1,4 +1,4 @@
-"""Checkpoints: folders named by iteration, written aside and renamed, so that each one is there whole or not at all."""
+"""Checkpoints: folders named by iteration, written under another name and renamed, so that each one is complete."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ class Checkpoint:
     """One checkpoint on disk.
 
     Attributes:
-        iteration: iterations of training that it holds.
-        frames: frames collected until then.
-        score: mean return per agent averaged over the groups as known then, None before any episode ended.
-        sha256: the hash of its whole content.
-        at_stop: whether it is there only because a batch job was stopped here, and gives way to the next one.
+        path: its folder.
+        iteration: iterations of training until then.
+        frames: frames until then.
+        score: mean return per agent averaged over the groups at that time; None before any episode ended.
+        sha256: hash of the content.
+        at_stop: whether it exists only because a batch job was stopped here; the next one replaces it.
     """
 
     path: Path
@@ -55,7 +56,7 @@ class Checkpoint:
                 at_stop=bool(manifest.get("at_stop", False)),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"{folder} is no training checkpoint: {error}") from error
+            raise CheckpointError(f"{folder} is not a training checkpoint: {error}") from error
 
     def load(self) -> dict[str, Any]:
         """The whole state, tensors on the CPU, every hash verified.
@@ -75,10 +76,10 @@ def save_checkpoint(
     score: float | None,
     at_stop: bool = False,
 ) -> Checkpoint:
-    """Writes `<folder>/<iteration>` atomically; a full disk or a kill leaves the earlier ones whole.
+    """Writes `<folder>/<iteration>` atomically. A full disk or a kill leaves earlier checkpoints complete.
 
     Raises:
-        CheckpointError: it cannot be written, with what remains.
+        CheckpointError: it cannot be written; the message lists the remaining checkpoints.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     remove_leftovers(folder)
@@ -93,10 +94,10 @@ def save_checkpoint(
         temporary.rename(target)
         sync_folder(folder)
     except OSError as error:
-        kept = ", ".join(str(number) for number in _iterations(folder)) or "none"
+        remaining = ", ".join(str(number) for number in _iterations(folder)) or "none"
         raise CheckpointError(
             f"checkpoint {iteration} cannot be written to {folder}: {error.strerror or error}; "
-            f"whole checkpoints there: {kept}"
+            f"complete checkpoints there: {remaining}"
         ) from error
     finally:
         remove_leftovers(folder)
@@ -104,36 +105,36 @@ def save_checkpoint(
 
 
 def list_checkpoints(folder: Path) -> list[Checkpoint]:
-    """Those that can be opened, oldest first. A damaged one is left out; opening it by its path says why."""
-    found = []
+    """Those that can be opened, oldest first. A damaged one is skipped; `Checkpoint.open` says why."""
+    checkpoints = []
     for iteration in _iterations(folder):
         try:
-            found.append(Checkpoint.open(folder / str(iteration)))
+            checkpoints.append(Checkpoint.open(folder / str(iteration)))
         except CheckpointError:
             continue
-    return found
+    return checkpoints
 
 
 def drop_stop_checkpoints(folder: Path, before: int) -> None:
-    """Removes those made because a training was stopped, of iterations before this one; others were asked for."""
+    """Deletes checkpoints before this iteration that exist only because a training was stopped."""
     for checkpoint in list_checkpoints(folder):
         if checkpoint.iteration < before and checkpoint.at_stop:
             shutil.rmtree(checkpoint.path)
 
 
 def rotate_checkpoints(folder: Path, keep: int) -> None:
-    """Removes all but the newest `keep` and the best; `keep` 0 removes none."""
-    found = list_checkpoints(folder)
-    if keep == 0 or len(found) <= keep:
+    """Deletes all but the latest `keep` and the best; `keep` 0 deletes none."""
+    checkpoints = list_checkpoints(folder)
+    if keep == 0 or len(checkpoints) <= keep:
         return
-    best = best_checkpoint(found)
-    for checkpoint in found[:-keep]:
+    best = best_checkpoint(checkpoints)
+    for checkpoint in checkpoints[:-keep]:
         if checkpoint != best:
             shutil.rmtree(checkpoint.path)
 
 
 def best_checkpoint(checkpoints: list[Checkpoint]) -> Checkpoint | None:
-    """The one of highest score, the newest of equals; None where none has a score."""
+    """The one with the highest score, the latest among equals; None if none has a score."""
     scored = [
         (checkpoint.score, checkpoint.iteration, checkpoint)
         for checkpoint in checkpoints
@@ -143,7 +144,7 @@ def best_checkpoint(checkpoints: list[Checkpoint]) -> Checkpoint | None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes what a killed writer left; a checkpoint being replaced comes back unless its successor is there."""
+    """Deletes what a killed writer left. A checkpoint that was being replaced is restored if it has no successor."""
     for path in folder.glob(f"{REPLACED}*"):
         target = folder / path.name.removeprefix(REPLACED)
         if target.exists():

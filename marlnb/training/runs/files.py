@@ -1,6 +1,6 @@
 """The files of a run's folder: their names, and how they are read and written.
 
-Nothing heavy is imported, so that a process which only looks at runs, as a batch job's, starts in no time.
+Nothing heavy is imported, so that a process that only looks at runs, such as a batch job's, starts fast.
 """
 
 from __future__ import annotations
@@ -20,24 +20,22 @@ EVALUATIONS = "evaluations.jsonl"
 EVENTS = "events.log"
 STATUS = "status.json"
 LOCK = "lock"
-STOP, PAUSE, SAVE = "STOP", "PAUSE", "SAVE"  # requests to a training, see marlnb.training.control
+STOP, PAUSE, SAVE = "STOP", "PAUSE", "SAVE"  # requests to a training; see marlnb.training.control
 CACHE = "cache"  # results of `marlnb.cached`, shared by all attempts to execute a notebook
-TRAINING = "training.json"  # in a batch job's folder: which run its kernel trains
-EVALUATION = "evaluation"  # where simulators of their own find evaluations and recordings
+TRAINING = "training.json"  # in a batch job's folder: the run that its kernel trains
+EVALUATION = "evaluation"  # where external simulators find evaluations and recordings
 MAY_PRECEDE = (
     *("notebook.ipynb", "notebook.html", STOP, CACHE),
     *("job.json", "job_status.json", "job.lock", "attempts.jsonl", "output.log", TRAINING),  # see marlnb.batch.job.job
 )
-
-
-JOB_VARIABLE = "MARLNB_JOB"  # set where a batch job executes a notebook: the job's folder
-_LEFT_OVER = re.compile(r"\.(.+)\.(?:\d+|part)")
+JOB_VARIABLE = "MARLNB_JOB"  # set while a batch job executes a notebook: the job's folder
+_TEMPORARY = re.compile(r"\.(.+)\.(?:\d+|part)")
 
 
 def may_precede(name: str) -> bool:
-    """Whether a file of this name, or what a killed writer left of it, may lie in a folder before a run begins."""
-    left = _LEFT_OVER.fullmatch(name)
-    return (left.group(1) if left else name) in MAY_PRECEDE
+    """Whether a file of this name, or the temporary file of a killed writer, may exist before a run starts."""
+    temporary = _TEMPORARY.fullmatch(name)
+    return (temporary.group(1) if temporary else name) in MAY_PRECEDE
 
 
 def is_run(path: str | os.PathLike[str]) -> bool:
@@ -46,7 +44,7 @@ def is_run(path: str | os.PathLike[str]) -> bool:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Raises RunError when the file cannot be read as a JSON object."""
+    """Raises RunError if the file cannot be read as a JSON object."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -57,7 +55,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The JSON objects of a file of lines; a last line that is cut short is left out.
+    """The JSON objects of a JSON-lines file. An incomplete last line is skipped.
 
     Raises:
         RunError: another line is damaged.
@@ -74,7 +72,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def write_atomically(path: Path, text: str, *, sync: bool = True) -> None:
-    """A reader sees the old content or the new one, never a part; with `sync` this holds after a power cut too."""
+    """Readers see the old or the new content, never a part. With `sync` this holds after a power cut too."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with open(temporary, "w", encoding="utf-8") as file:

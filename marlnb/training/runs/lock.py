@@ -1,4 +1,4 @@
-"""One trainer a run folder: a lock that the kernel drops when its holder dies, however it dies."""
+"""One trainer per run folder: a lock that the kernel releases when its holder dies, however it dies."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ HEARTBEAT_S = 600.0
 
 
 class RunLock:
-    """Holds `<run>/lock`, in which stands who has it.
+    """Holds `<run>/lock`, which names its holder.
 
-    Where the file system has no locks, a holder counts as alive while its process is there (same host) or while the
-    file has been touched in the last ten minutes (another host); `touch` is the sign of life.
+    If the file system has no locks, a holder counts as alive while its process exists (same host), or if the file was
+    touched in the last ten minutes (another host); `touch` is the sign of life.
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises RunError when another process, or another trainer of this one, holds the lock."""
+        """Raises RunError if another process, or another trainer in this one, holds the lock."""
         self.path = path
         self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -40,7 +40,7 @@ class RunLock:
             holder = read_holder(path)
             raise RunError(
                 f"{path.parent} is being trained already, by process {holder.get('pid', '?')} on "
-                f"{holder.get('host', '?')}; stop that one first (a file {path.parent / 'STOP'} asks it to)"
+                f"{holder.get('host', '?')}; stop that training first, for example by creating {path.parent / 'STOP'}"
             ) from None
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
@@ -56,7 +56,7 @@ class RunLock:
         self.release()
 
     def release(self) -> None:
-        """Gives the lock up; safe to call twice."""
+        """Releases the lock. Safe to call twice."""
         if self._descriptor is not None:
             os.ftruncate(self._descriptor, 0)
             os.close(self._descriptor)
@@ -65,9 +65,9 @@ class RunLock:
 
 @contextmanager
 def wait_for_lock(path: Path) -> Iterator[bool]:
-    """Waits for whoever holds the lock file, and holds it meanwhile; False where the file system has no locks.
+    """Waits for the lock file and holds it during the block. Yields False if the file system has no locks.
 
-    It falls when its holder dies, however it dies.
+    The kernel releases it when its holder dies, however it dies.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -102,7 +102,7 @@ def is_locked(path: Path) -> bool:
 
 
 def read_holder(path: Path) -> dict[str, object]:
-    """Who wrote the lock file, {} where that cannot be told."""
+    """Who wrote the lock file; {} if unknown."""
     try:
         holder = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -121,8 +121,8 @@ def process_alive(pid: int) -> bool:
 
 
 def _acquire(descriptor: int) -> bool:
-    """Takes the lock, True; False where the file system has none."""
-    deadline = time.monotonic() + RETRY_S  # someone who only looks holds it for microseconds
+    """Takes the lock and returns True; False if the file system has no locks."""
+    deadline = time.monotonic() + RETRY_S  # `is_locked` in another process holds it for microseconds
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""EnvSpec as plain JSON, so that a run folder opens without building its environment."""
+"""EnvSpec as JSON, so that a run folder opens without building its environment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, LabelSpec, ObservationS
 
 
 def spec_to_json(spec: EnvSpec) -> dict[str, Any]:
-    """Plain JSON that `spec_from_json` turns into an equal EnvSpec."""
+    """JSON that `spec_from_json` turns into an equal EnvSpec."""
     return asdict(spec)
 
 
@@ -19,7 +19,7 @@ def spec_from_json(data: Mapping[str, Any]) -> EnvSpec:
     """The EnvSpec that `spec_to_json` wrote.
 
     Raises:
-        RunError: `data` is of another form.
+        RunError: `data` is malformed.
     """
     try:
         state_shape = data["state_shape"]

@@ -1,4 +1,4 @@
-"""Nested state as JSON and one file of raw tensor bytes: safe to read from strangers, since nothing in it is code.
+"""Nested state as JSON and one file of raw tensor bytes. It is safe to open from any source: it contains no code.
 
 `manifest.json` holds the tree, in which a tensor is `{"$tensor": k}`, a table of dtype, shape and offset, and the
 SHA-256 of `tensors.bin` and of itself.
@@ -42,7 +42,7 @@ def write_state(folder: Path, state: Mapping[str, Any], header: Mapping[str, Any
     Returns:
         the SHA-256 that names this content.
     Raises:
-        CheckpointError: something in `state` is of another type.
+        CheckpointError: `state` contains another type.
         OSError: the disk is full or the folder cannot be written.
     """
     tensors: list[Tensor] = []
@@ -70,7 +70,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{folder} has no readable {MANIFEST}: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT or manifest.get("version") != VERSION:
-        raise CheckpointError(f"{folder / MANIFEST} is not of the format {FORMAT!r}, version {VERSION}")
+        raise CheckpointError(f"{folder / MANIFEST} does not have the format {FORMAT!r}, version {VERSION}")
     if manifest.get("sha256") != _digest({key: value for key, value in manifest.items() if key != "sha256"}):
         raise CheckpointError(f"{folder / MANIFEST} is damaged: its content does not match its SHA-256")
     return manifest
@@ -91,8 +91,8 @@ def read_state(folder: Path) -> dict[str, Any]:
         expected = manifest["files"][TENSORS]
         if len(data) != expected["size_bytes"] or hashlib.sha256(data).hexdigest() != expected["sha256"]:
             raise CheckpointError(
-                f"{folder / TENSORS} is damaged: {len(data)} bytes where {expected['size_bytes']} bytes of SHA-256 "
-                f"{expected['sha256'][:12]}… were written"
+                f"{folder / TENSORS} is damaged: it has {len(data)} bytes, expected {expected['size_bytes']} with "
+                f"SHA-256 {expected['sha256'][:12]}…"
             )
         tensors = [_read_tensor(entry, data) for entry in manifest["tensors"]]
         state = _decode(manifest["tree"], tensors)
@@ -115,7 +115,7 @@ def sync_folder(folder: Path) -> None:
 def _encode(value: Any, tensors: list[Tensor], where: str) -> Any:
     if isinstance(value, Tensor):
         if str(value.dtype).removeprefix("torch.") not in DTYPES:
-            raise CheckpointError(f"{where} is a tensor of {value.dtype}; these can be saved: {', '.join(DTYPES)}")
+            raise CheckpointError(f"{where} is a tensor of {value.dtype}; valid: {', '.join(DTYPES)}")
         tensors.append(value)
         return {"$tensor": len(tensors) - 1}
     if value is None or isinstance(value, (bool, str)):
@@ -162,9 +162,9 @@ def _write_tensors(path: Path, tensors: list[Tensor]) -> tuple[list[dict[str, An
     with open(path, "xb") as file:
         for tensor in tensors:
             data = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-            for piece in (bytes(-offset % ALIGNMENT), data.data):
-                file.write(piece)
-                digest.update(piece)
+            for chunk in (bytes(-offset % ALIGNMENT), data.data):
+                file.write(chunk)
+                digest.update(chunk)
             offset += -offset % ALIGNMENT
             dtype = str(tensor.dtype).removeprefix("torch.")
             table.append({"dtype": dtype, "shape": list(tensor.shape), "offset": offset, "size_bytes": data.nbytes})
@@ -177,7 +177,7 @@ def _write_tensors(path: Path, tensors: list[Tensor]) -> tuple[list[dict[str, An
 def _read_tensor(entry: Mapping[str, Any], data: bytearray) -> Tensor:
     dtype, shape, offset, size = DTYPES[entry["dtype"]], entry["shape"], entry["offset"], entry["size_bytes"]
     if not all(type(number) is int and number >= 0 for number in (offset, size, *shape)):
-        raise ValueError(f"offsets, sizes and shapes are whole numbers from 0; got {entry}")
+        raise ValueError(f"offsets, sizes and shapes must be integers from 0; got {entry}")
     if math.prod(shape) * dtype.itemsize != size or offset + size > len(data):
         raise ValueError(f"a tensor of {size} bytes at {offset} does not fit its shape {shape} or the file")
     if size == 0:

@@ -176,7 +176,7 @@ def test_an_environment_of_ones_own_is_taken_by_its_groups(tmp_path: Path) -> No
 
     with pytest.raises(ConfigError, match="reads 18 features"):
         mnb.agents_from_benchmarl(SPREAD, env=SimpleSpreadConfig(N=2), path=tmp_path)
-    with pytest.raises(ConfigError, match=r"experiment's are \['agent'\]"):
+    with pytest.raises(ConfigError, match=r"the experiment \['agent'\]"):
         mnb.agents_from_benchmarl(SPREAD, env="mpe/simple_speaker_listener", path=tmp_path)
     agents = mnb.agents_from_benchmarl(SPREAD, env=SimpleSpreadConfig(), path=tmp_path)  # without its state
     told = np.load(SPREAD / "expected.npz")

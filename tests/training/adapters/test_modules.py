@@ -114,9 +114,9 @@ def test_what_cannot_be_taken(tmp_path: Path) -> None:
         mnb.agents_from_module(nn.Linear(7, 5), ENV, path=tmp_path)
     with pytest.raises(ConfigError, match=r"gives \[3, 4\]"):
         mnb.agents_from_module(chain(n_outputs=4), ENV, path=tmp_path)
-    with pytest.raises(ConfigError, match="agents of 'agent' are"):
+    with pytest.raises(ConfigError, match="expected agents of 'agent'"):
         mnb.agents_from_module({"agent": {"agent_0": chain()}}, ENV, path=tmp_path)
-    with pytest.raises(ConfigError, match="a module, or modules by group, is needed; got str"):
+    with pytest.raises(ConfigError, match="modules must be a module, or modules by group; got str"):
         mnb.agents_from_module("policy.pt", ENV, path=tmp_path)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="must be an EnvConfig"):
         mnb.agents_from_module(chain(), 3, path=tmp_path)

@@ -215,7 +215,7 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
     odd.policy.memory = torch.nn.LSTM(18, 18)  # of somebody's own
     with pytest.raises(ConfigError, match="LSTM layers; where a policy remembers"):
         mnb.agents_from_sb3(odd, "mpe/simple_spread", path=tmp_path)
-    with pytest.raises(CheckpointError, match="no model of Stable-Baselines3 at nothing"):
+    with pytest.raises(CheckpointError, match="no Stable-Baselines3 model at nothing"):
         mnb.agents_from_sb3("nothing.zip", "mpe/simple_spread", algorithm="PPO", path=tmp_path)
     with pytest.raises(ConfigError, match=r"no algorithm 'SAC'"):
         mnb.agents_from_sb3("x.zip", "mpe/simple_spread", algorithm="SAC", path=tmp_path)  # type: ignore[arg-type]

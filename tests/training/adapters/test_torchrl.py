@@ -169,7 +169,7 @@ def test_an_environment_of_torchrls_own(tmp_path: Path) -> None:
     """A torchrl EnvBase as the environment: recorded rows are what the network makes of the recorded observations."""
     actor = normal_actor(TanhNormal, low=torch.zeros(5), high=torch.ones(5))
     env = mnb.as_torchrl(CONTINUOUS.build(1))
-    with pytest.raises(ConfigError, match="holds"):
+    with pytest.raises(ConfigError, match="has the batch size"):
         mnb.agents_from_torchrl(actor, env, path=tmp_path)
     env.close()
 

@@ -93,6 +93,6 @@ except CheckpointError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
-    assert "checkpoint 2 cannot be written" in done.stdout and "whole checkpoints there: 1" in done.stdout
+    assert "checkpoint 2 cannot be written" in done.stdout and "complete checkpoints there: 1" in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["1"]
     assert list_checkpoints(tmp_path)[0].load()["w"].sum() == 10

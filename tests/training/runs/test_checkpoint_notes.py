@@ -45,7 +45,7 @@ def test_the_same_episodes_are_kept_once_and_others_beside_them(run: Run) -> Non
     for seed in (1, 2, 1):
         notes.keep(evaluate(run, checkpoint=6, episodes=2, seed=seed))
     assert [entry["seed"] for entry in notes.evaluations(6)] == [2, 1]
-    with pytest.raises(RunError, match="belongs to no checkpoint"):
+    with pytest.raises(RunError, match="does not belong to a checkpoint"):
         notes.keep(evaluate(run, policy="random", episodes=1))
 
 
@@ -93,7 +93,7 @@ def test_the_only_checkpoint_of_a_training_is_not_removed(tmp_path: Path) -> Non
         until(lambda: training.run.status()["state"] == "running")  # what is asked before it begins is forgotten
         training.save()
         until(lambda: training.run.checkpoints)
-        with pytest.raises(CheckpointError, match="which is training: a kill would lose"):
+        with pytest.raises(CheckpointError, match="which is being trained: if the training"):
             remove_checkpoint(training.run, "last")
         assert len(training.run.checkpoints) == 1
     finally:

@@ -14,30 +14,30 @@ from tests.training.toys import count_experiment
 def test_each_look_finds_what_is_new(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", count_experiment())
     follower = RunFollower(run)
-    assert follower.look().rows == [] and follower.look().status["state"] == "created"
+    assert follower.read().rows == [] and follower.read().status["state"] == "created"
     run.append_metrics({"iteration": 1})
     run.append_metrics({"iteration": 2})
     run.log_event("hello")
-    first = follower.look()
+    first = follower.read()
     assert [row["iteration"] for row in first.rows] == [1, 2] and first.events[0].endswith("hello")
-    assert follower.look().rows == []
+    assert follower.read().rows == []
     with open(run.path / METRICS, "a") as file:
         file.write('{"iteration": 3')
         file.flush()
-        assert follower.look().rows == []
+        assert follower.read().rows == []
         file.write("}\n")
-    assert follower.look().rows == [{"iteration": 3}]
+    assert follower.read().rows == [{"iteration": 3}]
 
 
 def test_a_resumed_run_is_read_anew(tmp_path: Path) -> None:
     run = train(count_experiment(), tmp_path / "run", progress=False)
     follower = RunFollower(run)
-    before = [row["iteration"] for row in follower.look().rows]
+    before = [row["iteration"] for row in follower.read().rows]
     run.cut_metrics(before[-2])
-    news = follower.look()
-    assert news.again and [row["iteration"] for row in news.rows] == before[:-1]
+    changes = follower.read()
+    assert changes.restarted and [row["iteration"] for row in changes.rows] == before[:-1]
     resume(run, frames=2 * run.experiment.frames, progress=False)
-    news = follower.look()
-    found = [row["iteration"] for row in news.rows]
-    assert news.again and found == sorted(set(found)) and len(news.rows) == len(run.metrics())
-    assert not follower.look().again and follower.look().rows == []
+    changes = follower.read()
+    found = [row["iteration"] for row in changes.rows]
+    assert changes.restarted and found == sorted(set(found)) and len(changes.rows) == len(run.metrics())
+    assert not follower.read().restarted and follower.read().rows == []

@@ -69,7 +69,7 @@ def test_every_damaged_byte_is_found(tmp_path: Path, name: str) -> None:
         damaged = bytearray(whole)
         damaged[position] ^= 1
         (tmp_path / name).write_bytes(damaged)
-        with pytest.raises(CheckpointError, match=r"damaged|no readable|not of the format"):
+        with pytest.raises(CheckpointError, match=r"damaged|no readable|does not have the format"):
             read_state(tmp_path)
     (tmp_path / name).write_bytes(whole)
     read_state(tmp_path)
