@@ -123,13 +123,13 @@ class DDPGLearner(QActorCriticLearner):
         policy.uniform.fill_(self.warming_up)
 
     def learn(self, sample: Sample) -> dict[str, Tensor]:
-        own, config = self.group.name, self.config
+        group, config = self.group.name, self.config
         batch = self.critic_batch(sample)
-        metrics = self.step_critics(batch, self.target(batch, sample["next", own, "observation"]))
+        metrics = self.step_critics(batch, self.target(batch, sample["next", group, "observation"]))
         actor_is_due = (self.steps + 1) % config.critic_steps_per_actor_step == 0
         if actor_is_due:
             with frozen_parameters(self.critic_weights):
-                loss = self.actor_loss(batch, sample[own, "observation"])
+                loss = self.actor_loss(batch, sample[group, "observation"])
                 grad_norm = self.optimizers["actor"].step(loss, {"actor": config.lr}, config.max_grad_norm)
             metrics |= {"actor_loss": loss.detach(), "grad_norm_actor": grad_norm[0]}
         if actor_is_due or config.target_every:
@@ -146,7 +146,7 @@ class DDPGLearner(QActorCriticLearner):
         Source: Lillicrap et al. 2016, algorithm 1; twins: Fujimoto et al. 2018, equation 10 (arXiv:1802.09477).
         """
         codes = batch.next_codes | {self.group.name: self._next_code(next_observation, batch.next_mask)}
-        values = [critic(batch.next_seen, codes) for critic in self.target_critics]
+        values = [critic(batch.next_encoded, codes) for critic in self.target_critics]
         next_value = values[0] if len(values) == 1 else torch.minimum(*values)
         return td_target(batch.reward, next_value, batch.terminated, self.config.gamma)
 
@@ -178,9 +178,9 @@ class DDPGLearner(QActorCriticLearner):
         """
         policy = self.policy
         output = policy.actor(observation)
-        own = policy.code(policy.actor.distribution.mask(output, batch.mask), self.config.temperature)
+        own_code = policy.code(policy.actor.distribution.mask(output, batch.mask), self.config.temperature)
         if self.config.improves_together:
-            value = policy.critic(batch.seen, batch.codes | {self.group.name: own})
+            value = policy.critic(batch.encoded, batch.codes | {self.group.name: own_code})
         else:
-            value = policy.critic.q_with_own_action(batch.seen, batch.codes, own)
+            value = policy.critic.q_with_own_action(batch.encoded, batch.codes, own_code)
         return masked_mean(self.config.output_penalty * output.square().mean(-1) - value, batch.acting)

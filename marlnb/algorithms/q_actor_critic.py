@@ -41,24 +41,24 @@ class CriticBatch(NamedTuple):
     """A sample as critics read it.
 
     Attributes:
-        seen: observations now, as `QCritic.seen` joins them.
+        encoded: observations now, as `QCritic.encode_observations` joins them.
         codes: by group, the actions taken, encoded, `[n, agent, code]`.
         reward: `[n, agent]`.
         terminated: `[n, agent]`.
         acting: `[n, agent]`.
         mask: allowed choices of the learner's own group, `[n, agent, choice]`, or None.
-        next_seen: observations at the next step, like `seen`.
+        next_encoded: observations at the next step, like `encoded`.
         next_codes: by group, the next actions, like `codes`; without the learner's own group.
         next_mask: allowed choices at the next step, like `mask`.
     """
 
-    seen: Tensor
+    encoded: Tensor
     codes: dict[str, Tensor]
     reward: Tensor
     terminated: Tensor
     acting: Tensor
     mask: Tensor | None
-    next_seen: Tensor
+    next_encoded: Tensor
     next_codes: dict[str, Tensor]
     next_mask: Tensor | None
 
@@ -101,14 +101,14 @@ class QActorCriticLearner(OffPolicyLearner):
 
     def bind_learners(self, learners: Mapping[str, Learner]) -> None:
         """Raises ConfigError if a critic reads the actions of a group with a recurrent policy."""
-        own = self.group.name
-        self._other_learners = {name: learners[name] for name in self.policy.critic.reads if name != own}
+        group = self.group.name
+        self._other_learners = {name: learners[name] for name in self.policy.critic.reads if name != group}
         recurrent = sorted(
             name for name, other in self._other_learners.items() if other.policy.recurrent_shape is not None
         )
         if recurrent:
             raise ConfigError(
-                f"{self.config.name} for group {own!r}: its critic needs the next actions of {', '.join(recurrent)}, "
+                f"{self.config.name} for group {group!r}: its critic needs the next actions of {', '.join(recurrent)}, "
                 "which depend on a recurrent state; valid: feed-forward networks there, an independent algorithm here"
             )
         self.policy.bind_policies({name: learner.policy for name, learner in learners.items()})
@@ -116,23 +116,23 @@ class QActorCriticLearner(OffPolicyLearner):
     @torch.no_grad()
     def critic_batch(self, sample: Sample) -> CriticBatch:
         """A sample `[n, ...]` of the replay buffer as critics read it."""
-        own, critic = self.group.name, self.policy.critic
+        group, critic = self.group.name, self.policy.critic
         now = {name: sample[name, "observation"] for name in critic.reads}
         return CriticBatch(
-            seen=critic.encode_observations(now, sample["state"] if critic.reads_state else None),
+            encoded=critic.encode_observations(now, sample["state"] if critic.reads_state else None),
             codes={name: critic.encode_action(name, sample[name, "action"]) for name in critic.reads},
-            reward=sample["next", own, "reward"].squeeze(-1),
-            terminated=sample["next", own, "terminated"].squeeze(-1),
-            acting=sample[own, "acting"],
-            mask=sample.get((own, "action_mask")),
-            next_seen=critic.encode_observations(
+            reward=sample["next", group, "reward"].squeeze(-1),
+            terminated=sample["next", group, "terminated"].squeeze(-1),
+            acting=sample[group, "acting"],
+            mask=sample.get((group, "action_mask")),
+            next_encoded=critic.encode_observations(
                 next_observations(sample, critic.reads), sample["next", "state"] if critic.reads_state else None
             ),
             next_codes={
                 name: critic.encode_action(name, _next_action(other, sample, name))
                 for name, other in self._other_learners.items()
             },
-            next_mask=sample.get(("next", own, "action_mask")),
+            next_mask=sample.get(("next", group, "action_mask")),
         )
 
     @abstractmethod
@@ -151,7 +151,7 @@ class QActorCriticLearner(OffPolicyLearner):
         The mean is over the agents that acted.
         """
         own_codes = batch.codes[self.group.name]
-        values = [critic(batch.seen, batch.codes) for critic in self.policy.critics]
+        values = [critic(batch.encoded, batch.codes) for critic in self.policy.critics]
         if self.policy.critic.all_actions:
             values = [(value * own_codes).sum(-1) for value in values]
         losses = torch.stack([masked_mean((value - target).square(), batch.acting) for value in values])

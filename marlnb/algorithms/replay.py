@@ -114,11 +114,11 @@ class ReplayBuffer:
         """n frames `[n, ...]`, or sequences `[n, time, ...]`, drawn uniformly with replacement.
 
         Returns:
-            keys as in the rollout: for each group g that is read `(g, "observation" | "action")`, `("next", g,
-            "observation")` and, if there is one, `(g, "action_mask")` and the next; of the learner's own group
-            `"acting"`, `"alive"` (and the next), and `("next", own, "reward" | "terminated" | "done")` `[n, agent, 1]`;
-            `"state"` and the next, if there is one; for sequences `"is_init"` `[n, time, 1]` and, if there is one,
-            `(own, "recurrent")` `[n, agent, layer, unit]`, the state before the first step.
+            keys as in the rollout. For each group g that is read: `(g, "observation" | "action")`, `("next", g,
+            "observation")` and, if there is one, `(g, "action_mask")` and the next one. For the learner's group also
+            `"acting"`, `"alive"` and the next one, and `("next", g, "reward" | "terminated" | "done")` `[n, agent, 1]`.
+            `"state"` and the next one, if there is one. For sequences `"is_init"` `[n, time, 1]` and, if there is one,
+            `(g, "recurrent")` `[n, agent, layer, unit]`, the state before the first step.
         Raises:
             ShapeError: the buffer holds nothing to sample yet.
         """
@@ -160,13 +160,13 @@ class ReplayBuffer:
 
     def _fields(self, rollout: TensorDictBase) -> tuple[Sample, Sample]:
         """What is stored of each time step, and what was next of it, `[env, time, ...]`."""
-        own = self.group.name
+        group = self.group.name
         masked = [name for name in self.reads if rollout.get((name, "action_mask"), None) is not None]
-        both: list[Key] = [*((name, "observation") for name in self.reads), (own, "alive")]
+        both: list[Key] = [*((name, "observation") for name in self.reads), (group, "alive")]
         both += [(name, "action_mask") for name in masked]
         both += ["state"] if rollout.get("state", None) is not None else []
-        single: list[Key] = [*((name, "action") for name in self.reads), (own, "acting")]
-        single += [("next", own, field) for field in ("reward", "terminated", "done")]
+        single: list[Key] = [*((name, "action") for name in self.reads), (group, "acting")]
+        single += [("next", group, field) for field in ("reward", "terminated", "done")]
         single += ["is_init"] if self.sequence_length > 1 else []
         now = {key: rollout[key] for key in (*both, *single)}
         return now, {key: rollout[_next(key)] for key in both}

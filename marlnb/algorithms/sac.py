@@ -85,11 +85,11 @@ class SACLearner(QActorCriticLearner):
         self.policy.uniform.fill_(self.warming_up)
 
     def learn(self, sample: Sample) -> dict[str, Tensor]:
-        config, own = self.config, self.group.name
+        config, group = self.config, self.group.name
         batch = self.critic_batch(sample)
-        metrics = self.step_critics(batch, self.target(batch, sample["next", own, "observation"]))
+        metrics = self.step_critics(batch, self.target(batch, sample["next", group, "observation"]))
         with frozen_parameters(self.critic_weights):
-            loss, entropy = self.actor_loss(batch, sample[own, "observation"])
+            loss, entropy = self.actor_loss(batch, sample[group, "observation"])
             grad_norm = self.optimizers["actor"].step(loss, {"actor": config.lr}, config.max_grad_norm)
         if config.learn_temperature:
             learning_rate = {"temperature": config.lr_temperature or config.lr}
@@ -111,7 +111,7 @@ class SACLearner(QActorCriticLearner):
         Source: Haarnoja et al. 2018, equations 2 and 3 (arXiv:1812.05905).
         """
         value, _ = self._soft_value(
-            batch.next_seen, batch.next_codes, next_observation, batch.next_mask, self.target_critics, together=True
+            batch.next_encoded, batch.next_codes, next_observation, batch.next_mask, self.target_critics, together=True
         )
         return td_target(batch.reward, value, batch.terminated, self.config.gamma)
 
@@ -123,7 +123,7 @@ class SACLearner(QActorCriticLearner):
         Source: Haarnoja et al. 2018, equation 7 (arXiv:1812.05905).
         """
         value, entropy = self._soft_value(
-            batch.seen, batch.codes, observation, batch.mask, self.policy.critics, together=False
+            batch.encoded, batch.codes, observation, batch.mask, self.policy.critics, together=False
         )
         return -masked_mean(value, batch.acting), masked_mean(entropy, batch.acting).detach()
 
@@ -139,7 +139,7 @@ class SACLearner(QActorCriticLearner):
 
     def _soft_value(
         self,
-        seen: Tensor,
+        encoded: Tensor,
         codes: dict[str, Tensor],
         observation: Tensor,
         mask: Tensor | None,
@@ -152,7 +152,7 @@ class SACLearner(QActorCriticLearner):
         Args:
             together: the other agents of the group act by the policy too, instead of as in `codes`.
         """
-        policy, own = self.policy, self.group.name
+        policy, group = self.policy, self.group.name
         distribution = policy.actor.distribution
         parameters = distribution.mask(policy.actor(observation), mask)
         alpha = policy.temperature().detach()
@@ -160,16 +160,16 @@ class SACLearner(QActorCriticLearner):
             drawn = distribution.sample(parameters)
             code = drawn.stored.tanh()
             if together:
-                values = [critic(seen, codes | {own: code}) for critic in critics]
+                values = [critic(encoded, codes | {group: code}) for critic in critics]
             else:
-                values = [critic.q_with_own_action(seen, codes, code) for critic in critics]
+                values = [critic.q_with_own_action(encoded, codes, code) for critic in critics]
             return torch.minimum(*values) - alpha * drawn.log_prob, -drawn.log_prob
         log_probs = parameters.log_softmax(-1)
         probs = log_probs.exp()
         with torch.no_grad():  # the critics' values are weights here: the gradient goes through the probabilities
             if together:
-                codes = codes | {own: policy.critic.encode_action(own, distribution.sample(parameters).action)}
-            values_of_choices = torch.minimum(*(critic(seen, codes) for critic in critics))
+                codes = codes | {group: policy.critic.encode_action(group, distribution.sample(parameters).action)}
+            values_of_choices = torch.minimum(*(critic(encoded, codes) for critic in critics))
         entropy = -(probs * log_probs).sum(-1)
         return (probs * values_of_choices).sum(-1) + alpha * entropy, entropy
 

@@ -152,14 +152,17 @@ class OffPolicyLossLearner(OffPolicyLearner):
         return metrics | {"grad_norm": norms[0]}
 
     def _batch(self, sample: Sample) -> TensorDict:
-        own, axes = self.group.name, self.policy.actor.observation_axes
-        now: dict[str, Any] = {"action": sample[own, "action"]}
-        after = {key: sample["next", own, key] for key in ("reward", "terminated", "done")}
-        now["observation"] = features(sample[own, "observation"], axes)
-        after["observation"] = features(sample["next", own, "observation"], axes)
+        group, axes = self.group.name, self.policy.actor.observation_axes
+        now: dict[str, Any] = {"action": sample[group, "action"]}
+        after = {key: sample["next", group, key] for key in ("reward", "terminated", "done")}
+        now["observation"] = features(sample[group, "observation"], axes)
+        after["observation"] = features(sample["next", group, "observation"], axes)
         if self.group.has_action_mask:
-            now["action_mask"], after["action_mask"] = sample[own, "action_mask"], sample["next", own, "action_mask"]
-        return TensorDict({**now, "next": after}, sample[own, "acting"].shape[:1])
+            now["action_mask"], after["action_mask"] = (
+                sample[group, "action_mask"],
+                sample["next", group, "action_mask"],
+            )
+        return TensorDict({**now, "next": after}, sample[group, "acting"].shape[:1])
 
     def update_targets(self) -> None:
         if self._updater is not None:

@@ -157,10 +157,10 @@ class QLearner(OffPolicyLearner):
 
     def _measure_rewards(self) -> None:
         """Sets the policy's scale and shift. Not if an episode terminated, gamma is 1 or the buffer is empty."""
-        own, gamma = self.group.name, self.config.gamma
-        if gamma == 1 or not len(self.replay) or self.replay.field(("next", own, "terminated")).any():
+        group, gamma = self.group.name, self.config.gamma
+        if gamma == 1 or not len(self.replay) or self.replay.field(("next", group, "terminated")).any():
             return
-        reward, acting = self.replay.field(("next", own, "reward")).squeeze(-1), self.replay.field((own, "acting"))
+        reward, acting = self.replay.field(("next", group, "reward")).squeeze(-1), self.replay.field((group, "acting"))
         if self.policy.mixer is not None:
             reward, acting = _team_reward(reward, acting), acting.any(-1)
         reward = reward[acting]
@@ -177,17 +177,17 @@ class QLearner(OffPolicyLearner):
         where Q' is the target network.
         Source: Mnih et al. 2015; van Hasselt et al. 2016, equation 4 (arXiv:1509.06461).
         """
-        own = self.group.name
+        group = self.group.name
         q, next_q, next_q_target = self._q_values(sample)
         sample = self._after_burn_in(sample)
-        chosen = q.gather(-1, sample[own, "action"].unsqueeze(-1)).squeeze(-1)
+        chosen = q.gather(-1, sample[group, "action"].unsqueeze(-1)).squeeze(-1)
         with torch.no_grad():
-            next_q = self.policy.actor.distribution.mask(next_q, sample.get(("next", own, "action_mask")))
+            next_q = self.policy.actor.distribution.mask(next_q, sample.get(("next", group, "action_mask")))
             next_value = next_q_target.gather(-1, next_q.argmax(-1, keepdim=True)).squeeze(-1)
-        reward, terminated = (sample["next", own, name].squeeze(-1) for name in ("reward", "terminated"))
-        acting, has_future = sample[own, "acting"], ~terminated
+        reward, terminated = (sample["next", group, name].squeeze(-1) for name in ("reward", "terminated"))
+        acting, has_future = sample[group, "acting"], ~terminated
         if self.policy.mixer is not None:
-            has_future &= acting | sample["next", own, "alive"]
+            has_future &= acting | sample["next", group, "alive"]
             chosen, next_value = self._mixed(sample, chosen * acting, next_value * has_future)
             reward = _team_reward(reward, acting)
             acting, has_future = acting.any(-1), has_future.any(-1)
@@ -201,9 +201,9 @@ class QLearner(OffPolicyLearner):
 
     def _q_values(self, sample: Sample) -> tuple[Tensor, Tensor, Tensor]:
         """Q(s), the Q(s') that chooses the next action, and the target network's Q'(s')."""
-        own, axes = self.group.name, self.policy.actor.observation_axes
-        now = features(sample[own, "observation"], axes)
-        after = features(sample["next", own, "observation"], axes)
+        group, axes = self.group.name, self.policy.actor.observation_axes
+        now = features(sample[group, "observation"], axes)
+        after = features(sample["next", group, "observation"], axes)
         actor, target_actor = self.policy.actor, cast(Actor, self.targets["actor"])
         if self.sequence_length == 1:
             q = actor.network(now)[0]

@@ -40,12 +40,12 @@ class Echo(VectorEnv):
 
     def step(self, actions: Mapping[str, Tensor]) -> Step:
         action = torch.cat(list(actions.values()), 1)
-        copies, mover = torch.arange(self.n_envs), self._t % 2
-        right = (action[copies, mover] == (self._signs() > 0).long()).float()
+        envs, mover = torch.arange(self.n_envs), self._t % 2
+        right = (action[envs, mover] == (self._signs() > 0).long()).float()
         done = self._t == LENGTH - 1
         reward = torch.zeros(self.n_envs, 2)
-        reward[copies, 1 - mover] = self._owed
-        reward[copies, mover] += right * done
+        reward[envs, 1 - mover] = self._owed
+        reward[envs, mover] += right * done
         self._owed = right * ~done
         self._t = torch.where(done, 0, self._t + 1)
         self._episode = self._episode + done

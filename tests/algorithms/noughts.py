@@ -46,7 +46,7 @@ def board_of(observation: Tensor) -> Board:
     return tuple(int(mark) for mark in marks.flatten())
 
 
-def seen(board: Board, mark: int) -> Tensor:
+def observation_of(board: Board, mark: int) -> Tensor:
     marks = torch.tensor(board).view(3, 3) * mark
     return torch.stack((marks == 1, marks == -1), -1).float()
 
@@ -74,7 +74,7 @@ def _chosen(policy: Policy, boards: list[Board], mark: int, seat: int) -> list[i
     if not boards:
         return []
     n_agents = policy.group.n_agents
-    observation = torch.stack([seen(board, mark) for board in boards])
+    observation = torch.stack([observation_of(board, mark) for board in boards])
     mask = torch.tensor([[not cell for cell in board] for board in boards])
     output = policy.act(
         observation[:, None].expand(-1, n_agents, -1, -1, -1),

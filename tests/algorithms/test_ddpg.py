@@ -226,7 +226,7 @@ def test_the_actors_gradient_is_that_of_its_agents_one_by_one(
     values = []
     for agent in range(named.shape[1]):
         codes = [named[:, k] if k == agent or whose == "all" else taken[:, k] for k in range(named.shape[1])]
-        joint = torch.cat((critic_batch.seen, *codes, critic_batch.codes["other"].flatten(1)), dim=-1)
+        joint = torch.cat((critic_batch.encoded, *codes, critic_batch.codes["other"].flatten(1)), dim=-1)
         values.append(policy.critic.network(joint.unsqueeze(1))[0][:, 0, agent])
     expected = -torch.stack(values).mean()
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-6)
@@ -248,7 +248,7 @@ def test_who_is_dead_teaches_nothing(make_env: Callable[..., EnvSpec], make_roll
         sample["next", "walker", "reward"][dead] = reward
         critic_batch = learner.critic_batch(sample)
         target = learner.target(critic_batch, sample["next", "walker", "observation"])
-        value = learner.policy.critic(critic_batch.seen, critic_batch.codes)
+        value = learner.policy.critic(critic_batch.encoded, critic_batch.codes)
         losses.append(float(masked_mean((value.detach() - target).square(), critic_batch.acting)))
     assert losses[0] == losses[1]
 

@@ -86,7 +86,7 @@ def started(env: GameConfig, algorithm: AlgorithmConfig) -> Loop:
     return loop
 
 
-def seen(answer: Answer) -> Tensor:
+def observation_of(answer: Answer) -> Tensor:
     """`[1, agent, feature]`."""
     return torch.tensor([answer.observation])
 
@@ -103,7 +103,7 @@ def wrong(loop: Loop, env: GameConfig, algorithm: AlgorithmConfig, gamma: float)
     ((name, policy),) = loop.policies.items()
     found = []
     for answer in env.answers(gamma):
-        observation = seen(answer)
+        observation = observation_of(answer)
         with torch.no_grad():
             value, _ = policy.value({name: observation})
             action = policy.act(observation, explore=False).action
@@ -135,7 +135,7 @@ def test_the_known_answers_are_found(name: str, env: str, options: dict[str, Any
 def joint_value(loop: Loop, env: GameConfig) -> tuple[list[int], list[float]]:
     """The greedy joint action at the start, and each agent's value of it."""
     ((name, policy),) = loop.policies.items()
-    observation = seen(env.answers(1.0)[0])
+    observation = observation_of(env.answers(1.0)[0])
     with torch.no_grad():
         action, value = policy.act(observation, explore=False).action, policy.value({name: observation})[0]
     return action[0].tolist(), value[0].tolist()

@@ -168,7 +168,10 @@ CENTRAL_OVER_GRU = (*TAG, "rollout_steps=16", "algorithm=ippo", "models.agent=gr
             "its critic needs the next actions of agent, which depend on a recurrent state; valid: feed",
         ),
         ((*TAG, "algorithms.wolf=iql"), r"no group of agents in mpe/simple_tag 'wolf'.* Valid: adversary, agent"),
-        ((*TAG, "algorithms.agent=iql", "algorithms.agent.buffer_frames=1"), "buffer_frames=1 is smaller than one rollout; at le"),
+        (
+            (*TAG, "algorithms.agent=iql", "algorithms.agent.buffer_frames=1"),
+            "buffer_frames=1 is smaller than one rol",
+        ),
         ((*TAG, "groups.all=[agent_0]"), "groups must name each of .* once; not so for"),
         (
             (*TAG, "groups.all=[adversary_0,adversary_1,agent_0]"),

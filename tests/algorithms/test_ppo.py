@@ -25,10 +25,10 @@ SMALL: dict[str, ModelConfig] = {"mlp": MLPConfig(hidden=(16,)), "gru": GRUConfi
 
 
 def build(
-    config: AlgorithmConfig, env: EnvSpec, model: ModelConfig, group: str = "a", *, copies: int, steps: int
+    config: AlgorithmConfig, env: EnvSpec, model: ModelConfig, group: str = "a", *, n_envs: int, steps: int
 ) -> Any:
     torch.manual_seed(0)
-    return config.build(LearnerContext(env.group(group), env, model, model, copies, steps))
+    return config.build(LearnerContext(env.group(group), env, model, model, n_envs, steps))
 
 
 def probe_env(action: ActionSpec) -> EnvSpec:
@@ -55,23 +55,23 @@ def experience(
 
     observe(t): observations by group `[env, agent, 1]`; reward(t, observations, action): `[env, agent]`.
     """
-    moments = [observe(t) for t in range(steps + 1)]
-    copies = moments[0]["a"].shape[0]
-    rollout = TensorDict({}, [copies, steps])
+    observations = [observe(t) for t in range(steps + 1)]
+    n_envs = observations[0]["a"].shape[0]
+    rollout = TensorDict({}, [n_envs, steps])
     t = torch.arange(steps)
-    rollout["is_init"] = (t % length == 0).expand(copies, steps).unsqueeze(-1).clone()
-    done = (t % length == length - 1).expand(copies, steps).unsqueeze(-1).clone()
+    rollout["is_init"] = (t % length == 0).expand(n_envs, steps).unsqueeze(-1).clone()
+    done = (t % length == length - 1).expand(n_envs, steps).unsqueeze(-1).clone()
     rollout["next", "done"] = done
     for name in ("a", "b"):
-        seen = torch.stack([time_step[name] for time_step in moments], 1)
-        rollout[name, "observation"], rollout["next", name, "observation"] = seen[:, :-1], seen[:, 1:]
-    recurrent, rows = learner.policy.initial_recurrent(copies, "cpu"), []
+        observation = torch.stack([time_step[name] for time_step in observations], 1)
+        rollout[name, "observation"], rollout["next", name, "observation"] = observation[:, :-1], observation[:, 1:]
+    recurrent, rows = learner.policy.initial_recurrent(n_envs, "cpu"), []
     for k in range(steps):
         if recurrent is not None:
             recurrent = torch.where(rollout["is_init"][:, k, :, None, None], 0.0, recurrent)
-        output = learner.policy.act(moments[k]["a"], recurrent=recurrent)
+        output = learner.policy.act(observations[k]["a"], recurrent=recurrent)
         row = {"action": output.action, "log_prob": output.log_prob, **output.extras}
-        row["reward"] = reward(k, moments[k], output.action)
+        row["reward"] = reward(k, observations[k], output.action)
         rows.append(row | ({} if recurrent is None else {"recurrent": recurrent}))
         recurrent = output.recurrent
     for key in rows[0]:
@@ -80,8 +80,8 @@ def experience(
             rollout["next", "a", "reward"] = value.unsqueeze(-1)
         else:
             rollout["a", key] = value
-    rollout["a", "acting"] = torch.ones(copies, steps, 2, dtype=torch.bool)
-    ended = done[:, :, None, :].expand(copies, steps, 2, 1)
+    rollout["a", "acting"] = torch.ones(n_envs, steps, 2, dtype=torch.bool)
+    ended = done[:, :, None, :].expand(n_envs, steps, 2, 1)
     for name in ("terminated", "truncated"):
         rollout["next", "a", name] = ended.clone() if name == ending else torch.zeros_like(ended)
     rollout["next", "a", "done"] = ended.clone()
@@ -102,7 +102,7 @@ def signs(t: int) -> dict[str, Tensor]:
 @pytest.mark.parametrize(("ending", "value"), [("terminated", 3.0), ("truncated", 30.0)])
 def test_values_converge_and_only_truncation_is_bootstrapped(config: IPPOConfig, ending: str, value: float) -> None:
     """One-step episodes of reward 3: worth 3 when they terminate, 3 / (1 - 0.9) when they are only cut short."""
-    learner = build(config, probe_env(DISCRETE), SMALL["mlp"], copies=32, steps=8)
+    learner = build(config, probe_env(DISCRETE), SMALL["mlp"], n_envs=32, steps=8)
     for _ in range(100 if ending == "truncated" else 15):
         learner.update(
             experience(learner, ones, lambda t, seen, action: torch.full((32, 2), 3.0), steps=8, ending=ending)
@@ -113,7 +113,7 @@ def test_values_converge_and_only_truncation_is_bootstrapped(config: IPPOConfig,
 @pytest.mark.parametrize("config", [IPPOConfig(lr=0.01), MAPPOConfig(lr=0.01)], ids=lambda c: c.name)
 @pytest.mark.parametrize("share", [True, False])
 def test_the_action_that_fits_the_observation_is_found(config: IPPOConfig, share: bool) -> None:
-    learner = build(config, probe_env(DISCRETE), MLPConfig(hidden=(16,), share_parameters=share), copies=32, steps=8)
+    learner = build(config, probe_env(DISCRETE), MLPConfig(hidden=(16,), share_parameters=share), n_envs=32, steps=8)
 
     def reward(t: int, seen: dict[str, Tensor], action: Tensor) -> Tensor:
         return (action == torch.where(seen["a"].squeeze(-1) > 0, 1, 4)).float()
@@ -127,7 +127,7 @@ def test_the_action_that_fits_the_observation_is_found(config: IPPOConfig, share
 @pytest.mark.parametrize("squash", ["tanh", "clip"])
 def test_the_best_continuous_action_is_found_in_the_environments_units(squash: str) -> None:
     config = IPPOConfig(lr=0.01, squash=squash)  # type: ignore[arg-type]
-    learner = build(config, probe_env(CONTINUOUS), SMALL["mlp"], copies=32, steps=8)
+    learner = build(config, probe_env(CONTINUOUS), SMALL["mlp"], n_envs=32, steps=8)
 
     def reward(t: int, seen: dict[str, Tensor], action: Tensor) -> Tensor:
         return -(action.squeeze(-1) - 1.2).square()
@@ -141,7 +141,7 @@ def test_the_best_continuous_action_is_found_in_the_environments_units(squash: s
 
 @pytest.mark.parametrize(("config", "explained"), [(MAPPOConfig(lr=0.01), True), (IPPOConfig(lr=0.01), False)])
 def test_a_centralised_critic_explains_what_only_another_group_sees(config: IPPOConfig, explained: bool) -> None:
-    learner = build(config, probe_env(DISCRETE), SMALL["mlp"], copies=32, steps=8)
+    learner = build(config, probe_env(DISCRETE), SMALL["mlp"], n_envs=32, steps=8)
 
     def reward(t: int, seen: dict[str, Tensor], action: Tensor) -> Tensor:
         return seen["b"].squeeze(-1).expand(32, 2)
@@ -156,7 +156,7 @@ def test_a_centralised_critic_explains_what_only_another_group_sees(config: IPPO
 def test_only_memory_recalls_a_cue(model: str, solves: bool) -> None:
     """The first of 4 steps shows a sign; the last pays for the action that fits it."""
     config = IPPOConfig(lr=0.01, sequence_length=4, gamma=1.0)
-    learner = build(config, probe_env(ActionSpec("discrete", n=(2,))), SMALL[model], copies=32, steps=16)
+    learner = build(config, probe_env(ActionSpec("discrete", n=(2,))), SMALL[model], n_envs=32, steps=16)
     cues = {}
 
     def observe(t: int) -> dict[str, Tensor]:
@@ -183,7 +183,7 @@ def test_what_dead_agents_hold_changes_nothing(
     env = make_env(DISCRETE)
     after = []
     for noise in (0.0, 50.0):
-        learner = build(IPPOConfig(sequence_length=5), env, SMALL[model], "walker", copies=4, steps=20)
+        learner = build(IPPOConfig(sequence_length=5), env, SMALL[model], "walker", n_envs=4, steps=20)
         rollout = make_rollout(env, {"walker": learner.policy}, dead=True)
         idle = ~rollout["walker", "acting"]
         assert idle.any()
@@ -213,14 +213,14 @@ def test_a_resumed_learner_goes_on_bit_for_bit(
     make_rollout: Callable[..., TensorDict],
 ) -> None:
     env = make_env(action)
-    straight = build(config, env, SMALL[model], "walker", copies=4, steps=20)
+    straight = build(config, env, SMALL[model], "walker", n_envs=4, steps=20)
     rollouts = [make_rollout(env, {"walker": straight.policy}, seed=k, dead=True) for k in range(4)]
     for rollout in rollouts[:2]:
         straight.update(rollout.clone())
     state = straight.state_dict()
     assert all(leaf is None or isinstance(leaf, Tensor | int | float | str) for leaf in leaves(state))
     expected = [straight.update(rollout.clone()) for rollout in rollouts[2:]]
-    resumed = build(config, env, SMALL[model], "walker", copies=4, steps=20)
+    resumed = build(config, env, SMALL[model], "walker", n_envs=4, steps=20)
     torch.randn(7)  # what torch's global generator did meanwhile plays no part
     resumed.load_state_dict(state)
     assert [resumed.update(rollout.clone()) for rollout in rollouts[2:]] == expected
@@ -230,8 +230,8 @@ def test_a_resumed_learner_goes_on_bit_for_bit(
 
 def test_a_state_of_other_networks_is_refused(make_env: Callable[..., EnvSpec]) -> None:
     env = make_env(DISCRETE)
-    state = build(IPPOConfig(), env, SMALL["mlp"], "walker", copies=4, steps=20).state_dict()
-    other = build(IPPOConfig(), env, MLPConfig(hidden=(17,)), "walker", copies=4, steps=20)
+    state = build(IPPOConfig(), env, SMALL["mlp"], "walker", n_envs=4, steps=20).state_dict()
+    other = build(IPPOConfig(), env, MLPConfig(hidden=(17,)), "walker", n_envs=4, steps=20)
     with pytest.raises(CheckpointError, match="walker"):
         other.load_state_dict(state)
 
@@ -240,7 +240,7 @@ def test_an_update_leaves_the_rollout_as_it_was(
     make_env: Callable[..., EnvSpec], make_rollout: Callable[..., TensorDict]
 ) -> None:
     env = make_env(DISCRETE, state=(2,))
-    learner = build(MAPPOConfig(), env, SMALL["mlp"], "walker", copies=4, steps=20)
+    learner = build(MAPPOConfig(), env, SMALL["mlp"], "walker", n_envs=4, steps=20)
     rollout = make_rollout(env, {"walker": learner.policy}, dead=True)
     before = rollout.clone()
     learner.update(rollout)
@@ -252,7 +252,7 @@ def test_groups_of_different_spaces_learn_from_one_rollout(
 ) -> None:
     env = make_env(CONTINUOUS)
     configs = {"walker": MAPPOConfig(), "other": IPPOConfig()}
-    learners = {name: build(config, env, SMALL["mlp"], name, copies=4, steps=20) for name, config in configs.items()}
+    learners = {name: build(config, env, SMALL["mlp"], name, n_envs=4, steps=20) for name, config in configs.items()}
     rollout = make_rollout(env, {name: learner.policy for name, learner in learners.items()})
     before = {name: learner.state_dict()["policy"] for name, learner in learners.items()}
     for name, learner in learners.items():
@@ -266,7 +266,7 @@ def test_a_rollout_in_which_nobody_acted_teaches_nothing(
     make_env: Callable[..., EnvSpec], make_rollout: Callable[..., TensorDict]
 ) -> None:
     env = make_env(DISCRETE)
-    learner = build(IPPOConfig(), env, SMALL["mlp"], "walker", copies=4, steps=20)
+    learner = build(IPPOConfig(), env, SMALL["mlp"], "walker", n_envs=4, steps=20)
     rollout = make_rollout(env, {"walker": learner.policy})
     learner.update(rollout)
     before = learner.state_dict()["policy"]
@@ -279,7 +279,7 @@ def test_a_rollout_in_which_nobody_acted_teaches_nothing(
 
 def test_the_learning_rate_falls_in_a_straight_line_with_frames() -> None:
     config = IPPOConfig(lr=1.0, lr_critic=2.0, lr_final=0.0, anneal_frames=100)
-    learner = build(config, probe_env(DISCRETE), SMALL["mlp"], copies=32, steps=8)
+    learner = build(config, probe_env(DISCRETE), SMALL["mlp"], n_envs=32, steps=8)
     for frames, share in ((0, 1.0), (25, 0.75), (100, 0.0), (500, 0.0)):
         learner.frames = frames
         assert learner._learning_rates() == {"actor": share, "critic": 2 * share}
@@ -292,7 +292,7 @@ def test_minibatches_cover_every_frame_once_in_nearly_equal_parts() -> None:
         (IPPOConfig(minibatch_frames=4000), 2000, [2000]),
         (IPPOConfig(n_minibatches=3), 10, [3, 3, 4]),
     ):
-        learner = build(config, probe_env(DISCRETE), SMALL["mlp"], copies=32, steps=100)
+        learner = build(config, probe_env(DISCRETE), SMALL["mlp"], n_envs=32, steps=100)
         bounds = learner._minibatch_bounds(n_samples)
         assert [stop - start for start, stop in itertools.pairwise(bounds)] == sizes
         assert bounds[0] == 0 and bounds[-1] == n_samples
@@ -304,7 +304,7 @@ def test_epochs_end_once_the_policy_has_moved_too_far(
     env = make_env(DISCRETE)
     epochs = {}
     for target in (None, 1e-9):
-        learner = build(IPPOConfig(target_kl=target), env, SMALL["mlp"], "walker", copies=4, steps=20)
+        learner = build(IPPOConfig(target_kl=target), env, SMALL["mlp"], "walker", n_envs=4, steps=20)
         epochs[target] = learner.update(make_rollout(env, {"walker": learner.policy}))["epochs"]
     assert epochs == {None: 10, 1e-9: 2} or epochs == {None: 10, 1e-9: 1}
 
@@ -322,7 +322,7 @@ def test_what_cannot_be_learnt_is_refused_when_built(
     config: IPPOConfig, model: str, action: ActionSpec, says: str
 ) -> None:
     with pytest.raises(ConfigError, match=says):
-        build(config, probe_env(action), SMALL[model], copies=32, steps=8)
+        build(config, probe_env(action), SMALL[model], n_envs=32, steps=8)
 
 
 def test_the_algorithms_are_registered() -> None:

@@ -131,8 +131,8 @@ def test_the_joint_critic_of_one_agent_alone_says_what_its_own_would() -> None:
     sample = solo_sample(DISCRETE)
     critic_batch = learner.critic_batch(sample)
     other = critic_batch.codes["solo"].roll(1, -1)
-    values = learner.policy.critic(critic_batch.seen, critic_batch.codes)
-    assert torch.equal(values, learner.policy.critic(critic_batch.seen, {"solo": other}))
+    values = learner.policy.critic(critic_batch.encoded, critic_batch.codes)
+    assert torch.equal(values, learner.policy.critic(critic_batch.encoded, {"solo": other}))
 
 
 def test_target_entropies_by_hand() -> None:

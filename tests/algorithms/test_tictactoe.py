@@ -13,7 +13,16 @@ from marlnb.models.policies.policy import ActContext, ActorOutput, Policy
 from marlnb.training.collect.episodes import play
 from marlnb.training.collect.rollout import Collector
 from marlnb.training.learners import build_learners
-from tests.algorithms.noughts import EMPTY, best_moves, board_of, losses_over_all_lines, moved, seen, winner, worth
+from tests.algorithms.noughts import (
+    EMPTY,
+    best_moves,
+    board_of,
+    losses_over_all_lines,
+    moved,
+    observation_of,
+    winner,
+    worth,
+)
 
 OPTIONS = (
     *("env=pettingzoo/tictactoe", "env.workers=0", "algorithm=ippo", "model=mlp", "model.hidden=[128]"),
@@ -42,8 +51,8 @@ class Seated(Policy):
 def perfect(observation: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Any of the best moves."""
     moves = []
-    for seen_now in observation:
-        best = best_moves(board_of(seen_now), 1)
+    for shown in observation:
+        best = best_moves(board_of(shown), 1)
         moves.append(best[int(torch.randint(len(best), ()))] if best else 0)
     return torch.tensor(moves)
 
@@ -57,7 +66,7 @@ def test_the_perfect_player_is_perfect() -> None:
     assert worth(EMPTY, 1) == 0
     assert best_moves(moved(EMPTY, 0, 1), -1) == [4]
     assert winner((1, 1, 1, -1, -1, 0, 0, 0, 0)) == 1 and best_moves((1, 1, 0, -1, -1, 0, 0, 0, 0), 1) == [2]
-    assert board_of(seen((1, -1, 0, 0, 0, 0, 0, 0, 1), -1)) == (-1, 1, 0, 0, 0, 0, 0, 0, -1)
+    assert board_of(observation_of((1, -1, 0, 0, 0, 0, 0, 0, 1), -1)) == (-1, 1, 0, 0, 0, 0, 0, 0, -1)
 
 
 def test_perfect_play_against_itself_is_a_draw_on_pettingzoos_board() -> None:
