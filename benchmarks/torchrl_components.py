@@ -142,9 +142,8 @@ def main() -> None:
     env = SimpleSpreadConfig().build(N_ENVS)
     works = {"GAE of 8 x 125 steps x 3 agents": gae_works()}
     for width in (256, 32):
-        context = LearnerContext(
-            env.spec.groups[0], env.spec, *[MLPConfig(hidden=(width, width))] * 2, n_envs=N_ENVS, rollout_steps=N_STEPS
-        )
+        model = MLPConfig(hidden=(width, width))
+        context = LearnerContext(env.spec.groups[0], env.spec, model, model, N_ENVS, N_STEPS)
         ppo = IPPOConfig().build(context)
         q_learner = IQLConfig(buffer_frames=BUFFER_FRAMES, double=False).build(context)
         collector = Collector(env, {context.group.name: ppo.policy}, N_STEPS)

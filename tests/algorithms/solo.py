@@ -1,4 +1,4 @@
-"""One agent alone, and random experience of it: what torchrl's single-agent losses are asked about."""
+"""One agent alone, and random experience of it: the input of torchrl's single-agent losses."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def solo_learner(config: QActorCriticConfig, action: ActionSpec, *, apart: bool 
 
 
 def solo_sample(action: ActionSpec, n: int = 64, features: int = 3) -> Sample:
-    """As `Replay.sample` gives it; a third of the steps terminate."""
+    """As `ReplayBuffer.sample` returns it; a third of the steps terminate."""
     if action.kind == "continuous":
         taken = torch.rand(n, 1, action.n_components) * 2 - 1
     else:
@@ -100,8 +100,8 @@ def follow(oracle: LossModule, **targets: TensorDict) -> None:
 
 def weights_of(*modules: nn.Module) -> TensorDict:
     """Of several: stacked, as torchrl holds twins."""
-    found = [TensorDict.from_module(module).data for module in modules]
-    return found[0] if len(found) == 1 else torch.stack(found)
+    parameters = [TensorDict.from_module(module).data for module in modules]
+    return parameters[0] if len(parameters) == 1 else torch.stack(parameters)
 
 
 def our_critic_loss(learner: QActorCriticLearner, sample: Sample) -> Tensor:

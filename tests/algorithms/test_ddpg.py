@@ -76,8 +76,8 @@ def test_ddpgs_losses_and_gradients_equal_torchrls() -> None:
     copies = dict(oracle.actor_network_params.flatten_keys(".").items())
     names, weights = zip(*policy.actor.named_parameters())
     expected = torch.autograd.grad(theirs["loss_actor"], [copies[f"module.actor.{name}"] for name in names])
-    for found, gradient in zip(torch.autograd.grad(actor, weights), expected):
-        torch.testing.assert_close(found, gradient, atol=1e-6, rtol=1e-4)
+    for actual, gradient in zip(torch.autograd.grad(actor, weights), expected):
+        torch.testing.assert_close(actual, gradient, atol=1e-6, rtol=1e-4)
 
 
 def test_td3s_losses_equal_torchrls() -> None:
@@ -165,8 +165,8 @@ def test_a_constant_reward_is_worth_r_over_one_minus_gamma_unless_the_episode_te
 
 
 def test_targets_by_hand() -> None:
-    found = td_target(torch.tensor([1.0, 1.0]), torch.tensor([3.0, 3.0]), torch.tensor([False, True]), 0.5)
-    assert found.tolist() == [2.5, 1.0]
+    actual = td_target(torch.tensor([1.0, 1.0]), torch.tensor([3.0, 3.0]), torch.tensor([False, True]), 0.5)
+    assert actual.tolist() == [2.5, 1.0]
     values, acting = torch.tensor([[1.0, 100.0], [3.0, 5.0]]), torch.tensor([[True, False], [True, True]])
     assert float(masked_mean(values, acting)) == 3.0
     assert float(masked_mean(values, torch.zeros_like(acting))) == 0.0
@@ -219,7 +219,7 @@ def test_the_actors_gradient_is_that_of_its_agents_one_by_one(
     policy, weights = learner.policy, list(learner.policy.actor.parameters())
 
     torch.manual_seed(5)
-    found = learner.actor_loss(critic_batch, observation)
+    actual = learner.actor_loss(critic_batch, observation)
     torch.manual_seed(5)  # the same Gumbel noise
     named = policy.code(policy.actor(observation), config.temperature)
     taken = critic_batch.codes["walker"]
@@ -229,9 +229,9 @@ def test_the_actors_gradient_is_that_of_its_agents_one_by_one(
         joint = torch.cat((critic_batch.encoded, *codes, critic_batch.codes["other"].flatten(1)), dim=-1)
         values.append(policy.critic.network(joint.unsqueeze(1))[0][:, 0, agent])
     expected = -torch.stack(values).mean()
-    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(actual, expected, atol=1e-6, rtol=1e-6)
     theirs = torch.autograd.grad(expected, weights)
-    for ours, gradient in zip(torch.autograd.grad(found, weights), theirs):
+    for ours, gradient in zip(torch.autograd.grad(actual, weights), theirs):
         torch.testing.assert_close(ours, gradient, atol=1e-6, rtol=1e-4)
 
 
@@ -256,12 +256,12 @@ def test_who_is_dead_teaches_nothing(make_env: Callable[..., EnvSpec], make_roll
 def test_the_noise_moves_along_a_straight_line_once_actions_are_no_longer_random() -> None:
     config = IDDPGConfig(noise=0.4, noise_final=0.1, noise_frames=300, learning_starts=100)
     learner = solo_learner(config, CONTINUOUS)
-    found = []
+    actual = []
     for frames in (0, 100, 150, 300, 600):
         learner.frames = frames
         learner.explore()
-        found.append((bool(learner.policy.uniform), round(float(learner.policy.noise), 4)))
-    assert found == [(True, 0.4), (False, 0.3), (False, 0.25), (False, 0.1), (False, 0.1)]
+        actual.append((bool(learner.policy.uniform), round(float(learner.policy.noise), 4)))
+    assert actual == [(True, 0.4), (False, 0.3), (False, 0.25), (False, 0.1), (False, 0.1)]
 
 
 def test_what_does_not_fit_is_named(make_env: Callable[..., EnvSpec]) -> None:
@@ -307,6 +307,6 @@ def test_a_resumed_training_gives_the_same_bits(name: str, continuous: str, tmp_
         assert trainer.iteration == 4
         for _ in range(5):
             next(trainer)
-        found = _weights(trainer)
+        actual = _weights(trainer)
     for key, value in expected.items():
-        assert torch.equal(found[key], value), key
+        assert torch.equal(actual[key], value), key

@@ -48,7 +48,7 @@ PROBES: list[tuple[str, dict[str, Any], float]] = [
     *((name, {}, 0.9) for name in ENVIRONMENTS.names() if name.startswith("probe/")),
     ("probe/constant", {"endless": True}, 0.5),
 ]
-MOST = 100
+MAX_ITERATIONS = 100
 TOLERANCE = 0.15  # of values, in units of reward; of continuous actions, in the environment's
 
 
@@ -101,7 +101,7 @@ def expected_values(answer: Answer, algorithm: AlgorithmConfig) -> list[float | 
 def wrong(loop: Loop, env: GameConfig, algorithm: AlgorithmConfig, gamma: float) -> list[str]:
     """The answers that the policy does not give, in words."""
     ((name, policy),) = loop.policies.items()
-    found = []
+    problems = []
     for answer in env.answers(gamma):
         observation = observation_of(answer)
         with torch.no_grad():
@@ -109,11 +109,13 @@ def wrong(loop: Loop, env: GameConfig, algorithm: AlgorithmConfig, gamma: float)
             action = policy.act(observation, explore=False).action
         for agent, known in enumerate(expected_values(answer, algorithm)):
             if known is not None and abs(float(value[0, agent]) - known) > TOLERANCE:
-                found.append(f"value of {answer.observation[agent]} is {float(value[0, agent]):.3f}, not {known:.3f}")
+                problems.append(
+                    f"value of {answer.observation[agent]} is {float(value[0, agent]):.3f}, not {known:.3f}"
+                )
         for agent, best in enumerate(answer.action):
             if best is not None and abs(float(action[0, agent]) - best) > TOLERANCE:
-                found.append(f"action at {answer.observation[agent]} is {float(action[0, agent]):.3f}, not {best}")
-    return found
+                problems.append(f"action at {answer.observation[agent]} is {float(action[0, agent]):.3f}, not {best}")
+    return problems
 
 
 @pytest.mark.parametrize(("name", "env", "options", "gamma"), GRID)
@@ -122,14 +124,14 @@ def test_the_known_answers_are_found(name: str, env: str, options: dict[str, Any
     assert isinstance(game, GameConfig)
     algorithm = configured(name, gamma, **(CONTINUOUS if env == "probe/continuous" else {}))
     loop, right, missing = started(game, algorithm), 0, ["never looked"]
-    for iteration in range(MOST):
+    for iteration in range(MAX_ITERATIONS):
         loop.advance()
         if iteration % 2:
             missing = wrong(loop, game, algorithm, gamma)
             right = 0 if missing else right + 1
             if right == 2:
                 return
-    raise AssertionError(f"{name} on {env} after {MOST} iterations: " + "; ".join(missing))
+    raise AssertionError(f"{name} on {env} after {MAX_ITERATIONS} iterations: " + "; ".join(missing))
 
 
 def joint_value(loop: Loop, env: GameConfig) -> tuple[list[int], list[float]]:

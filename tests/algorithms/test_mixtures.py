@@ -60,24 +60,27 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def pair(source: Run, adversary: str, agent: str, *more: str) -> Experiment:
-    own = {"frozen": {"run": str(source.path)}}
-    parts = (*chosen("adversary", adversary, **own.get(adversary, {})), *chosen("agent", agent, **own.get(agent, {})))
+    options = {"frozen": {"run": str(source.path)}}
+    parts = (
+        *chosen("adversary", adversary, **options.get(adversary, {})),
+        *chosen("agent", agent, **options.get(agent, {})),
+    )
     return Experiment.compose(*TAG, *parts, *more)
 
 
 def run_pair(experiment: Experiment, path: Path, iterations: int) -> tuple[list[Report], dict[str, Tensor]]:
     with Trainer(experiment, Run.create(path, experiment)) as trainer:
         reports = [next(trainer) for _ in range(iterations)]
-        found = weights(trainer)
+        trained = weights(trainer)
         trainer._saved_at = trainer.iteration  # as a kill would: nothing is saved at the end
-    return reports, found
+    return reports, trained
 
 
 def pairs() -> list[tuple[str, str]]:
     """Each two algorithms once, the learning ones also with themselves; who chases whom alternates."""
     learning = list(itertools.combinations_with_replacement(LEARNING, 2))
-    found = [*learning, *itertools.product(LEARNING, EXTRA), *itertools.combinations(EXTRA, 2)]
-    return [(one, other) if k % 2 else (other, one) for k, (one, other) in enumerate(found)]
+    both = [*learning, *itertools.product(LEARNING, EXTRA), *itertools.combinations(EXTRA, 2)]
+    return [(one, other) if k % 2 else (other, one) for k, (one, other) in enumerate(both)]
 
 
 @pytest.mark.parametrize(("adversary", "agent"), pairs())
@@ -121,8 +124,8 @@ def test_a_resumed_mixture_gives_the_same_bits(
     assert run.checkpoint().iteration == 2
     with Trainer.resume(run) as trainer:
         again = [next(trainer) for _ in range(3)]
-        found = weights(trainer)
-    assert all(torch.equal(found[name], value) for name, value in expected.items())
+        actual = weights(trainer)
+    assert all(torch.equal(actual[name], value) for name, value in expected.items())
     assert [report.learning for report in again] == [report.learning for report in reports[2:]]
     assert [report.returns for report in again] == [report.returns for report in reports[2:]]
 
@@ -131,9 +134,9 @@ def test_a_group_learns_the_same_whatever_the_other_learns_while_both_still_act_
     tmp_path: Path, source: Run
 ) -> None:
     """Weights are drawn for each group by itself, and the first rollout's learning reads the own group only."""
-    found = [run_pair(pair(source, "ippo", name), tmp_path / name, 1)[1] for name in ("iql", "vdn")]
-    own = [key for key in found[0] if key.startswith("adversary")]
-    assert own and all(torch.equal(found[0][key], found[1][key]) for key in own)
+    actual = [run_pair(pair(source, "ippo", name), tmp_path / name, 1)[1] for name in ("iql", "vdn")]
+    own_weights = [key for key in actual[0] if key.startswith("adversary")]
+    assert own_weights and all(torch.equal(actual[0][key], actual[1][key]) for key in own_weights)
 
 
 CONTINUOUS = ("env=probe/continuous", "model.hidden=[8]", "n_envs=2", "rollout_steps=4")

@@ -72,8 +72,8 @@ def rollout(steps: int = 20) -> TensorDict:
 def test_nothing_is_learnt_until_enough_frames_were_seen() -> None:
     learner = Counting(IQLConfig(learning_starts=160, updates=4, batch_size=32))
     assert learner.warming_up and learner.update(rollout()) == {"updates": 0.0, "replay_frames": 80.0}
-    found = learner.update(rollout())
-    assert found == {"step": 1.5, "odd": 2.0, "updates": 4.0, "replay_frames": 160.0}
+    actual = learner.update(rollout())
+    assert actual == {"step": 1.5, "odd": 2.0, "updates": 4.0, "replay_frames": 160.0}
     assert (learner.frames, learner.steps) == (160, 4) and learner.sizes == [torch.Size([32, 1])] * 4
 
 
@@ -86,11 +86,11 @@ def test_targets_follow_by_a_share_of_the_way() -> None:
 
 def test_targets_are_copied_every_so_many_steps() -> None:
     learner = Counting(IQLConfig(learning_starts=0, updates=1, target_every=3))
-    found = []
+    actual = []
     for _ in range(7):
         learner.update(rollout())
-        found.append(learner.slow)
-    assert found == [0, 0, 3, 3, 3, 6, 6]
+        actual.append(learner.slow)
+    assert actual == [0, 0, 3, 3, 3, 6, 6]
 
 
 def test_targets_never_take_a_gradient_and_are_copies() -> None:

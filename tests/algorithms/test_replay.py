@@ -68,10 +68,10 @@ class Stream:
             row[("a", "recurrent")] = self.draw(2, 1, 3)
             self.begins = done
             steps.append(row)
-            for copy in range(self.n_envs):
-                number = float(now["state"][copy])
-                self.seen[number] = {key: value[copy].clone() for key, value in row.items()}
-                self.order[number] = (copy, self.t)
+            for env_index in range(self.n_envs):
+                number = float(now["state"][env_index])
+                self.seen[number] = {key: value[env_index].clone() for key, value in row.items()}
+                self.order[number] = (env_index, self.t)
             self.t += 1
         rollout = TensorDict({}, [self.n_envs, n_steps])
         for key in steps[0]:
@@ -122,7 +122,7 @@ def test_an_environment_begun_anew_between_rollouts_leaves_what_was_next() -> No
 def test_sequences_are_runs_of_one_copy_with_the_state_that_entered(n_steps: int) -> None:
     stream, replay = Stream(3), memory(60, chunk=4)
     keys = (*ALL, "is_init")
-    found = set()
+    starts = set()
     for k in range(1, 20):
         replay.add(stream.rollout(n_steps))
         assert len(replay) >= min(60, 3 * n_steps * k)
@@ -134,13 +134,13 @@ def test_sequences_are_runs_of_one_copy_with_the_state_that_entered(n_steps: int
         sample = replay.sample(50)
         stream.check(sample, keys)
         for index in range(50):
-            places = [stream.order[number] for number in sample["state"][index].flatten().tolist()]
-            copy, t = places[0]
-            assert places == [(copy, t + j) for j in range(4)] and t % 4 == 0 and t >= stream.t - 23
+            positions = [stream.order[number] for number in sample["state"][index].flatten().tolist()]
+            env_index, t = positions[0]
+            assert positions == [(env_index, t + j) for j in range(4)] and t % 4 == 0 and t >= stream.t - 23
             first = stream.seen[float(sample["state"][index, 0])]
             assert torch.equal(sample["a", "recurrent"][index], first["a", "recurrent"])
-            found.add(places[0])
-    assert len({copy for copy, _ in found}) == 3
+            starts.add(positions[0])
+    assert len({env_index for env_index, _ in starts}) == 3
 
 
 def test_a_loaded_memory_goes_on_as_the_saved_one() -> None:

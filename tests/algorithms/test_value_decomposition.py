@@ -417,9 +417,9 @@ def test_a_resumed_training_gives_the_same_bits(tmp_path: Path, overrides: tuple
     with Trainer.resume(Run.open(tmp_path / "halves")) as trainer:
         assert trainer.iteration == 4
         again = [next(trainer) for _ in range(5)]
-        found = trainer.policies["agent"].state_dict()
+        actual = trainer.policies["agent"].state_dict()
     assert [report.learning for report in again] == [report.learning for report in reports[4:]]
-    assert found.keys() == expected.keys() and all(torch.equal(found[key], expected[key]) for key in found)
+    assert actual.keys() == expected.keys() and all(torch.equal(actual[key], expected[key]) for key in actual)
 
 
 def test_epsilon_falls_as_a_line_over_frames() -> None:

@@ -84,7 +84,7 @@ def test_old_requests_do_not_hold_up_a_later_training(tmp_path: Path) -> None:
     cancel_request(run.path, "pause")  # what is not there can be taken back too
 
 
-def test_awaiting_waits_for_the_end_while_the_loop_goes_on(tmp_path: Path) -> None:
+def test_awaiting_waits_for_the_end_while_the_event_loop_runs(tmp_path: Path) -> None:
     ticks = 0
 
     async def both() -> Run:
@@ -116,7 +116,7 @@ def test_a_cancelled_await_asks_the_training_to_stop(tmp_path: Path) -> None:
     assert begun[0].wait(120).status()["state"] == "stopped"
 
 
-def test_an_error_is_kept_and_raised_to_whoever_waits(tmp_path: Path) -> None:
+def test_an_error_is_stored_and_raised_by_wait(tmp_path: Path) -> None:
     class Fault(Exception):
         pass
 

@@ -44,8 +44,8 @@ def test_the_margin(clock, began: float, iteration_s: float, checkpoint_s: float
     clock(last_s - 1)
     assert deadline.reason_to_stop(iteration_s) is None
     clock(last_s + 1)
-    told = deadline.reason_to_stop(iteration_s)
-    assert told is not None and told.startswith("the allocation ends in ")
+    reason = deadline.reason_to_stop(iteration_s)
+    assert reason is not None and reason.startswith("the allocation ends in ")
 
 
 def test_more_time_that_was_granted_is_used(clock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,8 +104,6 @@ def test_in_a_batch_job_the_notebook_ends_with_an_error_of_its_own(
     monkeypatch.setenv("MARLNB_JOB", str(tmp_path))
     clock(9999)
     slow = [lambda report: clock(9999 + 0.1 * report.iteration)]
-    with pytest.raises(
-        AllocationEndsError, match=r"because the allocation ends in .*resumes from there when"
-    ):
+    with pytest.raises(AllocationEndsError, match=r"because the allocation ends in .*resumes from there when"):
         train(count_experiment("frames=1_000_000"), tmp_path / "run", progress=False, on_report=slow)
     assert Run.open(tmp_path / "run").status()["state"] == "stopped"

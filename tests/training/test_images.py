@@ -24,12 +24,12 @@ def test_paddles_learn_from_what_they_see(tmp_path: Path) -> None:
     norms = run.metrics()["learning/paddle/grad_norm_actor"]
     assert len(norms) == 2 and (norms > 0).all()
     with record(run, episodes=1, sites="*", values=True, progress=False) as recording:
-        seen = recording.steps("paddle", "observation").to_torch()
-        assert seen.shape == (4, 2, 280, 480, 3) and seen.dtype == torch.uint8
+        frames = recording.steps("paddle", "observation").to_torch()
+        assert frames.shape == (4, 2, 280, 480, 3) and frames.dtype == torch.uint8
         policy = run.policies()["paddle"]
         conv = policy.actor.network.trunks[0].convs[0]  # type: ignore[attr-defined]
-        image = seen[:, 1].float().permute(0, 3, 1, 2) / 255
+        image = frames[:, 1].float().permute(0, 3, 1, 2) / 255
         maps = torch.relu(torch.nn.functional.conv2d(image, conv.weight, conv.bias, stride=12))
-        found = recording["paddle/actor/conv_1"].sel(agent=recording.agents[1]).to_torch()
-        torch.testing.assert_close(found, maps.permute(0, 2, 3, 1).flatten(1).detach(), atol=1e-5, rtol=1e-4)
+        recorded = recording["paddle/actor/conv_1"].sel(agent=recording.agents[1]).to_torch()
+        torch.testing.assert_close(recorded, maps.permute(0, 2, 3, 1).flatten(1).detach(), atol=1e-5, rtol=1e-4)
         assert recording["paddle/critic/conv_1"].shape == (4, 2, 2 * conv.units)

@@ -30,11 +30,11 @@ def test_tensorboard_gets_every_number_and_goes_on_after_a_resume(tmp_path: Path
     resume(run, frames=128, progress=False)
     events = EventAccumulator(str(run.path / "tensorboard"))
     events.Reload()
-    found = [(event.step, event.value) for event in events.Scalars("learning/a/entropy")]
+    logged = [(event.step, event.value) for event in events.Scalars("learning/a/entropy")]
     rows = run.metrics()
     expected = list(zip(rows["frames"].tolist(), rows["learning/a/entropy"].tolist()))
-    assert [step for step, _ in found] == [32, 64, 96, 128]
-    assert found == [(step, pytest.approx(value, rel=1e-6)) for step, value in expected]
+    assert [step for step, _ in logged] == [32, 64, 96, 128]
+    assert logged == [(step, pytest.approx(value, rel=1e-6)) for step, value in expected]
 
 
 def test_wandb_offline_keeps_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,7 +146,7 @@ def test_train_tells_its_end_in_a_log(
     assert re.search(ending, last) and " left" not in last
 
 
-def test_a_stop_is_told_in_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stop_is_written_to_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def callback(report: Report) -> None:
         (tmp_path / "run" / "STOP").write_text("enough is known")
 

@@ -119,13 +119,13 @@ def test_a_second_interrupt_interrupts_at_once(tmp_path: Path) -> None:
 
 def test_train_never_overwrites_and_resumes_the_same_experiment_only(tmp_path: Path) -> None:
     experiment = count_experiment()
-    seen: list[int] = []
-    train(experiment, tmp_path / "r", progress=False, on_report=[lambda report: seen.append(report.iteration)])
-    assert seen == list(range(1, 21))
+    iterations: list[int] = []
+    train(experiment, tmp_path / "r", progress=False, on_report=[lambda report: iterations.append(report.iteration)])
+    assert iterations == list(range(1, 21))
     with pytest.raises(RunError, match="exists already"):
         train(experiment, tmp_path / "r", progress=False)
-    again = train(experiment, tmp_path / "r", resume=True, progress=False, on_report=[lambda r: seen.append(-1)])
-    assert -1 not in seen and again.status()["state"] == "complete"
+    again = train(experiment, tmp_path / "r", resume=True, progress=False, on_report=[lambda r: iterations.append(-1)])
+    assert -1 not in iterations and again.status()["state"] == "complete"
     with pytest.raises(RunError, match=r"algorithm\.epochs: 2 there, 3 here; seed: 0 there, 4 here"):
         train(count_experiment("algorithm.epochs=3", "seed=4"), tmp_path / "r", resume=True, progress=False)
     with pytest.raises(RunError, match="needs the run's folder"):

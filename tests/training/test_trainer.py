@@ -70,18 +70,18 @@ def test_a_resumed_training_gives_the_same_bits(tmp_path: Path, overrides: tuple
 
 def test_the_notebooks_random_numbers_neither_matter_nor_change(tmp_path: Path) -> None:
     experiment = count_experiment()
-    found = []
+    results = []
     for seed in (1, 2):
         torch.manual_seed(seed)
         np.random.seed(seed)
         random.seed(seed)
-        found.append(_train(experiment, tmp_path / str(seed), 3)[1])
+        results.append(_train(experiment, tmp_path / str(seed), 3)[1])
         drawn = torch.rand(()).item(), np.random.random(), random.random()
         torch.manual_seed(seed)
         np.random.seed(seed)
         random.seed(seed)
         assert drawn == (torch.rand(()).item(), np.random.random(), random.random())
-    _assert_same(*found)
+    _assert_same(*results)
 
 
 def test_another_seed_gives_other_weights(tmp_path: Path) -> None:
@@ -173,9 +173,11 @@ def test_divergence_stops_training_and_is_never_saved(tmp_path: Path) -> None:
     assert all(torch.isfinite(p).all() for policy in run.policies().values() for p in policy.parameters())
 
 
-@pytest.mark.parametrize("waits", [(), ("algorithms.a=iql", "algorithms.a.learning_starts=640")])
-def test_rewards_that_are_no_numbers_are_never_learnt_nor_remembered(tmp_path: Path, waits: tuple[str, ...]) -> None:
-    experiment = count_experiment("env.nan_at=30", "checkpoint_every=1", *waits)
+@pytest.mark.parametrize("overrides", [(), ("algorithms.a=iql", "algorithms.a.learning_starts=640")])
+def test_rewards_that_are_not_finite_are_never_learnt_from_or_stored(
+    tmp_path: Path, overrides: tuple[str, ...]
+) -> None:
+    experiment = count_experiment("env.nan_at=30", "checkpoint_every=1", *overrides)
     run = Run.create(tmp_path / "r", experiment)
     with (
         pytest.raises(EnvError, match="toy/count gave reward nan to 'a_0' in environment 0"),

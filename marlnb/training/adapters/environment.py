@@ -108,7 +108,7 @@ def _built_by(function: Callable[..., Any]) -> EnvMaker:
 
 def _pettingzoo(function: Callable[..., Any], name: str, n_envs: int, device: str) -> VectorEnv:
     from marlnb.envs.parallel import ParallelVectorEnv
-    from marlnb.envs.workers.source import Source
+    from marlnb.envs.workers.source import EnvSource
 
-    source = Source(name=name, constructor=function, kwargs={}, groups={}, max_steps=None)
+    source = EnvSource(name=name, constructor=function, kwargs={}, groups={}, max_steps=None)
     return ParallelVectorEnv(source, n_envs, 0, device)

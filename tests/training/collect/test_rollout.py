@@ -23,13 +23,13 @@ def _collect(env: Count, n_rollouts: int, n_steps: int) -> list[TensorDict]:
 
 def _history(seed: int, copy: int, n_envs: int, steps: int) -> list[tuple[int, int, bool]]:
     """(t, episode's seed, whether the step ends it) of one copy, from the toy's definition."""
-    found, episode = [], 0
-    while len(found) < steps:
+    expected_steps, episode = [], 0
+    while len(expected_steps) < steps:
         own = seed + episode * n_envs + copy
         length = 2 + own % 7
-        found += [(t, own, t == length - 1) for t in range(length)]
+        expected_steps += [(t, own, t == length - 1) for t in range(length)]
         episode += 1
-    return found[:steps]
+    return expected_steps[:steps]
 
 
 def test_rollouts_hold_what_the_environment_did_and_follow_each_other() -> None:
@@ -61,8 +61,8 @@ def test_agents_that_die_and_appear_are_masked_and_keep_their_last_observation()
             assert row["next", "a", "terminated"][:, 0].tolist() == [False, dies]
             assert row["next", "a", "done"][:, 0].tolist() == [ends, dies or (ends and t < 2)]
             if not (ends and t >= 2):  # a dead agent's next observation at an episode's end means nothing
-                seen = [t + 1, seed % 7] if t < 2 else [0, 0]
-                assert row["next", "a", "observation"][1].tolist() == seen
+                expected_observation = [t + 1, seed % 7] if t < 2 else [0, 0]
+                assert row["next", "a", "observation"][1].tolist() == expected_observation
             if not ends:
                 assert row["next", "a", "alive"].tolist() == [True, t + 1 < 2]
 

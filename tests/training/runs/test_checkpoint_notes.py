@@ -25,19 +25,19 @@ def test_notes_and_evaluations_are_read_by_another_process(run: Run) -> None:  #
     notes = CheckpointNotes(run)
     assert notes.note(3) == "" and notes.evaluations(3) == []
     notes.write(3, 'wanders "about" ☂')
-    found = evaluate(run, checkpoint=3, episodes=5, seed=7)
-    notes.keep(found)
+    evaluation = evaluate(run, checkpoint=3, episodes=5, seed=7)
+    notes.keep(evaluation)
     ask = (
         "from marlnb.training.runs.checkpoint_notes import CheckpointNotes as N; import json, sys; n = N(sys.argv[1]); "
     )
-    told = "print(json.dumps([n.note(3), n.evaluations(3), n.note(6)]))"
-    answer = subprocess.run([sys.executable, "-c", ask + told, str(run.path)], capture_output=True, check=True)
-    note, (kept,), other = json.loads(answer.stdout)
+    script = "print(json.dumps([n.note(3), n.evaluations(3), n.note(6)]))"
+    answer = subprocess.run([sys.executable, "-c", ask + script, str(run.path)], capture_output=True, check=True)
+    note, (stored,), other = json.loads(answer.stdout)
     assert note == 'wanders "about" ☂' and other == ""
-    table = found.table
+    table = evaluation.table
     assert table is not None
-    assert kept["return_mean"] == found.return_mean and kept["return_se"] == found.return_se
-    assert kept["returns"]["speaker"] == table.returns["speaker"].mean(axis=1).tolist()
+    assert stored["return_mean"] == evaluation.return_mean and stored["return_se"] == evaluation.return_se
+    assert stored["returns"]["speaker"] == table.returns["speaker"].mean(axis=1).tolist()
 
 
 def test_the_same_episodes_are_kept_once_and_others_beside_them(run: Run) -> None:  # noqa: F811

@@ -38,6 +38,6 @@ def test_a_resumed_run_is_read_anew(tmp_path: Path) -> None:
     assert changes.restarted and [row["iteration"] for row in changes.rows] == before[:-1]
     resume(run, frames=2 * run.experiment.frames, progress=False)
     changes = follower.read()
-    found = [row["iteration"] for row in changes.rows]
-    assert changes.restarted and found == sorted(set(found)) and len(changes.rows) == len(run.metrics())
+    iterations = [row["iteration"] for row in changes.rows]
+    assert changes.restarted and iterations == sorted(set(iterations)) and len(changes.rows) == len(run.metrics())
     assert not follower.read().restarted and follower.read().rows == []

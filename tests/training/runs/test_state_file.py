@@ -23,20 +23,20 @@ STATE: dict[str, Any] = {
 }
 
 
-def _assert_equal(found: Any, expected: Any) -> None:
-    assert type(found) is type(expected)
+def _assert_equal(actual: Any, expected: Any) -> None:
+    assert type(actual) is type(expected)
     if isinstance(expected, torch.Tensor):
-        assert found.dtype == expected.dtype and torch.equal(found, expected)
+        assert actual.dtype == expected.dtype and torch.equal(actual, expected)
     elif isinstance(expected, dict):
-        assert list(found) == list(expected)
+        assert list(actual) == list(expected)
         for key, value in expected.items():
-            _assert_equal(found[key], value)
+            _assert_equal(actual[key], value)
     elif isinstance(expected, (list, tuple)):
-        assert len(found) == len(expected)
-        for left, right in zip(found, expected):
+        assert len(actual) == len(expected)
+        for left, right in zip(actual, expected):
             _assert_equal(left, right)
     else:
-        assert found == expected
+        assert actual == expected
 
 
 def test_a_state_comes_back_with_every_type_and_bit(tmp_path: Path) -> None:
