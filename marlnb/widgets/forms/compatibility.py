@@ -14,6 +14,8 @@ from marlnb.training.learners import build_learners
 
 MISSING_OPTIONS = "give model."
 """In errors of networks that other options would avoid."""
+FITTING_ROLLOUT_STEPS = 1024
+"""Fits every default sequence length and number of minibatches: the user can still change the length of a rollout."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ def incompatible_algorithms(spec: EnvSpec, group: GroupSpec, actor: ModelConfig,
         algorithm = _with_defaults(kind)
         try:
             if algorithm is not None:
-                algorithm.check_fit(LearnerContext(group, spec, actor, critic))
+                algorithm.check_fit(LearnerContext(group, spec, actor, critic, rollout_steps=FITTING_ROLLOUT_STEPS))
         except MarlnbError as error:
             reasons[name] = str(error)
     return reasons

@@ -22,7 +22,7 @@ def undrawn(broken: bool = False) -> Scripted:
 def test_an_env_without_render_mode_has_no_picture() -> None:
     preview = preview_env(Experiment.compose("env=test/undrawn", "env.workers=0").env)
     assert preview.spec.agents == ("a_0", "a_1", "a_2") and preview.picture == b""
-    assert "which its constructor does not take" in preview.no_picture and "Traceback" not in preview.no_picture
+    assert "which its constructor does not accept" in preview.no_picture and "Traceback" not in preview.no_picture
 
 
 def test_an_episode_without_pictures_has_returns() -> None:

@@ -65,7 +65,7 @@ def test_invalid_input_stays_in_its_field_with_its_problem() -> None:
         _ = form.config
     assert list(form.problems) == ["lr"]
     lr.set(0.5)
-    assert not form.problems and len(calls) == 2  # what is set by code calls nobody
+    assert not form.problems and len(calls) == 2  # setting by code does not call on_change
 
 
 @pytest.mark.parametrize(
@@ -86,13 +86,13 @@ def test_text_is_read_by_what_is_asked_for(text: str, annotation: Any, value: An
 
 
 def test_a_part_is_searched_for_by_family_and_name() -> None:
-    part = PartForm(ENVIRONMENTS, "mpe/simple_spread", searched=True)
+    part = PartForm(ENVIRONMENTS, "mpe/simple_spread", has_search=True)
     part._search.value = "tag"
     assert "mpe/simple_tag" in part._name.options and "mpe/simple_spread" not in part._name.options
     part._family.value = "mpe"
     assert part._name.options == ("mpe/simple_tag",)
     part._search.value = "zebra"
-    assert not part._name.options and "zebra" in part._about.value
+    assert not part._name.options and "zebra" in part._description.value
     part._search.value, part._family.value = "", "(all)"
     assert part._name.value == "mpe/simple_spread"
     part._name.value = "mpe/simple_tag"
@@ -102,48 +102,48 @@ def test_a_part_is_searched_for_by_family_and_name() -> None:
     assert part.config.num_good == 3  # what was entered comes back
 
 
-def test_a_search_chooses_nothing() -> None:
+def test_a_search_does_not_choose() -> None:
     changes: list[str] = []
-    part = PartForm(ENVIRONMENTS, "mpe/simple_spread", searched=True, on_change=lambda: changes.append(part.name))
-    for sought in ("tag", "zebra", "spread", ""):
-        part._search.value = sought
+    part = PartForm(ENVIRONMENTS, "mpe/simple_spread", has_search=True, on_change=lambda: changes.append(part.name))
+    for text in ("tag", "zebra", "spread", ""):
+        part._search.value = text
         assert part.config.name == "mpe/simple_spread" and changes == []
-        assert ("still chosen" in part._about.value) == (sought in ("tag", "zebra"))
-        assert part._name.value == (None if sought in ("tag", "zebra") else "mpe/simple_spread")
+        assert ("still chosen" in part._description.value) == (text in ("tag", "zebra"))
+        assert part._name.value == (None if text in ("tag", "zebra") else "mpe/simple_spread")
     part._search.value = "tag"
     part._name.value = "mpe/simple_tag"
-    assert changes == ["mpe/simple_tag"] and "still chosen" not in part._about.value
+    assert changes == ["mpe/simple_tag"] and "still chosen" not in part._description.value
 
 
-def test_what_does_not_fit_cannot_be_chosen_and_says_why() -> None:
+def test_unavailable_parts_cannot_be_chosen_and_have_a_reason() -> None:
     part = PartForm(ALGORITHMS, "mappo")
-    part.refuse({"qmix": "qmix: it needs <discrete> actions", "mappo": "mappo: not here"})
-    assert "qmix" not in part._name.options and "needs &lt;discrete&gt; actions" in part._about.value
+    part.set_unavailable({"qmix": "qmix: it needs <discrete> actions", "mappo": "mappo: not here"})
+    assert "qmix" not in part._name.options and "needs &lt;discrete&gt; actions" in part._description.value
     with pytest.raises(ConfigError, match="not here"):
         _ = part.config
-    part.refuse({})
+    part.set_unavailable({})
     assert part.config == MAPPOConfig()
 
 
-def test_what_a_page_sends_of_one_option_leaves_the_others_alone() -> None:
-    told: list[dict[str, Any]] = []
-    form = ConfigForm(MAPPOConfig, title="options", on_change=lambda: told.append(form.problems))
+def test_a_page_that_sends_one_option_does_not_change_others() -> None:
+    calls: list[dict[str, Any]] = []
+    form = ConfigForm(MAPPOConfig, title="options", on_change=lambda: calls.append(form.problems))
     page = form.box
     form.fields["epochs"].set(7)
-    page.set_state({"option_lr": "1e-3"})  # of a page that has not heard of the epochs
-    assert (form.config.lr, form.config.epochs) == (1e-3, 7) and told == [{}]
-    put: list[str] = []
-    page.observe(lambda change: put.append(change["new"]), "option_epochs")
+    page.set_state({"option_lr": "1e-3"})  # from a page that does not know the new epochs
+    assert (form.config.lr, form.config.epochs) == (1e-3, 7) and calls == [{}]
+    sent: list[str] = []
+    page.observe(lambda change: sent.append(change["new"]), "option_epochs")
     page.set_state({"option_lr": "fast", "option_epochs": "0", "option_value_loss": "huber"})
-    assert list(form.problems) == list(page.problems) == ["lr", "epochs"] and len(told) == 4
-    assert page.title == "options (3 changed, 2 cannot be used)" and page.is_open
-    assert (page.option_lr, page.option_epochs) == ("fast", "0") and put == ["0"]
+    assert list(form.problems) == list(page.problems) == ["lr", "epochs"] and len(calls) == 4
+    assert page.title == "options (3 changed, 2 not valid)" and page.is_open
+    assert (page.option_lr, page.option_epochs) == ("fast", "0") and sent == ["0"]
     form.set(MAPPOConfig())
     assert form.n_changed == 0 and page.problems == {} and page.title == "options" and page.option_epochs != "0"
-    assert len(told) == 4  # what is set by code calls nobody
+    assert len(calls) == 4  # setting by code does not call on_change
 
 
-def test_what_is_drawn_says_what_each_option_is() -> None:
+def test_the_view_has_each_option_with_its_help() -> None:
     drawn = {option["name"]: option for option in ConfigForm(MAPPOConfig).box.options}
     assert list(drawn) == [item.name for item in fields(MAPPOConfig)]
     assert drawn["value_loss"]["choices"] == ["l2", "huber"] and drawn["value_loss"]["control"] == "choice"
