@@ -115,5 +115,5 @@ def _read_activations(path: str) -> ActivationSource:
     return RecordedActivations(path)
 
 
-# Edits are below recordings, and this package is imported in every process: so edits can open recordings in all of them.
+# Here, because every process imports this package: edits, a lower layer, can then open recordings in all of them.
 register_activation_reader(_read_activations)

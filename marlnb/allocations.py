@@ -1,7 +1,7 @@
-"""Allocation: what this process was given of the machine it runs on, and until when.
+"""Allocation: this process's share of its machine, and when the share ends.
 
-Read from SLURM's variables, control groups and CPU affinity, so that a notebook on a cluster can show its share and a
-training can save before the share is taken away. Elsewhere it tells of the machine, with no end.
+Read from SLURM's variables, control groups and CPU affinity. A notebook on a cluster can show its share, and a training
+can save before the share ends. Elsewhere an allocation describes the whole machine and has no end.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from marlnb.cores import usable_cores
 from marlnb.errors import ConfigError
 from marlnb.formatting import format_duration
 
-ENDS_AT = "MARLNB_ENDS_AT"  # seconds since 1970: overrides what the scheduler says
+ENDS_AT = "MARLNB_ENDS_AT"  # seconds since 1970; overrides the scheduler
 ASK_TIMEOUT_S = 5.0
 CGROUPS = Path("/sys/fs/cgroup")
-OWN_CGROUPS = Path("/proc/self/cgroup")
+MEMBERSHIPS = Path("/proc/self/cgroup")
 UNLIMITED_BYTES = 1 << 60  # version 1 of control groups writes "no limit" as a number about this large
 NO_GPU = ("", "-1", "NoDevFiles")
 
-_ends_known: dict[str, tuple[float | None, str]] = {}  # by job: asked of the scheduler once a process
+_known_ends: dict[str, tuple[float | None, str]] = {}  # by job: the scheduler is asked once per process
 
 
 @dataclass(frozen=True)
@@ -36,15 +36,15 @@ class Allocation:
     """This process's share of its machine.
 
     Attributes:
-        scheduler: who gave it; none: nobody limits it but the machine.
-        job_id: the scheduler's number of it, empty without one.
+        scheduler: what limits it; none: only the machine.
+        job_id: the scheduler's job number; empty without a scheduler.
         node: the machine's name.
-        cores: that may be used.
-        gpus: as CUDA is to know them, an index, a UUID or a MIG slice each; None where nothing says which.
-        gpu_percent: the share of a GPU's multiprocessors (CUDA MPS), None where it is whole or a MIG slice.
+        cores: usable cores.
+        gpus: the GPUs as CUDA names them: an index, a UUID or a MIG slice each; None if nothing states them.
+        gpu_percent: share of a GPU's multiprocessors (CUDA MPS); None for whole GPUs and MIG slices.
         memory_bytes: the limit; None: the machine's.
-        ends_at: when it is taken away, in seconds since 1970; None: never, or not known.
-        end_unknown: why the end is not known; empty where it is, or where there is none.
+        ends_at: when it ends, in seconds since 1970; None: never, or unknown.
+        end_unknown: why the end is unknown; empty if it is known, or if there is none.
     """
 
     scheduler: Literal["slurm", "none"]
@@ -59,12 +59,12 @@ class Allocation:
 
     @staticmethod
     def current(*, ask_again: bool = False) -> Allocation:
-        """The one that this process runs in.
+        """The allocation of this process.
 
         Args:
-            ask_again: ask the scheduler for the end even if it has said so before, as after a longer time was granted.
+            ask_again: ask the scheduler for the end again, because the time limit may have been extended.
         Raises:
-            ConfigError: MARLNB_ENDS_AT is no number.
+            ConfigError: MARLNB_ENDS_AT is not a number.
         """
         job = os.environ.get("SLURM_JOB_ID", "")
         ends_at, unknown = _end(job, ask_again)
@@ -82,11 +82,11 @@ class Allocation:
 
     @property
     def time_left_s(self) -> float | None:
-        """Seconds until it ends, 0 when it should have; None where there is no end, or none known."""
+        """Seconds until it ends, 0 after its end; None if there is no end, or it is unknown."""
         return None if self.ends_at is None else max(0.0, self.ends_at - time.time())
 
     def describe(self) -> dict[str, str]:
-        """What a person wants to know of it, in words."""
+        """Name -> value of its properties, for tables."""
         rows = {"allocation": f"SLURM job {self.job_id}"} if self.job_id else {"allocation": "none: the machine's own"}
         rows |= {"node": self.node, "cores": str(self.cores), "GPUs": self._gpus_in_words()}
         rows["memory"] = "the machine's" if self.memory_bytes is None else f"{self.memory_bytes / 2**30:.3g} GiB"
@@ -121,38 +121,39 @@ class Allocation:
 
 
 def allocation() -> Allocation:
-    """What this notebook was given: node, cores, GPUs, memory, and the time left, which is read anew each call."""
+    """This notebook's allocation: node, cores, GPUs, memory, and the time left, which is read again at each call."""
     return Allocation.current(ask_again=True)
 
 
 def _end(job: str, ask_again: bool) -> tuple[float | None, str]:
-    own, slurms = os.environ.get(ENDS_AT), os.environ.get("SLURM_JOB_END_TIME")
-    if own:
+    override, slurm_end = os.environ.get(ENDS_AT), os.environ.get("SLURM_JOB_END_TIME")
+    if override:
         try:
-            return float(own), ""
+            return float(override), ""
         except ValueError as error:
-            raise ConfigError(f"{ENDS_AT} is in seconds since 1970, as {time.time():.0f}; got {own!r}") from error
+            raise ConfigError(f"{ENDS_AT} is in seconds since 1970, as {time.time():.0f}; got {override!r}") from error
     if not job:
         return None, ""
-    said = float(slurms) if slurms and slurms.isdigit() else None  # when the job began: its limit can be changed since
-    if said is not None and not ask_again and job not in _ends_known:
-        return said, ""
-    if ask_again or job not in _ends_known:
-        found = _ask_slurm(job)
-        if not found[1]:
-            _ends_known[job] = found
-        else:  # what was said before still holds, as far as anybody knows
-            _ends_known.setdefault(job, found if said is None else (said, ""))
-    return _ends_known[job]
+    # as of the job's start: its time limit may have been changed since
+    initial = float(slurm_end) if slurm_end and slurm_end.isdigit() else None
+    if initial is not None and not ask_again and job not in _known_ends:
+        return initial, ""
+    if ask_again or job not in _known_ends:
+        answer = _ask_slurm(job)
+        if not answer[1]:
+            _known_ends[job] = answer
+        else:  # keep the earlier answer
+            _known_ends.setdefault(job, answer if initial is None else (initial, ""))
+    return _known_ends[job]
 
 
 def _ask_slurm(job: str) -> tuple[float | None, str]:
-    """When the job ends, or why that is not known; neither where it has no limit."""
-    seconds = {**os.environ, "SLURM_TIME_FORMAT": "%s"}  # of 1970, whatever the time zones
+    """(end, reason): when the job ends, or why that is unknown; (None, "") without a time limit."""
+    environment = {**os.environ, "SLURM_TIME_FORMAT": "%s"}  # seconds since 1970, independent of time zones
     try:
-        asked = subprocess.run(
+        process = subprocess.run(
             ["squeue", "--noheader", "--jobs", job, "--format", "%e"],
-            env=seconds,
+            env=environment,
             capture_output=True,
             text=True,
             timeout=ASK_TIMEOUT_S,
@@ -161,25 +162,25 @@ def _ask_slurm(job: str) -> tuple[float | None, str]:
     except FileNotFoundError:
         return None, "squeue is not on this node"
     except subprocess.TimeoutExpired:
-        return None, f"squeue said nothing for {ASK_TIMEOUT_S:.0f} s"
-    answer = asked.stdout.strip()
+        return None, f"squeue did not answer within {ASK_TIMEOUT_S:.0f} s"
+    answer = process.stdout.strip()
     if answer.isdigit():
         return float(answer), ""
-    if asked.returncode == 0 and answer in ("N/A", "NONE", "Unknown"):
+    if process.returncode == 0 and answer in ("N/A", "NONE", "Unknown"):
         return None, ""
-    return None, f"squeue said {(asked.stderr.strip() or answer or 'nothing')[:200]!r}"
+    return None, f"squeue answered {(process.stderr.strip() or answer or 'nothing')[:200]!r}"
 
 
 def _job_name(job: str) -> str:
-    """An array's job as its user knows it, `17_3`."""
+    """The job's number; of an array job as users write it, `17_3`."""
     array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
     return f"{array}_{task}" if job and array and task else job
 
 
 def _cores() -> int:
-    """By affinity, or the scheduler's count where it does not bind processes to cores."""
-    given = _positive(os.environ.get("SLURM_CPUS_ON_NODE")) if os.environ.get("SLURM_JOB_ID") else None
-    return min(usable_cores(), given) if given else usable_cores()
+    """Usable cores by affinity, or the scheduler's count if it does not bind processes to cores."""
+    allocated = _positive(os.environ.get("SLURM_CPUS_ON_NODE")) if os.environ.get("SLURM_JOB_ID") else None
+    return min(usable_cores(), allocated) if allocated else usable_cores()
 
 
 def _gpus(in_slurm: bool) -> tuple[str, ...] | None:
@@ -191,29 +192,29 @@ def _gpus(in_slurm: bool) -> tuple[str, ...] | None:
 
 
 def _memory_bytes() -> int | None:
-    """The least of the limits that SLURM and the control groups name."""
-    limits = [*_cgroup_limits(CGROUPS, _read(OWN_CGROUPS)), *_slurm_limits(os.environ)]
+    """The smallest limit that SLURM and the control groups state."""
+    limits = [*_cgroup_limits(CGROUPS, _read(MEMBERSHIPS)), *_slurm_limits(os.environ)]
     return min(limits, default=None)
 
 
 def _slurm_limits(environment: Mapping[str, str]) -> list[int]:
-    node = _positive(environment.get("SLURM_MEM_PER_NODE"))  # in megabytes; 0 is all that the node has
+    node = _positive(environment.get("SLURM_MEM_PER_NODE"))  # in megabytes; 0: all memory of the node
     core, cores = (_positive(environment.get(name)) for name in ("SLURM_MEM_PER_CPU", "SLURM_CPUS_ON_NODE"))
     return [*([node << 20] if node else []), *([(core * cores) << 20] if core and cores else [])]
 
 
 def _cgroup_limits(root: Path, memberships: str) -> list[int]:
-    """Limits of this process's control group and of those above it, in bytes; of both versions of control groups."""
-    found = []
+    """Limits in bytes of this process's control group and its parents, for both versions of control groups."""
+    limits = []
     for line in memberships.splitlines():
         _, controllers, path = line.split(":", 2)
         base, name = (root, "memory.max") if not controllers else (root / "memory", "memory.limit_in_bytes")
         if controllers and "memory" not in controllers.split(","):
             continue
         folder = base / path.lstrip("/")
-        places = [folder, *(parent for parent in folder.parents if parent == base or base in parent.parents)]
-        found += [value for place in places if (value := _positive(_read(place / name))) is not None]
-    return [value for value in found if value < UNLIMITED_BYTES]
+        folders = [folder, *(parent for parent in folder.parents if parent == base or base in parent.parents)]
+        limits += [value for path in folders if (value := _positive(_read(path / name))) is not None]
+    return [value for value in limits if value < UNLIMITED_BYTES]
 
 
 def _positive(text: str | None) -> int | None:

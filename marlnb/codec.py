@@ -1,8 +1,4 @@
-"""Config dataclasses to plain JSON and back, exactly; and the one place where their values are checked.
-
-The annotation and the metadata of a field (`marlnb.config.option`) say what it may hold. The same check serves a
-dataclass made in Python, one read from JSON and one composed from overrides, so all doors give the same messages.
-"""
+"""Config dataclasses to plain JSON and back, without loss; values are checked by `marlnb.values`."""
 
 from __future__ import annotations
 
@@ -13,18 +9,18 @@ from typing import Any, TypeVar
 
 from marlnb.errors import ConfigError, MarlnbError, UnknownNameError, unknown
 from marlnb.registry import Registry
-from marlnb.values import INFINITY, hints, join_path, settle
+from marlnb.values import INFINITY, check_value, hints, join_path
 
 T = TypeVar("T")
 
 
 def to_json(value: Any) -> Any:
-    """Plain JSON (dict, list, str, int, float, bool, None) for a config dataclass or anything that one may hold.
+    """Plain JSON (dict, list, str, int, float, bool, None) for a config dataclass or any value of its fields.
 
     A registered class is written as `{"name": its name, ...options}`; tuples become lists.
 
     Raises:
-        ConfigError: a value that JSON cannot hold.
+        ConfigError: a value that JSON cannot represent.
     """
     if is_dataclass(value) and not isinstance(value, type):
         name = {"name": getattr(value, "name", None)} if _registry(type(value)) is not None else {}
@@ -35,7 +31,7 @@ def to_json(value: Any) -> Any:
         return [to_json(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         if math.isnan(value):
-            raise ConfigError("a NaN cannot be written: it would not be equal when read back")
+            raise ConfigError("cannot write NaN: it does not equal itself when read back")
         return INFINITY if value > 0 else f"-{INFINITY}"
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -43,9 +39,8 @@ def to_json(value: Any) -> Any:
 
 
 def defaults_json(kind: type[Any]) -> dict[str, Any]:
-    """The default of every option of a class that has one, as plain JSON."""
-    found = {item.name: _default(item) for item in fields(kind) if not _required(item)}
-    return {name: to_json(value) for name, value in found.items()}
+    """The default of every option that has one, as plain JSON."""
+    return {item.name: to_json(_default(item)) for item in fields(kind) if not _required(item)}
 
 
 def from_json(data: Mapping[str, Any], kind: type[T], path: str = "") -> T:
@@ -82,15 +77,16 @@ def _read_dataclass(kind: type[Any], data: Any, path: str) -> Any:
         raise ConfigError(unknown(owner, join_path(path, wrong[0]), valid), at=join_path(path, wrong[0]))
     missing = [key for key, field in known.items() if key not in options and _required(field)]
     if missing:
-        asked = f"; {known[missing[0]].metadata['help']}" if known[missing[0]].metadata.get("help") else ""
-        raise ConfigError(f"{join_path(path, missing[0])} has no default and must be given{asked}")
+        help_text = known[missing[0]].metadata.get("help")
+        hint = f"; {help_text}" if help_text else ""
+        raise ConfigError(f"{join_path(path, missing[0])} has no default and must be given{hint}")
     values = {key: _read_value(kind, known[key], value, join_path(path, key)) for key, value in options.items()}
     return _construct(kind, values, path)
 
 
 def _read_value(kind: type[Any], field: Field[Any], value: Any, path: str) -> Any:
     try:
-        return settle(value, hints(kind)[field.name], path, field, _read_dataclass)
+        return check_value(value, hints(kind)[field.name], path, field, _read_dataclass)
     except ConfigError as error:
         error.at = error.at or path
         raise
@@ -109,10 +105,9 @@ def _construct(kind: type[Any], values: Mapping[str, Any], path: str) -> Any:
 
 def _named(registry: Registry[Any], kind: type, name: Any, path: str) -> type[Any]:
     if name is None:
-        own = getattr(kind, "name", None)
-        if own is not None:
+        if getattr(kind, "name", None) is not None:
             return kind
-        raise ConfigError(f"{path or registry.kind}: no name given; valid: {', '.join(registry.names())}")
+        raise ConfigError(f"{path or registry.kind}: no name; valid: {', '.join(registry.names())}")
     if not isinstance(name, str):
         raise ConfigError(f"{join_path(path, 'name')} must be a text; got {name!r}")
     try:

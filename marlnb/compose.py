@@ -1,7 +1,7 @@
 """An experiment from overrides, `env=mpe/simple_spread algorithm.lr=3e-4`: Hydra's grammar and composition.
 
 The registered dataclasses are the schema. Hydra receives them as plain nodes, and selects, places and merges those that
-the overrides name. `marlnb.codec` then checks every key and value, so all ways to make an experiment share its messages.
+the overrides name. `marlnb.codec` then checks every key and value, with the same messages as for a file or a form.
 """
 
 from __future__ import annotations
@@ -78,9 +78,7 @@ def chosen_parts(overrides: Sequence[str], config_dir: str | None = None) -> dic
     return classes
 
 
-def _compose_json(
-    overrides: Sequence[str], defaults: Mapping[str, Any], config_dir: str | None
-) -> dict[str, Any]:
+def _compose_json(overrides: Sequence[str], defaults: Mapping[str, Any], config_dir: str | None) -> dict[str, Any]:
     """The composed options as plain JSON: names are chosen and values merged, but nothing is checked yet."""
     variants = Variants.find(config_dir)
     request = read_overrides(overrides, variants)

@@ -1,14 +1,14 @@
-"""Experiment and its parts: the only place where an option, its default, unit and help stand.
+"""`option` and the base classes of configs: the only place that states an option, its default, unit and help.
 
 Forms, the command's help, the docs and the files on disk come from these frozen dataclasses. Each algorithm,
-environment and model states its own options beside its code, in a subclass of the bases here.
+environment and model states its own options next to its code, in a subclass of the base classes here.
 """
 
 from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -44,11 +44,19 @@ def option(
     le: float | None = None,
     lt: float | None = None,
 ) -> Any:
-    """A dataclass field that carries its help, unit and valid range, from which forms, help and checks are made.
+    """A dataclass field with help, unit and valid range, from which forms, help texts and checks are made.
+
+    Choices and bounds of a tuple apply to each of its items.
 
     Args:
-        choices: the values allowed; of a tuple, for each of its items, as the bounds are.
-        ge: at least. gt: more than. le: at most. lt: less than. All in `unit`.
+        default: without one, the option is required.
+        help: one line that says what the option does.
+        unit: of the value and the bounds.
+        choices: the allowed values.
+        ge: minimum.
+        gt: exclusive minimum.
+        le: maximum.
+        lt: exclusive maximum.
     """
     metadata = {"help": help, "unit": unit, "choices": tuple(choices), "ge": ge, "gt": gt, "le": le, "lt": lt}
     if isinstance(default, dict):
@@ -110,22 +118,23 @@ class EnvConfig(ABC):
 
     @abstractmethod
     def build(self, n_envs: int, device: str = "cpu") -> VectorEnv:
-        """B = `n_envs` copies, not yet reset."""
+        """B = `n_envs` environments, not yet reset."""
 
 
 @dataclass(frozen=True)
 class ModelConfig(ABC):
     """The options of one kind of network; registered as `mlp`, `gru`.
 
-    `reads_shape` says whether it makes use of observations' axes, as images have them; `recurrent` whether it has a
-    state.
+    Attributes:
+        reads_shape: whether the network uses the axes of observations, for instance those of images.
+        recurrent: whether the network has a state.
     """
 
     registry: ClassVar[Registry[type[ModelConfig]]] = MODELS
     name: ClassVar[str]
     reads_shape: ClassVar[bool] = False
 
-    share_parameters: bool = option(True, help="one network for all agents of the group, or one for each of them")
+    share_parameters: bool = option(True, help="one network for all agents of the group, or one per agent")
 
     def __post_init__(self) -> None:
         validate(self)
@@ -139,7 +148,7 @@ class ModelConfig(ABC):
         """A network `[..., n_agents, inputs.features] -> [..., n_agents, out_features]`.
 
         Raises:
-            ConfigError: the inputs have a shape that this kind of network cannot read.
+            ConfigError: this kind of network cannot read inputs of this shape.
         """
 
 
@@ -176,12 +185,12 @@ class AlgorithmConfig(ABC):
     """The options of one algorithm, and what it can do; registered as `mappo`.
 
     Attributes:
-        on_policy: whether it learns from the newest rollout alone.
+        on_policy: whether it learns only from the newest rollout.
         learns: whether it learns at all; a random policy does not.
-        action_kinds: the actions that it can choose.
-        recurrent: whether it learns networks that have a state.
+        action_kinds: the supported kinds of actions.
+        recurrent: whether it supports networks with a state.
         simultaneous_only: whether every living agent of the group must act at every step.
-        team_reward: whether the group's agents share one reward, the mean over those alive.
+        team_reward: whether the group's agents share one reward, the mean over the living agents.
     """
 
     registry: ClassVar[Registry[type[AlgorithmConfig]]] = ALGORITHMS

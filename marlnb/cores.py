@@ -1,4 +1,4 @@
-"""How many cores this process may use, which in a container or a job can be fewer than the machine has."""
+"""How many cores this process may use; in a container or a job fewer than the machine has."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 def usable_cores() -> int:
-    """Cores by affinity, and by the container's quota where there is one."""
+    """Usable cores by affinity, limited by the container's quota if there is one."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, period = CGROUP_QUOTA.read_text().split()

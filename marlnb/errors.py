@@ -1,4 +1,4 @@
-"""The exception tree: every error a user can cause says what was asked, what was found and what is valid."""
+"""The exception tree. Every error that a user can cause says what was requested, found and valid, and what to do."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ class MarlnbError(Exception):
 
 
 class ConfigError(MarlnbError):
-    """An option, a value or a combination of them that cannot be run.
+    """An option, a value, or a combination of options is invalid.
 
     Attributes:
-        at: the path of the option that it is about, as "algorithm.lr"; empty where it is about none, or several.
+        at: the path of the option, as "algorithm.lr"; empty if the error is about no option or several.
     """
 
     def __init__(self, *args: object, at: str = "") -> None:
@@ -23,79 +23,79 @@ class ConfigError(MarlnbError):
 
 
 class UnknownNameError(ConfigError, KeyError):
-    """A name that is in no registry."""
+    """A name is not registered."""
 
     __str__ = Exception.__str__  # KeyError would print the message's repr
 
 
 class EnvError(MarlnbError):
-    """An environment that cannot be built, stepped or closed."""
+    """An environment cannot be built, stepped, rendered or closed."""
 
 
 class EnvBuildError(ConfigError, EnvError):
-    """An environment that cannot be had as it was asked for; nothing was started."""
+    """An environment cannot be built with the requested options; nothing was started."""
 
 
 class ShapeError(MarlnbError):
-    """A tensor whose axes are not those that were asked for."""
+    """A tensor does not have the expected axes."""
 
 
 class SiteError(MarlnbError):
-    """A site that a policy does not have, or that never fired."""
+    """A policy has no such site, or the site was never used."""
 
 
 class RunError(MarlnbError):
-    """A run folder that is missing, incomplete or already there."""
+    """A run folder is missing or incomplete, or exists already."""
 
 
 class CheckpointError(RunError):
-    """A checkpoint that is missing, damaged or of another experiment."""
+    """A checkpoint is missing or damaged, or belongs to another experiment."""
 
 
 class RecordingError(MarlnbError):
-    """A recording that cannot be planned, written or read."""
+    """A recording cannot be planned, written or read."""
 
 
 class AnalysisError(MarlnbError):
-    """A question that a recording or a policy cannot answer."""
+    """An analysis cannot be computed from a recording or a policy."""
 
 
 class BatchError(MarlnbError):
-    """A batch of notebooks that cannot be planned, started, found or asked."""
+    """A batch of notebooks cannot be planned, started, found or queried."""
 
 
 class StoppedError(MarlnbError):
-    """A training within a batch job that was asked to stop: what was learnt is saved, and the job goes on later.
+    """A training in a batch job was asked to stop: it is saved, and the job resumes later.
 
-    It ends the notebook in the cell that trains, so that no later cell works with a training that is not done.
+    It ends the notebook in the cell that trains, so that no later cell uses an unfinished training.
     """
 
 
 class AllocationEndsError(StoppedError):
-    """A training within a batch job that saved and stopped because the job's time is nearly over: run it again."""
+    """A training in a batch job saved and stopped because the job's time is nearly over; run it again to resume."""
 
 
 def kind_of(error: BaseException) -> type[MarlnbError] | None:
-    """The class of this module that an error is of, as which it can be raised again with another text; else None."""
+    """The most specific class of this module that `error` is an instance of, to raise it again with another message."""
     return next((kind for kind in type(error).__mro__ if kind.__module__ == __name__), None)
 
 
-def nearest(asked: str, valid: Iterable[str], *, most: int = 3) -> list[str]:
-    """The valid names that look most like `asked`, best first."""
+def nearest(requested: str, valid: Iterable[str], *, n: int = 3) -> list[str]:
+    """The valid names most similar to `requested`, best first."""
     names = sorted(set(valid))
-    by_tail = [name for name in names if asked and asked == name.rsplit("/", 1)[-1]]
-    close = difflib.get_close_matches(asked, names, n=most, cutoff=0.5)
-    return list(dict.fromkeys([*by_tail, *close]))[:most]
+    by_tail = [name for name in names if requested and requested == name.rsplit("/", 1)[-1]]
+    close = difflib.get_close_matches(requested, names, n=n, cutoff=0.5)
+    return list(dict.fromkeys([*by_tail, *close]))[:n]
 
 
-def unknown(kind: str, asked: str, valid: Iterable[str]) -> str:
-    """A message for a name that is not among the valid ones: the request, the nearest, all of them.
+def unknown(kind: str, requested: str, valid: Iterable[str]) -> str:
+    """A message about a name that is not valid: the request, the most similar names, and the valid ones.
 
-    Of many, those of the asked name's family come first, as all of `pettingzoo/...`.
+    If there are many, names of the same family come first, as all of `pettingzoo/...`.
     """
-    family = asked.rpartition("/")[0]
+    family = requested.rpartition("/")[0]
     names = sorted(set(valid), key=lambda name: (name.rpartition("/")[0] != family, name))
-    close = nearest(asked, names)
+    close = nearest(requested, names)
     hint = f"; did you mean {' or '.join(repr(name) for name in close)}?" if close else "."
     listed = ", ".join(names[:40]) + (f", and {len(names) - 40} more" if len(names) > 40 else "")
-    return f"no {kind} {asked!r}{hint} Valid: {listed or '(none)'}"
+    return f"no {kind} {requested!r}{hint} Valid: {listed or '(none)'}"

@@ -1,4 +1,4 @@
-"""What stands at an import path, "module:attribute": a user's own class or function that nothing has registered."""
+"""Objects at import paths, "module:attribute": a user's classes and functions that are not registered."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ def is_import_path(name: str) -> bool:
 
 
 def hidden_by(module: str) -> str | None:
-    """The file of that name which Python finds in place of an installed package further on; None where none does."""
+    """The file that hides the installed package `module`: it has the same name and comes first on `sys.path`."""
     spec = importlib.machinery.PathFinder.find_spec(module)
     if spec is None or spec.origin is None or spec.submodule_search_locations is not None:
         return None
     folder = os.path.dirname(os.path.abspath(spec.origin))
-    others = [place for place in sys.path if os.path.abspath(place or os.curdir) != folder]
-    behind = importlib.machinery.PathFinder.find_spec(module, others)
-    return spec.origin if behind is not None and behind.submodule_search_locations is not None else None
+    others = [entry for entry in sys.path if os.path.abspath(entry or os.curdir) != folder]
+    hidden = importlib.machinery.PathFinder.find_spec(module, others)
+    return spec.origin if hidden is not None and hidden.submodule_search_locations is not None else None
 
 
 def hidden_message(module: str, file: str) -> str:
-    return f"the file {file} hides the installed library {module!r}, whose name it has; give the file another name"
+    return f"the file {file} has the name of the installed library {module!r} and hides it; rename the file"
 
 
 def load_object(path: str) -> Any:
     """The object at "module:attribute".
 
-    The module is looked for wherever Python looks and, last, in the current folder, which stays on `sys.path` so that
-    worker processes find it as well.
+    The module is searched on `sys.path` and then in the current folder, which is appended to `sys.path` so that worker
+    processes find the module as well.
 
     Raises:
-        ConfigError: not a path of that form, a module that cannot be imported, or nothing of that name in it.
+        ConfigError: not a path of that form, a module that cannot be imported, or a name that it does not have.
     """
     if not is_import_path(path):
-        raise ConfigError(f'an import path is written "module:name"; got {path!r}')
+        raise ConfigError(f'an import path has the form "module:name"; got {path!r}')
     module, _, attribute = path.partition(":")
     folder = os.getcwd()
     if folder not in sys.path and "" not in sys.path:
@@ -54,16 +54,16 @@ def load_object(path: str) -> Any:
     if below and (file := hidden_by(top)) is not None:
         raise ConfigError(f"cannot import {module!r} for {path!r}: {hidden_message(top, file)}")
     try:
-        found: Any = importlib.import_module(module)
-    except Exception as error:  # a stranger's module may raise anything
-        if (whose := user_code.describe_error(error)) is not None:
-            raise ConfigError(f"cannot import {module!r} for {path!r}: it raised {whose}") from error
+        value: Any = importlib.import_module(module)
+    except Exception as error:  # a third-party module may raise anything
+        if (cause := user_code.describe_error(error)) is not None:
+            raise ConfigError(f"cannot import {module!r} for {path!r}: it raised {cause}") from error
         raise ConfigError(
             f"cannot import {module!r} for {path!r}: {type(error).__name__}: {error}; "
-            f"it is looked for where Python looks, and in the current folder {folder}"
+            f"it is searched on sys.path and in the current folder {folder}"
         ) from error
     for part in attribute.split("."):
-        if not hasattr(found, part):
-            raise ConfigError(unknown(f"name in {module}", attribute, (n for n in vars(found) if n[0] != "_")))
-        found = getattr(found, part)
-    return found
+        if not hasattr(value, part):
+            raise ConfigError(unknown(f"name in {module}", attribute, (n for n in vars(value) if n[0] != "_")))
+        value = getattr(value, part)
+    return value

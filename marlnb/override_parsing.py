@@ -1,4 +1,4 @@
-"""Overrides read: which parts an experiment is to be composed of, and what is to be set in them."""
+"""Parses overrides: which parts an experiment consists of, and which options to set in them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,14 @@ GROUP_OF_EACH = {"algorithms": "algorithm", "models": "model", "critics": "model
 
 @dataclass
 class OverrideRequest:
-    """What was asked for: a name for each part, options from an experiment's file, and overrides of single values."""
+    """The parsed overrides.
+
+    Attributes:
+        experiment: the name of an experiment's file.
+        choices: part -> its chosen name.
+        options: options from the experiment's file.
+        values: overrides of single options, for Hydra.
+    """
 
     experiment: str | None = None
     choices: dict[str, str | None] = field(default_factory=dict)
@@ -30,14 +37,14 @@ class OverrideRequest:
 
 
 def read_overrides(overrides: Sequence[str], variants: Variants) -> OverrideRequest:
-    """What these ask for.
+    """Parses overrides.
 
     Raises:
-        ConfigError: a text that is no override of one value, a deletion, a sweep, or no environment.
+        ConfigError: not an override of one value, a deletion, a sweep, or no environment.
     """
     for text in overrides:
         if not isinstance(text, str):
-            raise ConfigError(f"overrides are texts, as 'algorithm.lr=3e-4'; got {text!r}")
+            raise ConfigError(f"overrides are strings, as 'algorithm.lr=3e-4'; got {text!r}")
     parsed = [_parse(text) for text in overrides]
     request = OverrideRequest(choices=dict(DEFAULTS))
     for override in parsed:
@@ -51,12 +58,12 @@ def read_overrides(overrides: Sequence[str], variants: Variants) -> OverrideRequ
             request.values.append(_value_override(override))
     if request.choices.get("env") is None:
         names = sorted({*ENVIRONMENTS.names(), *variants.names("env")})
-        raise ConfigError(f"no environment: say env=name, one of: {', '.join(names)}")
+        raise ConfigError(f"no environment; add env=<name>, one of: {', '.join(names)}")
     return request
 
 
 def named_parts(overrides: Sequence[str], variants: Variants) -> Iterator[tuple[str, str | None]]:
-    """Each part that overrides choose, and its name, those of an experiment's file among them."""
+    """(part, name) of each part that overrides choose, including those in an experiment's file."""
     for text in overrides:
         override = _parse(text)
         if override.key_or_group == "experiment":
@@ -73,19 +80,19 @@ def _parse(text: str) -> Override:
     except HydraException as error:
         raise ConfigError(f"cannot read {text!r} as key=value, for instance algorithm.lr=3e-4: {error}") from error
     if override.is_delete():
-        raise ConfigError(f"{text!r}: nothing can be deleted; every option has a value")
+        raise ConfigError(f"{text!r}: options cannot be deleted; every option has a value")
     if override.package is not None:
         raise ConfigError(f"{text!r}: write algorithms.<group>=, models.<group>= or critics.<group>= instead of '@'")
     if isinstance(override._value, Sweep):
         raise ConfigError(
-            f"{text!r} asks for several experiments; this composes one. Quote a text that has commas, "
-            "write a list as [1,2], or start one command for each value"
+            f"{text!r} describes several experiments; this composes one. Quote a string with commas, "
+            "write a list as [1,2], or run one command per value"
         )
     return override
 
 
 def is_part(key: str) -> bool:
-    """Whether a key chooses a part by its name, as `env` and `models.speaker` do."""
+    """Whether a key chooses a part by name, as `env` and `models.speaker`."""
     head, _, group = key.partition(".")
     return key in GROUP_OF or (head in GROUP_OF_EACH and bool(group) and "." not in group)
 
@@ -99,7 +106,7 @@ def _chosen(part: str, value: Any) -> str | None:
 
 
 def group_of(part: str) -> str:
-    """The group of names that a part is chosen from: `models.speaker` is a model."""
+    """The kind of a part, from whose names it is chosen: `models.speaker` is a model."""
     return GROUP_OF.get(part) or GROUP_OF_EACH[part.partition(".")[0]]
 
 
@@ -107,13 +114,13 @@ def _value_override(override: Override) -> str:
     key = override.key_or_group
     part, _, last = key.rpartition(".")
     if last == "name" and is_part(part):
-        raise ConfigError(f"{key} cannot be set by itself: choose with {part}=name")
+        raise ConfigError(f"{key} cannot be set directly; use {part}=<name>")
     assert override.input_line is not None
     return f"++{key}={override.input_line.partition('=')[2]}"
 
 
 def _take_experiment(request: OverrideRequest, name: str, variants: Variants) -> None:
-    """Enters a file of whole experiments: names choose parts, all else are options."""
+    """Adds an experiment's file: names choose parts, everything else are options."""
     content = variants.read("experiment", name)
     where = variants.where("experiment", name)
     request.experiment = name

@@ -1,4 +1,4 @@
-"""From an Experiment back to the words that compose it: what a form shows "as code" and "as a command"."""
+"""The overrides that compose a given Experiment, which forms show as code and as a command."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from marlnb.override_parsing import DEFAULTS
 from marlnb.wording import write_override
 
 PARTS = ("env", "algorithm", "model", "critic")
-PARTS_OF_EACH = ("algorithms", "models", "critics")
-LINE = 100
+PARTS_BY_GROUP = ("algorithms", "models", "critics")
+MAX_LINE_LENGTH = 100
 
 
 def overrides_of(experiment: Experiment) -> list[str]:
     """The shortest list of overrides from which `Experiment.compose` makes an equal experiment.
 
-    Names of parts that are the default are left out, and so are options that have their default.
+    Names of default parts and options with default values are omitted.
     """
-    words: list[str] = []
+    overrides: list[str] = []
     for part in PARTS:
         config = getattr(experiment, part)
         if config is not None:
-            words += part_overrides(part, config, named=part == "env" or config.name != DEFAULTS.get(part))
-    for several in PARTS_OF_EACH:
+            overrides += part_overrides(part, config, named=part == "env" or config.name != DEFAULTS.get(part))
+    for several in PARTS_BY_GROUP:
         for name, config in getattr(experiment, several).items():
-            words += part_overrides(f"{several}.{name}", config)
+            overrides += part_overrides(f"{several}.{name}", config)
     defaults = defaults_json(Experiment)
     for item in fields(Experiment):
-        if item.name not in (*PARTS, *PARTS_OF_EACH):
+        if item.name not in (*PARTS, *PARTS_BY_GROUP):
             value = to_json(getattr(experiment, item.name))
             if value != defaults.get(item.name):
-                words.append(write_override(item.name, value))
-    return words
+                overrides.append(write_override(item.name, value))
+    return overrides
 
 
 def as_code(experiment: Experiment, run: str | None = None, *, stop_after_s: float | None = None) -> str:
-    """A cell that composes the experiment and trains it, for so many seconds at most."""
+    """A notebook cell that composes the experiment and trains it, optionally for a limited time."""
     lines = "".join(f"    {_literal(word)},\n" for word in overrides_of(experiment))
     folder = f", run={run!r}, resume=True" if run else ""
     composed = f"import marlnb as mnb\n\nexperiment = mnb.Experiment.compose(\n{lines})\n"
@@ -48,22 +48,22 @@ def as_code(experiment: Experiment, run: str | None = None, *, stop_after_s: flo
     return (
         f"{composed}training = mnb.start(experiment{folder})\n"
         f"training.wait(timeout_s={stop_after_s:g})\n"
-        "training.stop()  # saved, if it has not ended by itself\n"
+        "training.stop()  # saves the training if it has not ended\n"
         "run = training.wait()"
     )
 
 
 def as_command(experiment: Experiment, run: str | None = None, *, stop_after_s: float | None = None) -> str:
-    """The line for a terminal that trains it, for so many seconds at most; broken where it is long."""
-    limit = [] if stop_after_s is None else ["timeout", f"{stop_after_s:g}"]  # at SIGTERM a training saves and ends
+    """The command that trains it, optionally for a limited time; long commands are split into lines."""
+    limit = [] if stop_after_s is None else ["timeout", f"{stop_after_s:g}"]  # a training saves and ends at SIGTERM
     words = [*limit, "marlnb", "train", *map(shlex.quote, overrides_of(experiment))]
     if run:
         words += [shlex.quote(f"run={run}"), "--resume"]
-    return " \\\n  ".join(_filled(words))
+    return " \\\n  ".join(_fill_lines(words))
 
 
 def part_overrides(path: str, config: Any, *, named: bool = True) -> list[str]:
-    """A part at `path`, as "algorithm" or "models.agent": its name (if `named`), and what is not default."""
+    """Overrides of the part at `path`, as "algorithm" or "models.agent": its name (if `named`) and changed options."""
     options, defaults = to_json(config), defaults_json(type(config))
     name = [f"{path}={options.pop('name')}"]
     changed = {key: value for key, value in options.items() if key not in defaults or value != defaults[key]}
@@ -74,10 +74,10 @@ def _literal(text: str) -> str:
     return f'"{text}"' if '"' not in text and "\\" not in text and text.isprintable() else repr(text)
 
 
-def _filled(words: list[str]) -> list[str]:
+def _fill_lines(words: list[str]) -> list[str]:
     lines = [words[0]]
     for word in words[1:]:
-        if len(lines[-1]) + len(word) < LINE:
+        if len(lines[-1]) + len(word) < MAX_LINE_LENGTH:
             lines[-1] += f" {word}"
         else:
             lines.append(word)

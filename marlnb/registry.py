@@ -1,7 +1,7 @@
-"""Names to classes. Registration is one decorator; third parties register through entry points.
+"""Registries of classes by name. Registration is one decorator; third parties register through entry points.
 
-A registry imports the package that holds its built-in members only when it is first asked, so that importing
-marlnb, and a worker process that needs none of it, stay light.
+A registry imports the package of its built-in members when it is first used, so `import marlnb` and worker processes
+stay fast.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ S = TypeVar("S")
 class Registry(Generic[T]):
     """A table of named classes of one kind.
 
+    Third parties name a module in the entry-point group `marlnb.<kind>s`; importing it registers their members. A
+    module that cannot be imported does not affect the others: `broken` and the error for an unknown name give the
+    reason.
+
     Args:
         kind: the word for a member in messages, as "algorithm".
         package: the package whose modules register the built-in members when imported.
-    Third parties name a module in the entry-point group `marlnb.<kind>s`; importing it registers their members. One
-    that cannot be imported takes nothing else with it: `broken` says why, and so does the error for a missing name.
     """
 
     def __init__(self, kind: str, package: str) -> None:
@@ -42,7 +44,7 @@ class Registry(Generic[T]):
         self._lock = threading.RLock()
 
     def register(self, name: str) -> Callable[[S], S]:
-        """A class decorator that enters the class under `name`; it also sets the class attribute `name`."""
+        """A class decorator that registers the class as `name` and sets its class attribute `name`."""
 
         def enter(member: S) -> S:
             present = self._members.get(name)
@@ -55,15 +57,15 @@ class Registry(Generic[T]):
         return enter
 
     def needs(self, prefix: str, what: str) -> None:
-        """Members whose names begin so are there where `what` is installed; where none is, the error says it."""
+        """States that names with this prefix need `what`; an error says so if there are none."""
         self._needs[prefix] = what
 
     def provided_by(self, prefix: str, *modules: str) -> None:
-        """Members whose names begin so are found in these modules; where a file of the user's hides one, it is said."""
+        """States that names with this prefix come from these modules; an error says so if a user's file hides one."""
         self._libraries[prefix] = modules
 
     def lacking(self, name: str) -> str | None:
-        """A message of what an unknown name needs that is hidden or not installed; None where none is known of."""
+        """A message about the hidden or missing library that an unknown name needs; None if none is known."""
         for prefix, modules in self._libraries.items():
             for module in modules if name.startswith(prefix) else ():
                 if (file := hidden_by(module)) is not None:
@@ -81,8 +83,8 @@ class Registry(Generic[T]):
         """The class registered as `name`, or the one at the import path "module:Class".
 
         Raises:
-            UnknownNameError: there is none; the message gives the nearest names, and plug-ins that could not be loaded.
-            ConfigError: nothing of this kind is at that import path.
+            UnknownNameError: not registered; the message gives similar names, and plug-ins that could not be loaded.
+            ConfigError: the import path does not lead to a class of this kind.
         """
         if name not in self._members:
             self._load()
@@ -97,14 +99,14 @@ class Registry(Generic[T]):
         return [(name, self.get(name)) for name in self.names()]
 
     def broken(self) -> dict[str, str]:
-        """A message for each third party's entry point that could not be loaded, by the entry point's name."""
+        """A message for each entry point that could not be loaded, by the entry point's name."""
         self._load()
         return dict(self._broken)
 
     def _imported(self, path: str) -> T:
-        """A class of this kind that nobody registered; its name is the path, so that other processes find it as well.
+        """An unregistered class of this kind; its name becomes the path, so that other processes find it as well.
 
-        One that has been registered too is known by the path from then on.
+        A registered class is known by the path from then on.
         """
         member = load_object(path)
         if not isinstance(member, type) or getattr(member, "registry", None) is not self or isabstract(member):
@@ -114,8 +116,8 @@ class Registry(Generic[T]):
                     f"; a function that returns a PettingZoo environment: env=pettingzoo/custom env.entry_point={path}"
                 )
             raise ConfigError(
-                f"{path} is no {self.kind}: a dataclass derived from marlnb.EnvConfig, AlgorithmConfig or ModelConfig, "
-                f"as the part asks, is needed; found {member!r}{hint}"
+                f"{path} is no {self.kind}: expected a dataclass derived from marlnb.EnvConfig, AlgorithmConfig or "
+                f"ModelConfig, as the part requires; got {member!r}{hint}"
             )
         if not is_dataclass(member) or "__dataclass_fields__" not in vars(member):
             raise ConfigError(f"{path} needs the decorator @dataclass(frozen=True), so that its options are known")
@@ -130,7 +132,7 @@ class Registry(Generic[T]):
         with self._lock:
             if self._loaded:
                 return
-            self._loaded = True  # before the imports: they may ask in their turn
+            self._loaded = True  # before the imports, which may use this registry
             try:
                 package = importlib.import_module(self.package)
                 for module in pkgutil.iter_modules(package.__path__, f"{self.package}."):
@@ -146,7 +148,7 @@ class Registry(Generic[T]):
         for point in entry_points(group=self.entry_point_group):
             try:
                 point.load()
-            except Exception as error:  # a stranger's module may raise anything
+            except Exception as error:  # a third-party module may raise anything
                 owner = f" of {point.dist.name} {point.dist.version}" if point.dist else ""
                 self._broken[point.name] = (
                     f"the plug-in {point.name!r}{owner} ({self.entry_point_group} = {point.value}) "

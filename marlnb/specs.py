@@ -1,6 +1,6 @@
-"""What an environment tells about its agents before anything is built: groups, observations and actions.
+"""Specs of an environment: its groups of agents, their observations and actions, the global state and labels.
 
-Plain frozen data without torch, so that worker processes, the command's help and a recording's header share it.
+Plain frozen data without torch, shared by worker processes, the command's help and the header of recordings.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ SEED_SPAN = 2**31  # every seed is in [0, SEED_SPAN)
 
 @dataclass(frozen=True)
 class ObservationSpec:
-    """One agent's observation: shape `[*shape]`, dtype as numpy names it, a name per feature where it is flat."""
+    """One agent's observation.
+
+    Attributes:
+        shape: `[*shape]`.
+        dtype: numpy's name.
+        names: one per feature of a flat observation; may be empty.
+    """
 
     shape: tuple[int, ...]
     dtype: str = "float32"
@@ -37,8 +43,13 @@ class ObservationSpec:
 class ActionSpec:
     """One agent's action.
 
-    discrete: an int64 in `[0, n[0])`, tensors `[env, agent]`; multi_discrete: `[env, agent, component]`, component k
-    in `[0, n[k])`; continuous: float32 `[env, agent, component]` in `[low, high]`, the environment's own units.
+    Attributes:
+        kind: discrete: int64 `[env, agent]` in `[0, n[0])`. multi_discrete: int64 `[env, agent, component]`, component
+            k in `[0, n[k])`. continuous: float32 `[env, agent, component]` in `[low, high]`, in the env's own units.
+        n: number of choices of each discrete component.
+        low: lower bound of each continuous component.
+        high: upper bound of each continuous component.
+        names: one per choice or component; may be empty.
     """
 
     kind: ActionKind
@@ -75,7 +86,15 @@ class ActionSpec:
 
 @dataclass(frozen=True)
 class GroupSpec:
-    """Agents that share spaces, policy and algorithm; the order of `agents` is that of every agent axis."""
+    """Agents that share spaces, policy and algorithm.
+
+    Attributes:
+        name: of the group.
+        agents: in the order of every agent axis.
+        observation: of each agent.
+        action: of each agent.
+        has_action_mask: whether steps contain an action mask for this group.
+    """
 
     name: str
     agents: tuple[str, ...]
@@ -90,13 +109,14 @@ class GroupSpec:
 
 @dataclass(frozen=True)
 class InputSpec:
-    """What a network reads for each agent: parts of these shapes, each flattened, laid one after the other.
+    """A network's input for each agent: parts of these shapes, flattened and concatenated.
 
-    An actor reads one part, its observation. A centralised critic reads one part for each agent's observation in the
-    order of `EnvSpec.agents`, then the state where there is one, then the actions where it judges them.
+    An actor reads one part, its observation. A centralised critic reads one part per agent's observation, in the order
+    of `EnvSpec.agents`, then the state if there is one, then the actions if it evaluates them.
 
     Attributes:
-        context: features after the parts that tell which agent reads them, part of no entity or image.
+        parts: their shapes.
+        context: number of features after the parts that identify the agent; they belong to no entity or image.
     """
 
     parts: tuple[tuple[int, ...], ...]
@@ -109,15 +129,18 @@ class InputSpec:
 
     @property
     def features(self) -> int:
-        """All of them, context included."""
+        """Number of all features, including the context."""
         return sum(self.sizes) + self.context
 
 
 @dataclass(frozen=True)
 class LabelSpec:
-    """A concept that an environment can tell at each step: `[env]`, or `[env, agent]` of one group.
+    """A concept that an environment can compute at each step.
 
-    classes: the names of an int64 label's values, empty for a float32 quantity.
+    Attributes:
+        name: of the label.
+        group: the values are `[env, agent]` of this group; None: `[env]`.
+        classes: names of an int64 label's values; empty for a float32 quantity.
     """
 
     name: str
@@ -130,9 +153,12 @@ class EnvSpec:
     """Everything that networks, buffers and files need to know about an environment.
 
     Attributes:
-        state_shape: axes of the global state `[env, *state_shape]`, None where the environment has none.
-        max_steps: steps after which an episode is truncated, None where it may go on.
-        simultaneous: whether every living agent acts at every step; False where agents wait for their turns.
+        name: as registered.
+        groups: of agents.
+        state_shape: the global state is `[env, *state_shape]`; None if the environment has none.
+        max_steps: steps after which an episode is truncated; None: no limit.
+        labels: that the environment can compute.
+        simultaneous: whether every living agent acts at every step; False if agents take turns.
     """
 
     name: str
@@ -171,10 +197,10 @@ class EnvSpec:
 def group_agents(
     agents: tuple[str, ...], groups: Mapping[str, tuple[str, ...]] | None = None
 ) -> dict[str, tuple[str, ...]]:
-    """Agents by group: as the user says, or by the id convention `<group>_<index>`.
+    """Agents by group: as the user defines, or by the id convention `<group>_<index>`.
 
     Raises:
-        ConfigError: the user's groups miss an agent, name one twice or name one that is not there.
+        ConfigError: the user's groups miss an agent, name one twice or name an unknown one.
     """
     if groups:
         named = [agent for members in groups.values() for agent in members]
@@ -182,8 +208,8 @@ def group_agents(
         if wrong:
             raise ConfigError(f"groups must name each of {list(agents)} once; not so for {wrong}")
         return {name: tuple(members) for name, members in groups.items()}
-    found: dict[str, list[str]] = {}
+    by_stem: dict[str, list[str]] = {}
     for agent in agents:
         stem, _, index = agent.rpartition("_")
-        found.setdefault(stem if stem and index.isdigit() else agent, []).append(agent)
-    return {name: tuple(members) for name, members in found.items()}
+        by_stem.setdefault(stem if stem and index.isdigit() else agent, []).append(agent)
+    return {name: tuple(members) for name, members in by_stem.items()}

@@ -1,6 +1,6 @@
-"""What a config field may hold: its annotation and metadata, applied to a value.
+"""Checks the value of a config field against the field's annotation and metadata.
 
-One check for every door: a dataclass made in Python, one read from JSON, one composed from overrides.
+The same check serves dataclasses made in Python, read from JSON, and composed from overrides.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from marlnb.errors import ConfigError, unknown
 
-INFINITY = "Infinity"  # JSON has no infinities: a float field writes them as these words
+INFINITY = "Infinity"  # JSON has no infinities: they are written as these words
 _INFINITIES = {INFINITY: math.inf, f"-{INFINITY}": -math.inf}
 _KINDS: dict[type, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 _HINTS: dict[type[Any], dict[str, Any]] = {}
 
-Reader = Callable[[type, Any, str], Any]  # makes a dataclass of a class from JSON data found at a path
+Reader = Callable[[type, Any, str], Any]  # (class, JSON data, its path) -> dataclass
 
 
 def validate(config: Any) -> None:
-    """Checks a frozen dataclass that was just made, and settles its values in their plain form.
+    """Checks the values of a new frozen dataclass, and converts them to their canonical form.
 
-    Lists become the tuples that the fields are annotated with, whole floats become ints where ints are asked for,
-    numpy scalars become Python's, and tuples within free-form mappings become lists, so that what is in memory
-    equals what is read back from a file.
+    Lists become tuples if the field is annotated as a tuple, floats without a fraction become ints for int fields,
+    numpy scalars become Python's, and tuples in free-form mappings become lists. So the dataclass in memory equals the
+    one that is read back from a file.
 
     Raises:
         ConfigError: a wrong type or a value out of range.
@@ -36,7 +36,7 @@ def validate(config: Any) -> None:
     kind = type(config)
     for field in fields(config):
         path = f"{kind.name if hasattr(kind, 'registry') else kind.__name__}.{field.name}"
-        value = settle(getattr(config, field.name), hints(kind)[field.name], path, field)
+        value = check_value(getattr(config, field.name), hints(kind)[field.name], path, field)
         object.__setattr__(config, field.name, value)
 
 
@@ -44,7 +44,7 @@ def hints(kind: type[Any]) -> dict[str, Any]:
     """The annotations of a dataclass's fields, resolved.
 
     Raises:
-        ConfigError: an annotation that names something its module does not have at run time.
+        ConfigError: an annotation uses a name that its module does not have at run time.
     """
     if kind in _HINTS:
         return _HINTS[kind]
@@ -53,7 +53,7 @@ def hints(kind: type[Any]) -> dict[str, Any]:
     except NameError as error:
         raise ConfigError(
             f"{kind.__module__}.{kind.__qualname__}: cannot resolve an annotation ({error}); "
-            "import what it names outside `if TYPE_CHECKING`"
+            "import that name outside `if TYPE_CHECKING`"
         ) from error
 
 
@@ -85,15 +85,15 @@ def join_path(path: str, key: object) -> str:
     return f"{path}.{key}" if path else str(key)
 
 
-def settle(value: Any, annotation: Any, path: str, field: Field[Any], read: Reader | None = None) -> Any:
-    """The value in the form that the field asks for, checked against its range; `path` is for messages."""
-    settled = _cast(value, annotation, path, read)
-    _check_range(settled, path, field.metadata)
-    return settled
+def check_value(value: Any, annotation: Any, path: str, field: Field[Any], read: Reader | None = None) -> Any:
+    """The value, converted to the field's type and checked against its range; `path` is for messages."""
+    value = _cast(value, annotation, path, read)
+    _check_range(value, path, field.metadata)
+    return value
 
 
 def _cast(value: Any, annotation: Any, path: str, read: Reader | None) -> Any:
-    """`value` as `annotation` asks for it; `read`, for a value from JSON, makes the dataclasses within it."""
+    """`value` converted to `annotation`; for a value from JSON, `read` makes the dataclasses in it."""
     if annotation is Any:
         return _free(value, path)
     if annotation is None or annotation is type(None):
@@ -167,7 +167,7 @@ def _cast_mapping(value: Any, annotation: Any, path: str, read: Reader | None) -
 
 
 def _free(value: Any, path: str) -> Any:
-    """A value of a field annotated Any: whatever JSON holds, in the form in which it comes back."""
+    """A value of a field annotated Any: plain data, in the form in which JSON returns it."""
     if isinstance(value, Mapping):
         return _cast_mapping(value, Mapping[str, Any], path, read=None)
     if isinstance(value, tuple | list):

@@ -5,7 +5,7 @@
     <folder>/model/wide.yaml                 model=wide, critic=wide
     <folder>/experiment/thesis/first.yaml    experiment=thesis/first
 
-A variant says what it is built on in `defaults`, or names a registered class in `name`, and then its options.
+A variant names its base in `defaults`, or a registered class in `name`, followed by its options.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ _SUFFIXES = (".yaml", ".yml")
 
 @dataclass(frozen=True)
 class Variants:
-    """The YAML files of one folder; nothing is read before it is asked for. `folder` is None where there is none."""
+    """The YAML files of one folder, read when they are needed; `folder` is None if there is no folder."""
 
     folder: Path | None
 
     @staticmethod
     def find(folder: str | os.PathLike[str] | None = None) -> Variants:
-        """The folder given, or the one in the variable MARLNB_CONFIG_DIR, or `./conf` if there is one.
+        """The given folder, or the one in MARLNB_CONFIG_DIR, or `./conf` if it exists.
 
         Raises:
-            ConfigError: a folder that was asked for is not there.
+            ConfigError: the requested folder does not exist.
         """
-        asked = folder or os.environ.get(FOLDER_VARIABLE)
-        if not asked:
+        requested = folder or os.environ.get(FOLDER_VARIABLE)
+        if not requested:
             default = Path(DEFAULT_FOLDER)
             return Variants(default if default.is_dir() else None)
-        path = Path(asked).expanduser()
+        path = Path(requested).expanduser()
         if not path.is_dir():
             source = "" if folder else f" (from {FOLDER_VARIABLE})"
             raise ConfigError(f"no folder of configurations at {str(path)!r}{source}")
         return Variants(path)
 
     def names(self, group: str) -> list[str]:
-        """The variants of `env`, `algorithm` or `model`, or the experiments, as they are asked for."""
+        """Names of the variants of `env`, `algorithm` or `model`, or of the experiments."""
         return sorted(self._files(group))
 
     def read(self, group: str, name: str) -> dict[str, Any]:
         """The content of one file.
 
         Raises:
-            ConfigError: it is not there, or not a mapping in YAML.
+            ConfigError: it does not exist, or is not a YAML mapping.
         """
         files = self._files(group)
         if name not in files:
@@ -66,7 +66,7 @@ class Variants:
         return str(self._files(group).get(name, name))
 
     def line(self, group: str, name: str, option: str) -> int | None:
-        """The line at which a file sets an option, as "kwargs.n_walkers"; None where it does not, or is not there."""
+        """The line at which a file sets an option, as "kwargs.n_walkers"; None if it does not, or does not exist."""
         file = self._files(group).get(name)
         return _line_of(file.read_text(encoding="utf-8"), option.split(".")) if file else None
 
@@ -74,41 +74,42 @@ class Variants:
         if self.folder is None:
             return {}
         root = self.folder / group
-        found = (path for path in root.rglob("*") if path.suffix in _SUFFIXES and path.is_file())
-        return {path.relative_to(root).with_suffix("").as_posix(): path for path in found}
+        files = (path for path in root.rglob("*") if path.suffix in _SUFFIXES and path.is_file())
+        return {path.relative_to(root).with_suffix("").as_posix(): path for path in files}
 
 
 def base_of(group: str, name: str, content: Mapping[str, Any], known: set[str], where: str) -> str | None:
-    """What the variant `name` is built on, None where its `name` names a registered class directly.
+    """The base of the variant `name`; None if its `name` key names a registered class directly.
 
-    An entry of `defaults` is an import path, "module:Class", or is looked up beside the file first, then in the whole
-    group; Hydra's absolute forms, `/env/pettingzoo/multiwalker` and `/env: pettingzoo/multiwalker`, mean the same.
+    An entry of `defaults` is an import path, "module:Class", or a name that is searched in the file's folder first and
+    then in the whole group. Hydra's absolute forms, `/env/pettingzoo/multiwalker` and `/env: pettingzoo/multiwalker`,
+    mean the same.
 
     Raises:
-        ConfigError: nothing of that name, more than one base, or neither `defaults` nor `name`.
+        ConfigError: an unknown name, more than one base, or neither `defaults` nor `name`.
     """
     entries = _defaults(content, where)
     if not entries and "name" in content:
         return None
     if len(entries) != 1:
         raise ConfigError(
-            f"{where}: a variant is built on one other, as `defaults: [pettingzoo/multiwalker]`, "
-            f"or has the `name` of one; got defaults {entries}"
+            f"{where}: a variant needs exactly one base, as `defaults: [pettingzoo/multiwalker]`, "
+            f"or the `name` of a registered class; got defaults {entries}"
         )
-    asked = _entry_name(group, entries[0], where)
-    if is_import_path(asked):
-        return asked
+    base = _entry_name(group, entries[0], where)
+    if is_import_path(base):
+        return base
     folder = name.rpartition("/")[0]
-    for candidate in (f"{folder}/{asked}" if folder else asked, asked):
+    for candidate in (f"{folder}/{base}" if folder else base, base):
         if candidate in known and candidate != name:
             return candidate
-    if asked == name:
-        raise ConfigError(f"{where}: {name!r} is built on itself; defaults name another one")
-    raise UnknownNameError(f"{where}: {unknown(group, asked, known)}")
+    if base == name:
+        raise ConfigError(f"{where}: {name!r} is its own base; defaults must name another one")
+    raise UnknownNameError(f"{where}: {unknown(group, base, known)}")
 
 
 def _defaults(content: Mapping[str, Any], where: str) -> list[Any]:
-    """The entries of `defaults`, Hydra's `_self_` left out."""
+    """The entries of `defaults` without Hydra's `_self_`."""
     entries = content.get("defaults", [])
     if not isinstance(entries, list):
         raise ConfigError(f"{where}: defaults must be a list, as `defaults: [mpe/simple_spread]`; got {entries!r}")
@@ -125,10 +126,10 @@ def _entry_name(group: str, entry: Any, where: str) -> str:
 
 
 def experiment_choices(content: Mapping[str, Any], where: str, parts: Collection[str]) -> dict[str, str]:
-    """The choices of parts in an experiment's `defaults`: `override /env: mpe/simple_spread`, `env: mpe/...`.
+    """Part -> name in an experiment's `defaults`: `override /env: mpe/simple_spread`, `env: mpe/...`.
 
     Raises:
-        ConfigError: an entry that chooses nothing, or chooses for something that is not among `parts`.
+        ConfigError: an entry that does not choose a part, or a part that is not among `parts`.
     """
     choices = {}
     for entry in _defaults(content, where):
@@ -148,10 +149,10 @@ def _line_of(text: str, keys: list[str]) -> int | None:
     node, line = yaml.compose(text), None
     for key in keys:
         entries = node.value if isinstance(node, yaml.MappingNode) else []
-        found = next((entry for entry in entries if entry[0].value == key), None)
-        if found is None:
+        match = next((entry for entry in entries if entry[0].value == key), None)
+        if match is None:
             return None
-        line, node = found[0].start_mark.line + 1, found[1]
+        line, node = match[0].start_mark.line + 1, match[1]
     return line
 
 
@@ -160,7 +161,7 @@ def _load(path: Path) -> dict[str, Any]:
 
     try:
         loaded = OmegaConf.load(path)
-    except Exception as error:  # a YAML or an OS error: either way this file cannot be used
+    except Exception as error:  # a YAML error or an OS error
         raise ConfigError(f"cannot read {path}: {error}") from error
     content = OmegaConf.to_container(loaded, resolve=False) if isinstance(loaded, DictConfig) else None
     if not isinstance(content, dict):

@@ -1,4 +1,4 @@
-"""Options in words, and values in the grammar of overrides: what the command's help and the forms both say."""
+"""Descriptions of options, and values in the grammar of overrides, for the command's help and forms."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from marlnb.values import describe, hints
 
 BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 _BARE = re.compile(r"[A-Za-z_/.][\w/.:@%+*-]*")
-_SPOKEN = {"true", "false", "null", "nan", "inf", "none"}  # Hydra reads these as values
+_KEYWORDS = {"true", "false", "null", "nan", "inf", "none"}  # Hydra does not read these as strings
 
 
 def summary(kind: type[Any]) -> str:
-    """The first line of a class's docstring; empty where it has none of its own."""
+    """The first line of a class's docstring; empty if it has no docstring of its own."""
     text = kind.__doc__ or ""
     return "" if text.startswith(f"{kind.__name__}(") else text.strip().partition("\n")[0].strip()
 
 
 def meaning(kind: type[Any], item: Field[Any]) -> str:
-    """An option's help, then in brackets its unit, what it may hold and its range."""
+    """An option's help, followed by unit, type and range in brackets."""
     data = item.metadata
     facts = [data["unit"]] if data.get("unit") else []
     if data.get("choices"):
@@ -39,7 +39,7 @@ def write_value(value: Any) -> str:
 
 
 def write_override(key: str, value: Any) -> str:
-    """`key=value` that `Experiment.compose` reads as exactly this value, whatever text it is."""
+    """`key=value` that `Experiment.compose` reads as exactly this value."""
     return f"{key}={_write(to_json(value), grouped=False)}"
 
 
@@ -69,29 +69,29 @@ def _changed(kind: type[Any], values: Mapping[str, Any]) -> Iterator[tuple[str, 
             yield item.name, default, values[item.name]
 
 
-def _write(plain: Any, *, grouped: bool) -> str:
-    if plain is None:
+def _write(value: Any, *, grouped: bool) -> str:
+    if value is None:
         return "null"
-    if isinstance(plain, bool):
-        return str(plain).lower()
-    if isinstance(plain, list):
-        return f"[{','.join(_write(item, grouped=grouped) for item in plain)}]"
-    if isinstance(plain, dict):
-        return f"{{{','.join(f'{_text(key)}:{_write(item, grouped=grouped)}' for key, item in plain.items())}}}"
-    if isinstance(plain, str):
-        return plain if grouped else _text(plain)
-    return f"{plain:_}" if grouped and isinstance(plain, int) else repr(plain)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return f"[{','.join(_write(item, grouped=grouped) for item in value)}]"
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{_text(key)}:{_write(item, grouped=grouped)}' for key, item in value.items())}}}"
+    if isinstance(value, str):
+        return value if grouped else _text(value)
+    return f"{value:_}" if grouped and isinstance(value, int) else repr(value)
 
 
 def _text(text: str) -> str:
-    """A text bare where Hydra reads it as that text, else quoted: backslashes count before quotes only.
+    """The string without quotes if Hydra reads it unchanged, else quoted.
 
-    What OmegaConf would take for an interpolation is escaped as well.
+    In quotes, backslashes count only before quotes. OmegaConf's interpolations are escaped as well.
     """
-    if _BARE.fullmatch(text) and text.lower().lstrip("+-") not in _SPOKEN and not _is_number(text):
+    if _BARE.fullmatch(text) and text.lower().lstrip("+-") not in _KEYWORDS and not _is_number(text):
         return text
-    kept = re.sub(r"(\\*)\$\{", lambda found: found[1] * 2 + "\\${", text)
-    return "'" + re.sub(r"(\\*)('|\Z)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), kept) + "'"
+    escaped = re.sub(r"(\\*)\$\{", lambda match: match[1] * 2 + "\\${", text)
+    return "'" + re.sub(r"(\\*)('|\Z)", lambda match: match[1] * 2 + ("\\'" if match[2] else ""), escaped) + "'"
 
 
 def _is_number(text: str) -> bool:

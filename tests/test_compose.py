@@ -105,7 +105,7 @@ def test_free_form_options_take_new_keys() -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["algorithm=mappo"], r"no environment: say env=name, one of: .*pettingzoo/multiwalker"),
+        (["algorithm=mappo"], r"no environment; add env=<name>, one of: .*pettingzoo/multiwalker"),
         (["env=multiwalkr"], r"no environment 'multiwalkr'; did you mean .*pettingzoo/multiwalker"),
         (["env=multiwalker"], r"did you mean 'pettingzoo/multiwalker'"),
         ([ENV, "algorithm=mapo"], r"no algorithm 'mapo'; did you mean 'mappo'"),
@@ -117,12 +117,12 @@ def test_free_form_options_take_new_keys() -> None:
         ([ENV, "algorithm.lr=fast"], r"algorithm.lr must be a number; got 'fast'"),
         ([ENV, "algorithm.lr.x=1"], r"algorithm.lr"),
         ([ENV, "frames=0"], r"frames must be at least 1 frames; got 0"),
-        ([ENV, "seed=0,1,2"], r"'seed=0,1,2' asks for several experiments"),
-        ([ENV, "algorithm=mappo,ippo"], r"asks for several experiments"),
-        ([ENV, "seed=range(3)"], r"asks for several experiments"),
+        ([ENV, "seed=0,1,2"], r"'seed=0,1,2' describes several experiments"),
+        ([ENV, "algorithm=mappo,ippo"], r"describes several experiments"),
+        ([ENV, "seed=range(3)"], r"describes several experiments"),
         ([ENV, "frames"], r"cannot read 'frames' as key=value"),
-        ([ENV, "~frames"], r"nothing can be deleted"),
-        ([ENV, "algorithm.name=ippo"], r"choose with algorithm=name"),
+        ([ENV, "~frames"], r"options cannot be deleted"),
+        ([ENV, "algorithm.name=ippo"], r"use algorithm=<name>"),
         ([ENV, "model@critic=gru"], r"instead of '@'"),
         ([ENV, "algorithm=3"], r"algorithm takes a name"),
         ([ENV, "n_envs=${sed}"], r"Interpolation key 'sed' not found"),
@@ -172,13 +172,13 @@ def test_whole_experiments(conf: Path) -> None:
     ("name", "message"),
     [
         ("misspelt", r"'env.max_stps'; did you mean 'env.max_steps'"),
-        ("nothing", r"nothing.yaml: a variant is built on one other"),
+        ("nothing", r"nothing.yaml: a variant needs exactly one base"),
         ("missing", r"missing.yaml: no env 'pettingzoo/multiwalkr'; did you mean 'pettingzoo/multiwalker'"),
-        ("circle", r"built in a circle, circle on circle2 on circle"),
+        ("circle", r"circular bases, circle on circle2 on circle"),
         ("broken", r"cannot read .*broken.yaml"),
         ("text", r"text.yaml: defaults must be a list, as `defaults: \[.*\]`; got 'mpe/simple_spread'"),
         ("none", r"none.yaml: defaults must be a list, .*; got None"),
-        ("itself", r"itself.yaml: 'itself' is built on itself"),
+        ("itself", r"itself.yaml: 'itself' is its own base"),
         ("multiwalker/sharde", r"did you mean 'multiwalker/shared'"),
     ],
 )
@@ -219,7 +219,7 @@ def test_what_is_wrong_in_a_file_is_said_with_its_place(conf: Path, overrides: l
 
 def test_a_variant_must_not_hide_a_registered_name(conf: Path) -> None:
     (conf / "algorithm" / "mappo.yaml").write_text("name: ippo\n")
-    with pytest.raises(ConfigError, match=r"mappo.yaml: 'mappo' is a registered algorithm already"):
+    with pytest.raises(ConfigError, match=r"mappo.yaml: 'mappo' is already a registered algorithm"):
         Experiment.compose(ENV, config_dir=str(conf))
 
 

@@ -12,7 +12,7 @@ import pytest
 from marlnb.config import ENVIRONMENTS
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
-from marlnb.imports import load_object, is_import_path
+from marlnb.imports import is_import_path, load_object
 from marlnb.training.runs.run import Run
 
 MODULE = '''
@@ -111,7 +111,7 @@ def test_import_paths() -> None:
         ConfigError, match=r"cannot import 'no_such' for 'no_such:X': ModuleNotFoundError.*current folder"
     ):
         load_object("no_such:X")
-    with pytest.raises(ConfigError, match=r'an import path is written "module:name"; got \'nothing\''):
+    with pytest.raises(ConfigError, match=r'an import path has the form "module:name"; got \'nothing\''):
         load_object("nothing")
 
 

@@ -70,7 +70,7 @@ class ActionValidator:
             spec = self._group.action
             valid = f"[{spec.low}, {spec.high}]" if spec.kind == "continuous" else f"[0, {spec.n})"
             raise EnvError(
-                f"{self._name}: group {self._group.name!r}: action {action[env_index, agent].tolist()} of agent {agent} "
-                f"in env {env_index} is not in {valid}"
+                f"{self._name}: group {self._group.name!r}: action {action[env_index, agent].tolist()} of "
+                f"agent {agent} in env {env_index} is not in {valid}"
             )
         return torch.where(wrong.view(*wrong.shape, *[1] * (action.dim() - 2)), self._default.to(action.dtype), action)

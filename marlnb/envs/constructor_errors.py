@@ -1,4 +1,4 @@
-"""A stranger's constructor, called with the arguments that a user gave; what it refuses is said in the user's words."""
+"""Calls third-party constructors, and turns their TypeErrors into messages about the user's arguments."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ _MISSING = re.compile(r"(\S+)\(\) missing \d+ required (?:positional|keyword-onl
 
 
 def construct(where: str, constructor: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:
-    """`constructor(**kwargs)`, its warnings unheard.
+    """`constructor(**kwargs)`, without its warnings.
 
     Args:
         where: the environment's name, for messages.
+        constructor: the function or class to call.
+        kwargs: its keyword arguments.
     Raises:
-        EnvBuildError: it raised. For a keyword that it does not take, or one that it lacks, the text says which it
-            takes, as far as signatures tell; for all else where it was raised.
+        EnvBuildError: it raised. For an unknown or missing keyword argument the message lists the valid ones, as far as
+            signatures state them; otherwise it says where the error was raised.
     """
     try:
         with warnings.catch_warnings():
@@ -35,35 +37,35 @@ def construct(where: str, constructor: Callable[..., Any], kwargs: Mapping[str, 
     except MarlnbError as error:
         raise EnvBuildError(str(error)) from error
     except Exception as error:
-        told = _about_arguments(error, constructor, kwargs) if isinstance(error, TypeError) else None
-        if told is None:
-            whose = user_code.describe_error(error, or_library=True) or f"{type(error).__name__}: {error}"
-            told = f"the constructor, given {dict(kwargs)}, raised {whose}"
-        raise EnvBuildError(f"{where}: {told}") from error
+        message = _about_arguments(error, constructor, kwargs) if isinstance(error, TypeError) else None
+        if message is None:
+            cause = user_code.describe_error(error, or_library=True) or f"{type(error).__name__}: {error}"
+            message = f"the constructor, called with {dict(kwargs)}, raised {cause}"
+        raise EnvBuildError(f"{where}: {message}") from error
 
 
 def unknown_arguments(wrong: list[str], valid: list[str]) -> str:
-    """Says which keyword is unknown, and which there are, none where they cannot be told."""
+    """A message that names the unknown keyword and the valid ones, if these are known."""
     if not valid:
-        return f"its constructor has no keyword argument {wrong[0]!r}; its signature does not tell which it has"
+        return f"its constructor has no keyword argument {wrong[0]!r}; its signature does not state the valid ones"
     return f"its constructor has {unknown('keyword argument', wrong[0], valid)}"
 
 
 def _about_arguments(error: TypeError, constructor: Callable[..., Any], kwargs: Mapping[str, Any]) -> str | None:
-    """What is wrong with the keywords themselves, None where that is not the matter."""
+    """A message about an unknown or missing keyword; None if the error has another cause."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    if (found := _UNKNOWN.match(str(error))) and found[2] in kwargs:
-        within = _named(found[1], frames[-1]) if len(frames) > 1 else constructor
-        passing = [name for frame in frames[1:] for name in _passed_on(frame)]
-        return unknown_arguments([found[2]], sorted({*passing, *_keywords(within)}))
-    if (found := _MISSING.match(str(error))) and len(frames) == 1:
-        takes = ", ".join(_keywords(constructor)) or "(not told by its signature)"
-        return f"its constructor needs {found[2]}; given {dict(kwargs)}. It takes {takes}"
+    if (match := _UNKNOWN.match(str(error))) and match[2] in kwargs:
+        function = _find_function(match[1], frames[-1]) if len(frames) > 1 else constructor
+        forwarding = [name for frame in frames[1:] for name in _forwarding_parameters(frame)]
+        return unknown_arguments([match[2]], sorted({*forwarding, *_keywords(function)}))
+    if (match := _MISSING.match(str(error))) and len(frames) == 1:
+        valid = ", ".join(_keywords(constructor)) or "(not stated by its signature)"
+        return f"its constructor needs {match[2]}; got {dict(kwargs)}. Valid: {valid}"
     return None
 
 
-def _passed_on(frame: FrameType) -> tuple[str, ...]:
-    """The named parameters of a function that hands further keywords on, as PettingZoo's `parallel_env` does."""
+def _forwarding_parameters(frame: FrameType) -> tuple[str, ...]:
+    """Named parameters of a function that forwards other keywords with **kwargs, as PettingZoo's `parallel_env`."""
     code = frame.f_code
     if not code.co_flags & inspect.CO_VARKEYWORDS:
         return ()
@@ -71,8 +73,8 @@ def _passed_on(frame: FrameType) -> tuple[str, ...]:
     return tuple(name for name in names if name not in ("self", "cls"))
 
 
-def _named(qualname: str, frame: FrameType) -> Any:
-    """The function that `frame` called by a name of its own; None where it is nowhere to be seen."""
+def _find_function(qualname: str, frame: FrameType) -> Any:
+    """The function with this qualified name, searched in the variables of `frame`; None if it is not there."""
     for value in (*frame.f_locals.values(), *frame.f_globals.values()):
         for candidate in _callables(value):
             if getattr(candidate, "__qualname__", None) == qualname:
@@ -81,7 +83,7 @@ def _named(qualname: str, frame: FrameType) -> Any:
 
 
 def _callables(value: Any) -> Iterator[Any]:
-    """A function, or what is called where a class is, and in those that it is derived from."""
+    """The value itself, and the `__init__` and `__new__` of its class and base classes."""
     yield value
     kind = value if isinstance(value, type) else type(value)
     for ancestor in kind.__mro__:
@@ -89,14 +91,14 @@ def _callables(value: Any) -> Iterator[Any]:
 
 
 def _keywords(function: Any) -> list[str]:
-    """Names of the arguments that a function or class can be given by keyword."""
+    """Names of the keyword arguments of a function or class."""
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    found = parameters_of(function)
-    return [name for name, item in found.items() if item.kind in kinds and name not in ("self", "cls")]
+    parameters = parameters_of(function)
+    return [name for name, item in parameters.items() if item.kind in kinds and name not in ("self", "cls")]
 
 
 def parameters_of(function: Any) -> Mapping[str, inspect.Parameter]:
-    """By name; empty for what has no signature that Python can tell."""
+    """Parameters by name; empty if Python cannot determine the signature."""
     try:
         return inspect.signature(function).parameters
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""The contract that every VectorEnv keeps, as a check that anybody can run on an environment of their own.
+"""The contract of VectorEnv, as a check that users can run on their own environments.
 
 check_vector_env(lambda n_envs: MyConfig().build(n_envs))
 """
@@ -11,86 +11,87 @@ import torch
 from torch import Tensor
 
 from marlnb.envs.steps import (
-    any_of_agent,
-    cloned,
-    copies_differ,
+    addresses,
+    any_per_agent,
+    clone_step,
+    describe_envs,
     differ,
-    may_act,
-    mixed,
-    places,
+    envs_differ,
+    has_choice,
     random_actions,
     valid,
-    where,
+    where_acting,
 )
 from marlnb.envs.vector import Step, VectorEnv, episode_seeds
 from marlnb.errors import EnvError
 from marlnb.specs import SEED_SPAN, GroupSpec
 
-COPIES = 3
+N_ENVS = 3
 
 
 def check_vector_env(
-    build: Callable[[int], VectorEnv], *, episodes: int = 2, seed: int = 0, most_steps: int = 3000
+    build: Callable[[int], VectorEnv], *, episodes: int = 2, seed: int = 0, max_steps: int = 3000
 ) -> None:
-    """Builds, plays and closes an environment, and raises at the first clause of the contract that it breaks.
+    """Builds, plays and closes an environment, and raises at the first clause of the contract that it violates.
 
     Args:
-        build: a new VectorEnv of that many copies; called several times.
-        episodes: episodes that copy 0 must end, acting at random.
-        most_steps: steps in which it must have done so.
+        build: returns a new VectorEnv with that many envs; called several times.
+        episodes: how many episodes env 0 must finish with random actions.
+        seed: of environments and actions.
+        max_steps: within how many steps.
     Raises:
         EnvError: names the clause, and says what was found.
     """
-    with build(COPIES) as env:
-        played = _play(env, episodes, seed, most_steps)
-        _check_again(env, played, seed, "the same environment, reset")
+    with build(N_ENVS) as env:
+        played = _play(env, episodes, seed, max_steps)
+        _check_determinism(env, played, seed, "the same environment, reset")
         _check_saved_state(env, seed)
         _check_extremes(env, seed)
     env.close()
-    with build(COPIES) as env:
-        _check_again(env, played, seed, "a second one built alike")
+    with build(N_ENVS) as env:
+        _check_determinism(env, played, seed, "a second environment, built the same way")
         _check_seeds_alone(env, seed)
 
 
-def _fail(env: VectorEnv, clause: str, found: str) -> EnvError:
-    return EnvError(f"{env.spec.name} breaks the contract of VectorEnv, clause {clause!r}: {found}")
+def _fail(env: VectorEnv, clause: str, problem: str) -> EnvError:
+    return EnvError(f"{env.spec.name} violates the contract of VectorEnv, clause {clause!r}: {problem}")
 
 
-class _Played:
-    """What was seen while playing: a copy of every step, and the actions between them."""
+class _Rollout:
+    """A played rollout: a clone of every step, and the actions between them."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.actions: list[dict[str, Tensor]] = []
 
 
-def _play(env: VectorEnv, episodes: int, seed: int, most_steps: int) -> _Played:
-    """Plays at random, checking each step against the one before."""
-    if env.n_envs != COPIES:
-        raise _fail(env, "number of copies", f"{COPIES} were asked for, n_envs is {env.n_envs}")
-    generator, played, ended = torch.Generator().manual_seed(seed), _Played(), torch.zeros(COPIES, dtype=torch.int64)
+def _play(env: VectorEnv, episodes: int, seed: int, max_steps: int) -> _Rollout:
+    """Plays random actions, and checks each step against the previous one."""
+    if env.n_envs != N_ENVS:
+        raise _fail(env, "number of envs", f"requested {N_ENVS}, n_envs is {env.n_envs}")
+    generator, played, ended = torch.Generator().manual_seed(seed), _Rollout(), torch.zeros(N_ENVS, dtype=torch.int64)
     step = env.reset(seed)
-    first_places = places(step)
+    first_addresses = addresses(step)
     _check_form(env, step)
     _check_start(env, step)
     _check_seeds(env, step, seed, ended)
-    played.steps.append(cloned(step))
+    played.steps.append(clone_step(step))
     while int(ended[0]) < episodes:
-        if len(played.actions) >= most_steps:
-            raise _fail(env, "episodes end", f"copy 0 ended {int(ended[0])} of {episodes} in {most_steps} steps")
+        if len(played.actions) >= max_steps:
+            raise _fail(env, "episodes end", f"env 0 ended {int(ended[0])} of {episodes} in {max_steps} steps")
         played.actions.append(random_actions(env, step, generator))
-        handed = {name: action.clone() for name, action in played.actions[-1].items()}
-        step = env.step(handed)
-        if not all(torch.equal(handed[name], action) for name, action in played.actions[-1].items()):
-            raise _fail(env, "actions left alone", "the actions handed to a step were written to")
-        if places(step) != first_places:
-            raise _fail(env, "buffers reused", "a tensor of this step is not where that of the first one was")
+        passed = {name: action.clone() for name, action in played.actions[-1].items()}
+        step = env.step(passed)
+        if not all(torch.equal(passed[name], action) for name, action in played.actions[-1].items()):
+            raise _fail(env, "actions unchanged", "step wrote to the actions that it was passed")
+        if addresses(step) != first_addresses:
+            raise _fail(env, "buffers reused", "a tensor of this step has another address than in the first step")
         _check_form(env, step)
         _check_transition(env, played.steps[-1], step)
         ended += step.done.cpu()
         _check_seeds(env, step, seed, ended)
         _check_labels(env)
-        played.steps.append(cloned(step))
+        played.steps.append(clone_step(step))
     _check_distinct(env, played)
     _check_final(env, played)
     return played
@@ -98,16 +99,20 @@ def _play(env: VectorEnv, episodes: int, seed: int, most_steps: int) -> _Played:
 
 def _expected(group: GroupSpec, n_envs: int) -> Iterator[tuple[str, tuple[int, ...], torch.dtype]]:
     rows = (n_envs, group.n_agents)
-    seen = (*rows, *group.observation.shape)
+    observation = (*rows, *group.observation.shape)
     dtype = getattr(torch, group.observation.dtype)
-    yield from (("observation", seen, dtype), ("final_observation", seen, dtype), ("reward", rows, torch.float32))
+    yield from (
+        ("observation", observation, dtype),
+        ("final_observation", observation, dtype),
+        ("reward", rows, torch.float32),
+    )
     yield from ((flag, rows, torch.bool) for flag in ("alive", "acting", "terminated", "truncated"))
     if group.has_action_mask:
         yield "action_mask", (*rows, group.action.n_logits), torch.bool
 
 
 def _check_form(env: VectorEnv, step: Step) -> None:
-    """Shapes, dtypes and devices as the spec says; no NaN; nobody acts who is not alive."""
+    """Shapes, dtypes and devices match the spec; no NaN; only living agents act."""
     if tuple(step.groups) != env.spec.group_names:
         raise _fail(env, "groups", f"the spec has {env.spec.group_names}, the step has {tuple(step.groups)}")
     for group in env.spec.groups:
@@ -115,12 +120,16 @@ def _check_form(env: VectorEnv, step: Step) -> None:
             _check_tensor(env, f"{group.name}.{name}", getattr(step.groups[group.name], name), shape, dtype)
         rows = step.groups[group.name]
         if not group.has_action_mask and rows.action_mask is not None:
-            raise _fail(env, "action masks", f"group {group.name!r} has one that its spec does not tell of")
+            raise _fail(env, "action masks", f"group {group.name!r} has one, but its spec says has_action_mask=False")
         if (rows.acting & ~rows.alive).any():
-            raise _fail(env, "acting implies alive", f"group {group.name!r}: {where(rows.acting & ~rows.alive)}")
-        if (any_of_agent(rows.observation != 0) & ~rows.alive).any():
-            raise _fail(env, "zero rows for the dead", f"group {group.name!r} shows something to one not alive")
-        if rows.action_mask is not None and (~may_act(rows.action_mask, group.action) & rows.acting).any():
+            raise _fail(
+                env, "acting implies alive", f"group {group.name!r}: {describe_envs(rows.acting & ~rows.alive)}"
+            )
+        if (any_per_agent(rows.observation != 0) & ~rows.alive).any():
+            raise _fail(
+                env, "zero rows for the dead", f"group {group.name!r} has observations of agents that are not alive"
+            )
+        if rows.action_mask is not None and (~has_choice(rows.action_mask, group.action) & rows.acting).any():
             raise _fail(env, "action masks", f"an acting agent of group {group.name!r} has no allowed choice")
     _check_tensor(env, "done", step.done, (env.n_envs,), torch.bool)
     _check_tensor(env, "episode_seed", step.episode_seed, (env.n_envs,), torch.int64)
@@ -145,45 +154,53 @@ def _check_tensor(env: VectorEnv, name: str, value: object, shape: tuple[int, ..
 
 
 def _check_start(env: VectorEnv, step: Step) -> None:
-    """After `reset` there has been no transition, and somebody is there."""
+    """After `reset` there is no transition yet, and some agent is alive."""
     for name, group in step.groups.items():
         for flag in ("reward", "terminated", "truncated"):
             if getattr(group, flag).any():
                 raise _fail(env, "no transition after reset", f"{name}.{flag} is not zero")
     if step.done.any():
         raise _fail(env, "no transition after reset", f"done is {step.done.tolist()}")
-    _check_somebody(env, step)
+    _check_some_agent_alive(env, step)
 
 
-def _check_somebody(env: VectorEnv, step: Step) -> None:
+def _check_some_agent_alive(env: VectorEnv, step: Step) -> None:
     alive = torch.cat([group.alive for group in step.groups.values()], 1).any(1)
     if not alive.all():
-        raise _fail(env, "reset at the end", f"nobody is alive in {where(~alive)}")
+        raise _fail(env, "reset at the end", f"no agent is alive in {describe_envs(~alive)}")
 
 
 def _check_transition(env: VectorEnv, before: Step, step: Step) -> None:
-    """Who ended was alive and is no more; who did not goes on; a copy is done when nobody is left, and starts again."""
+    """Agents that ended were alive and are not any more; the others stay; an env is done when no agent is left."""
     done = step.done[:, None].cpu()
-    goes_on = torch.zeros(env.n_envs, dtype=torch.bool)
+    continues = torch.zeros(env.n_envs, dtype=torch.bool)
     for name, rows in step.groups.items():
-        was, ended = before.groups[name].alive.cpu(), (rows.terminated | rows.truncated).cpu()
+        was_alive, ended = before.groups[name].alive.cpu(), (rows.terminated | rows.truncated).cpu()
         alive = rows.alive.cpu()
-        if (ended & ~was).any():
+        if (ended & ~was_alive).any():
             raise _fail(
-                env, "ends once", f"group {name!r}: one not alive before the step ended in {where(ended & ~was)}"
+                env,
+                "ends once",
+                f"group {name!r}: an agent ended that was not alive before, in {describe_envs(ended & ~was_alive)}",
             )
         if (ended & alive & ~done).any():
-            raise _fail(env, "dead when ended", f"group {name!r}: ended but alive in {where(ended & alive & ~done)}")
-        if (was & ~ended & (done | ~alive)).any():
-            raise _fail(env, "ends are told", f"group {name!r}: gone without terminated or truncated")
-        if (rows.reward.cpu()[~was] != 0).any():
+            raise _fail(
+                env, "dead when ended", f"group {name!r}: ended but alive in {describe_envs(ended & alive & ~done)}"
+            )
+        if (was_alive & ~ended & (done | ~alive)).any():
+            raise _fail(
+                env, "ends are reported", f"group {name!r}: not alive any more, without terminated or truncated"
+            )
+        if (rows.reward.cpu()[~was_alive] != 0).any():
             raise _fail(env, "no reward for the dead", f"group {name!r}")
-        goes_on |= (alive & ~done).any(1)
-    if (goes_on == step.done.cpu()).any():
+        continues |= (alive & ~done).any(1)
+    if (continues == step.done.cpu()).any():
         raise _fail(
-            env, "done when nobody is left", f"done is {step.done.tolist()}, somebody is left in {where(goes_on)}"
+            env,
+            "done when no agent is left",
+            f"done is {step.done.tolist()}, agents are left in {describe_envs(continues)}",
         )
-    _check_somebody(env, step)
+    _check_some_agent_alive(env, step)
 
 
 def _check_seeds(env: VectorEnv, step: Step, seed: int, ended: Tensor) -> None:
@@ -192,70 +209,77 @@ def _check_seeds(env: VectorEnv, step: Step, seed: int, ended: Tensor) -> None:
         raise _fail(
             env,
             "episode seeds",
-            f"({seed} + episode * {env.n_envs} + copy) mod {SEED_SPAN} for episodes {ended.tolist()} is "
+            f"({seed} + episode * {env.n_envs} + env index) mod {SEED_SPAN} for episodes {ended.tolist()} is "
             f"{expected.tolist()}; found {step.episode_seed.tolist()}",
         )
 
 
 def _check_labels(env: VectorEnv) -> None:
-    told, labels = {label.name: label for label in env.spec.labels}, env.labels()
-    if set(told) != set(labels):
-        raise _fail(env, "labels", f"the spec has {sorted(told)}, labels() gives {sorted(labels)}")
-    for name, label in told.items():
+    specs, labels = {label.name: label for label in env.spec.labels}, env.labels()
+    if set(specs) != set(labels):
+        raise _fail(env, "labels", f"the spec has {sorted(specs)}, labels() gives {sorted(labels)}")
+    for name, label in specs.items():
         shape = (env.n_envs,) if label.group is None else (env.n_envs, env.spec.group(label.group).n_agents)
         _check_tensor(env, f"label {name}", labels[name], shape, torch.int64 if label.classes else torch.float32)
-    time_step = env.label_state()
-    later = {} if time_step is None else env.labels_of(time_step)
+    state = env.label_state()
+    later = {} if state is None else env.labels_of(state)
     for name, value in later.items():
         if name not in labels or not torch.equal(value, labels[name]):
-            raise _fail(env, "labels", f"labels_of(label_state()) tells another {name!r} than labels()")
+            raise _fail(env, "labels", f"labels_of(label_state()) and labels() differ in {name!r}")
 
 
-def _check_distinct(env: VectorEnv, played: _Played) -> None:
-    """No two copies go the same way, under different seeds and different actions, unless nothing ever changes."""
+def _check_distinct(env: VectorEnv, played: _Rollout) -> None:
+    """With different seeds and actions, any two envs differ at some step, unless nothing ever changes."""
     changes = any(differ(played.steps[0], step).any() for step in played.steps)
     for first in range(env.n_envs):
         for second in range(first + 1, env.n_envs):
-            if changes and not any(copies_differ(step, first, second) for step in played.steps):
-                raise _fail(env, "distinct copies", f"copies {first} and {second} never differed")
+            if changes and not any(envs_differ(step, first, second) for step in played.steps):
+                raise _fail(env, "distinct envs", f"envs {first} and {second} never differed")
 
 
-def _check_final(env: VectorEnv, played: _Played) -> None:
-    """What was seen last is not what the next episode starts with, unless nothing else is ever seen.
+def _check_final(env: VectorEnv, played: _Rollout) -> None:
+    """Final observations are not those of the next episode's start, unless observations never change.
 
-    A group of which nobody stays to the end of any episode is not judged.
+    A group whose agents never stay until the end of an episode is not checked.
     """
     for name in env.spec.group_names:
-        kept, stayed, first = False, False, played.steps[0].groups[name].observation
+        differs, stayed, first = False, False, played.steps[0].groups[name].observation
         changes = any(not torch.equal(step.groups[name].observation, first) for step in played.steps)
         for step in played.steps:
             rows = step.groups[name]
             ended = (rows.terminated | rows.truncated) & step.done[:, None]
             stayed |= bool(ended.any())
-            kept |= bool((any_of_agent(rows.final_observation != rows.observation) & ended).any())
-        if changes and stayed and not kept:
-            raise _fail(env, "final observations", f"group {name!r}: always those that the next episode starts with")
+            differs |= bool((any_per_agent(rows.final_observation != rows.observation) & ended).any())
+        if changes and stayed and not differs:
+            raise _fail(
+                env,
+                "final observations",
+                f"group {name!r}: they always equal the first observations of the next episode",
+            )
 
 
-def _check_again(env: VectorEnv, played: _Played, seed: int, who: str) -> None:
-    """The same seed and actions give the same, whatever stands in the rows of those who do not act."""
+def _check_determinism(env: VectorEnv, played: _Rollout, seed: int, subject: str) -> None:
+    """The same seed and actions give the same steps, whatever actions the other agents have."""
     step = env.reset(seed)
     generator = torch.Generator().manual_seed(seed + 1)
     for number, expected in enumerate(played.steps):
         if number:
             others = random_actions(env, step, generator)
             actions = played.actions[number - 1]
-            step = env.step({name: mixed(actions[name], others[name], step.groups[name].acting) for name in actions})
-        if (copies := differ(step, expected)).any():
-            raise _fail(env, "determinism", f"{who}, gave another step {number} in {where(copies)} for seed {seed}")
+            step = env.step(
+                {name: where_acting(actions[name], others[name], step.groups[name].acting) for name in actions}
+            )
+        if (different := differ(step, expected)).any():
+            envs = describe_envs(different)
+            raise _fail(env, "determinism", f"{subject}, returned another step {number} in {envs} for seed {seed}")
 
 
 def _check_seeds_alone(env: VectorEnv, seed: int) -> None:
-    """An episode is its seed's: copy 1 under one seed starts as copy 0 does under the next."""
+    """An episode depends only on its seed: env 1 with one seed starts like env 0 with the next seed."""
     second = [tensor[1].clone() for tensor in valid(env.reset(seed))]
     first = [tensor[0] for tensor in valid(env.reset(seed + 1))]
     if not all(map(torch.equal, first, second)):
-        raise _fail(env, "distinct copies", f"the episode of seed {seed + 1} starts differently in copies 0 and 1")
+        raise _fail(env, "distinct envs", f"the episode of seed {seed + 1} starts differently in envs 0 and 1")
 
 
 def _check_saved_state(env: VectorEnv, seed: int) -> None:
@@ -266,14 +290,14 @@ def _check_saved_state(env: VectorEnv, seed: int) -> None:
         return
     saved = {name: value.clone() for name, value in saved.items()}
     actions = [random_actions(env, step, generator)]
-    expected = cloned(env.step(actions[0]))
+    expected = clone_step(env.step(actions[0]))
     env.load_state_dict(saved)
     if differ(env.step(actions[0]), expected).any():
         raise _fail(env, "saved state", "the step after load_state_dict is not the one after state_dict")
 
 
 def _check_extremes(env: VectorEnv, seed: int) -> None:
-    """The largest and the smallest action can be taken, unless a mask forbids them."""
+    """The largest and the smallest action are accepted, unless a mask forbids them."""
     for largest in (False, True):
         step = env.reset(seed)
         drawn = random_actions(env, step, torch.Generator().manual_seed(seed))

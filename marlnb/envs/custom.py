@@ -1,11 +1,11 @@
-"""The user's own environment: one function that returns a PettingZoo ParallelEnv, and one decorator.
+"""A user's environment: one function that returns a PettingZoo ParallelEnv, and one decorator.
 
     @marlnb.environment("my/env")
     def my_env(size: int = 5) -> ParallelEnv:
         ...
 
-From then on it is composed (`env=my/env env.kwargs.size=7`), listed, trained in and recorded as any other. The function
-may stand in a notebook: it is sent to the workers when they start.
+Then it is composed (`env=my/env env.kwargs.size=7`), listed, trained and recorded like any other environment. The
+function may be defined in a notebook: it is sent to the workers when they start.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def environment(name: str, *, arguments: type[Any] | None = None) -> Callable[[T
     """Registers a function that returns a ParallelEnv, or a subclass of EnvConfig, as the environment `name`.
 
     Args:
-        name: "<family>/<name>", as it is given to `env=`.
-        arguments: a dataclass of the function's keyword arguments, which checks `env.kwargs` when they are composed:
-            their names, types and, where they are made by `marlnb.option`, ranges. The function gets all of them.
+        name: "<family>/<name>", for `env=`.
+        arguments: a dataclass of the function's keyword arguments. It checks `env.kwargs` when composed: names,
+            types and, for fields made by `marlnb.option`, ranges. The function gets all of its fields.
     Raises:
-        ConfigError: the name is taken by another environment, what is decorated is neither, or `arguments` is no
-            dataclass.
+        ConfigError: another environment has this name, the decorated object is neither a function nor an EnvConfig, or
+            `arguments` is not a dataclass.
     """
 
     if arguments is not None and not is_dataclass(arguments):
@@ -56,11 +56,14 @@ def environment(name: str, *, arguments: type[Any] | None = None) -> Callable[[T
 def vector_env(
     constructor: Callable[..., Any], n_envs: int, *, device: str = "cpu", name: str = "", **options: Any
 ) -> VectorEnv:
-    """B = `n_envs` copies of what a function of your own returns, without registering it.
+    """B = `n_envs` envs from a function that returns a ParallelEnv, without registering it.
 
     Args:
         constructor: returns a ParallelEnv; may be defined in a notebook or a script.
-        options: those of every PettingZoo environment: kwargs, groups, workers, max_steps, state, render.
+        n_envs: B.
+        device: where the step's tensors are.
+        name: for messages; default: the constructor's name.
+        options: of every PettingZoo environment: kwargs, groups, workers, max_steps, state, render.
     Raises:
         ConfigError, EnvError: as `PettingZooConfig` and its `build`.
     """
@@ -76,7 +79,7 @@ def _config_class(constructor: Callable[..., Any], arguments: type[Any] | None =
         (),
         bases=(PettingZooConfig,),
         namespace={
-            "__doc__": getattr(constructor, "__doc__", None) or f"{title}, the user's own.",
+            "__doc__": getattr(constructor, "__doc__", None) or f"{title}, defined by the user.",
             "__module__": getattr(constructor, "__module__", __name__),
             "__qualname__": getattr(constructor, "__qualname__", title),
             "constructor": staticmethod(constructor),

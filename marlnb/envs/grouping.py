@@ -1,4 +1,4 @@
-"""Agents with spaces of their own, put together as groups whose members share theirs."""
+"""Groups of agents that share spaces, from the spaces of single agents."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ def group_specs(
     groups: Mapping[str, tuple[str, ...]],
     masked: frozenset[str] = frozenset(),
 ) -> tuple[GroupSpec, ...]:
-    """Groups as the user says, or by `<group>_<index>`.
+    """Specs of the groups that the user defines, or of those by the id convention `<group>_<index>`.
 
     Args:
-        name: the environment's, for messages.
-        observations, actions: by agent, in the environment's order.
+        name: the environment's name, for messages.
+        observations: by agent, in the environment's order.
+        actions: by agent, in the environment's order.
+        groups: agents by group; empty: by the id convention.
         masked: agents that have an action mask.
     Raises:
-        EnvBuildError: groups that do not name each agent once, or put agents with different spaces together.
+        EnvBuildError: the groups do not name each agent once, or combine agents with different spaces.
     """
     try:
         grouped = group_agents(tuple(observations), groups)
     except ConfigError as error:
         raise EnvBuildError(f"{name}: {error}") from error
-    found = []
+    specs = []
     for group, members in grouped.items():
         first = members[0]
         spaces = {agent: (observations[agent], actions[agent], agent in masked) for agent in members}
@@ -36,8 +38,8 @@ def group_specs(
         if other is not None:
             raise EnvBuildError(
                 f"{name}: agents {first!r} and {other!r} of group {group!r} have different spaces or masks: "
-                f"{spaces[first]} and {spaces[other]}; put them in groups of their own with "
+                f"{spaces[first]} and {spaces[other]}; put them in separate groups, "
                 f"groups={{{first!r}: [{first!r}], {other!r}: [{other!r}], ...}}"
             )
-        found.append(GroupSpec(group, members, *spaces[first]))
-    return tuple(found)
+        specs.append(GroupSpec(group, members, *spaces[first]))
+    return tuple(specs)

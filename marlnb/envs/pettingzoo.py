@@ -1,4 +1,4 @@
-"""PettingZoo's environments: those installed, by name, and the user's own, by where their constructor is."""
+"""PettingZoo environments: the installed ones by name, and the user's own by the import path of their constructor."""
 
 from __future__ import annotations
 
@@ -18,15 +18,20 @@ from marlnb.imports import load_object
 if TYPE_CHECKING:
     from marlnb.envs.vector import VectorEnv
 
-_FAMILIES = {"sisl": (), "butterfly": (), "classic": (), "atari": ("multi_agent_ale_py",)}  # and what each must have
-_DRAWN = {"render_mode": "rgb_array"}  # without it, what the agents of these two see is never drawn
-_DEFAULTS = {"pistonball": _DRAWN, "cooperative_pong": _DRAWN}
+_FAMILIES = {
+    "sisl": (),
+    "butterfly": (),
+    "classic": (),
+    "atari": ("multi_agent_ale_py",),
+}  # needed modules
+# the agents of these two observe the screen, which is drawn only in a render mode
+_DEFAULTS = {name: {"render_mode": "rgb_array"} for name in ("pistonball", "cooperative_pong")}
 _IMPORTED = re.compile(r"^from\s+(\S+)\s+import\s+(\([^)]*\)|.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PettingZooConfig(EnvConfig):
-    """The options of every environment that has one of PettingZoo's two APIs, parallel or turn by turn (AEC)."""
+    """The options of every environment with one of PettingZoo's two APIs, parallel or turn-based (AEC)."""
 
     constructor: ClassVar[str | Callable[..., Any]]
     defaults: ClassVar[Mapping[str, Any]] = {}
@@ -34,18 +39,17 @@ class PettingZooConfig(EnvConfig):
 
     kwargs: Mapping[str, Any] = option({}, help="keyword arguments of the environment's constructor")
     groups: Mapping[str, tuple[str, ...]] = option({}, help="agents by group; none: those named <group>_<index>")
-    workers: int = option(
-        -1, help="processes that step the copies; 0: this process; -1: one for each core it may use", ge=-1
-    )
+    workers: int = option(-1, help="processes that step the envs; 0: this process; -1: one for each usable core", ge=-1)
     max_steps: int | None = option(
-        None, help="truncates longer episodes, besides the environment's own limit", unit="steps", ge=1
+        None, help="truncates longer episodes, in addition to the environment's own limit", unit="steps", ge=1
     )
-    turn_based: bool = option(False, help="step it turn by turn, where it could be stepped in parallel")
+    turn_based: bool = option(False, help="step a parallel environment turn by turn")
     agents_wait: bool = option(
-        False, help="an agent missing from a parallel step waits, unless it ended: agents that act at different rates"
+        False,
+        help="agents missing from a parallel step wait, unless they ended: for agents with different rates",
     )
     state: bool = option(False, help="read the environment's global state, for critics")
-    render: bool = option(False, help="build it so that pictures can be taken")
+    render: bool = option(False, help="build it so that it can be rendered")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,18 +59,18 @@ class PettingZooConfig(EnvConfig):
             object.__setattr__(self, "kwargs", {name: to_json(value) for name, value in _values(checked).items()})
 
     def build(self, n_envs: int, device: str = "cpu") -> VectorEnv:
-        """B = `n_envs` copies, not yet reset.
+        """B = `n_envs` envs, not yet reset.
 
         Raises:
-            EnvError: the environment cannot be imported or built, or has spaces or groups that cannot be handled.
-            ConfigError: `turn_based` for a constructor of the user's own, which returns what it returns.
+            EnvError: the environment cannot be imported or built, or its spaces or groups are not supported.
+            ConfigError: `turn_based` with a constructor that is not PettingZoo's own.
         """
         from marlnb.envs.parallel import ParallelVectorEnv
         from marlnb.envs.workers.source import EnvSource
 
         source = EnvSource(
             name=self.name,
-            constructor=self._by_turns() if self.turn_based else self._where(),
+            constructor=self._turn_based_constructor() if self.turn_based else self._constructor(),
             kwargs=self._constructor_kwargs(),
             groups=self.groups,
             max_steps=self.max_steps,
@@ -81,22 +85,22 @@ class PettingZooConfig(EnvConfig):
 
     def _constructor_kwargs(self) -> dict[str, Any]:
         kind = self._arguments_class()
-        given = self.kwargs if kind is None else _values(from_json(self.kwargs, kind, "kwargs"))
-        return {**self.defaults, **given}
+        kwargs = self.kwargs if kind is None else _values(from_json(self.kwargs, kind, "kwargs"))
+        return {**self.defaults, **kwargs}
 
-    def _where(self) -> str | Callable[..., Any]:
+    def _constructor(self) -> str | Callable[..., Any]:
         constructor = type(self).__dict__.get("constructor") or type(self).constructor
         return constructor.__func__ if isinstance(constructor, staticmethod) else constructor
 
-    def _by_turns(self) -> str:
-        """Where the constructor is that returns an AECEnv: in PettingZoo's modules it is called `env`."""
-        where = self._where()
-        if not isinstance(where, str) or not where.endswith((":parallel_env", ":env")):
+    def _turn_based_constructor(self) -> str:
+        """The import path of the constructor that returns an AECEnv: in PettingZoo's modules it is called `env`."""
+        path = self._constructor()
+        if not isinstance(path, str) or not path.endswith((":parallel_env", ":env")):
             raise ConfigError(
-                f"{self.name}: turn_based=True chooses between PettingZoo's own `parallel_env` and `env`; the "
-                f"constructor here is {where!r}: let it return an AECEnv, and it is stepped turn by turn"
+                f"{self.name}: turn_based=True needs a constructor of PettingZoo's own, `parallel_env` or `env`; got "
+                f"{path!r}. Let it return an AECEnv instead, which is always stepped turn by turn"
             )
-        return where.partition(":")[0] + ":env"
+        return path.partition(":")[0] + ":env"
 
 
 @ENVIRONMENTS.register("pettingzoo/custom")
@@ -104,15 +108,15 @@ class PettingZooConfig(EnvConfig):
 class CustomConfig(PettingZooConfig):
     """Any function that can be imported and returns a ParallelEnv or an AECEnv."""
 
-    entry_point: str = option(help='where the function or class is: "module:function"')
-    arguments: str = option("", help='a dataclass that checks kwargs: "module:Class"; none: they are not checked')
+    entry_point: str = option(help='import path of the function or class: "module:function"')
+    arguments: str = option("", help='import path of a dataclass that checks kwargs: "module:Class"; none: no check')
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not re.fullmatch(r"[\w.]+:[\w.]+", self.entry_point):
             raise ConfigError(f'pettingzoo/custom.entry_point must be "module:function"; got {self.entry_point!r}')
 
-    def _where(self) -> str:
+    def _constructor(self) -> str:
         return self.entry_point
 
     def _arguments_class(self) -> type[Any] | None:
@@ -125,23 +129,23 @@ class CustomConfig(PettingZooConfig):
 
 
 def _values(arguments: Any) -> dict[str, Any]:
-    """What a dataclass of arguments was made from."""
+    """The arguments that a dataclass was made with."""
     return {item.name: getattr(arguments, item.name) for item in fields(arguments) if item.init}
 
 
 def installed() -> dict[str, str]:
-    """Names to "module:parallel_env" of what PettingZoo and mpe2 bring, found without importing any of it.
+    """Name -> "module:parallel_env" of the environments of PettingZoo and mpe2, found without importing them.
 
-    "module:env" where agents can only be stepped turn by turn.
+    "module:env" for environments that can only be stepped turn by turn.
     """
-    found: dict[str, tuple[int, str]] = {}
+    latest: dict[str, tuple[int, str]] = {}
     for folder in _folders():
         for file in sorted(folder.glob("*_v*.py")):
             stem, _, version = file.stem.rpartition("_v")
             entry = _defined_in(file)
-            if entry and version.isdigit() and int(version) >= found.get(stem, (0, ""))[0]:
-                found[stem] = (int(version), entry)
-    return {name: entry for name, (_, entry) in sorted(found.items())}
+            if entry and version.isdigit() and int(version) >= latest.get(stem, (0, ""))[0]:
+                latest[stem] = (int(version), entry)
+    return {name: entry for name, (_, entry) in sorted(latest.items())}
 
 
 def _folders() -> Iterator[Path]:
@@ -153,12 +157,12 @@ def _folders() -> Iterator[Path]:
 
 def _package(name: str, *below: str) -> Iterator[Path]:
     spec = find_spec(name)
-    for place in (spec.submodule_search_locations or ()) if spec else ():
-        yield Path(place, *below)
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        yield Path(folder, *below)
 
 
 def _defined_in(file: Path) -> str | None:
-    """Where `<name>_v<k>.py` takes its parallel_env from, or else its env; None where it has neither."""
+    """Import path of the parallel_env that `<name>_v<k>.py` imports, or else of its env; None if it imports neither."""
     imported = [
         (module, set(re.findall(r"\w+", names)))
         for module, names in _IMPORTED.findall(file.read_text(encoding="utf-8"))
@@ -171,7 +175,7 @@ def _defined_in(file: Path) -> str | None:
 
 
 def register_installed() -> None:
-    """Enters a config class for each installed environment, as `pettingzoo/<name>`."""
+    """Registers a config class for each installed environment, as `pettingzoo/<name>`."""
     for name, entry_point in installed().items():
         kind = make_dataclass(
             f"{name.title().replace('_', '')}Config",

@@ -1,13 +1,12 @@
-"""An environment whose agents are grouped as the user says: several groups as one, or one group split.
+"""Regrouped environments: several groups merged into one, or one group split, as the user defines.
 
-The agents, their numbers and their seeds are the environment's own; only the tensors are laid out anew.
+Agents, their order in the environment, and seeds do not change; only the tensors are arranged differently.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -25,24 +24,27 @@ Groups = Mapping[str, tuple[str, ...]]
 
 
 def build_env(experiment: Experiment, n_envs: int, *, device: str = "cpu", env: EnvConfig | None = None) -> VectorEnv:
-    """Copies of an experiment's environment, its agents grouped as the experiment says.
+    """The envs of an experiment, with its groups.
 
     Args:
-        env: another environment in its place, grouped in the same way.
+        experiment: defines the environment and the groups.
+        n_envs: B.
+        device: where the step's tensors are.
+        env: another environment to use instead, with the same groups.
     Raises:
-        ConfigError: groups that the environment's agents cannot form.
+        ConfigError: the environment's agents cannot form these groups.
     """
     return build_grouped(env or experiment.env, experiment.groups, n_envs, device=device)
 
 
 def build_grouped(env: EnvConfig, groups: Groups | None, n_envs: int, *, device: str = "cpu") -> VectorEnv:
-    """Copies of an environment, its agents grouped as `groups` says; without any, as the environment groups them.
+    """The envs of an environment with these groups; without any, with the environment's own groups.
 
     Raises:
-        ConfigError: groups that the environment's agents cannot form.
-        EnvBuildError: `build` of somebody's own raised, or returned something else.
+        ConfigError: the environment's agents cannot form these groups.
+        EnvBuildError: the `build` of a user's config raised, or did not return a VectorEnv.
     """
-    built = _built(env, n_envs, device)
+    built = _build(env, n_envs, device)
     if not groups:
         return built
     try:
@@ -52,45 +54,52 @@ def build_grouped(env: EnvConfig, groups: Groups | None, n_envs: int, *, device:
         raise
 
 
-def _built(env: EnvConfig, n_envs: int, device: str) -> VectorEnv:
+def _build(env: EnvConfig, n_envs: int, device: str) -> VectorEnv:
     try:
         built: object = env.build(n_envs, device)
     except MarlnbError:
         raise
     except Exception as error:
-        if (whose := user_code.describe_error(error)) is None:
+        if (cause := user_code.describe_error(error)) is None:
             raise
-        raise EnvBuildError(f"{env.name}: {type(env).__name__}.build raised {whose}") from error
+        raise EnvBuildError(f"{env.name}: {type(env).__name__}.build raised {cause}") from error
     if not isinstance(built, VectorEnv):
         raise EnvBuildError(f"{env.name}: {type(env).__name__}.build must return a VectorEnv; it returned {built!r}")
     return built
 
 
 class AgentSlice(NamedTuple):
-    """Neighbouring agents of one group that are neighbours in another: rows `there` of `group` are rows `here`."""
+    """Adjacent agents of a new group that are also adjacent in one group of the wrapped environment.
+
+    Attributes:
+        group: the group in the wrapped environment.
+        source: their rows there.
+        target: their rows in the new group.
+    """
 
     group: str
-    there: slice
-    here: slice
+    source: slice
+    target: slice
 
 
 class Regrouped(VectorEnv):
-    """`env` with other groups; every step costs one copy of its tensors.
+    """`env` with other groups; every step copies its tensors once.
 
-    A label of agents whose group has been taken apart is told for each agent: `<label>_<agent>`, `[env]`.
+    A label of a group that is split becomes one label per agent: `<label>_<agent>`, `[env]`.
 
     Args:
+        env: the wrapped environment.
         groups: the agents of each group; every agent of `env` is in one.
     Raises:
-        ConfigError: an agent is missing, named twice or not there, or a group's agents have different spaces.
+        ConfigError: an agent is missing, named twice or unknown, or a group's agents have different spaces.
     """
 
     def __init__(self, env: VectorEnv, groups: Groups) -> None:
         self.env, self.n_envs, self.device = env, env.n_envs, env.device
-        self._labels = {label.name: _label_specs(label, env.spec, groups) for label in env.spec.labels}
-        labels = tuple(label for told in self._labels.values() for label in told)
+        self._label_specs = {label.name: _label_specs(label, env.spec, groups) for label in env.spec.labels}
+        labels = tuple(label for specs in self._label_specs.values() for label in specs)
         self.spec = replace(env.spec, groups=_group_specs(env.spec, groups), labels=labels)
-        self._runs = {group.name: list(_runs(group.agents, env.spec)) for group in self.spec.groups}
+        self._slices = {group.name: list(_agent_slices(group.agents, env.spec)) for group in self.spec.groups}
         self._step = allocate_step(self.spec, self.n_envs, self.device)
         self._actions = {
             group.name: torch.zeros(
@@ -102,120 +111,114 @@ class Regrouped(VectorEnv):
         }
 
     def reset(self, seed: int) -> Step:
-        return self._laid_out(self.env.reset(seed))
+        return self._regroup(self.env.reset(seed))
 
     def step(self, actions: Mapping[str, Tensor]) -> Step:
         for group in self.spec.groups:
             action, shape = actions.get(group.name), (self.n_envs, group.n_agents, *group.action.shape)
             if action is None or tuple(action.shape) != shape:
-                found = {name: list(value.shape) for name, value in actions.items()}
-                raise EnvError(f"{self.spec.name} needs actions {list(shape)} of the group {group.name!r}; got {found}")
-            for run in self._runs[group.name]:
-                self._actions[run.group][:, run.there] = action[:, run.here]
-        return self._laid_out(self.env.step(self._actions))
+                got = {name: list(value.shape) for name, value in actions.items()}
+                raise EnvError(f"{self.spec.name} needs actions {list(shape)} of the group {group.name!r}; got {got}")
+            for part in self._slices[group.name]:
+                self._actions[part.group][:, part.source] = action[:, part.target]
+        return self._regroup(self.env.step(self._actions))
 
     def state_dict(self) -> dict[str, Tensor] | None:
         return self.env.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> Step:
-        return self._laid_out(self.env.load_state_dict(state))
+        return self._regroup(self.env.load_state_dict(state))
 
     def labels(self) -> dict[str, Tensor]:
-        return self._told(self.env.labels())
+        return self._regroup_labels(self.env.labels())
 
     def label_state(self) -> Tensor | None:
         return self.env.label_state()
 
-    def labels_of(self, moments: Tensor) -> dict[str, Tensor]:
-        return self._told(self.env.labels_of(moments))
+    def labels_of(self, states: Tensor) -> dict[str, Tensor]:
+        return self._regroup_labels(self.env.labels_of(states))
 
     def render(self, index: int = 0) -> np.ndarray:
         return self.env.render(index)
 
-    def announce(self, folder: Path) -> None:
-        self.env.announce(folder)
-
-    def hurry(self) -> None:
-        self.env.hurry()
-
     def close(self) -> None:
         self.env.close()
 
-    def _laid_out(self, step: Step) -> Step:
-        for name, runs in self._runs.items():
-            rows = self._step.groups[name]
-            for run in runs:
-                theirs = step.groups[run.group]
+    def _regroup(self, step: Step) -> Step:
+        for name, slices in self._slices.items():
+            target = self._step.groups[name]
+            for part in slices:
+                source = step.groups[part.group]
                 for field in _FIELDS:
-                    value = getattr(theirs, field)
+                    value = getattr(source, field)
                     if value is not None:
-                        getattr(rows, field)[:, run.here] = value[:, run.there]
+                        getattr(target, field)[:, part.target] = value[:, part.source]
         return replace(step, groups=self._step.groups)
 
-    def _told(self, labels: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        told: dict[str, Tensor] = {}
+    def _regroup_labels(self, labels: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        regrouped: dict[str, Tensor] = {}
         for name, value in labels.items():
-            specs = self._labels[name]
+            specs = self._label_specs[name]
             if len(specs) == 1 and specs[0].name == name:
-                told[name] = value
+                regrouped[name] = value
             else:
-                told |= {spec.name: value[:, agent] for agent, spec in enumerate(specs)}
-        return told
+                regrouped |= {spec.name: value[:, agent] for agent, spec in enumerate(specs)}
+        return regrouped
 
 
 _FIELDS = tuple(field.name for field in fields(GroupStep))
 
 
 def _group_specs(spec: EnvSpec, groups: Groups) -> tuple[GroupSpec, ...]:
-    """Groups of these agents, each with the spaces that all its agents have."""
-    own = {agent: group for group in spec.groups for agent in group.agents}
+    """Specs of the new groups, with the spaces of their agents."""
+    group_of = {agent: group for group in spec.groups for agent in group.agents}
     try:
         named = group_agents(spec.agents, groups)
     except ConfigError as error:
         raise ConfigError(f"{spec.name}: {error}") from error
-    found = []
+    specs = []
     for name, agents in named.items():
         if not agents:
-            raise ConfigError(f"{spec.name}: group {name!r} has no agents; those there are {list(spec.agents)}")
-        first = own[agents[0]]
+            raise ConfigError(f"{spec.name}: group {name!r} has no agents; valid: {list(spec.agents)}")
+        first = group_of[agents[0]]
         for agent in agents:
-            _check_alike(spec.name, name, agents[0], first, agent, own[agent])
-        names = {own[agent].observation.names for agent in agents}
+            _check_same_spaces(spec.name, name, agents[0], first, agent, group_of[agent])
+        names = {group_of[agent].observation.names for agent in agents}
         observation = first.observation if len(names) == 1 else replace(first.observation, names=())
-        choices = {own[agent].action.names for agent in agents}
+        choices = {group_of[agent].action.names for agent in agents}
         action = first.action if len(choices) == 1 else replace(first.action, names=())
-        found.append(GroupSpec(name, agents, observation, action, first.has_action_mask))
-    return tuple(found)
+        specs.append(GroupSpec(name, agents, observation, action, first.has_action_mask))
+    return tuple(specs)
 
 
-def _check_alike(env: str, name: str, one: str, first: GroupSpec, other: str, second: GroupSpec) -> None:
-    """Raises ConfigError unless two agents have the same spaces, whatever their features are called."""
-    for what, mine, theirs in (
-        ("observations of shape", first.observation.shape, second.observation.shape),
-        ("observations of dtype", first.observation.dtype, second.observation.dtype),
-        ("actions", replace(first.action, names=()), replace(second.action, names=())),
-        ("an action mask:", first.has_action_mask, second.has_action_mask),
+def _check_same_spaces(env: str, name: str, agent: str, group: GroupSpec, other: str, other_group: GroupSpec) -> None:
+    """Raises ConfigError unless two agents have the same spaces; the names of features may differ."""
+    for what, value, other_value in (
+        ("observations of shape", group.observation.shape, other_group.observation.shape),
+        ("observations of dtype", group.observation.dtype, other_group.observation.dtype),
+        ("actions", replace(group.action, names=()), replace(other_group.action, names=())),
+        ("an action mask:", group.has_action_mask, other_group.has_action_mask),
     ):
-        if mine != theirs:
+        if value != other_value:
             raise ConfigError(
-                f"{env}: group {name!r} cannot hold {one!r} and {other!r}: {one!r} has {what} {mine}, "
-                f"{other!r} {theirs}; the agents of a group have the same spaces"
+                f"{env}: group {name!r} cannot contain {agent!r} and {other!r}: {agent!r} has {what} {value}, "
+                f"{other!r} has {other_value}; the agents of a group must have the same spaces"
             )
 
 
-def _runs(agents: tuple[str, ...], spec: EnvSpec) -> Iterator[AgentSlice]:
-    """Where each of these agents is found in the groups of `spec`, neighbours together."""
-    places = {agent: (group.name, row) for group in spec.groups for row, agent in enumerate(group.agents)}
+def _agent_slices(agents: tuple[str, ...], spec: EnvSpec) -> Iterator[AgentSlice]:
+    """The slices of these agents in the groups of `spec`; adjacent agents share a slice."""
+    positions = {agent: (group.name, row) for group in spec.groups for row, agent in enumerate(group.agents)}
     start = 0
-    for here in range(1, len(agents) + 1):
-        group, row = places[agents[start]]
-        if here == len(agents) or places[agents[here]] != (group, row + here - start):
-            yield AgentSlice(group, slice(row, row + here - start), slice(start, here))
-            start = here
+    for stop in range(1, len(agents) + 1):
+        group, row = positions[agents[start]]
+        if stop == len(agents) or positions[agents[stop]] != (group, row + stop - start):
+            yield AgentSlice(group, slice(row, row + stop - start), slice(start, stop))
+            start = stop
 
 
 def _label_specs(label: LabelSpec, spec: EnvSpec, groups: Groups) -> tuple[LabelSpec, ...]:
-    """A label as it is told of the new groups: of the group that has the same agents, else of each agent."""
+    """A label's specs for the new groups: one for the group with the same agents, else one per agent."""
     if label.group is None:
         return (label,)
     agents = spec.group(label.group).agents

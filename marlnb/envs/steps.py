@@ -1,4 +1,4 @@
-"""Steps of a VectorEnv as values: copied, compared, and the random actions between them."""
+"""Cloning and comparing the steps of a VectorEnv, and random actions; used by the contract check and tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from marlnb.specs import ActionSpec
 
 
 def random_actions(env: VectorEnv, step: Step, generator: torch.Generator) -> dict[str, Tensor]:
-    """Random actions, allowed ones where there is a mask."""
+    """Random actions that action masks allow."""
     actions = {}
     for group in env.spec.groups:
         spec, mask = group.action, step.groups[group.name].action_mask
@@ -33,15 +33,15 @@ def random_actions(env: VectorEnv, step: Step, generator: torch.Generator) -> di
     return actions
 
 
-def mixed(actions: Tensor, others: Tensor, acting: Tensor) -> Tensor:
+def where_acting(actions: Tensor, others: Tensor, acting: Tensor) -> Tensor:
     return torch.where(acting if actions.dim() == 2 else acting[..., None], actions, others)
 
 
-def may_act(mask: Tensor, action: ActionSpec) -> Tensor:
+def has_choice(mask: Tensor, action: ActionSpec) -> Tensor:
     return torch.stack([part.any(-1) for part in mask.split(list(action.n), -1)], -1).all(-1)
 
 
-def any_of_agent(flags: Tensor) -> Tensor:
+def any_per_agent(flags: Tensor) -> Tensor:
     return flags.flatten(2).any(-1)
 
 
@@ -51,24 +51,24 @@ def tensors(step: Step) -> Iterator[Tensor]:
     yield from (value for value in (step.done, step.episode_seed, step.state, step.final_state) if value is not None)
 
 
-def places(step: Step) -> list[int]:
+def addresses(step: Step) -> list[int]:
     return [tensor.data_ptr() for tensor in tensors(step)]
 
 
-def cloned(step: Step) -> Step:
-    def copied(value: Tensor | None) -> Tensor | None:
+def clone_step(step: Step) -> Step:
+    def clone(value: Tensor | None) -> Tensor | None:
         return None if value is None else value.clone()
 
     groups = {
-        name: GroupStep(**{field.name: copied(getattr(rows, field.name)) for field in fields(GroupStep)})  # type: ignore[arg-type]
+        name: GroupStep(**{field.name: clone(getattr(rows, field.name)) for field in fields(GroupStep)})  # type: ignore[arg-type]
         for name, rows in step.groups.items()
     }
-    common = {name: copied(getattr(step, name)) for name in ("done", "episode_seed", "state", "final_state")}
-    return replace(step, groups=groups, **common)  # type: ignore[arg-type]
+    shared = {name: clone(getattr(step, name)) for name in ("done", "episode_seed", "state", "final_state")}
+    return replace(step, groups=groups, **shared)  # type: ignore[arg-type]
 
 
 def valid(step: Step) -> Iterator[Tensor]:
-    """All of a step that means anything, each `[env, ...]`: a final observation counts where something ended."""
+    """The meaningful tensors of a step, each `[env, ...]`: final observations count only where an agent ended."""
     for rows in step.groups.values():
         ended = (rows.terminated | rows.truncated).view(*rows.alive.shape, *[1] * (rows.final_observation.dim() - 2))
         yield from (rows.observation, rows.alive, rows.acting, rows.reward, rows.terminated, rows.truncated)
@@ -81,24 +81,21 @@ def valid(step: Step) -> Iterator[Tensor]:
 
 
 def differ(first: Step, second: Step) -> Tensor:
-    """`[env]`: the copies in which two steps are not the same."""
+    """`[env]` bool: the envs in which two steps differ."""
     return (
         torch.stack(
-            [
-                (one != other).flatten(1).any(1) if one.dim() > 1 else one != other
-                for one, other in zip(valid(first), valid(second))
-            ]
+            [(a != b).flatten(1).any(1) if a.dim() > 1 else a != b for a, b in zip(valid(first), valid(second))]
         )
         .any(0)
         .cpu()
     )
 
 
-def copies_differ(step: Step, first: int, second: int) -> bool:
+def envs_differ(step: Step, first: int, second: int) -> bool:
     return not all(torch.equal(tensor[first], tensor[second]) for tensor in valid(step))
 
 
-def where(flags: Tensor) -> str:
-    """The copies at which something is so."""
-    copies = flags.reshape(flags.shape[0], -1).any(1).nonzero().flatten().tolist()
-    return f"{'copy' if len(copies) == 1 else 'copies'} {', '.join(map(str, copies))}"
+def describe_envs(flags: Tensor) -> str:
+    """`env 1` or `envs 0, 2`: the envs in which any flag is set."""
+    indices = flags.reshape(flags.shape[0], -1).any(1).nonzero().flatten().tolist()
+    return f"{'env' if len(indices) == 1 else 'envs'} {', '.join(map(str, indices))}"

@@ -46,7 +46,7 @@ def test_a_folder_that_exists_is_not_overwritten(run: Path, capsys: pytest.Captu
     assert main(["train", *TINY, "frames=400", "--quiet", f"run={run}"]) == 2
     assert "exists already" in capsys.readouterr().err
     assert main(["record", str(run), "--episodes", "3", "--quiet"]) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
     assert main(["train", *TINY, "frames=400", "--quiet", "--resume", f"run={run}"]) == 0
     assert main(["train", *TINY, "frames=500", "--quiet", "--resume", f"run={run}"]) == 2
@@ -171,8 +171,8 @@ def test_list_names_and_sites(run: Path, tmp_path: Path, capsys: pytest.CaptureF
         (["train", "env=mpe/simple_spred"], "did you mean 'mpe/simple_spread'"),
         (["train", "env=mpe/simple_spread", "algorithm=mapo"], "did you mean 'mappo'"),
         (["train", "env=mpe/simple_spread", "algorithm.lrr=1"], "did you mean 'algorithm.lr'"),
-        (["train", "env=mpe/simple_spread", "seed=0,1"], "asks for several experiments"),
-        (["train"], "no environment: say env=name"),
+        (["train", "env=mpe/simple_spread", "seed=0,1"], "describes several experiments"),
+        (["train"], "no environment; add env=<name>"),
         (["evaluate", "{run}x"], "is not a run folder"),
         (["evaluate", "{run}", "--env", "mpe/simple_spread"], "groups"),
         (["evaluate", "{run}", "--env", "mpe/simple_spred"], "did you mean 'mpe/simple_spread'"),

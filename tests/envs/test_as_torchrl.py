@@ -144,12 +144,12 @@ def test_a_running_copy_cannot_be_reset_alone() -> None:
     data = env.rand_step(env.reset())
     data = env.step_mdp(data)
     data["_reset"] = torch.tensor([[True], [False]])
-    with pytest.raises(EnvError, match=r"copies \[0\] are in the middle of their episodes"):
+    with pytest.raises(EnvError, match=r"envs \[0\] are in the middle of their episodes"):
         env.reset(data)
 
 
 def test_an_ended_copy_must_be_reset_before_it_is_stepped() -> None:
     env = marlnb.as_torchrl(built("mpe/simple_spread", 2, max_cycles=1))
     data = env.rand_step(env.reset())
-    with pytest.raises(EnvError, match=r"reset copies \[0, 1\] first"):
+    with pytest.raises(EnvError, match=r"reset envs \[0, 1\] first"):
         env.rand_step(env.step_mdp(data))

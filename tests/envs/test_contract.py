@@ -175,7 +175,7 @@ class Twins(Spoiled):
 
 
 def test_copies_that_are_one_are_found() -> None:
-    with pytest.raises(EnvError, match="clause 'distinct copies'"):
+    with pytest.raises(EnvError, match="clause 'distinct envs'"):
         check_vector_env(lambda n_envs: Twins(n_envs, Twins._same))  # type: ignore[arg-type]
 
 
@@ -184,17 +184,17 @@ def test_copies_whose_seed_is_not_what_they_say_are_found() -> None:
         if env.was_reset:
             rows(step).observation[1, 0, 0] += 0.5
 
-    with pytest.raises(EnvError, match="clause 'distinct copies': the episode of seed 1 starts differently"):
+    with pytest.raises(EnvError, match="clause 'distinct envs': the episode of seed 1 starts differently"):
         check_vector_env(lambda n_envs: Spoiled(n_envs, biased))
 
 
 def test_episodes_without_an_end_are_found() -> None:
-    with pytest.raises(EnvError, match="clause 'episodes end': copy 0 ended 0 of 2 in 5 steps"):
-        check_vector_env(lambda n_envs: vector_env(Scripted, n_envs, workers=0), most_steps=5)
+    with pytest.raises(EnvError, match="clause 'episodes end': env 0 ended 0 of 2 in 5 steps"):
+        check_vector_env(lambda n_envs: vector_env(Scripted, n_envs, workers=0), max_steps=5)
 
 
 def test_the_wrong_number_of_copies_is_found() -> None:
-    with pytest.raises(EnvError, match="clause 'number of copies'"):
+    with pytest.raises(EnvError, match="clause 'number of envs'"):
         check_vector_env(lambda n_envs: vector_env(Scripted, n_envs + 1, workers=0))
 
 
@@ -214,7 +214,7 @@ def test_labels_that_are_told_otherwise_later_are_found(monkeypatch: pytest.Monk
 
     told = MPE.labels_of
     monkeypatch.setattr(MPE, "labels_of", shifted)
-    with pytest.raises(EnvError, match=r"clause 'labels': labels_of\(label_state\(\)\) tells another"):
+    with pytest.raises(EnvError, match=r"clause 'labels': labels_of\(label_state\(\)\) and labels\(\) differ in"):
         check_vector_env(SimpleSpreadConfig().build)
 
 

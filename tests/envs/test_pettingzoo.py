@@ -189,7 +189,7 @@ def test_state_and_pictures() -> None:
         picture = env.render(1)
         assert picture.shape == (700, 700, 3) and picture.dtype == np.uint8 and picture.std() > 0
         assert not np.array_equal(picture, env.render(0))
-        with pytest.raises(EnvError, match="copies 0 to 1; got 2"):
+        with pytest.raises(EnvError, match="environments 0 to 1; got 2"):
             env.render(2)
     with config("simple_spread", workers=0).build(1) as env:
         with pytest.raises(EnvError, match="render=True"):
@@ -223,18 +223,18 @@ def test_wrong_actions_are_refused() -> None:
         with pytest.raises(EnvError, match="reset before"):
             env.step({"walker": torch.zeros(2, 3, 4)})
         env.reset(0)
-        with pytest.raises(EnvError, match="no actions for group 'walker'; got those of \\['walkers'\\]"):
+        with pytest.raises(EnvError, match="no actions for group 'walker'; got actions for \\['walkers'\\]"):
             env.step({"walkers": torch.zeros(2, 3, 4)})
         with pytest.raises(EnvError, match=r"float32 of shape \[2, 3, 4\].*\[2, 3\]"):
             env.step({"walker": torch.zeros(2, 3)})
-        with pytest.raises(EnvError, match="agent 2 in copy 1"):
+        with pytest.raises(EnvError, match="agent 2 in env 1"):
             env.step({"walker": torch.tensor([[[0.0] * 4] * 3, [[0.0] * 4] * 2 + [[float("nan")] * 4]])})
         with pytest.raises(EnvError, match="is not in"):
             env.step({"walker": torch.full((2, 3, 4), 1.1)})
         env.step({"walker": torch.full((2, 3, 4), 1.000001)})  # rounding, not a mistake
     with CustomConfig(entry_point=SCRIPTED, workers=0).build(1) as env:
         env.reset(0)
-        with pytest.raises(EnvError, match=r"action 3 of agent 1 in copy 0 is not in \[0, \(3,\)\)"):
+        with pytest.raises(EnvError, match=r"action 3 of agent 1 in env 0 is not in \[0, \(3,\)\)"):
             env.step({"a": torch.tensor([[0, 3, 0]])})
         env.step({"a": torch.tensor([[0, 2, -77]])})  # a_2 is not there
 
@@ -246,11 +246,11 @@ def test_what_cannot_be_built_says_why() -> None:
         CustomConfig(entry_point="tests.envs.sample_envs:nothing", workers=1).build(1)
     with pytest.raises(EnvError, match="no keyword argument 'walkers'; did you mean 'n_walkers'"):
         config("multiwalker", kwargs={"walkers": 4}, workers=1).build(1)
-    with pytest.raises(EnvError, match=r"a ParallelEnv or an AECEnv .* returned int without"):
+    with pytest.raises(EnvError, match=r"a ParallelEnv or AECEnv .* returned int without"):
         vector_env(int, 1, workers=0)
     with pytest.raises(EnvError, match=r"shape \(1,\); its space says \(3,\)"):
         vector_env(sample_envs.Broken, 1, workers=0).reset(0)
-    with pytest.raises(EnvError, match="at least one copy"):
+    with pytest.raises(EnvError, match="at least one env"):
         config("multiwalker").build(0)
     with pytest.raises(ConfigError, match="module:function"):
         CustomConfig(entry_point="my_env.py")

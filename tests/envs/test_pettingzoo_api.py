@@ -18,17 +18,20 @@ FIVE = re.escape("(observations, rewards, terminations, truncations, infos), eac
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ("four parts", rf"step returned 4 values \(dict, dict, dict, dict\); PettingZoo's API asks step for {FIVE}"),
+        (
+            "four parts",
+            rf"step returned 4 values \(dict, dict, dict, dict\); PettingZoo's API requires step to return {FIVE}",
+        ),
         ("flags of all", rf"step returned a bool as terminations; .*{FIVE}"),
-        ("a reward less", r"rewards lack agent 'a_1': got those of \['a_0'\]"),
-        ("a stranger sees", r"given to 'b_0', which is not among possible_agents \['a_0', 'a_1', 'a_2'\]"),
-        ("rewards of two", r"the reward of agent 'a_1' is array\(\[0., 0.\]\); a number is needed"),
+        ("a reward less", r"rewards lack agent 'a_1': got \['a_0'\]"),
+        ("a stranger sees", r"contain agent 'b_0', which is not among possible_agents \['a_0', 'a_1', 'a_2'\]"),
+        ("rewards of two", r"the reward of agent 'a_1' is array\(\[0., 0.\]\); expected a number"),
     ],
 )
 def test_a_step_that_breaks_the_api(how: str, message: str, workers: int) -> None:
     env = vector_env(sample_envs.Breaking, 2, workers=workers, kwargs={"how": how})
     env.reset(7)
-    where = "Breaking: copy 0 failed in step 1 of the episode with seed 7: "
+    where = "Breaking: env 0 failed in step 1 of the episode with seed 7: "
     with pytest.raises(EnvError, match=rf"^{where}(.*){message}") as caught:
         env.step({"a": torch.zeros(2, 3, dtype=torch.int64)})
     assert "Traceback" not in str(caught.value)
@@ -39,20 +42,21 @@ def test_a_reward_that_is_missing_when_someone_ends() -> None:
     env.reset(0)
     for _ in range(2):
         env.step({"a": torch.zeros(1, 3, dtype=torch.int64)})
-    with pytest.raises(EnvError, match=r"in step 3 .*rewards lack agent 'a_1': got those of \['a_0', 'a_2'\]"):
+    with pytest.raises(EnvError, match=r"in step 3 .*rewards lack agent 'a_1': got \['a_0', 'a_2'\]"):
         env.step({"a": torch.zeros(1, 3, dtype=torch.int64)})
 
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_reset_that_breaks_the_api(workers: int) -> None:
-    asked = re.escape("PettingZoo's API asks reset(seed=None, options=None) for (observations, infos)")
+    asked = re.escape("PettingZoo's API requires reset(seed=None, options=None) to return (observations, infos)")
     with pytest.raises(EnvBuildError, match=rf"Breaking: reset returned a dict of \['a_0', 'a_1'\]; {asked}"):
         vector_env(sample_envs.Breaking, 1, workers=workers, kwargs={"how": "reset without infos"})
     with pytest.raises(EnvBuildError, match=rf"Unseeded: .*unexpected keyword argument 'seed'; {asked}"):
         vector_env(sample_envs.Unseeded, 1, workers=workers)
     env = vector_env(sample_envs.Breaking, 1, workers=workers, kwargs={"how": "a stranger is reset"})
     with pytest.raises(
-        EnvError, match=r"while being reset to the episode with seed 3: 'b_0' is there .*possible_agents"
+        EnvError,
+        match=r"while being reset to the episode with seed 3: agent 'b_0' after reset is not among possible_agents",
     ):
         env.reset(3)
 
@@ -68,6 +72,6 @@ def test_an_error_of_the_environments_own_keeps_its_traceback() -> None:
     env = vector_env(sample_envs.Raising, 1, workers=1, kwargs={"seed": 0})
     env.reset(0)
     env.step({"a": torch.zeros(1, 3, dtype=torch.int64)})
-    with pytest.raises(EnvError, match="Raising: copy 0 failed in step 2") as caught:
+    with pytest.raises(EnvError, match="Raising: env 0 failed in step 2") as caught:
         env.step({"a": torch.zeros(1, 3, dtype=torch.int64)})
     assert "Traceback" in str(caught.value) and "the ball is nowhere" in str(caught.value)

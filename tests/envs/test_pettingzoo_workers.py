@@ -91,7 +91,7 @@ def test_an_error_inside_says_where_and_ends_the_workers(workers: int) -> None:
     mine = pids(env) if workers else []
     env.reset(7)
     env.step(NOTHING)
-    with pytest.raises(EnvError, match=r"copy 1 failed in step 2 of the episode with seed 8") as caught:
+    with pytest.raises(EnvError, match=r"env 1 failed in step 2 of the episode with seed 8") as caught:
         env.step(NOTHING)
     assert "ZeroDivisionError: the ball is nowhere" in str(caught.value)
     assert "sample_envs.py" in str(caught.value)
@@ -104,7 +104,7 @@ def test_a_killed_worker_is_named() -> None:
         env.reset(0)
         mine = pids(env)
         os.kill(mine[1], signal.SIGKILL)
-        with pytest.raises(EnvError, match=rf"copies \[1\] \(process {mine[1]}\) was ended by SIGKILL"):
+        with pytest.raises(EnvError, match=rf"envs \[1\] \(process {mine[1]}\) was killed by SIGKILL"):
             for _ in range(3):
                 env.step(NOTHING)
         assert not any(map(runs, mine))

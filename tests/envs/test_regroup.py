@@ -104,7 +104,9 @@ def test_groups_that_cannot_be(groups: Any, message: str) -> None:
 
 def test_different_actions_cannot_be_one_group() -> None:
     speakers = ENVIRONMENTS.get("mpe/simple_speaker_listener")().build(1)
-    with pytest.raises(ConfigError, match=r"'all' cannot hold 'speaker_0' and 'listener_0': .* observations of shape"):
+    with pytest.raises(
+        ConfigError, match=r"'all' cannot contain 'speaker_0' and 'listener_0': .* observations of shape"
+    ):
         Regrouped(speakers, {"all": ("speaker_0", "listener_0")})
 
 

@@ -250,9 +250,9 @@ def test_moves_at_once() -> None:
     [
         (one, {"ends": "soon", "wrong": 1}, "no keyword argument 'wrong'"),
         (lambda: 3, {}, "must return a torchrl EnvBase; it returned int"),
-        (lambda: Counters(n_envs=5), {}, "its batch size must be [] (one copy) or [2] (as asked for); it is [5]"),
-        (one, {"action": Unbounded((2,))}, "actions of the kind UnboundedContinuous"),
-        (one, {"action": Binary(2)}, "actions of the kind Binary"),
+        (lambda: Counters(n_envs=5), {}, "its batch size must be [] (one env) or [2] (all envs); got [5]"),
+        (one, {"action": Unbounded((2,))}, "UnboundedContinuous actions"),
+        (one, {"action": Binary(2)}, "Binary actions"),
     ],
 )
 def test_refusals(constructor: Callable[..., Any], kwargs: dict[str, Any], message: str) -> None:

@@ -169,9 +169,9 @@ def test_groups_of_ones_own() -> None:
         (lambda env: env.step({}), "reset before the first step"),
         (lambda env: (env.reset(0), env.step({})), "no actions for group 'agent'"),
         (lambda env: (env.reset(0), env.step({"agent": torch.zeros(2, 3)})), r"got torch.float32 of shape \[2, 3\]"),
-        (lambda env: (env.reset(0), env.step({"agent": torch.full((2, 3, 2), 1.1)})), "in copy 0 is not in"),
+        (lambda env: (env.reset(0), env.step({"agent": torch.full((2, 3, 2), 1.1)})), "in env 0 is not in"),
         (lambda env: (env.reset(0), env.step({"agent": torch.full((2, 3, 2), torch.nan)})), "nan"),
-        (lambda env: env.render(2), "copies 0..1; asked to draw number 2"),
+        (lambda env: env.render(2), "environments 0 to 1; got 2"),
     ],
 )
 def test_errors(act: Any, message: str) -> None:
@@ -180,9 +180,9 @@ def test_errors(act: Any, message: str) -> None:
 
 
 def test_arguments_that_vmas_refuses() -> None:
-    with pytest.raises(EnvError, match=r"vmas/balance: the constructor, given \{'n_agents': 'three'\}, raised"):
+    with pytest.raises(EnvError, match=r"vmas/balance: the constructor, called with \{'n_agents': 'three'\}, raised"):
         built("balance", 2, kwargs={"n_agents": "three"})
-    with pytest.raises(EnvError, match="at least one copy"):
+    with pytest.raises(EnvError, match="at least one env"):
         built("balance", 0)
     with pytest.raises(ConfigError, match="seeds"):
         built("balance", 2, seeds="copy")

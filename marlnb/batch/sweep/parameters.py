@@ -15,7 +15,7 @@ from typing import Any
 from marlnb.batch.sweep.json_values import shorten, to_json_value
 from marlnb.batch.sweep.parameter_types import type_of_annotation, type_of_default
 from marlnb.errors import ConfigError, unknown
-from marlnb.values import describe, settle
+from marlnb.values import check_value, describe
 
 TAG = "parameters"
 RUN = "run"  # the parameter that is set to the job's folder
@@ -60,7 +60,7 @@ class Parameter:
         path = f"parameter {self.name!r}"
         json_value = to_json_value(value, path)
         try:
-            return to_json_value(settle(json_value, self.kind, path, field()), path)
+            return to_json_value(check_value(json_value, self.kind, path, field()), path)
         except (ConfigError, OverflowError) as error:
             raise ConfigError(f"{shorten(str(error), 400)}{self._hint(json_value)}") from error
 

@@ -77,7 +77,7 @@ class ExternalEnv(ServedEnv):
         self._interrupted = True
 
     def reset(self, seed: int) -> Step:
-        """Starts every slot again. Simulators in the middle of an episode are told that it is over."""
+        """Starts every slot again. Simulators in the middle of an episode get the message that it is over."""
         for connection, slot in self._playing.items():
             if slot.requested:
                 self._reply_over(connection, "the environment was reset")

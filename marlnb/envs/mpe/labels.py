@@ -32,7 +32,7 @@ def label_specs(scenario: Scenario) -> tuple[LabelSpec, ...]:
 
 
 def read_labels(scenario: Scenario, world: World) -> dict[str, Tensor]:
-    """Values of `label_specs`: `[env, agent]`, or `[env]` where the label has no group; int64 or float32, copies."""
+    """Values of `label_specs`: `[env, agent]`, or `[env]` if the label has no group; int64 or float32."""
     values: dict[str, Tensor] = {}
     speaker = 0
     for group, agents in _groups(scenario):

@@ -1,4 +1,4 @@
-"""The options of environments stepped through torchrl: one's own, and those of the libraries that are installed."""
+"""The options of environments stepped through torchrl: a user's own, and those of installed libraries."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ class TorchrlConfig(EnvConfig):
 
     kwargs: Mapping[str, Any] = option({}, help="keyword arguments of the environment's constructor")
     max_steps: int | None = option(
-        None, help="truncates longer episodes, besides the environment's own limit", unit="steps", ge=1
+        None, help="truncates longer episodes, in addition to the environment's own limit", unit="steps", ge=1
     )
 
     def build(self, n_envs: int, device: str = "cpu") -> VectorEnv:
-        """B = `n_envs` copies, not yet reset.
+        """B = `n_envs` envs, not yet reset.
 
         Raises:
-            EnvBuildError: the environment cannot be imported or built, or has specs that cannot be handled.
+            EnvBuildError: the environment cannot be imported or built, or its specs are not supported.
         """
         return vector_env(
             self._constructor(), n_envs, device=device, name=self.name, kwargs=self.kwargs, max_steps=self.max_steps
         )
 
     def _constructor(self) -> Callable[..., EnvBase]:
-        raise ConfigError(f"{type(self).__name__} must say what its environment is made by")
+        raise ConfigError(f"{type(self).__name__} must override _constructor")
 
 
 def vector_env(
@@ -55,25 +55,29 @@ def vector_env(
     kwargs: Mapping[str, Any] | None = None,
     max_steps: int | None = None,
 ) -> VectorEnv:
-    """B = `n_envs` copies of what a function of your own returns, without registering it.
+    """B = `n_envs` envs from a function that returns a torchrl EnvBase, without registering it.
 
     Args:
-        constructor: returns a torchrl EnvBase of batch size `[]`, and is called once for each copy; or of `[n_envs]`.
-            Where it has arguments `n_envs` and `device`, it is told them.
+        constructor: returns an EnvBase of batch size `[]`, and is called once per env; or one of batch size
+            `[n_envs]`. If it has parameters `n_envs` and `device`, it gets them.
+        n_envs: B.
+        device: where the environment must be.
+        name: for messages; default: the constructor's name.
+        kwargs: keyword arguments of the constructor.
         max_steps: truncates longer episodes.
     Raises:
-        EnvBuildError: it raised, returned something else, or what it returned has specs that cannot be handled.
+        EnvBuildError: the constructor raised or returned something else, or its specs are not supported.
     """
     from marlnb.envs.torchrl.env import TorchrlVectorEnv
 
-    told = {"n_envs": n_envs, "device": device}
-    asked = parameters_of(constructor)
-    given = {**{key: value for key, value in told.items() if key in asked}, **(kwargs or {})}
+    parameters = parameters_of(constructor)
+    optional = {"n_envs": n_envs, "device": device}
+    arguments = {**{key: value for key, value in optional.items() if key in parameters}, **(kwargs or {})}
     name = name or str(getattr(constructor, "__name__", "torchrl"))
-    env = TorchrlVectorEnv(lambda: construct(name, constructor, given), n_envs, name=name, max_steps=max_steps)
+    env = TorchrlVectorEnv(lambda: construct(name, constructor, arguments), n_envs, name=name, max_steps=max_steps)
     if env.device.type != device.partition(":")[0]:
         raise EnvBuildError(
-            f"{name} is on {env.device}, not on {device} as asked for; a constructor with an argument `device` is told"
+            f"{name} is on {env.device}, not on the requested {device}; a constructor with a parameter `device` gets it"
         )
     return env
 
@@ -83,7 +87,7 @@ def vector_env(
 class CustomConfig(TorchrlConfig):
     """Any function that can be imported and returns a torchrl EnvBase."""
 
-    entry_point: str = option(help='where the function is: "module:function"')
+    entry_point: str = option(help='import path of the function: "module:function"')
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -117,7 +121,7 @@ class SubstrateConfig(LibraryConfig):
     maker: ClassVar[str] = "marlnb.envs.torchrl.meltingpot:Substrate"
 
     observations: tuple[str, ...] = option(
-        ("RGB",), help="what each player sees: the image, and numbers beside it as further channels"
+        ("RGB",), help="what each player observes: the image, and numbers as further channels"
     )
 
     def _constructor(self) -> Callable[..., EnvBase]:
@@ -125,19 +129,19 @@ class SubstrateConfig(LibraryConfig):
 
 
 def installed() -> Iterator[tuple[str, str, str]]:
-    """(name, maker, task) of what is installed: OpenSpiel's games, MeltingPot's substrates, SMACv2's races."""
+    """(name, maker, task) of the installed OpenSpiel games, MeltingPot substrates and SMACv2 races."""
     if find_spec("pyspiel"):
         for game in _games():
             yield f"openspiel/{game}", "marlnb.envs.torchrl.openspiel:make", game
-    for place in _places("meltingpot"):
-        for substrate in _substrates(Path(place, "configs", "substrates", "__init__.py")):
+    for folder in _folders("meltingpot"):
+        for substrate in _substrates(Path(folder, "configs", "substrates", "__init__.py")):
             yield f"meltingpot/{substrate}", SubstrateConfig.maker, substrate
-    for _ in _places("smacv2"):
+    for _ in _folders("smacv2"):
         for race in ("protoss", "terran", "zerg"):
             yield f"smacv2/{race}", "marlnb.envs.torchrl.smacv2:Battle", f"10gen_{race}"
 
 
-def _places(package: str) -> list[str]:
+def _folders(package: str) -> list[str]:
     spec = find_spec(package)
     return list(spec.submodule_search_locations or ()) if spec else []
 
@@ -150,7 +154,7 @@ def _substrates(file: Path) -> list[str]:
 
 
 def _games() -> list[str]:
-    """Games that need no parameters and show players something."""
+    """Games that need no parameters and provide observations."""
     import pyspiel
 
     return [
@@ -163,7 +167,7 @@ def _games() -> list[str]:
 
 
 def register_installed() -> None:
-    """Enters a config class for each of `installed()`."""
+    """Registers a config class for each of `installed()`."""
     for name, maker, task in installed():
         title = name.title().replace("_", "").replace("/", "")
         kind = make_dataclass(

@@ -1,4 +1,4 @@
-"""Where a torchrl environment keeps what each group of agents sees, does and gets, read from its specs."""
+"""The keys of a torchrl environment's observations, actions and rewards by group, read from its specs."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ from torchrl.envs import EnvBase
 from marlnb.errors import EnvBuildError
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 
-PLAYER = "current_player"  # whose turn it is, where OpenSpiel's games tell it
-_ABOUT = ("info", "mask", "alive", "acting", "action_mask")  # of a group's entries: those that no agent sees
+PLAYER = "current_player"  # OpenSpiel's entry for the player whose turn it is
+_NOT_OBSERVED = ("info", "mask", "alive", "acting", "action_mask")  # entries of a group that are not observations
 
 
 @dataclass(frozen=True)
 class GroupLayout:
-    """One group's keys, and the shapes of one copy's action.
+    """One group's keys, and the shape of one env's action.
 
     Attributes:
-        prefix: the group's key; empty where there is one agent, whose entries have no agent axis.
-        leaves: keys of what an agent sees, in the order of its features.
+        spec: the group's spec.
+        prefix: the group's key; empty for a single agent, whose entries have no agent axis.
+        leaves: keys of an agent's observation, in the order of its features.
         one_hot: choices are written as one-hot rows.
-        known: names of the other entries of the group: of `_ABOUT`, and of its dones.
+        action_shape: without batch axes.
+        action_dtype: of the environment's action.
+        known: names of the other entries of the group: of `_NOT_OBSERVED`, and of its dones.
     """
 
     spec: GroupSpec
@@ -46,15 +49,15 @@ class GroupLayout:
         """A bool entry as `[env, agent]`."""
         return data.get(self.key(name)).reshape(n_envs, self.spec.n_agents)  # type: ignore[no-any-return]
 
-    def seen(self, data: TensorDictBase, n_envs: int) -> Tensor:
+    def observation(self, data: TensorDictBase, n_envs: int) -> Tensor:
         """Observations `[env, agent, *shape]`."""
         axes = (n_envs, self.spec.n_agents)
         if len(self.leaves) == 1:
             return data.get(self.leaves[0]).reshape(*axes, *self.spec.observation.shape)
         return torch.cat([data.get(leaf).reshape(*axes, -1).float() for leaf in self.leaves], -1)
 
-    def commanded(self, action: Tensor, batch: torch.Size) -> Tensor:
-        """Actions `[env, agent, ...]` as the environment wants them, with its batch axes first."""
+    def encode_action(self, action: Tensor, batch: torch.Size) -> Tensor:
+        """Actions `[env, agent, ...]` in the environment's format, with its batch axes first."""
         if self.one_hot:
             n = self.spec.action.n
             parts = action[..., None] if self.spec.action.kind == "discrete" else action
@@ -65,7 +68,14 @@ class GroupLayout:
 
 @dataclass(frozen=True)
 class Layout:
-    """All groups, and what is common to them. dones: names of the flags at the root."""
+    """All groups, and what they share.
+
+    Attributes:
+        spec: of the whole environment.
+        groups: in the order of `spec.groups`.
+        dones: names of the done flags at the root.
+        players: agents by player number, for games that report whose turn it is.
+    """
 
     spec: EnvSpec
     groups: tuple[GroupLayout, ...]
@@ -77,16 +87,16 @@ def layout_of(env: EnvBase, name: str, max_steps: int | None) -> Layout:
     """Reads the specs of `env`.
 
     Raises:
-        EnvBuildError: a spec that cannot be handled; the message names the group and what is valid.
+        EnvBuildError: a spec that is not supported; the message names the group and what is valid.
     """
-    _refuse_turns(env, name)
+    _check_turns(env, name)
     prefixes = {group: (group,) for group in env.group_map} if hasattr(env, "group_map") else {"agent": ()}
     agents = {group: tuple(members) for group, members in getattr(env, "group_map", {"agent": ["agent_0"]}).items()}
     groups = tuple(_group(env, name, group, prefix, agents[group]) for group, prefix in prefixes.items())
     seen, dones = env.full_observation_spec, env.full_done_spec
     state = tuple(_unbatched(env, seen["state"])) if "state" in set(seen.keys()) else None
     if state is not None and isinstance(seen["state"], NonTensor):
-        raise EnvBuildError(f"{name}: its state is no tensor; build it without one")
+        raise EnvBuildError(f"{name}: its state is not a tensor; build it without a state")
     turns = PLAYER in set(seen.keys())
     spec = EnvSpec(name, tuple(g.spec for g in groups), state, max_steps, simultaneous=not turns)
     flags = frozenset(
@@ -95,11 +105,11 @@ def layout_of(env: EnvBase, name: str, max_steps: int | None) -> Layout:
     return Layout(spec, groups, flags, tuple(env.agent_names) if turns else ())
 
 
-def _refuse_turns(env: EnvBase, name: str) -> None:
+def _check_turns(env: EnvBase, name: str) -> None:
     if getattr(env, "parallel", True) is False and PLAYER not in set(env.full_observation_spec.keys()):
         raise EnvBuildError(
-            f"{name}: torchrl's wrapper of a turn-based environment cannot be stepped: it does not say who is alive "
-            "beside whose turn it is; use marlnb's own `pettingzoo/...`, or `openspiel/...`"
+            f"{name}: torchrl's wrapper of a turn-based environment is not supported: it does not report which "
+            "agents are alive; use marlnb's own `pettingzoo/...`, or `openspiel/...`"
         )
 
 
@@ -113,7 +123,7 @@ def _group(env: EnvBase, name: str, group: str, prefix: tuple[str, ...], agents:
     action_key: Any = (*prefix, "action") if prefix else "action"
     if action_key not in env.full_action_spec.keys(True, True):
         raise EnvBuildError(
-            f"{where} has no {action_key!r} among its actions {list(env.full_action_spec.keys(True, True))}"
+            f"{where} has no action {action_key!r}; its actions: {list(env.full_action_spec.keys(True, True))}"
         )
     try:
         leaves = tuple(_leaves(seen, alone=not prefix))
@@ -122,13 +132,13 @@ def _group(env: EnvBase, name: str, group: str, prefix: tuple[str, ...], agents:
         dtypes = {seen[leaf].dtype for leaf in leaves}
     except (KeyError, RuntimeError, AttributeError) as error:
         raise EnvBuildError(
-            f"{where}: its agents have different specs ({error}); give each a group with `group_map`"
+            f"{where}: its agents have different specs ({error}); give each its own group with `group_map`"
         ) from error
     if not leaves:
-        raise EnvBuildError(f"{where} observes nothing; its entries are {list(seen.keys(True, True))}")
+        raise EnvBuildError(f"{where} has no observations; its entries are {list(seen.keys(True, True))}")
     dones = env.full_done_spec
     flags = {n for n in ("done", "terminated", "truncated") if prefix and (*prefix, n) in dones.keys(True, True)}
-    known = frozenset((set(_ABOUT) & set(seen.keys())) | flags)
+    known = frozenset((set(_NOT_OBSERVED) & set(seen.keys())) | flags)
     spec = _action(where, action, _unbatched(env, action)[bool(prefix) :])
     has_mask = "action_mask" in known or getattr(action, "mask", None) is not None
     return GroupLayout(
@@ -143,13 +153,13 @@ def _group(env: EnvBase, name: str, group: str, prefix: tuple[str, ...], agents:
 
 
 def _leaves(seen: Composite, alone: bool) -> Iterator[NestedKey]:
-    """Keys of what is seen; where the agent is alone, of those whose name says that it is an observation."""
+    """Keys of observations; for a single agent without those whose names say that they are something else."""
     for key in seen.keys(True, True):
         first = _parts(key)[0]
-        if first in _ABOUT or (alone and first in ("state", "step_count")):
+        if first in _NOT_OBSERVED or (alone and first in ("state", "step_count")):
             continue
         if isinstance(seen[key], NonTensor):
-            raise KeyError(f"{key!r} is no tensor")
+            raise KeyError(f"{key!r} is not a tensor")
         yield key
 
 
@@ -178,16 +188,18 @@ def _action(where: str, spec: Any, shape: torch.Size) -> ActionSpec:
         return ActionSpec("multi_discrete", tuple(int(n) for n in spec.nvec))
     low, high = (bound.reshape(-1, prod(shape)) for bound in _bounds(where, kind, spec))
     if (low != low[0]).any() or (high != high[0]).any():
-        raise EnvBuildError(f"{where}: its agents' actions have different bounds; give each a group with `group_map`")
+        raise EnvBuildError(
+            f"{where}: its agents' actions have different bounds; give each its own group with `group_map`"
+        )
     return ActionSpec("continuous", low=tuple(low[0].tolist()), high=tuple(high[0].tolist()))
 
 
 def _bounds(where: str, kind: str, spec: Any) -> tuple[Tensor, Tensor]:
     if not isinstance(spec, Bounded) or not spec.dtype.is_floating_point:
         raise EnvBuildError(
-            f"{where}: actions of the kind {kind} ({spec.dtype}) cannot be handled; valid are Bounded floats, "
+            f"{where}: {kind} actions ({spec.dtype}) are not supported; valid: Bounded float, "
             "Categorical, OneHot, MultiCategorical and MultiOneHot"
         )
     if not (spec.space.low.isfinite().all() and spec.space.high.isfinite().all()):
-        raise EnvBuildError(f"{where}: actions without bounds cannot be chosen; bound them with a transform")
+        raise EnvBuildError(f"{where}: actions have no finite bounds; bound them with a transform")
     return spec.space.low.cpu(), spec.space.high.cpu()

@@ -1,4 +1,4 @@
-"""MeltingPot's substrates through torchrl's wrapper, with seeds, truncation, pictures and what is asked to be seen."""
+"""MeltingPot's substrates through torchrl's wrapper, with seeds, truncation, rendering and chosen observations."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ IMAGE, WORLD = "RGB", "WORLD.RGB"
 class Substrate(MeltingpotEnv):  # type: ignore[misc]
     """A substrate of MeltingPot 2.4.
 
-    torchrl 0.14's wrapper cannot be seeded, shows players everything, the reward of all too, and calls the end of time
-    a termination.
+    torchrl 0.14's wrapper cannot be seeded, observes everything, even all rewards, and reports the time limit as a
+    termination. This class corrects all of it.
 
     Args:
-        observations: what each player sees. The image alone stays bytes; numbers beside it become further channels.
-        roles: a role for each player; None: the substrate's own.
+        substrate: its name.
+        observations: what each player observes. An image alone stays uint8; numbers become further channels.
+        roles: a role per player; default: the substrate's own.
     """
 
     _env: _Players
@@ -59,14 +60,14 @@ class Substrate(MeltingpotEnv):  # type: ignore[misc]
         self.done_spec = Composite({flag: Categorical(2, shape=(1,), dtype=torch.bool) for flag in flags})
 
     def _set_seed(self, seed: int | None) -> None:
-        """Built anew: a substrate draws its seed, and some their map, from Python's generator when it is built."""
+        """Builds it again: a substrate draws its seed, and some their map, from Python's generator when built."""
         self._env.close()
         self._env = self._make()
 
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
         out = super()._step(tensordict)
-        late = out["done"] & (self.num_cycles >= self._env.max_steps)
-        return out.update({"truncated": late, "terminated": out["terminated"] & ~late})
+        timed_out = out["done"] & (self.num_cycles >= self._env.max_steps)
+        return out.update({"truncated": timed_out, "terminated": out["terminated"] & ~timed_out})
 
     def render(self) -> np.ndarray:
         """The whole world, `[height, width, 3]` uint8."""
@@ -74,7 +75,7 @@ class Substrate(MeltingpotEnv):  # type: ignore[misc]
 
 
 class _Players:
-    """A substrate as torchrl's wrapper steps it, of whose observations each player gets those asked for."""
+    """A substrate as torchrl's wrapper steps it; each player gets only the chosen observations."""
 
     def __init__(self, name: str, observations: tuple[str, ...], roles: Sequence[str] | None) -> None:
         with _library() as substrate:
@@ -82,39 +83,39 @@ class _Players:
             roles = tuple(config.default_player_roles if roles is None else roles)
             settings = config.lab2d_settings_builder(roles=roles, config=config)
             self.max_steps = int(settings["maxEpisodeLengthFrames"])
-            settings = {**settings, "levelName": _in_order(settings), "logLevel": "ERROR"}
+            settings = {**settings, "levelName": _ordered_level(settings), "logLevel": "ERROR"}
             config.lab2d_settings_builder = lambda **_: settings
             self._env = substrate.build_from_config(config, roles=roles)
         self._names = observations
-        found = self._env.observation_spec()[0]
-        if missing := [n for n in observations if n not in found or n == WORLD]:
-            valid = sorted(n for n in found if n != WORLD)
-            raise EnvBuildError(f"meltingpot/{name} has no observation {missing}; env.observations can be {valid}")
+        available = self._env.observation_spec()[0]
+        if missing := [n for n in observations if n not in available or n == WORLD]:
+            valid = sorted(n for n in available if n != WORLD)
+            raise EnvBuildError(f"meltingpot/{name} has no observation {missing}; valid for env.observations: {valid}")
         self.action_spec, self.reward_spec, self.close = self._env.action_spec, self._env.reward_spec, self._env.close
 
     def observation_spec(self) -> list[dict[str, Any]]:
         import dm_env
 
-        shown = self._shown([{n: a.generate_value() for n, a in p.items()} for p in self._env.observation_spec()])
-        return [{n: dm_env.specs.Array(a.shape, a.dtype, n) for n, a in player.items()} for player in shown]
+        selected = self._select([{n: a.generate_value() for n, a in p.items()} for p in self._env.observation_spec()])
+        return [{n: dm_env.specs.Array(a.shape, a.dtype, n) for n, a in player.items()} for player in selected]
 
     def observation(self) -> list[dict[str, np.ndarray]]:
-        return self._shown(self._env.observation())
+        return self._select(self._env.observation())
 
     def reset(self) -> Any:
         timestep = self._env.reset()
-        return timestep._replace(observation=self._shown(timestep.observation))
+        return timestep._replace(observation=self._select(timestep.observation))
 
     def step(self, actions: Sequence[int]) -> Any:
         timestep = self._env.step(actions)
-        return timestep._replace(observation=self._shown(timestep.observation))
+        return timestep._replace(observation=self._select(timestep.observation))
 
-    def _shown(self, players: Sequence[Mapping[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
-        return [{**_seen({n: player[n] for n in self._names}), WORLD: player[WORLD]} for player in players]
+    def _select(self, players: Sequence[Mapping[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
+        return [{**_as_channels({n: player[n] for n in self._names}), WORLD: player[WORLD]} for player in players]
 
 
-def _seen(parts: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Numbers beside an image as channels after its own, which are 0..1 then; otherwise as they are."""
+def _as_channels(parts: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Numbers as channels after those of an image, which is then scaled to 0..1; without an image unchanged."""
     if IMAGE not in parts or len(parts) == 1:
         return parts
     image = parts.pop(IMAGE)
@@ -123,16 +124,16 @@ def _seen(parts: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {IMAGE: np.concatenate([image.astype(np.float32) / 255, planes], -1)}
 
 
-def _in_order(settings: Mapping[str, Any]) -> str:
-    """The level of these settings under Lua's `pairs` of one order; its path as MeltingPot wants it."""
-    levels = Path(_places()[0]).parent / settings["levelDirectory"]
-    folder = _written(levels / settings["levelName"])
+def _ordered_level(settings: Mapping[str, Any]) -> str:
+    """A level equal to that of these settings, but with a fixed order of Lua's `pairs`; as a path for MeltingPot."""
+    levels = Path(_package_folders()[0]).parent / settings["levelDirectory"]
+    folder = _write_wrapper(levels / settings["levelName"])
     return os.path.relpath(folder, levels)
 
 
 @cache
-def _written(level: Path) -> Path:
-    """A folder with a level that runs another."""
+def _write_wrapper(level: Path) -> Path:
+    """A folder with a level that fixes the order of `pairs` and then runs another level."""
     folder = Path(mkdtemp(prefix="marlnb-meltingpot-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     lines = (
@@ -144,7 +145,7 @@ def _written(level: Path) -> Path:
     return folder
 
 
-def _places() -> list[str]:
+def _package_folders() -> list[str]:
     spec = find_spec("meltingpot")
     assert spec is not None
     return list(spec.submodule_search_locations or ())
@@ -152,10 +153,10 @@ def _places() -> list[str]:
 
 @contextmanager
 def _library() -> Iterator[Any]:
-    """`meltingpot.substrate`, without the package's own `__init__`: that imports TensorFlow, for saved bots."""
-    places = _places()
+    """`meltingpot.substrate`, without the package's `__init__`, which imports TensorFlow for saved bots."""
+    folders = _package_folders()
     spec = ModuleSpec("meltingpot", None, is_package=True)
-    spec.submodule_search_locations = places
+    spec.submodule_search_locations = folders
     hollow = module_from_spec(spec)
     here = sys.modules.setdefault("meltingpot", hollow)
     try:

@@ -1,4 +1,4 @@
-"""OpenSpiel's games through torchrl's wrapper, with their parameters by name, and two of its answers put right."""
+"""OpenSpiel's games through torchrl's wrapper, with game parameters, and with two of the wrapper's bugs fixed."""
 
 from __future__ import annotations
 
@@ -12,53 +12,54 @@ from torchrl.envs import OpenSpielEnv
 from marlnb.errors import EnvBuildError, unknown
 from marlnb.values import describe
 
-_OF_WRAPPER = ("group_map", "return_state", "device")
+_WRAPPER_ARGUMENTS = ("group_map", "return_state", "device")
 
 
 def make(name: str, **kwargs: Any) -> Game:
-    """A game with parameters of its own, as `players=3` of `kuhn_poker`.
+    """A game with parameters, as `players=3` of `kuhn_poker`.
 
     Args:
+        name: OpenSpiel's name of the game.
         kwargs: the game's parameters, or torchrl's `group_map`, `return_state`, `device`.
     Raises:
-        EnvBuildError: the game has no such parameter, or takes no such value for it.
+        EnvBuildError: an unknown parameter, or a value that the game rejects.
     """
     where = f"openspiel/{name}"
     defaults = next(game for game in pyspiel.registered_games() if game.short_name == name).parameter_specification
-    given = {key: value for key, value in kwargs.items() if key not in _OF_WRAPPER}
-    for key, value in given.items():
+    parameters = {key: value for key, value in kwargs.items() if key not in _WRAPPER_ARGUMENTS}
+    for key, value in parameters.items():
         if key not in defaults:
             raise EnvBuildError(f"{where}: the game has {unknown('parameter', key, defaults)}")
         kind = type(defaults[key])
         if kind is float and type(value) is int:
-            given[key] = float(value)
+            parameters[key] = float(value)
         elif type(value) is not kind:
             raise EnvBuildError(f"{where}: its parameter {key} must be {describe(kind)}; got {value!r}")
     try:
-        written = str(pyspiel.load_game(name, given)) if given else name
+        game_text = str(pyspiel.load_game(name, parameters)) if parameters else name
     except pyspiel.SpielError as error:
-        raise EnvBuildError(f"{where} refuses {given}: {error}") from error
-    return Game(written, **{key: value for key, value in kwargs.items() if key not in given})
+        raise EnvBuildError(f"{where} rejects {parameters}: {error}") from error
+    return Game(game_text, **{key: value for key, value in kwargs.items() if key not in parameters})
 
 
 class Game(OpenSpielEnv):  # type: ignore[misc]
     """A game of OpenSpiel.
 
-    torchrl 0.14's wrapper gives at each step the sum of the rewards so far where the step's own belong, and in games in
-    which players move at once forbids them all but action 0.
+    torchrl 0.14's wrapper returns the sum of all rewards so far instead of the step's reward. In games with
+    simultaneous moves it masks every action except 0. This class corrects both.
     """
 
-    _before: list[float]
+    _previous_returns: list[float]
 
     def _make_td_out(self, exclude_reward: bool = False) -> TensorDictBase:
         out = super()._make_td_out(exclude_reward)
         returns = [0.0] * len(self.agent_names) if exclude_reward else self._env.returns()
         if not exclude_reward:
             for group, agents in self.group_map.items():
-                places = [self.agent_names_to_indices_map[agent] for agent in agents]
-                rewards = [returns[place] - self._before[place] for place in places]
+                players = [self.agent_names_to_indices_map[agent] for agent in agents]
+                rewards = [returns[player] - self._previous_returns[player] for player in players]
                 out.set((group, "reward"), torch.tensor(rewards, device=self.device)[:, None])
-        self._before = returns
+        self._previous_returns = returns
         return out
 
     def _update_action_mask(self) -> None:

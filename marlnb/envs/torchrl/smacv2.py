@@ -1,4 +1,4 @@
-"""SMACv2 through torchrl's wrapper, with errors that say what is missing of StarCraft II, and seeds."""
+"""SMACv2 through torchrl's wrapper, with seeds, and with errors that say what to install of StarCraft II."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ INSTALL = (
 class Battle(SMACv2Env):  # type: ignore[misc]
     """One map of SMACv2.
 
-    torchrl 0.14's wrapper refuses every seed. Here teams and places, which SMACv2 draws, follow it; what StarCraft
-    draws follows the argument `seed`, given when it is launched.
+    torchrl 0.14's wrapper rejects every seed. Here the seed determines the teams and positions that SMACv2 draws. What
+    StarCraft draws depends on the argument `seed` at its launch.
     """
 
     def __init__(self, map_name: str, capability_config: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
@@ -36,17 +36,17 @@ class Battle(SMACv2Env):  # type: ignore[misc]
         super().__init__(map_name, capability_config=capability_config, **kwargs)
 
     def _set_seed(self, seed: int | None) -> None:
-        """Of SMACv2's distributions, each of which has a generator of its own."""
+        """Seeds SMACv2's distributions, each of which has its own generator."""
         for number, distribution in enumerate(getattr(self._env, "env_key_to_distribution_map", {}).values()):
             distribution.rng = np.random.default_rng(None if seed is None else (seed, number))
 
 
 def _check(map_name: str) -> None:
-    """StarCraft and the map are where PySC2 looks for them, which on Linux is known beforehand."""
+    """Raises EnvBuildError unless StarCraft and the map are where PySC2 looks for them; checked on Linux only."""
     if not sys.platform.startswith("linux"):
         return
     folder = Path(os.environ.get("SC2PATH", "~/StarCraftII")).expanduser()
     if not (folder / "Versions").is_dir():
-        raise EnvBuildError(f"SMACv2 needs StarCraft II, which is not in {folder}: {INSTALL}")
+        raise EnvBuildError(f"SMACv2 needs StarCraft II, which is not in {folder}; {INSTALL}")
     if not (map_file := folder / "Maps" / "SMAC_Maps" / f"{map_name}.SC2Map").is_file():
-        raise EnvBuildError(f"SMACv2's map {map_file} is not there: {INSTALL}")
+        raise EnvBuildError(f"SMACv2's map {map_file} does not exist; {INSTALL}")

@@ -1,1 +1,1 @@
-"""Stepping copies of PettingZoo environments, here or in processes of their own. Nothing here imports torch."""
+"""Steps PettingZoo environments in this process or in worker processes. Nothing here imports torch."""

@@ -1,4 +1,4 @@
-"""Copies of one environment stepped one after the other, each writing its rows of the arrays."""
+"""The envs of one process, stepped one after the other. Each writes its rows of the shared arrays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from marlnb.envs.workers.api import check_reset, find_violation, check_step
+from marlnb.envs.workers.api import check_reset, check_step, find_violation
 from marlnb.envs.workers.fast_parallel import FastParallel, fast_parallel
 from marlnb.envs.workers.memory import Arrays
 from marlnb.envs.workers.randomness import GlobalGenerators
@@ -20,12 +20,12 @@ from marlnb.specs import SEED_SPAN, EnvSpec
 
 
 class EnvBatch:
-    """Some of the B copies of an environment, those of one process."""
+    """Some of the B envs: those of one process."""
 
     def __init__(self, source: EnvSource, indices: Sequence[int]) -> None:
         self.source = source
         self.envs = {index: source.make() for index in indices}
-        self.copies: list[EnvSlot] = []
+        self.slots: list[EnvSlot] = []
 
     def describe(self) -> EnvSpec:
         try:
@@ -36,61 +36,57 @@ class EnvBatch:
             raise EnvBuildError(f"{self.source.name}: {error}") from error
         except Exception as error:
             trace = traceback.format_exc().rstrip()
-            raise EnvBuildError(f"{self.source.name} could not tell about its agents\n\n{trace}") from error
+            raise EnvBuildError(f"{self.source.name}: reading its agents and spaces failed\n\n{trace}") from error
 
     def attach(self, spec: EnvSpec, arrays: Arrays, n_envs: int) -> None:
-        """From now on, step into these arrays."""
-        self.copies = [EnvSlot(self.source, env, spec, arrays, index, n_envs) for index, env in self.envs.items()]
+        """From now on, every env writes into these arrays."""
+        self.slots = [EnvSlot(self.source, env, spec, arrays, index, n_envs) for index, env in self.envs.items()]
 
     def reset(self) -> None:
-        for copy in self.copies:
+        for slot in self.slots:
             try:
-                copy.reset()
+                slot.reset()
             except Exception as error:
-                raise self._failure(copy, error) from error
+                raise self._failure(slot, error) from error
 
     def step(self) -> None:
-        for copy in self.copies:
+        for slot in self.slots:
             try:
-                copy.step()
+                slot.step()
             except Exception as error:
-                raise self._failure(copy, error) from error
+                raise self._failure(slot, error) from error
 
     def render(self, index: int) -> np.ndarray:
-        """Copy `index` as an image `[height, width, 3]` uint8."""
+        """Env `index` as an image `[height, width, 3]` uint8."""
         image = self.envs[index].render()
         if not isinstance(image, np.ndarray) or image.ndim != 3:
-            raise EnvError(f"{self.source.name} has no picture: render() returned {type(image).__name__}")
+            raise EnvError(f"{self.source.name} cannot be rendered: render() returned {type(image).__name__}")
         return np.ascontiguousarray(image, dtype=np.uint8)
 
     @property
     def draw_python(self) -> bool:
-        """Some copy was seen to draw from Python's own generator."""
-        return any(copy.generators.draws_python for copy in self.copies)
+        """Some env was seen to draw from Python's global generator."""
+        return any(slot.generators.draws_python for slot in self.slots)
 
     def close(self) -> None:
         for env in self.envs.values():
-            if not _quits_pygame(env):
+            # PettingZoo's and mpe2's own environments shut pygame down for the whole process when they close
+            if not type(getattr(env, "unwrapped", env)).__module__.startswith(("pettingzoo.", "mpe2.")):
                 env.close()
 
-    def _failure(self, copy: EnvSlot, error: Exception) -> MarlnbError:
-        """Says in which copy and episode; with a traceback where the environment itself raised."""
-        when = "while being reset to" if copy.starts else f"in step {copy.steps} of"
-        where = f"{self.source.name}: copy {copy.index} failed {when} the episode with seed {int(copy.episode_seed[0])}"
+    def _failure(self, slot: EnvSlot, error: Exception) -> MarlnbError:
+        """The error with env, episode and step; with a traceback if the environment itself raised."""
+        when = "while being reset to" if slot.is_resetting else f"in step {slot.steps} of"
+        seed = int(slot.episode_seed[0])
+        prefix = f"{self.source.name}: env {slot.index} failed {when} the episode with seed {seed}"
         kind = kind_of(error)
         if kind is None:
-            return EnvError(f"{where}\n\n{traceback.format_exc().rstrip()}")
-        return kind(f"{where}: {error}")
-
-
-def _quits_pygame(env: Any) -> bool:
-    """These close by shutting pygame down for all that the process does with it."""
-    module = type(getattr(env, "unwrapped", env)).__module__
-    return module.startswith(("pettingzoo.", "mpe2."))
+            return EnvError(f"{prefix}\n\n{traceback.format_exc().rstrip()}")
+        return kind(f"{prefix}: {error}")
 
 
 class EnvSlot:
-    """One environment, the episode it is in, and its rows."""
+    """One env, its current episode, and its rows."""
 
     def __init__(self, source: EnvSource, env: Any, spec: EnvSpec, arrays: Arrays, index: int, n_envs: int) -> None:
         self.index, self.n_envs, self.max_steps = index, n_envs, source.max_steps
@@ -103,42 +99,43 @@ class EnvSlot:
         codecs = codecs_of(env)
         self.groups = [GroupRows(group, arrays.groups[group.name], index, codecs) for group in spec.groups]
         self.spaces = list({id(space): space for space in map(env.action_space, env.possible_agents)}.values())
-        self.waits = isinstance(self.env, TurnBasedEnv)
-        self.is_known = isinstance(self.env, FastParallel)  # and so draws from no generator but its own
+        self.is_turn_based = isinstance(self.env, TurnBasedEnv)
+        self.is_trusted = isinstance(self.env, FastParallel)  # keeps to the API, and draws only from its own generator
         self.generators = GlobalGenerators()
         self.episode = self.steps = 0
         self.possible = frozenset(env.possible_agents)
         self.living: list[str] = []
-        self.flagged = self.starts = False
+        self.has_flags = self.is_resetting = False
 
     def reset(self) -> None:
-        """The episode that is number zero under the seed given to all copies."""
+        """Starts episode number zero of the seed that all envs were given."""
         self.episode = 0
         self._clear_flags()
         for group in self.groups:
             group.reward[:] = 0
-        self._start()
+        self._start_episode()
 
     def step(self) -> None:
         actions: dict[str, Any] = {}
         for group in self.groups:
-            group.read(actions)
+            group.read_actions(actions)
         self.steps += 1
-        if self.is_known:
-            returned = self.env.step(actions)
+        if self.is_trusted:
+            result = self.env.step(actions)
         else:
             self.generators.enter()
-            returned = check_step(self.env.step(actions))
+            result = check_step(self.env.step(actions))
             self.generators.leave()
-        lived = self.living
+        was_living = self.living
         try:
-            self._take(*returned)
+            self._write(*result)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            if (told := find_violation(returned, lived, self.possible)) is None:
+            # checking every step for violations would cost time, so it is done only after a failure
+            if (violation := find_violation(result, was_living, self.possible)) is None:
                 raise
-            raise EnvError(told) from error
+            raise EnvError(violation) from error
 
-    def _take(
+    def _write(
         self,
         observations: Mapping[str, Any],
         rewards: Mapping[str, Any],
@@ -146,32 +143,32 @@ class EnvSlot:
         truncations: Mapping[str, Any],
         infos: Mapping[str, Any],
     ) -> None:
-        """Writes what a step returned."""
-        if self.flagged:
+        """Writes the result of a step."""
+        if self.has_flags:
             self._clear_flags()
         if (len(observations) > len(self.living) or len(rewards) > len(self.living)) and not (
             observations.keys() <= self.possible and rewards.keys() <= self.possible
         ):
-            raise KeyError("a stranger")  # `breach` says whom
+            raise KeyError("an unknown agent")  # `find_violation` names it
         if self.env.agents == self.living and not (
             True in terminations.values() or True in truncations.values() or self.steps == self.max_steps
         ):
             for group in self.groups:
                 group.write(observations, rewards, infos)
-            self._take_turns()
+            self._write_acting()
             if self.state is not None:
                 self.state[...] = self.env.state()
-        elif self.is_known or rewards.keys() >= set(self.living):
-            self._end(observations, rewards, terminations, truncations, infos)
+        elif self.is_trusted or rewards.keys() >= set(self.living):
+            self._write_ends(observations, rewards, terminations, truncations, infos)
         else:
-            raise KeyError("a reward")  # `breach` says whose
+            raise KeyError("a missing reward")  # `find_violation` names the agent
 
     def _clear_flags(self) -> None:
-        self.flagged = self.done[0] = False
+        self.has_flags = self.done[0] = False
         for group in self.groups:
             group.terminated[:] = group.truncated[:] = False
 
-    def _end(
+    def _write_ends(
         self,
         observations: Mapping[str, Any],
         rewards: Mapping[str, Any],
@@ -179,57 +176,55 @@ class EnvSlot:
         truncations: Mapping[str, Any],
         infos: Mapping[str, Any],
     ) -> None:
-        """A step at which agents appear or end; when none is left, the next episode starts."""
-        self.flagged, was = True, set(self.living)
+        """A step at which agents appear or end; if no agent is left, the next episode starts."""
+        self.has_flags, was_living = True, set(self.living)
         out_of_time = self.steps == self.max_steps
         terminated = {agent for agent, ended in terminations.items() if ended}
         truncated = {agent for agent, ended in truncations.items() if ended}
         left = set() if out_of_time else set(self.env.agents) - terminated - truncated
         if out_of_time:
-            truncated |= was - terminated
-        terminated |= was - left - truncated
+            truncated |= was_living - terminated
+        terminated |= was_living - left - truncated
         for group in self.groups:
-            group.end(was, terminated, truncated, observations, rewards)
+            group.write_ends(was_living, terminated, truncated, observations, rewards)
         if left:
-            self._live([agent for agent in self.env.agents if agent in left], observations, infos)
+            self._set_living([agent for agent in self.env.agents if agent in left], observations, infos)
             return
         self.done[0] = True
         if self.final_state is not None:
             self.final_state[...] = self.env.state()
         self.episode += 1
-        self._start()
+        self._start_episode()
 
-    def _start(self) -> None:
+    def _start_episode(self) -> None:
         seed = int(self.seed[0] + self.episode * self.n_envs + self.index) % SEED_SPAN
         self.episode_seed[0] = seed
-        self.steps, self.starts = 0, True
-        if not self.is_known:
+        self.steps, self.is_resetting = 0, True
+        if not self.is_trusted:
             for space in self.spaces:
                 space.seed(seed)
             self.generators.seed(seed)
         observations, infos = check_reset(self.env.reset(seed=seed))
-        if not self.is_known:
+        if not self.is_trusted:
             self.generators.after_reset()
         agents = list(self.env.agents)
         if not agents:
-            raise EnvError("no agent is there after reset")
-        if stranger := [agent for agent in (*agents, *observations) if agent not in self.possible]:
-            raise EnvError(
-                f"{stranger[0]!r} is there after reset and not among possible_agents {sorted(self.possible)}"
-            )
-        self._live(agents, observations, infos)
-        self.starts = False
+            raise EnvError("env.agents is empty after reset")
+        if unknown := [agent for agent in (*agents, *observations) if agent not in self.possible]:
+            raise EnvError(f"agent {unknown[0]!r} after reset is not among possible_agents {sorted(self.possible)}")
+        self._set_living(agents, observations, infos)
+        self.is_resetting = False
 
-    def _live(self, agents: list[str], observations: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
+    def _set_living(self, agents: list[str], observations: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
         self.living = agents
         living = set(agents)
         for group in self.groups:
-            group.live(living, observations, infos)
-        self._take_turns()
+            group.set_living(living, observations, infos)
+        self._write_acting()
         if self.state is not None:
             self.state[...] = self.env.state()
 
-    def _take_turns(self) -> None:
-        if self.waits:
+    def _write_acting(self) -> None:
+        if self.is_turn_based:
             for group in self.groups:
-                group.take_turns(self.env.acting)
+                group.set_acting(self.env.acting)

@@ -1,4 +1,4 @@
-"""The arrays that an environment's copies write and its user reads, laid out in one piece of memory."""
+"""The arrays that the envs write and the VectorEnv reads, in one block of memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from marlnb.specs import EnvSpec
 
-ALIGNMENT = 64  # bytes: a line of a processor's cache, so that two processes never write to the same one
+ALIGNMENT = 64  # bytes: one cache line, so that two processes never write to the same one
 COMMON = ("done", "episode_seed", "seed", "state", "final_state")
 
 
@@ -33,7 +33,11 @@ class GroupArrays:
 
 @dataclass
 class Arrays:
-    """All arrays of B copies. seed `[1]` int64: the one that the user gave to `reset`."""
+    """All arrays of B envs; `marlnb.envs.vector.Step` explains them.
+
+    Attributes:
+        seed: `[1]` int64, the seed that was passed to `reset`.
+    """
 
     groups: dict[str, GroupArrays]
     done: np.ndarray
@@ -45,27 +49,27 @@ class Arrays:
 
 def _shapes(spec: EnvSpec, n_envs: int) -> dict[tuple[str | None, str], tuple[tuple[int, ...], str]]:
     """(group, field) to (shape, dtype)."""
-    found: dict[tuple[str | None, str], tuple[tuple[int, ...], str]] = {
+    shapes: dict[tuple[str | None, str], tuple[tuple[int, ...], str]] = {
         (None, "seed"): ((1,), "int64"),
         (None, "episode_seed"): ((n_envs,), "int64"),
     }
     rows = {group.name: (n_envs, group.n_agents) for group in spec.groups}
-    seen = {g.name: ((*rows[g.name], *g.observation.shape), g.observation.dtype) for g in spec.groups}
+    observations = {g.name: ((*rows[g.name], *g.observation.shape), g.observation.dtype) for g in spec.groups}
     for group in spec.groups:
-        found[group.name, "action"] = ((*rows[group.name], *group.action.shape), group.action.dtype)
-        found[group.name, "final_observation"] = seen[group.name]
+        shapes[group.name, "action"] = ((*rows[group.name], *group.action.shape), group.action.dtype)
+        shapes[group.name, "final_observation"] = observations[group.name]
     if spec.state_shape is not None:
-        found[None, "final_state"] = found[None, "state"] = ((n_envs, *spec.state_shape), "float32")
+        shapes[None, "final_state"] = shapes[None, "state"] = ((n_envs, *spec.state_shape), "float32")
     for group in spec.groups:
-        found[group.name, "observation"] = seen[group.name]
+        shapes[group.name, "observation"] = observations[group.name]
         if group.has_action_mask:
-            found[group.name, "action_mask"] = ((*rows[group.name], group.action.n_logits), "bool")
-        found[group.name, "alive"] = found[group.name, "acting"] = (rows[group.name], "bool")
+            shapes[group.name, "action_mask"] = ((*rows[group.name], group.action.n_logits), "bool")
+        shapes[group.name, "alive"] = shapes[group.name, "acting"] = (rows[group.name], "bool")
     for name, shape in rows.items():
-        found[name, "reward"] = (shape, "float32")
-        found[name, "terminated"] = found[name, "truncated"] = (shape, "bool")
-    found[None, "done"] = ((n_envs,), "bool")
-    return found
+        shapes[name, "reward"] = (shape, "float32")
+        shapes[name, "terminated"] = shapes[name, "truncated"] = (shape, "bool")
+    shapes[None, "done"] = ((n_envs,), "bool")
+    return shapes
 
 
 def _size(shape: tuple[int, ...], dtype: str) -> int:
@@ -77,7 +81,7 @@ def size_bytes(spec: EnvSpec, n_envs: int) -> int:
 
 
 def arrays_in(buffer: mmap.mmap | np.ndarray, spec: EnvSpec, n_envs: int, offset: int = 0) -> Arrays:
-    """Views into `buffer` from byte `offset` on, the same in every process that maps it."""
+    """Views into `buffer` from byte `offset`, the same in every process that maps it."""
     views: dict[tuple[str | None, str], np.ndarray] = {}
     for key, (shape, dtype) in _shapes(spec, n_envs).items():
         views[key] = np.frombuffer(buffer, dtype, prod(shape), offset).reshape(shape)
@@ -95,13 +99,13 @@ def arrays_in(buffer: mmap.mmap | np.ndarray, spec: EnvSpec, n_envs: int, offset
 
 
 def allocate_arrays(spec: EnvSpec, n_envs: int) -> Arrays:
-    """Zeroed arrays of this process alone."""
+    """Zeroed arrays that are not shared with other processes."""
     buffer = np.zeros(size_bytes(spec, n_envs) + ALIGNMENT, np.uint8)
     return arrays_in(buffer, spec, n_envs, -buffer.ctypes.data % ALIGNMENT)
 
 
 def anonymous_file() -> int:
-    """A descriptor of empty memory that has no name anywhere: it is gone with the last process that holds it."""
+    """A file descriptor of empty memory without a name: it is freed with the last process that holds it."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("marlnb")
     else:

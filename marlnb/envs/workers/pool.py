@@ -1,4 +1,4 @@
-"""Worker processes as seen by the one that starts them: orders out, answers in, and never one left behind."""
+"""The parent's side of worker processes: sends commands, waits for answers, and always ends the processes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ import numpy as np
 from marlnb import errors
 from marlnb.envs.workers.memory import Arrays, anonymous_file, arrays_in, size_bytes
 from marlnb.envs.workers.process import (
+    COMMAND_BYTES,
     DONE,
     FAILURE,
-    ORDER_BYTES,
     RENDER,
     RESET,
     STEP,
@@ -42,24 +42,24 @@ _SETTINGS = {
     "PYGAME_HIDE_SUPPORT_PROMPT": "hide",
     **{f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL")},
 }
-_GRACE_S = 3.0  # for an environment's own close, before its process is killed
+_GRACE_S = 3.0  # for the environments to close before their process is killed
 
 
 class _Worker:
-    """One process, the descriptors to it, and the copies it steps."""
+    """One process, the pipes to it, and the numbers of the envs that it steps."""
 
     def __init__(self, slot: int, indices: Sequence[int], memory: int) -> None:
         self.slot, self.indices = slot, indices
         command_in, self.command = os.pipe()
         self.result, result_out = os.pipe()
-        dies = int(threading.current_thread() is threading.main_thread())
-        words = [str(number) for number in (command_in, result_out, memory, slot, dies)]
+        dies_with_thread = int(threading.current_thread() is threading.main_thread())
+        words = [str(number) for number in (command_in, result_out, memory, slot, dies_with_thread)]
         try:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _BOOT, json.dumps(sys.path), *words],
                 pass_fds=(command_in, result_out, memory),
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # an interrupt typed at the terminal is the parent's alone
+                start_new_session=True,  # an interrupt typed at the terminal reaches only the parent
                 env={**os.environ, **_SETTINGS},
             )
         finally:
@@ -70,53 +70,54 @@ class _Worker:
         """Waits for an object that the worker sends.
 
         Raises:
-            MarlnbError: it failed, of the kind that was raised there; EnvError: it is gone.
+            MarlnbError: the worker failed; of the kind that was raised there.
+            EnvError: the process has ended.
         """
         try:
             while (word := os.read(self.result, 1)) == DONE:
-                pass  # left over from an order that was interrupted
+                pass  # left over from an interrupted command
             value = receive(self.result) if word else None
         except EOFError:
             word = b""
         if not word:
-            raise EnvError(self.obituary())
+            raise EnvError(self.death_message())
         if word == FAILURE:
             raise self.failure(value)
         return value
 
-    def failure(self, told: Any) -> MarlnbError:
-        """What was raised in the process, of the same kind and with the same text."""
-        kind: type[MarlnbError] = getattr(errors, told[0])
-        return kind(told[1])
+    def failure(self, description: Any) -> MarlnbError:
+        """The error that was raised in the process, with the same class and message."""
+        kind: type[MarlnbError] = getattr(errors, description[0])
+        return kind(description[1])
 
-    def obituary(self) -> str:
+    def death_message(self) -> str:
         try:
             code = self.process.wait(1.0)
         except subprocess.TimeoutExpired:
             code = 0
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-        return f"the worker process of copies {list(self.indices)} (process {self.process.pid}) {how}"
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+        return f"the worker process of envs {list(self.indices)} (process {self.process.pid}) {how}"
 
 
 class Pool:
-    """Processes that step the B copies among them.
+    """Processes that step the B envs between them.
 
     Raises:
-        EnvError: an environment cannot be built, or a process cannot be started; none is left running.
-        MarlnbError: of the kind that was raised in a worker.
+        EnvError: an environment cannot be built, or a process cannot be started; no process is left running.
+        MarlnbError: a worker raised it.
     """
 
     def __init__(self, source: EnvSource, n_envs: int, n_workers: int) -> None:
         if not sys.executable:
-            raise EnvError("this Python does not know its own executable, so no worker can be started; use workers=0")
+            raise EnvError("sys.executable is empty, so worker processes cannot be started; use workers=0")
         self.name = source.name
         memory = anonymous_file()
         self.workers: list[_Worker] = []
         self._close = weakref.finalize(self, _end, self.workers, os.getpid())
         try:
             for slot in range(n_workers):
-                copies = range(slot * n_envs // n_workers, (slot + 1) * n_envs // n_workers)
-                self.workers.append(_Worker(slot, copies, memory))
+                indices = range(slot * n_envs // n_workers, (slot + 1) * n_envs // n_workers)
+                self.workers.append(_Worker(slot, indices, memory))
             self._begin(source, n_envs, memory)
         except BaseException:
             self.close()
@@ -125,35 +126,35 @@ class Pool:
             os.close(memory)
 
     def _begin(self, source: EnvSource, n_envs: int, memory: int) -> None:
-        import cloudpickle  # a constructor may be a function of a notebook; never used again after this
+        import cloudpickle  # a constructor may be defined in a notebook; used only here
 
         pickled = cloudpickle.dumps(source)
         for worker in self.workers:
-            self._tell(worker, {"path": sys.path, "source": pickled, "indices": list(worker.indices)})
+            self._send(worker, {"path": sys.path, "source": pickled, "indices": list(worker.indices)})
         answers = [worker.answer() for worker in self.workers]
-        self.spec: EnvSpec = answers[0]  # the others describe nothing
-        size = ORDER_BYTES + size_bytes(self.spec, n_envs)
+        self.spec: EnvSpec = answers[0]  # only the first worker sends the spec
+        size = COMMAND_BYTES + size_bytes(self.spec, n_envs)
         os.ftruncate(memory, size)
         shared = mmap.mmap(memory, size)
-        self.arrays: Arrays = arrays_in(shared, self.spec, n_envs, ORDER_BYTES)
-        self._head = memoryview(shared)[:ORDER_BYTES].cast("q")
+        self.arrays: Arrays = arrays_in(shared, self.spec, n_envs, COMMAND_BYTES)
+        self._head = memoryview(shared)[:COMMAND_BYTES].cast("q")
         for worker in self.workers:
-            self._tell(worker, {"size": size, "spec": self.spec, "n_envs": n_envs})
+            self._send(worker, {"size": size, "spec": self.spec, "n_envs": n_envs})
         for worker in self.workers:
             worker.answer()
 
-    def _tell(self, worker: _Worker, value: Any) -> None:
+    def _send(self, worker: _Worker, value: Any) -> None:
         try:
             send(worker.command, value)
         except BrokenPipeError:
-            worker.answer()  # it says why
+            worker.answer()  # raises the worker's own error
             raise
 
     def reset(self) -> None:
-        self._order(RESET)
+        self._command(RESET)
 
     def step(self) -> None:
-        self._order(STEP)
+        self._command(STEP)
 
     def render(self, index: int) -> np.ndarray:
         worker = next(worker for worker in self.workers if index in worker.indices)
@@ -169,17 +170,17 @@ class Pool:
     def close(self) -> None:
         self._close()
 
-    def _order(self, kind: int) -> None:
-        """All workers do one thing. An interrupt is let through once they have done it, a second one at once."""
+    def _command(self, kind: int) -> None:
+        """Makes all workers do one thing. An interrupt is raised when they have finished, a second one at once."""
         if not self._close.alive:
             raise EnvError(f"{self.name} is closed")
         self._head[1] = kind
         self._head[0] += 1
         try:
             try:
-                self._carry_out()
+                self._wait_for_workers()
             except KeyboardInterrupt:
-                self._carry_out()  # nothing is done twice: the order's number is the same
+                self._wait_for_workers()  # nothing is done twice: the command's number is the same
                 raise
         except KeyboardInterrupt:
             if any(self._head[2 + worker.slot] != self._head[0] for worker in self.workers):
@@ -189,7 +190,7 @@ class Pool:
             self.close()
             raise
 
-    def _carry_out(self) -> None:
+    def _wait_for_workers(self) -> None:
         head, number = self._head, self._head[0]
         for worker in self.workers:
             if head[2 + worker.slot] != number:
@@ -199,22 +200,22 @@ class Pool:
                 if (word := os.read(worker.result, 1)) == FAILURE:
                     raise worker.failure(receive(worker.result))
                 if not word:
-                    raise EnvError(f"{self.name}: {worker.obituary()}")
+                    raise EnvError(f"{self.name}: {worker.death_message()}")
 
     def _wake(self, worker: _Worker) -> None:
         try:
             os.write(worker.command, WAKE)
         except BrokenPipeError:
-            raise EnvError(f"{self.name}: {worker.obituary()}") from None
+            raise EnvError(f"{self.name}: {worker.death_message()}") from None
 
 
 def _end(workers: list[_Worker], owner: int) -> None:
-    """Closes what workers wait for, so that they end by themselves; kills those that do not."""
+    """Closes the pipes that workers wait for, so that they end by themselves; kills those that do not."""
     for worker in workers:
         os.close(worker.command)
         os.close(worker.result)
     if os.getpid() != owner:
-        return  # a fork of the owner: the processes are not its own
+        return  # in a fork of the owner the processes are not children
     for worker in workers:
         try:
             worker.process.wait(_GRACE_S)

@@ -1,7 +1,7 @@
-"""A worker: a process that steps some copies when a byte arrives, and ends with the process that started it.
+"""A worker: a process that steps some envs when a byte arrives, and ends with the process that started it.
 
-What to do is told through shared memory, so a byte that is lost or sent twice changes nothing: `order[0]` counts the
-orders and `order[1]` is the present one's kind; a worker answers an order by copying its count into its own slot.
+Commands are in shared memory, so a byte that is lost or sent twice changes nothing. `head[0]` counts the commands,
+`head[1]` is the kind of the current one, and a worker answers by copying the count into its own slot of the head.
 """
 
 from __future__ import annotations
@@ -18,16 +18,21 @@ import sys
 import threading
 from typing import Any
 
-IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)  # meant for the training, which saves first
+IGNORED = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)  # for the training, which saves first
 RESET, STEP = 1, 2
 WAKE, RENDER = b"w", b"r"  # to a worker; an object follows RENDER
 DONE, VALUE, FAILURE = b"d", b"v", b"f"  # from a worker; an object follows the last two
-ORDER_BYTES = 4096  # the head of the shared memory: order count, order kind, an answer slot for each worker
+COMMAND_BYTES = 4096  # head of the shared memory: command count, command kind, an answer slot for each worker
 LENGTH = struct.Struct("<Q")
 
 
 def main(command: int, result: int, memory: int, slot: int, dies_with_thread: bool) -> None:
-    """Runs a worker on descriptors that it inherited."""
+    """Runs a worker with the file descriptors that it inherited."""
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     _end_with_parent(command, dies_with_thread)
@@ -36,56 +41,56 @@ def main(command: int, result: int, memory: int, slot: int, dies_with_thread: bo
     except EOFError:
         pass
     except BaseException as error:
-        with contextlib.suppress(BrokenPipeError):  # another worker failed first, and nobody listens any more
-            _send(result, FAILURE, _failure(error))
+        with contextlib.suppress(BrokenPipeError):  # another worker failed first, and the parent no longer listens
+            _send(result, FAILURE, _describe_error(error))
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
 
 
 def _serve(command: int, result: int, memory: int, slot: int) -> None:
-    order = receive(command)
-    sys.path[:] = order["path"]
+    setup = receive(command)
+    sys.path[:] = setup["path"]
     from marlnb.envs.workers.env_batch import EnvBatch
     from marlnb.envs.workers.memory import arrays_in
 
-    copies = EnvBatch(pickle.loads(order["source"]), order["indices"])
+    envs = EnvBatch(pickle.loads(setup["source"]), setup["indices"])
     try:
-        _send(result, VALUE, copies.describe() if slot == 0 else None)
+        _send(result, VALUE, envs.describe() if slot == 0 else None)
         attached = receive(command)
         shared = mmap.mmap(memory, attached["size"])
         os.close(memory)
-        head = memoryview(shared)[:ORDER_BYTES].cast("q")
+        head = memoryview(shared)[:COMMAND_BYTES].cast("q")
         spec, n_envs = attached["spec"], attached["n_envs"]
-        copies.attach(spec, arrays_in(shared, spec, n_envs, ORDER_BYTES), n_envs)
+        envs.attach(spec, arrays_in(shared, spec, n_envs, COMMAND_BYTES), n_envs)
         _send(result, VALUE, None)
-        _follow(command, result, head, slot, copies)
+        _run_commands(command, result, head, slot, envs)
     finally:
-        copies.close()
+        envs.close()
 
 
-def _follow(command: int, result: int, head: memoryview, slot: int, copies: Any) -> None:
-    answered, mine = 0, 2 + slot
+def _run_commands(command: int, result: int, head: memoryview, slot: int, envs: Any) -> None:
+    answered, answer_slot = 0, 2 + slot
     while True:
         word = os.read(command, 1)
         if not word:
             return
         if word == RENDER:
-            _send(result, VALUE, copies.render(receive(command)))
+            _send(result, VALUE, envs.render(receive(command)))
             continue
-        asked = head[0]
-        if asked == answered:
+        number = head[0]
+        if number == answered:
             continue
         if head[1] == STEP:
-            copies.step()
+            envs.step()
         else:
-            copies.reset()
-        answered = head[mine] = asked
+            envs.reset()
+        answered = head[answer_slot] = number
         os.write(result, DONE)
 
 
 def _end_with_parent(command: int, dies_with_thread: bool) -> None:
-    """Ends this process, in the middle of a step if need be, when the one that started it is gone, however it went."""
+    """Ends this process when its parent has ended, however that happened, even in the middle of a step."""
     threading.Thread(target=_watch, args=(command,), daemon=True).start()
     if dies_with_thread and sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: sent when the starting thread ends
@@ -95,14 +100,14 @@ def _end_with_parent(command: int, dies_with_thread: bool) -> None:
 
 def _watch(command: int) -> None:
     poll = select.poll()
-    poll.register(command, 0)  # only the hang-up is waited for
+    poll.register(command, 0)  # waits only for the hang-up
     poll.poll()
-    threading.Event().wait(2.0)  # an orderly end comes first
+    threading.Event().wait(2.0)  # gives an orderly end the time to happen first
     os._exit(0)
 
 
-def _failure(error: BaseException) -> tuple[str, str]:
-    """What the pool makes the error again of: the name of its kind, and its text."""
+def _describe_error(error: BaseException) -> tuple[str, str]:
+    """(name of the class, message): what the pool needs to raise the error again."""
     import traceback
 
     from marlnb.errors import kind_of
@@ -112,13 +117,13 @@ def _failure(error: BaseException) -> tuple[str, str]:
 
 
 def receive(descriptor: int) -> Any:
-    """One object of those sent at the start or for a picture.
+    """One object that the other side sent.
 
     Raises:
-        EOFError: the other side is gone.
+        EOFError: the other side has closed the pipe.
     """
-    size = LENGTH.unpack(_exactly(descriptor, LENGTH.size))[0]
-    return pickle.loads(_exactly(descriptor, size))
+    size = LENGTH.unpack(_read_exactly(descriptor, LENGTH.size))[0]
+    return pickle.loads(_read_exactly(descriptor, size))
 
 
 def send(descriptor: int, value: Any) -> None:
@@ -133,7 +138,7 @@ def _send(descriptor: int, word: bytes, value: Any) -> None:
     send(descriptor, value)
 
 
-def _exactly(descriptor: int, size: int) -> bytes:
+def _read_exactly(descriptor: int, size: int) -> bytes:
     parts = []
     while size:
         part = os.read(descriptor, min(size, 1 << 20))

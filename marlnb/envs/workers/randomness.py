@@ -1,4 +1,4 @@
-"""The process-wide generators of numpy and Python, for environments that draw from them: each copy gets its own."""
+"""Separate global generators of numpy and Python for each env, for environments that draw from them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from numpy.random import get_bit_generator, set_bit_generator  # type: ignore[at
 
 
 class GlobalGenerators:
-    """One copy's stand-in for `np.random` and `random`; in force from `enter` on, until another's is.
+    """One env's replacement for `np.random` and `random`; active from `enter` until another env's is.
 
-    numpy's can be exchanged at no cost. Python's cannot, so it is exchanged only for environments that were seen to
-    draw from it in a `reset`.
+    Swapping numpy's generator costs nothing. Swapping Python's is slow, so it is done only for environments that were
+    seen to draw from it in a `reset`.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class GlobalGenerators:
             self._python = random.getstate()
 
     def seed(self, seed: int) -> None:
-        """Starts both anew; to be followed by a `reset` of the environment and `after_reset`."""
+        """Seeds both; must be followed by a `reset` of the environment and by `after_reset`."""
         set_bit_generator(self._bits)
         np.random.seed(seed)
         random.seed(seed)
@@ -43,11 +43,15 @@ class GlobalGenerators:
             self.draws_python, self._python = True, state
 
 
-_SPARE = np.random.MT19937(0)  # for what an environment draws before it has a generator of its own
+_SPARE = np.random.MT19937(0)  # for draws of an environment before its first reset
 
 
 class PreservedGenerators:
-    """A context that leaves the process's generators as they were before it."""
+    """A context that restores the process's generators afterwards.
+
+    Args:
+        python: also restore Python's generator, which is slower.
+    """
 
     def __init__(self, python: bool) -> None:
         self._python = python

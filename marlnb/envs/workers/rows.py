@@ -1,4 +1,4 @@
-"""One group's rows of one copy: the actions that are read, and what comes of them written."""
+"""One group's rows of one env: reads actions, and writes observations, rewards and ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from marlnb.specs import GroupSpec
 
 
 class GroupRows:
-    """One group's rows of one copy: actions read, and what comes of them written."""
+    """One group's rows of one env."""
 
     def __init__(self, spec: GroupSpec, arrays: GroupArrays, index: int, codecs: Codecs) -> None:
         self.agents, self.n_logits = spec.agents, spec.action.n_logits
@@ -32,14 +32,14 @@ class GroupRows:
         self.present: list[int] = []
         self.all_present = False
 
-    def read(self, actions: dict[str, Any]) -> None:
-        """Adds the actions of those who live; an environment may keep them, so they are copies."""
+    def read_actions(self, actions: dict[str, Any]) -> None:
+        """Adds the actions of living agents; copied, because the environment may keep them."""
         block = self.action.copy()
         for i in self.present:
             actions[self.agents[i]] = self.decoders[i](block[i])
 
     def write(self, observations: Mapping[str, Any], rewards: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
-        """A step at which nobody of this copy appears or ends."""
+        """Writes a step at which no agent of this env appears or ends."""
         if self.all_present:
             self.reward[:] = [rewards[agent] for agent in self.agents]
             if self.plain and self.mask is None:
@@ -47,38 +47,38 @@ class GroupRows:
                     for agent, row, _ in self.rows:
                         row[...] = observations[agent]
                 except KeyError:
-                    raise EnvError(_unseen(agent)) from None
+                    raise EnvError(_no_observation(agent)) from None
                 except (TypeError, ValueError) as error:
                     codec = self.rows[self.agents.index(agent)][2]
-                    raise _unreadable(agent, codec, observations[agent], error) from error
+                    raise _invalid_observation(agent, codec, observations[agent], error) from error
                 return
         else:
             self.reward[:] = 0
             for i in self.present:
                 self.reward[i] = rewards[self.agents[i]]
-        self._observe(observations, infos)
+        self._write_observations(observations, infos)
 
-    def end(
+    def write_ends(
         self,
-        was: set[str],
+        was_living: set[str],
         terminated: set[str],
         truncated: set[str],
         observations: Mapping[str, Any],
         rewards: Mapping[str, Any],
     ) -> None:
-        """A step at which somebody of this copy appears or ends."""
+        """Writes a step at which some agent of this env appears or ends."""
         for i, agent in enumerate(self.agents):
-            self.reward[i] = rewards.get(agent, 0.0) if agent in was else 0.0
-            self.terminated[i] = agent in was and agent in terminated
-            self.truncated[i] = agent in was and agent in truncated
+            self.reward[i] = rewards.get(agent, 0.0) if agent in was_living else 0.0
+            self.terminated[i] = agent in was_living and agent in terminated
+            self.truncated[i] = agent in was_living and agent in truncated
             if self.terminated[i] or self.truncated[i]:
                 if observations.get(agent) is None:
                     self.final_rows[i][...] = 0
                 else:
-                    self._see(i, observations[agent], self.final_rows[i])
+                    self._write_observation(i, observations[agent], self.final_rows[i])
 
-    def live(self, living: set[str], observations: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
-        """Whose rows hold something from now on; the others' are zero."""
+    def set_living(self, living: set[str], observations: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
+        """Marks the living agents and writes their observations; rows of the others are zero."""
         self.present = [i for i, agent in enumerate(self.agents) if agent in living]
         self.all_present = len(self.present) == len(self.agents)
         for i, (agent, row, codec) in enumerate(self.rows):
@@ -88,41 +88,41 @@ class GroupRows:
                 if self.mask is not None:
                     self.mask[i] = True
             elif agent not in observations:
-                raise EnvError(_unseen(agent))
+                raise EnvError(_no_observation(agent))
             else:
                 codec.check(agent, observations[agent])
-        self._observe(observations, infos)
+        self._write_observations(observations, infos)
 
-    def _observe(self, observations: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
+    def _write_observations(self, observations: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
         for i in self.present:
             agent, row, codec = self.rows[i]
             if agent not in observations:
-                raise EnvError(_unseen(agent))
+                raise EnvError(_no_observation(agent))
             value = observations[agent]
-            self._see(i, value, row)
+            self._write_observation(i, value, row)
             if self.mask is not None:
                 self._write_mask(i, value[MASK] if codec.mask_inside else infos.get(agent, {}).get(MASK))
 
-    def _see(self, i: int, value: Any, row: np.ndarray) -> None:
+    def _write_observation(self, i: int, value: Any, row: np.ndarray) -> None:
         agent, _, codec = self.rows[i]
         try:
             codec.write(value, row)
         except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise _unreadable(agent, codec, value, error) from error
+            raise _invalid_observation(agent, codec, value, error) from error
 
     def _write_mask(self, i: int, mask: Any) -> None:
-        """An agent without any choice is waiting: alive, not acting, and its mask reads all True."""
+        """An agent without any allowed choice waits: it is alive and not acting, and its mask is all True."""
         assert self.mask is not None
         allowed = np.True_ if mask is None else mask_array(mask, self.n_logits)
         may_act = bool(allowed.any())
         self.acting[i] = may_act
         self.mask[i] = allowed if may_act else True
 
-    def take_turns(self, acting: Collection[str]) -> None:
-        """Of those who live, only these act now; the masks of the others read all True.
+    def set_acting(self, acting: Collection[str]) -> None:
+        """Of the living agents only these act now; the masks of the others are all True.
 
         Raises:
-            EnvError: one of them is allowed no choice.
+            EnvError: the mask of an acting agent allows no choice.
         """
         for i in self.present:
             agent = self.agents[i]
@@ -133,16 +133,16 @@ class GroupRows:
             elif self.mask is None:
                 self.acting[i] = True
             elif not self.acting[i]:
-                raise EnvError(f"it is the turn of agent {agent!r}, and its action mask allows no choice")
+                raise EnvError(f"agent {agent!r} must act, but its action mask allows no choice")
 
 
-def _unreadable(agent: str, codec: ObservationCodec, value: Any, error: Exception) -> EnvError:
-    """An observation that is not of the agent's space."""
+def _invalid_observation(agent: str, codec: ObservationCodec, value: Any, error: Exception) -> EnvError:
+    """The error for an observation that is not in the agent's space."""
     try:
-        codec.check(agent, value)  # its shape, in plain words
-    except EnvError as told:
-        return told
-    except Exception:  # it has none
+        codec.check(agent, value)
+    except EnvError as wrong_shape:
+        return wrong_shape
+    except Exception:  # the value has no shape
         pass
     return EnvError(
         f"agent {agent!r} observed a {type(value).__name__} that is not in its observation_space: "
@@ -150,8 +150,8 @@ def _unreadable(agent: str, codec: ObservationCodec, value: Any, error: Exceptio
     )
 
 
-def _unseen(agent: str) -> str:
+def _no_observation(agent: str) -> str:
     return (
-        f"agent {agent!r} is in env.agents but was given no observation; if agents act at different rates, "
-        "agents_wait=True lets those that are missing wait"
+        f"agent {agent!r} is in env.agents but has no observation; if agents act at different rates, "
+        "set agents_wait=True, and missing agents wait"
     )

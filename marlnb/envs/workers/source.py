@@ -1,4 +1,4 @@
-"""Where environments come from, what they tell about their agents, and how each agent's spaces are read."""
+"""Builds PettingZoo environments, and reads their agents, groups and spaces."""
 
 from __future__ import annotations
 
@@ -10,22 +10,28 @@ from typing import Any
 from marlnb.envs.constructor_errors import construct
 from marlnb.envs.workers.api import RESET, check_reset
 from marlnb.envs.workers.spaces import MASK, ActionCodec, ObservationCodec, action_codec, observation_codec
-from marlnb.envs.workers.turn_based import AsynchronousParallel, AECAsParallel, TurnBasedEnv
+from marlnb.envs.workers.turn_based import AECAsParallel, AsynchronousParallel, TurnBasedEnv
 from marlnb.errors import ConfigError, EnvBuildError
-from marlnb.imports import load_object, hidden_by
+from marlnb.imports import hidden_by, load_object
 from marlnb.specs import EnvSpec, GroupSpec, group_agents
 
-_PACKAGES = {"shimmy": "shimmy open_spiel", "pyspiel": "open_spiel"}  # by module, where they have other names
+_PACKAGES = {"shimmy": "shimmy open_spiel", "pyspiel": "open_spiel"}  # PyPI packages by module, if the names differ
 
 
 @dataclass(frozen=True)
 class EnvSource:
-    """All that a process needs in order to build its copies.
+    """Everything that a process needs to build its envs.
 
     Attributes:
+        name: the environment's name, for messages.
         constructor: "module:function", or a function that returns a ParallelEnv or an AECEnv.
-        agents_wait: an agent of a ParallelEnv that is missing from a step waits, unless it was said to have ended.
-        stock: step the environment through its own `step`, never by a shorter way.
+        kwargs: keyword arguments of the constructor.
+        groups: agents by group; empty: by the id convention `<group>_<index>`.
+        max_steps: truncates longer episodes.
+        state: read the global state.
+        render: build the environment so that it can be rendered.
+        agents_wait: an agent that is missing from a step of a ParallelEnv waits, unless it was reported as ended.
+        stock: always use the environment's own `step`, never a faster equivalent.
     """
 
     name: str
@@ -39,66 +45,66 @@ class EnvSource:
     stock: bool = False
 
     def make(self) -> Any:
-        """A new ParallelEnv, or one whose agents wait for one another made to look like it.
+        """A new ParallelEnv; a turn-based environment is adapted to that interface.
 
         Raises:
-            EnvBuildError: it cannot be imported or built, or is no environment of PettingZoo's.
+            EnvBuildError: the environment cannot be imported or built, or has neither of PettingZoo's APIs.
         """
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
         os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "hide")
         kwargs = dict(self.kwargs)
         if self.render:
             kwargs.setdefault("render_mode", "rgb_array")
-        constructor = self._found()
-        env = self._constructed(constructor, kwargs)
+        env = self._construct(self._load_constructor(), kwargs)
         missing = [name for name in ("possible_agents", "reset", "step") if not hasattr(env, name)]
         if missing:
             raise EnvBuildError(
-                f"{self.name}: a ParallelEnv or an AECEnv with possible_agents is needed; its constructor returned "
-                f"{type(env).__name__} without {missing}"
+                f"{self.name}: the constructor must return a ParallelEnv or AECEnv with possible_agents; "
+                f"it returned {type(env).__name__} without {missing}"
             )
         if hasattr(env, "agent_iter"):
             return AECAsParallel(env, self.stock)
         return AsynchronousParallel(env) if self.agents_wait else env
 
-    def _constructed(self, constructor: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:
+    def _construct(self, constructor: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:
         try:
             return construct(self.name, constructor, kwargs)
         except EnvBuildError as error:
             if self.render and "render_mode" not in self.kwargs and "keyword argument 'render_mode'" in str(error):
                 raise EnvBuildError(
-                    f"{self.name}: render=True (env.render=true) builds it with render_mode='rgb_array', which its "
-                    "constructor does not take; give it an argument render_mode, or leave render out"
+                    f"{self.name}: render=True (env.render=true) passes render_mode='rgb_array', which its "
+                    "constructor does not accept; add an argument render_mode to it, or set render=False"
                 ) from error
-            if (lacking := _lacking(error.__cause__)) is not None:
-                remedy = f"pip install {_PACKAGES.get(lacking, lacking)}"
-                raise EnvBuildError(f"{self.name} needs {lacking!r}, which is not installed: {remedy}") from error
+            if (module := _missing_module(error.__cause__)) is not None:
+                remedy = f"pip install {_PACKAGES.get(module, module)}"
+                raise EnvBuildError(f"{self.name} needs {module!r}, which is not installed: {remedy}") from error
             raise
 
-    def _found(self) -> Callable[..., Any]:
+    def _load_constructor(self) -> Callable[..., Any]:
         if callable(self.constructor):
             return self.constructor
         try:
-            found = load_object(self.constructor)
+            constructor = load_object(self.constructor)
         except ConfigError as error:
-            hidden = hidden_by(self.constructor.partition(".")[0]) is not None
-            remedy = "" if hidden else _remedy(self.constructor)
-            raise EnvBuildError(f"{self.name}: {error}{remedy}") from error
-        if not callable(found):
+            is_hidden = hidden_by(self.constructor.partition(".")[0]) is not None
+            hint = "" if is_hidden else _install_hint(self.constructor)
+            raise EnvBuildError(f"{self.name}: {error}{hint}") from error
+        if not callable(constructor):
             raise EnvBuildError(
-                f"{self.name}: a function or class that makes an environment is needed; {self.constructor} is {found!r}"
+                f"{self.name}: {self.constructor} must be a function or class that returns an environment; "
+                f"got {constructor!r}"
             )
-        return found  # type: ignore[no-any-return]
+        return constructor  # type: ignore[no-any-return]
 
 
-def _lacking(error: BaseException | None) -> str | None:
-    """The module that could not be imported, where that is why a constructor raised."""
+def _missing_module(error: BaseException | None) -> str | None:
+    """The module whose import failed, if that is why a constructor raised."""
     while error is not None and not isinstance(error, ModuleNotFoundError):
         error = error.__cause__ if isinstance(error, ImportError) else None
     return error.name.partition(".")[0] if error is not None and error.name else None
 
 
-def _remedy(path: str) -> str:
+def _install_hint(path: str) -> str:
     parts = path.partition(":")[0].split(".")
     if parts[0] == "pettingzoo" and len(parts) > 1:
         return f"; pip install 'pettingzoo[{parts[1]}]'"
@@ -117,7 +123,7 @@ def codecs_of(env: Any) -> Codecs:
     """Codecs by agent.
 
     Raises:
-        EnvBuildError: a space that cannot be handled.
+        EnvBuildError: a space that is not supported.
     """
     agents = list(env.possible_agents)
     return Codecs(
@@ -127,29 +133,29 @@ def codecs_of(env: Any) -> Codecs:
 
 
 def describe(source: EnvSource, env: Any) -> EnvSpec:
-    """Groups, spaces, masks and state of an environment; resets it once, to see whether infos hold action masks.
+    """The spec of an environment. Resets it once, to see whether infos contain action masks.
 
     Raises:
-        EnvBuildError: agents of one group whose spaces differ, or a space or group that cannot be handled.
+        EnvBuildError: agents of one group have different spaces, or a space or group is not supported.
     """
     codecs, agents = codecs_of(env), tuple(env.possible_agents)
     if not agents:
         raise EnvBuildError(
-            f"{source.name}: possible_agents is empty; PettingZoo's API asks it for all agents there can be"
+            f"{source.name}: possible_agents is empty; PettingZoo's API requires it to list all agents that can appear"
         )
     if any(not isinstance(agent, str) for agent in agents):
-        raise EnvBuildError(f"{source.name}: agents must be texts; got {list(agents)}")
+        raise EnvBuildError(f"{source.name}: agents must be strings; got {list(agents)}")
     try:
         grouped = group_agents(agents, source.groups)
     except ConfigError as error:
         raise EnvBuildError(f"{source.name}: {error}") from error
     infos = _first_infos(source.name, env)
     masked = {agent for agent in agents if codecs.observation[agent].mask_inside or MASK in infos.get(agent, {})}
-    waits = isinstance(env, TurnBasedEnv)
-    if waits and masked:  # infos may hold the mask of those alone who act
+    is_turn_based = isinstance(env, TurnBasedEnv)
+    if is_turn_based and masked:  # infos may contain only the masks of acting agents
         masked = {agent for agent in agents if codecs.action[agent].spec.kind != "continuous"}
     groups = tuple(_group(source.name, name, members, codecs, masked) for name, members in grouped.items())
-    return EnvSpec(source.name, groups, _state_shape(source, env), source.max_steps, simultaneous=not waits)
+    return EnvSpec(source.name, groups, _state_shape(source, env), source.max_steps, simultaneous=not is_turn_based)
 
 
 def _first_infos(name: str, env: Any) -> dict[str, Any]:
@@ -169,13 +175,15 @@ def _group(name: str, group: str, members: tuple[str, ...], codecs: Codecs, mask
         if other is not None:
             raise EnvBuildError(
                 f"{name}: agents {first!r} and {other!r} of group {group!r} have different {what} spaces: "
-                f"{specs[first]} and {specs[other]}; put them in groups of their own with "
-                f"groups={{...}}, as groups={{{first!r}: [{first!r}], {other!r}: [{other!r}], ...}}"
+                f"{specs[first]} and {specs[other]}; put them in separate groups, "
+                f"groups={{{first!r}: [{first!r}], {other!r}: [{other!r}], ...}}"
             )
     action = codecs.action[first].spec
     has_mask = bool(masked & set(members))
     if has_mask and action.kind == "continuous":
-        raise EnvBuildError(f"{name}: group {group!r} has an action mask but continuous actions")
+        raise EnvBuildError(
+            f"{name}: group {group!r} has an action mask, which needs discrete actions; its actions are continuous"
+        )
     return GroupSpec(group, members, codecs.observation[first].spec, action, has_mask)
 
 
@@ -185,5 +193,5 @@ def _state_shape(source: EnvSource, env: Any) -> tuple[int, ...] | None:
     try:
         shape = env.state().shape
     except Exception as error:
-        raise EnvBuildError(f"{source.name} has no global state (state=True asked for it): {error!r}") from error
+        raise EnvBuildError(f"{source.name} has no global state, which state=True requests: {error!r}") from error
     return tuple(shape) or (1,)

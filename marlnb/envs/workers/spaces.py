@@ -1,4 +1,4 @@
-"""Gymnasium spaces to what a network can take: one array per observation, one array per action, and back."""
+"""Gymnasium spaces as arrays: one array per observation and one per action, and back."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ class ObservationCodec:
     """How an agent's observation becomes one array.
 
     Attributes:
-        mask_inside: the observation is a dict that holds the action mask beside what is observed.
-        flatten: makes a flat float32 array; None where the observation can be copied as it is.
+        spec: the array's shape and dtype.
+        mask_inside: the observation is a dict that also contains the action mask.
+        flatten: makes a flat float32 array; None if the observation can be copied unchanged.
     """
 
     spec: ObservationSpec
@@ -36,16 +37,18 @@ class ObservationCodec:
         return not self.mask_inside and self.flatten is None
 
     def check(self, agent: str, value: Any) -> None:
-        """Raises:
-        EnvError: the observation has another shape than its space says.
+        """Checks an observation's shape.
+
+        Raises:
+            EnvError: the shape is not that of the space.
         """
-        shape = np.shape(observed(value) if self.mask_inside else value)
+        shape = np.shape(without_mask(value) if self.mask_inside else value)
         if self.flatten is None and (shape or (1,)) != self.spec.shape:
             raise EnvError(f"agent {agent!r} observed an array of shape {shape}; its space says {self.spec.shape}")
 
     def write(self, value: Any, row: np.ndarray) -> None:
         if self.mask_inside:
-            value = observed(value)
+            value = without_mask(value)
         if self.flatten is not None:
             value = self.flatten(value)
         row[...] = value
@@ -53,15 +56,19 @@ class ObservationCodec:
 
 @dataclass(frozen=True)
 class ActionCodec:
-    """How an array becomes the action that an environment asks for; `decode` takes one agent's row."""
+    """How an array becomes the action that an environment expects.
+
+    Attributes:
+        spec: the kind of action.
+        decode: converts one agent's row.
+    """
 
     spec: ActionSpec
     decode: Callable[[Any], Any]
-    plain_discrete: bool = False
 
 
-def observed(value: Any) -> Any:
-    """What an observation holds beside its action mask."""
+def without_mask(value: Any) -> Any:
+    """An observation without its action mask."""
     rest = {key: item for key, item in value.items() if key != MASK}
     return rest[OBSERVATION] if list(rest) == [OBSERVATION] else rest
 
@@ -70,7 +77,7 @@ def observation_codec(agent: str, space: spaces.Space) -> ObservationCodec:
     """How `agent`'s observations are read.
 
     Raises:
-        EnvError: a space, or a part of one, that has no array form.
+        EnvError: a space, or a part of one, that is not supported.
     """
     mask_inside = isinstance(space, spaces.Dict) and MASK in space.spaces and len(space.spaces) > 1
     if mask_inside:
@@ -83,9 +90,7 @@ def observation_codec(agent: str, space: spaces.Space) -> ObservationCodec:
     for path, leaf in leaves(space):
         if not isinstance(leaf, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
             where = f" at {path!r}" if path else ""
-            raise EnvError(
-                f"agent {agent!r} observes {leaf}{where}, which has no array form; supported: {OBSERVATIONS}"
-            )
+            raise EnvError(f"agent {agent!r} observes {leaf}{where}, which is not supported; supported: {OBSERVATIONS}")
     whole = space
     return ObservationCodec(
         ObservationSpec((int(spaces.flatdim(whole)),)),
@@ -95,7 +100,7 @@ def observation_codec(agent: str, space: spaces.Space) -> ObservationCodec:
 
 
 def leaves(space: spaces.Space, path: str = "") -> Iterator[tuple[str, spaces.Space]]:
-    """(path, space) of everything within nested Dict and Tuple spaces, in their own order."""
+    """(path, space) of the leaves of nested Dict and Tuple spaces, in their order."""
     if isinstance(space, spaces.Dict):
         for key, item in space.spaces.items():
             yield from leaves(item, f"{path}/{key}" if path else str(key))
@@ -110,13 +115,13 @@ def action_codec(agent: str, space: spaces.Space) -> ActionCodec:
     """How `agent`'s actions are written.
 
     Raises:
-        EnvError: a space that no policy here can act in: unbounded, of mixed kinds, or of another sort.
+        EnvError: a space that is not supported: unbounded, of mixed kinds, or of another type.
     """
     if isinstance(space, spaces.Discrete):
         start = int(space.start)
-        return ActionCodec(ActionSpec("discrete", n=(int(space.n),)), _shifted(start), plain_discrete=start == 0)
+        return ActionCodec(ActionSpec("discrete", n=(int(space.n),)), _shifted(start))
     parts = [leaf for _, leaf in leaves(space)]
-    if parts and all(_is_whole(part) for part in parts):
+    if parts and all(_is_integer(part) for part in parts):
         counts = tuple(int(n) for part in parts for n in _counts(part)[0])
         return ActionCodec(ActionSpec("multi_discrete", n=counts), _nested(space))
     if parts and all(isinstance(part, spaces.Box) for part in parts):
@@ -127,27 +132,27 @@ def action_codec(agent: str, space: spaces.Space) -> ActionCodec:
         if isinstance(space, spaces.Box) and space.dtype == np.float32 and len(space.shape) == 1:
             return ActionCodec(spec, _as_it_is)
         return ActionCodec(spec, _nested(space))
-    raise EnvError(f"agent {agent!r} acts in {space}, which cannot be one array; supported: {ACTIONS}")
+    raise EnvError(f"agent {agent!r} acts in {space}, which is not supported; supported: {ACTIONS}")
 
 
 def _check_bounds(agent: str, space: spaces.Space, low: np.ndarray, high: np.ndarray) -> None:
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise EnvError(
-            f"agent {agent!r} acts in {space}, whose bounds are infinite; give the environment finite bounds, as with "
-            "supersuit.clip_actions_v0 or a wrapper of yours"
+            f"agent {agent!r} acts in {space}, whose bounds are infinite; give it finite ones, for instance "
+            "with supersuit.clip_actions_v0 or your own wrapper"
         )
     if not (low < high).all():
         raise EnvError(f"agent {agent!r} acts in {space}, where component {int(np.argmin(low < high))} has low >= high")
 
 
-def _is_whole(space: spaces.Space) -> bool:
+def _is_integer(space: spaces.Space) -> bool:
     if isinstance(space, spaces.Box):
         return bool(np.issubdtype(space.dtype, np.integer))
     return isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary)
 
 
 def _counts(space: spaces.Space) -> tuple[np.ndarray, np.ndarray]:
-    """(choices, lowest value) of each component of a space of whole numbers."""
+    """(number of choices, lowest value) of each component of an integer space."""
     if isinstance(space, spaces.Discrete):
         return np.array([space.n]), np.array([space.start])
     if isinstance(space, spaces.MultiDiscrete):
@@ -170,7 +175,7 @@ def _shifted(start: int) -> Callable[[Any], Any]:
 
 
 def _nested(space: spaces.Space) -> Callable[[np.ndarray], Any]:
-    """Rebuilds a nested action from a flat row, each part in the dtype and shape that its space asks for."""
+    """Rebuilds a nested action from a flat row, each part in the dtype and shape of its space."""
 
     def build(part: spaces.Space, row: np.ndarray, at: int) -> tuple[Any, int]:
         if isinstance(part, spaces.Dict):
@@ -184,7 +189,7 @@ def _nested(space: spaces.Space) -> Callable[[np.ndarray], Any]:
                 value, at = build(item, row, at)
                 items.append(value)
             return tuple(items), at
-        if isinstance(part, spaces.Box) and not _is_whole(part):
+        if isinstance(part, spaces.Box) and not _is_integer(part):
             size = int(np.prod(part.shape))
             return row[at : at + size].reshape(part.shape).astype(part.dtype), at + size
         counts, low = _counts(part)
@@ -196,10 +201,10 @@ def _nested(space: spaces.Space) -> Callable[[np.ndarray], Any]:
 
 
 def mask_array(mask: Any, n_logits: int) -> np.ndarray:
-    """An action mask as one row of `n_logits` booleans; those of several components may come as a sequence or dict.
+    """An action mask as one row of `n_logits` booleans; masks of several components may be a sequence or dict.
 
     Raises:
-        EnvError: it has another length.
+        EnvError: another length.
     """
     if isinstance(mask, dict):
         mask = tuple(mask.values())
@@ -207,5 +212,5 @@ def mask_array(mask: Any, n_logits: int) -> np.ndarray:
         mask = np.concatenate([np.ravel(part) for part in mask])
     row = np.ravel(np.asarray(mask)).astype(bool)
     if row.size != n_logits:
-        raise EnvError(f"an action mask of {row.size} entries for {n_logits} choices")
+        raise EnvError(f"an action mask has {row.size} entries; expected {n_logits}, one per choice")
     return row

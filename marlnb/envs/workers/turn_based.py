@@ -1,7 +1,7 @@
-"""Environments whose agents wait for one another, stepped as if all acted: those who wait are asked for nothing.
+"""Turn-based stepping: environments whose agents wait for one another, behind the interface of a ParallelEnv.
 
-Each looks like a ParallelEnv whose `acting` names those who act next. `agents` are all that live, waiting or not, and
-all of them are observed: a centralised critic, and whoever ends while waiting, need it.
+`acting` names the agents that act next. `agents` are all living agents, waiting or not. All of them are observed: a
+centralised critic needs every observation, and an agent may end while it waits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from marlnb.errors import EnvError
 
 
 class TurnBasedEnv(ABC):
-    """What both kinds share: whatever else is asked for comes from the environment within."""
+    """The base of both kinds; spaces, state and rendering come from the wrapped environment."""
 
     def __init__(self, env: Any) -> None:
         self.env = env
@@ -27,11 +27,11 @@ class TurnBasedEnv(ABC):
 
     @abstractmethod
     def reset(self, seed: int | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """As ParallelEnv's: observations and infos by agent."""
+        """As ParallelEnv.reset: observations and infos by agent."""
 
     @abstractmethod
     def step(self, actions: Mapping[str, Any]) -> StepResult:
-        """As ParallelEnv's; of the actions, those of the agents that are acting are taken."""
+        """As ParallelEnv.step; uses only the actions of agents that are acting."""
 
     def observation_space(self, agent: str) -> Any:
         return self.env.observation_space(agent)
@@ -50,74 +50,79 @@ class TurnBasedEnv(ABC):
 
 
 class AECAsParallel(TurnBasedEnv):
-    """An AECEnv: a step is one agent's turn; its rewards are those that the environment gave in that turn.
+    """An AECEnv: one step is one agent's turn, with the rewards that the environment gave in that turn.
 
-    The steps in which PettingZoo takes dead agents away, without an action, are made at once.
+    PettingZoo removes dead agents in extra steps without an action; these are made immediately.
 
     Args:
-        stock: go through all of its wrappers.
+        env: the AECEnv.
+        stock: step through all of its wrappers.
     """
 
     def __init__(self, env: Any, stock: bool) -> None:
         super().__init__(env if stock else unwrap_checks(env))
-        # where rewards and the like are: that wrapper only acts at a step
-        self._within = self.env if stock else unwrap_checks(self.env, also=("TerminateIllegalWrapper",))
+        # holds rewards, terminations and infos; this further wrapper matters only in `step`
+        self._inner = self.env if stock else unwrap_checks(self.env, also=("TerminateIllegalWrapper",))
 
     def reset(self, seed: int | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
         self.env.reset(seed=seed)
-        self._take_away_dead()
-        return self._seen(), dict(self._within.infos)
+        self._remove_dead()
+        return self._observations(), dict(self._inner.infos)
 
     def step(self, actions: Mapping[str, Any]) -> StepResult:
-        env, was = self._within, self.agents
-        (mover,) = self.acting
-        self.env.step(actions[mover])
-        given, terminations, truncations = env.rewards, env.terminations, env.truncations
-        rewards = {agent: given.get(agent, 0.0) for agent in was}
-        terminated = {agent: True for agent in was if terminations.get(agent)}
-        truncated = {agent: True for agent in was if truncations.get(agent)}
-        if not (terminated or truncated or env.agents != was):
+        env, was_living = self._inner, self.agents
+        (agent_to_act,) = self.acting
+        self.env.step(actions[agent_to_act])
+        terminations, truncations = env.terminations, env.truncations
+        rewards = {agent: env.rewards.get(agent, 0.0) for agent in was_living}
+        terminated = {agent: True for agent in was_living if terminations.get(agent)}
+        truncated = {agent: True for agent in was_living if truncations.get(agent)}
+        if not (terminated or truncated or env.agents != was_living):
             self.acting = (env.agent_selection,)
-            return self._seen(), rewards, terminated, truncated, env.infos
+            return self._observations(), rewards, terminated, truncated, env.infos
         present = set(env.agents)
-        last = {agent: self.env.observe(agent) for agent in was if agent in present and agent in terminated | truncated}
+        ended = terminated | truncated
+        # observed before the dead agents are removed: afterwards PettingZoo has no observation of them
+        final = {agent: self.env.observe(agent) for agent in was_living if agent in present and agent in ended}
         infos = dict(env.infos)
-        self._take_away_dead()
-        return last | self._seen(), rewards, terminated, truncated, infos | dict(env.infos)
+        self._remove_dead()
+        return final | self._observations(), rewards, terminated, truncated, infos | dict(env.infos)
 
-    def _seen(self) -> dict[str, Any]:
+    def _observations(self) -> dict[str, Any]:
         observe = self.env.observe
         return {agent: observe(agent) for agent in self.agents}
 
-    def _take_away_dead(self) -> None:
-        """On to the next turn of someone who lives.
+    def _remove_dead(self) -> None:
+        """Advances to the next turn of a living agent.
 
         Raises:
-            EnvError: the environment asks a dead agent again, or one that is not there.
+            EnvError: the environment keeps selecting a dead agent, or selects one that is not among its agents.
         """
-        env = self._within
+        env = self._inner
         for _ in range(len(self.possible_agents) + 1):
             selected, agents = env.agent_selection, env.agents
             if not agents or not self._is_dead(selected):
                 break
             self.env.step(None)
         else:
-            raise EnvError(f"agent {selected!r} is dead and is asked again and again")
+            raise EnvError(f"agent {selected!r} is dead, but the environment keeps selecting it")
         self.agents = [agent for agent in env.agents if not self._is_dead(agent)]
         self.acting = (env.agent_selection,) if self.agents else ()
         if self.agents and env.agent_selection not in self.agents:
-            raise EnvError(f"it is the turn of {env.agent_selection!r}, which is not among the agents {self.agents}")
+            raise EnvError(
+                f"agent_selection is {env.agent_selection!r}, which is not among the living agents {self.agents}"
+            )
 
     def _is_dead(self, agent: str) -> bool:
-        return bool(self._within.terminations.get(agent) or self._within.truncations.get(agent))
+        return bool(self._inner.terminations.get(agent) or self._inner.truncations.get(agent))
 
 
 class AsynchronousParallel(TurnBasedEnv):
-    """A ParallelEnv some of whose agents are missing from some steps: they wait, and act again when they are seen.
+    """A ParallelEnv whose agents may be missing from some steps: they wait until they are observed again.
 
-    An agent acts that is in the environment's `agents` and was given an observation. One that is missing is shown what
-    it saw last. It ends when it is said to be terminated or truncated, or when no agent is left: then truncated if all
-    that was said at that step was truncation, else terminated.
+    An agent acts if it is in the environment's `agents` and has an observation. A missing agent keeps its last
+    observation. An agent ends when it is reported as terminated or truncated, or when no agent is left; in that case it
+    is truncated if that step reported only truncations, else terminated.
     """
 
     def reset(self, seed: int | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -128,19 +133,19 @@ class AsynchronousParallel(TurnBasedEnv):
         return dict(observations), dict(infos)
 
     def step(self, actions: Mapping[str, Any]) -> StepResult:
-        was = self.agents
-        given = {agent: actions[agent] for agent in self.acting}
-        observations, rewards, terminations, truncations, infos = check_step(self.env.step(given))
+        was_living = self.agents
+        acted = {agent: actions[agent] for agent in self.acting}
+        observations, rewards, terminations, truncations, infos = check_step(self.env.step(acted))
         self._last.update(observations)
-        terminated = {agent: True for agent in was if terminations.get(agent)}
-        truncated = {agent: True for agent in was if truncations.get(agent)}
+        terminated = {agent: True for agent in was_living if terminations.get(agent)}
+        truncated = {agent: True for agent in was_living if truncations.get(agent)}
         if not self.env.agents and truncated and not terminated:
-            truncated = dict.fromkeys(was, True)
-        left = {*was, *observations} - set(terminated) - set(truncated)
+            truncated = dict.fromkeys(was_living, True)
+        left = {*was_living, *observations} - set(terminated) - set(truncated)
         self.agents = [agent for agent in self.possible_agents if agent in left] if self.env.agents else []
         self._find_acting(observations)
-        seen = {agent: self._last[agent] for agent in {*was, *self.agents}}
-        return seen, {agent: rewards.get(agent, 0.0) for agent in was}, terminated, truncated, infos
+        current = {agent: self._last[agent] for agent in {*was_living, *self.agents}}
+        return current, {agent: rewards.get(agent, 0.0) for agent in was_living}, terminated, truncated, infos
 
     def _find_acting(self, observations: Mapping[str, Any]) -> None:
         present = set(self.env.agents)
