@@ -217,7 +217,7 @@ class Batch:
         return pd.DataFrame(rows)
 
     def create_submission(self, jobs: Sequence[Job], *, then: bool, reason: str = "") -> Path:
-        """Creates the folder `submissions/<n>` with `jobs.json`, the list of the jobs' names in order of their index."""
+        """Creates the folder `submissions/<n>` with `jobs.json`, the names of the jobs in order of their index."""
         parent = self.path / SUBMISSIONS
         parent.mkdir(mode=0o700, exist_ok=True)
         number = 1 + max((int(entry.name) for entry in parent.iterdir() if entry.name.isdigit()), default=0)

@@ -1,4 +1,4 @@
-"""What commands print: results on stdout, whole and alone; everything else on stderr."""
+"""Output of commands: results go to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 
 @contextmanager
 def quiet_stdout() -> Iterator[None]:
-    """Whatever libraries and worker processes print meanwhile goes to stderr, so that stdout holds the result alone."""
+    """Redirects the output of libraries and worker processes to stderr, so that stdout has only the result."""
     sys.stdout.flush()
     try:
-        kept = os.dup(1)
+        stdout = os.dup(1)
     except OSError:  # no stdout at all
         yield
         return
@@ -24,8 +24,8 @@ def quiet_stdout() -> Iterator[None]:
         yield
     finally:
         sys.stdout.flush()
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -33,7 +33,7 @@ def print_json(value: dict[str, Any]) -> None:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Columns as wide as their widest cell; numbers to the right."""
+    """Prints columns as wide as their widest cell, with numbers aligned to the right."""
     table = [list(header), *([_cell(value) for value in row] for row in rows)]
     widths = [max(len(row[k]) for row in table) for k in range(len(header))]
     numeric = [bool(rows) and all(isinstance(row[k], int | float) for row in rows) for k in range(len(header))]
@@ -43,7 +43,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None
 
 
 def say(message: str) -> None:
-    """A message for the person at the terminal."""
+    """Prints a message on stderr."""
     print(message, file=sys.stderr, flush=True)
 
 

@@ -65,18 +65,18 @@ def test_other_things_are_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "thesis.tex").touch()
     source = tmp_path / "a.ipynb"
-    with pytest.raises(BatchError, match=r"thesis\.tex, but no batch"):
+    with pytest.raises(BatchError, match=r"thesis\.tex but no batch\.json"):
         Batch.create(tmp_path / "thesis", source, first.sweep, LOCAL)
     with pytest.raises(BatchError, match="is a file"):
         Batch.create(source, source, first.sweep, LOCAL)
-    with pytest.raises(BatchError, match="n=0 holds another job already"):
+    with pytest.raises(BatchError, match="n=0 already holds a job with other parameters"):
         Batch.create(first.path, source, Sweep({"n": (0,)}, {"text": "y"}), LOCAL)
-    with pytest.raises(BatchError, match="is no batch"):
+    with pytest.raises(BatchError, match="is not a batch"):
         Batch.open(tmp_path / "thesis")
     notebook(source, "print('changed')")
-    with pytest.raises(BatchError, match=r"a batch of another notebook than .* or say --changed"):
+    with pytest.raises(BatchError, match=r"is a batch of another version of .* or give --update-notebook"):
         Batch.create(first.path, source, first.sweep, LOCAL)
-    changed = Batch.create(first.path, source, first.sweep, LOCAL, changed=True)
+    changed = Batch.create(first.path, source, first.sweep, LOCAL, update_notebook=True)
     assert "changed" in (changed.path / "source.ipynb").read_text()
 
 

@@ -74,8 +74,8 @@ def test_what_was_never_begun_is_begun_and_the_report_follows(make: Maker) -> No
     batch = make("", n=(0, 1), then="", python=make.script(COMPLETE))
     text = told(batch)
     assert "[2/2]" in text and "report: complete" in text
-    assert "n=0: begun as local 1: it was never begun" in events(batch)
-    assert "report: begun as local 2: all jobs are complete" in events(batch)
+    assert "n=0: started as local 1: it was never started" in events(batch)
+    assert "report: started as local 2: all jobs are complete" in events(batch)
     assert len(batch.submissions()) == 2
 
 
@@ -131,7 +131,7 @@ def test_it_returns_when_what_failed_can_be_submitted_again(make: Maker) -> None
 def test_one_watcher_at_a_time_begins_again_and_one_that_only_looks_never_does(make: Maker) -> None:
     batch = make("", python=make.script(ONCE))
     lose(batch)
-    assert "begun" not in told(batch, resubmit=False)
+    assert "started" not in told(batch, resubmit=False)
     with RunLock(batch.path / LOCK):
         assert f"process {os.getpid()} on" in told(batch, once=True)
     assert len(batch.submissions()) == 1
@@ -158,9 +158,9 @@ def test_an_interrupt_ends_the_jobs_of_a_foreground_batch_and_nothing_else(make:
     assert "KeyboardInterrupt" in text
     states = {name: status.state for name, status in batch.statuses().items()}
     if owns:
-        assert "stopping: each job is saved first" in text and states == {"n=0": "stopped", "n=1": "stopped"}
+        assert "stopping: each job saves first" in text and states == {"n=0": "stopped", "n=1": "stopped"}
     else:
-        assert "the jobs go on" in text and executor_of(batch).query(batch)["n=0"].state == "running"
+        assert "the jobs continue" in text and executor_of(batch).query(batch)["n=0"].state == "running"
 
 
 def test_the_line_over_all_counts_shares_and_estimates() -> None:

@@ -50,12 +50,12 @@ def mixed(tmp_path: Path) -> Batch:
 def test_what_becomes_of_each_job(tmp_path: Path, mixed: Batch) -> None:
     with RunLock(mixed.job("n=4").folder / JOB_LOCK):
         plan = plan_of(tmp_path)
-        assert {planned.job.name: (planned.submits, planned.what) for planned in plan.jobs} == {
+        assert {planned.job.name: (planned.submits, planned.action) for planned in plan.jobs} == {
             "n=0": (False, "complete"),
             "n=1": (True, "failed before, run again: ZeroDivisionError in cell 3"),
-            "n=2": (True, "interrupted before, goes on"),
-            "n=3": (True, "stopped before, goes on"),
-            "n=4": (False, "running already: training"),
+            "n=2": (True, "interrupted before, continues"),
+            "n=3": (True, "stopped before, continues"),
+            "n=4": (False, "already running: training"),
             "n=5": (True, "new"),
         }
         assert [job.name for job in plan.submits] == ["n=1", "n=2", "n=3", "n=5"]
@@ -74,11 +74,11 @@ def test_costs_are_those_of_finished_jobs(tmp_path: Path, mixed: Batch) -> None:
     assert plan.cost.size_bytes == folder_bytes(mixed.job("n=0").folder)
     assert plan.cost.size_bytes is not None and 1_000_000 <= plan.cost.size_bytes < 1_100_000
     told = plan.describe()
-    assert "begin    5: 1 complete; 1 failed before, run again; 2 interrupted before, goes on" in told
+    assert "submit   5: 1 complete; 1 failed before, run again; 2 interrupted before, continues" in told
     assert (
-        "about 5 min 00 s of jobs, 10 min 00 s of cores (1 min 00 s each, as 1 finished job of this batch took)" in told
+        "about 5 min 00 s of jobs, 10 min 00 s of cores (1 min 00 s each, measured on 1 finished job of this batch)" in told
     )
-    assert "at most 5 h 00 min (1 h 00 min an attempt, each with 2 cores)" in told
+    assert "at most 5 h 00 min (1 h 00 min per attempt, each with 2 cores)" in told
     assert "about 5.0" in told and " MB (1.0" in told
 
 
@@ -93,7 +93,7 @@ def test_unknown_costs_are_called_unknown_unless_the_notebook_tells(tmp_path: Pa
     plan = plan_of(tmp_path, 2)
     assert (plan.cost.seconds, plan.cost.size_bytes) == (5400.0, 20e6)
     assert (
-        "about 3 h 00 min of jobs, 6 h 00 min of cores (1 h 30 min each, as a.ipynb says of itself" in plan.describe()
+        "about 3 h 00 min of jobs, 6 h 00 min of cores (1 h 30 min each, stated by a.ipynb for its default parameters" in plan.describe()
     )
     assert not (tmp_path / "batch").exists()
 
@@ -101,7 +101,7 @@ def test_unknown_costs_are_called_unknown_unless_the_notebook_tells(tmp_path: Pa
 def test_storage_that_does_not_fit() -> None:
     cost = Cost(10, 1, 0, None, None, 2e9, "as told", 10_000_000_000)
     assert not cost.fits and replace(cost, n_jobs=5).fits
-    assert cost.lines()[1] == "storage  about 20 GB (2 GB each, as told); 10 GB are free (a quota may leave less)"
+    assert cost.lines()[1] == "storage  about 20 GB (2 GB each, as told); 10 GB free (a quota may allow less)"
 
 
 def test_long_plans_are_short(tmp_path: Path) -> None:
@@ -119,18 +119,18 @@ def test_the_report_follows_when_all_are_complete(tmp_path: Path) -> None:
     def told() -> tuple[bool, str]:
         report = plan_of(tmp_path, 2, then).report
         assert report is not None
-        return report.submits, report.what
+        return report.submits, report.action
 
-    assert told() == (False, "is run when all jobs are complete")
+    assert told() == (False, "runs when all jobs are complete")
     batch = Batch.create(tmp_path / "batch", source, sweep, PROFILE, then=then)
     for job in batch.jobs():
         job.write_status(JobStatus("complete"))
-    assert told() == (True, "begins: all jobs are complete")
+    assert told() == (True, "starts: all jobs are complete")
     batch.report_job().write()
     batch.report_job().write_status(JobStatus("complete"))
     assert told() == (False, "complete")
     notebook(then, "3")  # another report: it is made anew
-    assert told() == (True, "begins: all jobs are complete")
+    assert told() == (True, "starts: all jobs are complete")
 
 
 def test_jobs_of_an_earlier_sweep_are_named(tmp_path: Path, mixed: Batch) -> None:

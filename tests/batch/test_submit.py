@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 import nbformat
 import pytest
 
-from marlnb.batch.batch import Batch
+from marlnb.batch.batch import SUBMIT_LOCK, Batch
 from marlnb.batch.cost import Cost
 from marlnb.batch.executor import EXECUTORS, Executor
 from marlnb.batch.job.job import Job, JobInfo, JobStatus
 from marlnb.batch.report.comparison import NOTEBOOK
-from marlnb.batch.submit import LOCK, plan_submission, submit, submit_plan
+from marlnb.batch.submit import plan_submission, submit, submit_plan
 from marlnb.batch.sweep.grammar import values_of_python
 from marlnb.errors import BatchError, ConfigError, UnknownNameError
 from marlnb.training.runs.lock import RunLock
@@ -97,7 +97,7 @@ def test_a_batch_is_completed_by_its_folder(noting: list[tuple[list[str], bool]]
     first = submit("a.ipynb", N, on="noting", out="there", then="r.ipynb")
     assert noting.pop() == (["n=0", "n=1", "n=2"], True)
     (first.job("n=1").folder / "STOP").touch()
-    batch = submit(first.path, only=["n=1"], changes={"cores": 3})
+    batch = submit(first.path, only=["n=1"], profile_overrides={"cores": 3})
     assert noting.pop() == (["n=1"], True)
     assert not (first.job("n=1").folder / "STOP").exists()
     assert Batch.open(first.path).profile == replace(batch.profile, cores=3) and batch.then == "r.ipynb"
@@ -105,7 +105,7 @@ def test_a_batch_is_completed_by_its_folder(noting: list[tuple[list[str], bool]]
         job.write_status(JobStatus("complete"))
     submit(first.path)
     assert noting.pop() == (["report"], False)
-    with pytest.raises(ConfigError, match="is a batch: its notebook, parameters and place are known"):
+    with pytest.raises(ConfigError, match="is a batch, which has its notebook, parameters and folder"):
         submit(first.path, {"n": 1})
 
 
@@ -113,22 +113,22 @@ def test_a_notebook_that_was_mended_is_gone_on_with_when_asked(noting: list[tupl
     batch = submit("a.ipynb", N, on="noting")
     batch.job("n=0").write_status(JobStatus("complete"))
     notebook(Path("a.ipynb"), "print(n, 'mended')")
-    with pytest.raises(BatchError, match="--changed"):
+    with pytest.raises(BatchError, match="--update-notebook"):
         submit("a.ipynb", N)
-    submit("a.ipynb", N, changed=True)
+    submit("a.ipynb", N, update_notebook=True)
     assert noting[-1] == (["n=1", "n=2"], False)
     assert "mended" in (batch.path / "source.ipynb").read_text()
 
 
 def test_requests_that_cannot_be_met_begin_nothing(noting: list[tuple[list[str], bool]]) -> None:
     requests: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
-        (("b.ipynb", N), {}, ConfigError, "no notebook at b.ipynb"),
+        (("b.ipynb", N), {}, ConfigError, "the notebook b.ipynb does not exist"),
         (("a.ipynb", {"m": 1}), {}, ConfigError, "no parameter of a.ipynb 'm'"),
         (("a.ipynb", {"n": ["x"]}), {}, ConfigError, "parameter 'n' must be a whole number; got 'x'"),
         (("a.ipynb", N), {"on": "notng"}, BatchError, "did you mean 'noting'"),
-        (("a.ipynb", N), {"changes": {"cors": 1}}, BatchError, "did you mean 'cores'"),
-        (("a.ipynb", N), {"changes": {"executor": "nothing"}}, UnknownNameError, "no executor 'nothing'"),
-        (("a.ipynb", N), {"changes": {"cores": 5}}, BatchError, "no node has that many cores"),
+        (("a.ipynb", N), {"profile_overrides": {"cors": 1}}, BatchError, "did you mean 'cores'"),
+        (("a.ipynb", N), {"profile_overrides": {"executor": "nothing"}}, UnknownNameError, "no executor 'nothing'"),
+        (("a.ipynb", N), {"profile_overrides": {"cores": 5}}, BatchError, "no node has that many cores"),
         (("a.ipynb", N), {"then": "a.ipynb"}, ConfigError, "no parameter of a.ipynb 'batch'"),
         (("a.ipynb", N), {"only": ["n=7"]}, BatchError, "no job of"),
     ]
@@ -142,14 +142,14 @@ def test_requests_that_cannot_be_met_begin_nothing(noting: list[tuple[list[str],
 def test_a_full_disk_and_another_submitter_are_told(noting: list[tuple[list[str], bool]]) -> None:
     plan = plan_submission("a.ipynb", {}, on="noting")
     full = replace(plan, cost=Cost(1, 1, 0, None, None, 2e9, "as told", 10**9))
-    with pytest.raises(BatchError, match=r"no room for that: storage  about 2 GB .* --force begins anyway"):
+    with pytest.raises(BatchError, match=r"not enough disk space: storage  about 2 GB .* --force to start anyway"):
         submit_plan(full)
     assert not Path("runs").exists()
     batch = submit_plan(full, force=True)
     assert noting.pop() == (["only"], False)
-    with pytest.raises(BatchError, match="was submitted by another process meanwhile"):
+    with pytest.raises(BatchError, match="after this plan was made"):
         submit_plan(plan)
-    with RunLock(batch.path / LOCK), pytest.raises(BatchError, match="at this moment"):
+    with RunLock(batch.path / SUBMIT_LOCK), pytest.raises(BatchError, match="another process is submitting"):
         submit_plan(plan)
     assert noting == []
 
@@ -157,7 +157,7 @@ def test_a_full_disk_and_another_submitter_are_told(noting: list[tuple[list[str]
 def test_another_executor_takes_over_when_the_one_before_has_nothing_left(noting: list[tuple[list[str], bool]]) -> None:
     batch = submit("a.ipynb", N, on="noting")
     Noting.answers.update({"n=0": JobInfo("ended"), "n=1": JobInfo("queued", "Priority"), "n=2": JobInfo("unknown")})
-    with pytest.raises(BatchError, match=r"1 jobs of .* are queued or running by the noting executor \(n=1 is one\)"):
+    with pytest.raises(BatchError, match=r"the noting executor still has 1 jobs of .* \(n=1 is one\)"):
         plan_submission("a.ipynb", values_of_python(N), on="local")
     assert Batch.open(batch.path).profile.executor == "noting"
     Noting.answers["n=1"] = JobInfo("ended")

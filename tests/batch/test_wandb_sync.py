@@ -84,7 +84,7 @@ def test_a_run_that_is_being_trained_waits(tmp_path: Path, capsys: pytest.Captur
 
 def test_what_is_not_there_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sync", str(tmp_path / "x")]) == 2
-    assert "no folder" in capsys.readouterr().err
+    assert "does not exist" in capsys.readouterr().err
     assert main(["sync", str(tmp_path)]) == 0
     assert "no offline runs" in capsys.readouterr().out
 

@@ -36,7 +36,7 @@ def marlnb(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, s
 
 def test_parameters_are_shown(noting: Told, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = marlnb(capsys, "batch", "a.ipynb", "--parameters")
-    assert code == 0 and out.splitlines()[0].split() == ["parameter", "takes", "default", "what", "it", "is"]
+    assert code == 0 and out.splitlines()[0].split() == ["parameter", "takes", "default", "meaning"]
     assert "frames     a whole number  20_000" in out
     code, out, _ = marlnb(capsys, "batch", "a.ipynb", "--parameters", "--json")
     assert json.loads(out)["n"] == {"takes": "a whole number", "default": 1, "code": "1", "help": ""}
@@ -46,11 +46,11 @@ def test_dry_run_prints_plan_and_script_and_writes_nothing(noting: Told, capsys:
     words = ("batch", "a.ipynb", "-p", "n=0..2", "-p", "text=a b", "--on", "noting", "--set", "cores=3", "--dry-run")
     code, out, err = marlnb(capsys, *words)
     assert code == 0 and err == "" and noting == [] and not Path("runs").exists()
-    assert "3 of a.ipynb: n (3), by the noting executor" in out and out.endswith("\nn=0\nn=1\nn=2\n")
+    assert "3 of a.ipynb: n (3), with the noting executor" in out and out.endswith("\nn=0\nn=1\nn=2\n")
     code, out, _ = marlnb(capsys, *words, "--json")
     told = json.loads(out)
     assert told["script"] == "n=0\nn=1\nn=2\n" and told["sweep"] == {"axes": {"n": [0, 1, 2]}, "fixed": {"text": "a b"}}
-    assert told["profile"]["cores"] == 3 and [job["begins"] for job in told["jobs"]] == [True, True, True]
+    assert told["profile"]["cores"] == 3 and [job["submits"] for job in told["jobs"]] == [True, True, True]
 
 
 def test_submitting_returns_with_the_path(noting: Told, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -58,23 +58,23 @@ def test_submitting_returns_with_the_path(noting: Told, capsys: pytest.CaptureFi
     words = ("batch", "a.ipynb", "--parameters-file", "sweep.yaml", "-p", "text=y,z", "--on", "noting")
     code, out, err = marlnb(capsys, *words)
     path = tmp_path / "runs" / "a-batch"
-    assert code == 0 and out == f"{path}\n" and "4 new" in err and f"`marlnb watch {path}` waits" in err
+    assert code == 0 and out == f"{path}\n" and "4 new" in err and f"to wait: marlnb watch {path}" in err
     assert noting == [(["n=5,text=y", "n=5,text=z", "n=6,text=y", "n=6,text=z"], False)]
     Noting = test_submit.Noting
     Noting.answers.update({name: JobInfo("queued") for name in noting[0][0]})
     code, out, _ = marlnb(capsys, *words, "--json")
-    assert code == 0 and json.loads(out) == {"batch": str(path), "begun": []} and len(noting) == 1
+    assert code == 0 and json.loads(out) == {"batch": str(path), "submitted": []} and len(noting) == 1
 
 
 def test_bad_requests(noting: Told, capsys: pytest.CaptureFixture[str]) -> None:
     for words, message in [
         (("a.ipynb", "-p", "m=1"), "no parameter of a.ipynb 'm'"),
         (("a.ipynb", "-p", "n=x"), "parameter 'n' must be a whole number; got 'x' (its default is 1)"),
-        (("a.ipynb", "-p", "n"), "-p takes key=value; got 'n'"),
-        (("a.ipynb", "--set", "cores"), "--set takes key=value"),
+        (("a.ipynb", "-p", "n"), "-p: expected NAME=VALUE; got 'n'"),
+        (("a.ipynb", "--set", "cores"), "--set: expected NAME=VALUE"),
         (("a.ipynb", "--set", "cores=none"), "must be a whole number"),
         (("a.ipynb", "--on", "nowhere"), "no profile 'nowhere'"),
-        (("nothing.ipynb",), "no notebook at nothing.ipynb"),
+        (("nothing.ipynb",), "the notebook nothing.ipynb does not exist"),
         (("a.ipynb", "--wait", "--detach"), "not allowed with"),
     ]:
         code, out, err = marlnb(capsys, "batch", *words)
@@ -89,7 +89,7 @@ def test_many_jobs_are_asked_about_at_a_terminal_alone(tmp_path: Path) -> None:
     with subprocess.Popen(command, cwd=tmp_path, stdin=there, stdout=there, stderr=there) as process:
         os.close(there)
         told = b""
-        while b"begin 21 jobs? [y/N] " not in told:
+        while b"start 21 jobs? [y/N] " not in told:
             told += os.read(here, 4096)
         os.write(here, b"n\n")
         assert process.wait(120) == 2
@@ -177,11 +177,11 @@ def test_watching_ends_when_what_is_left_will_not_run(batch: Batch, capsys: pyte
 
 def test_cancel_ends_what_has_not_ended(batch: Batch, noting: Told, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = marlnb(capsys, "cancel", "runs/a-batch")
-    assert code == 0 and out == "n=2: does not begin\n" and noting == [(["cancel", "n=2"], False)]
+    assert code == 0 and out == "n=2: will not start\n" and noting == [(["cancel", "n=2"], False)]
     assert "cancelled 1 jobs: n=2" in (batch.path / "events.log").read_text()
     with RunLock(batch.job("n=2").folder / JOB_LOCK):
         code, out, _ = marlnb(capsys, "cancel", "runs/a-batch", "n=2", "n=0")
-    assert out == "n=2: saves and ends\nn=0: is complete already\n"
+    assert out == "n=2: saves and ends\nn=0: is already complete\n"
     assert marlnb(capsys, "cancel", "runs/a-batch", "n=9")[0] == 2
     batch.job("n=2").write_status(JobStatus("stopped"))
     code, out, err = marlnb(capsys, "cancel", "runs/a-batch")

@@ -33,7 +33,7 @@ def test_a_batch_that_would_fail_ends_with_1(tmp_path: Path, capsys: pytest.Capt
     assert main(["doctor", "--batch", str(batch.path), "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
     failing = {row["name"] for row in found["findings"] if row["level"] == "fail"}
-    assert failing == {"kernel", "nobody is there", "data and weights"} and found["fails"] == 3
+    assert failing == {"kernel", "interaction", "data and weights"} and found["fails"] == 3
     assert all(row["remedy"] for row in found["findings"] if row["level"] == "fail")
 
 

@@ -55,7 +55,7 @@ def test_an_interrupt_ends_the_watching_alone(make: Maker) -> None:
     watching.send_signal(signal.SIGTERM)
     _, told = watching.communicate(timeout=100)
     assert watching.returncode == 130
-    assert f"`marlnb watch {batch.path}` watches again" in told and "Traceback" not in told
+    assert f"to watch again: marlnb watch {batch.path}" in told and "Traceback" not in told
     assert executor_of(batch).query(batch)["n=0"].state == "running"
 
 

@@ -23,9 +23,9 @@ def main() -> int:
     asked = parser.parse_args()
     known = {field.name for field in fields(Settings)}
     settings = Settings(**{key: value for key, value in vars(asked).items() if key in known})
-    if asked.what == "install":
+    if asked.action == "install":
         packages.install(accounting=asked.accounting)
-    elif asked.what == "up":
+    elif asked.action == "up":
         cluster = Cluster.start(settings)
         print(cluster.command("sinfo"), end="")
         print(f"\nexport SLURM_CONF={settings.conf}\n\nThe node has no internet. When done: make cluster-down")

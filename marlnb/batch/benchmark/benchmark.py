@@ -29,19 +29,21 @@ from marlnb.training.runs.run import Run
 if TYPE_CHECKING:
     import pandas as pd
 
-PLAN = "benchmark.json"
+SPEC = "benchmark.json"
 MARL_EVAL = "marl_eval.json"
 REPORT = "report"
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A benchmark's folder: `benchmark.json` (the plan), `runs/<env>/<algorithm>/seed_<k>`, `marl_eval.json`,
+    """A benchmark's folder: `benchmark.json` (the spec), `runs/<env>/<algorithm>/seed_<k>`, `marl_eval.json`,
     `references.json` and `report/notebook.ipynb`.
 
     Attributes:
-        failed: by run, why it failed when the benchmark was last run here; empty for one that was opened.
-        stopped: whether it was stopped before its end.
+        path: the folder.
+        spec: its algorithms, environments and seeds.
+        failed: by run, why it failed in this process; empty for an opened benchmark.
+        stopped: whether it was stopped before its end in this process.
     """
 
     path: Path
@@ -54,26 +56,29 @@ class Benchmark:
         """An existing benchmark.
 
         Raises:
-            RunError: the folder holds none.
+            RunError: the folder is not a benchmark.
         """
         folder = Path(path).expanduser()
-        if not (folder / PLAN).is_file():
-            raise RunError(f"{folder} is no benchmark: it has no {PLAN}")
-        return Benchmark(folder, BenchmarkSpec.from_json(read_json(folder / PLAN)), {})
+        if not (folder / SPEC).is_file():
+            raise RunError(f"{folder} is not a benchmark: it has no {SPEC}; `marlnb benchmark` creates one")
+        return Benchmark(folder, BenchmarkSpec.from_json(read_json(folder / SPEC)), {})
 
     @staticmethod
     def create(path: str | os.PathLike[str], spec: BenchmarkSpec) -> Benchmark:
-        """A folder for a plan, or one whose runs the plan goes on with: runs that the plan no longer has stay there.
+        """Creates a benchmark, or gives an existing one this spec; runs that the spec no longer has stay in the folder.
 
         Raises:
-            RunError: it holds something else.
+            RunError: the folder holds something else.
         """
         folder = Path(path).expanduser()
-        found = sorted(os.listdir(folder)) if folder.is_dir() else []
-        if found and PLAN not in found:
-            raise RunError(f"{folder} is there already and holds {', '.join(found[:5])}, but no benchmark")
+        names = sorted(os.listdir(folder)) if folder.is_dir() else []
+        if names and SPEC not in names:
+            raise RunError(
+                f"{folder} already exists and is not a benchmark: it holds {', '.join(names[:5])} but no {SPEC}; give "
+                "--out a new folder"
+            )
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / PLAN, json.dumps(spec.to_json(), indent=2) + "\n")
+        write_atomically(folder / SPEC, json.dumps(spec.to_json(), indent=2) + "\n")
         return Benchmark(folder, spec, {})
 
     @property
@@ -82,31 +87,32 @@ class Benchmark:
         return self.path / REPORT / "notebook.ipynb"
 
     def table(self) -> pd.DataFrame:
-        """One row a run: task, algorithm, seed, state, frames done and planned, folder."""
+        """One row per run: task, algorithm, seed, state, frames done and planned, folder."""
         import pandas as pd
 
         return pd.DataFrame(describe_runs(self.path, self.spec.runs()))
 
     def runs(self) -> list[EvaluatedRun]:
-        """The evaluations of every complete run of the plan, and of those made elsewhere that it compares with.
+        """The evaluations of all complete runs, and of the external runs of `compare`.
 
         Raises:
-            AnalysisError: a file to compare with is not in marl-eval's layout.
+            AnalysisError: an external file is not in marl-eval's layout.
         """
-        found = self.own_runs()
+        runs = self.complete_runs()
         for source in self.spec.compare:
-            found += read_marl_eval(source.path, label=source.label, tasks=source.tasks)
-        check_unique(found)
-        return found
+            runs += read_marl_eval(source.path, label=source.label, tasks=source.tasks)
+        check_unique(runs)
+        return runs
 
-    def own_runs(self) -> list[EvaluatedRun]:
-        places = [(run, self.path / run.folder) for run in self.spec.runs()]
-        return [measured(run, place) for run, place in places if is_run(place) and is_complete(place)]
+    def complete_runs(self) -> list[EvaluatedRun]:
+        """The evaluations of the spec's complete runs."""
+        folders = [(run, self.path / run.folder) for run in self.spec.runs()]
+        return [measured(run, folder) for run, folder in folders if is_run(folder) and is_complete(folder)]
 
     def references(self, metric: str = RETURN) -> dict[str, dict[str, float]]:
-        """By task, named levels in units of reward: `random`, and what scripted policies reach where that is known.
+        """Reference returns by task and name: `random`, and those of scripted policies where they are known.
 
-        A task whose random policy was not yet measured is measured now.
+        The random policy of a new task is measured now.
         """
         return levels_of(find_references(self.path, self.spec.runs()), metric)
 
@@ -114,20 +120,20 @@ class Benchmark:
         """Normalised scores of all complete runs; see `compare_runs`.
 
         Raises:
-            AnalysisError: nothing that can be compared.
+            AnalysisError: no run can be compared.
         """
         references = self.references(metric) if scale == "references" else None
         return compare_runs(self.runs(), metric=metric, which=which, references=references, scale=scale)
 
     def write_marl_eval(self) -> Path:
-        """The complete runs of the plan in marl-eval's layout, `marl_eval.json`."""
+        """Writes the complete runs in marl-eval's layout, `marl_eval.json`."""
         target = self.path / MARL_EVAL
-        write_atomically(target, json.dumps(to_layout(self.own_runs()), allow_nan=False, indent=1) + "\n")
+        write_atomically(target, json.dumps(to_layout(self.complete_runs()), allow_nan=False, indent=1) + "\n")
         return target
 
 
 def describe_runs(folder: Path, runs: Sequence[PlannedRun]) -> list[dict[str, Any]]:
-    """What the plan comes to: each run's state is missing, complete, or that in which its training was left."""
+    """One row per run: its state is "missing", "complete", "to evaluate" or the state of its training."""
     return [
         {
             "task": run.task,
@@ -143,7 +149,7 @@ def describe_runs(folder: Path, runs: Sequence[PlannedRun]) -> list[dict[str, An
 
 
 def state_of(folder: Path) -> str:
-    """complete: trained and evaluated at length; else what `Run.status` says, or missing."""
+    """The state of a run: "complete" after training and final evaluation, "missing", or the state of its training."""
     if not is_run(folder):
         return "missing"
     state = str(Run.open(folder).status()["state"])

@@ -1,4 +1,4 @@
-"""Brings the runs of a benchmark to their ends: one after the other here, or side by side in processes."""
+"""Run a benchmark's runs to their ends: one after the other in this process, or in parallel processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from marlnb.batch.benchmark.progress_display import BenchmarkProgress
-from marlnb.batch.benchmark.results import evaluate_at_length, is_complete
+from marlnb.batch.benchmark.results import evaluate_final, is_complete
 from marlnb.batch.benchmark.spec import PlannedRun
 from marlnb.batch.job.signals import interrupt_on_signals
 from marlnb.batch.local.machine import core_numbers
@@ -33,7 +33,13 @@ End = Literal["complete", "failed", "stopped"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended, and why where it failed."""
+    """How a run ended.
+
+    Attributes:
+        run: the run.
+        end: "complete", "failed" or "stopped".
+        message: why it failed.
+    """
 
     run: PlannedRun
     end: End
@@ -43,54 +49,52 @@ class Outcome:
         return f"{self.end}: {self.message}" if self.message else self.end
 
 
-def finish(run: Run, progress_display: BenchmarkProgress | None = None, planned: PlannedRun | None = None) -> End:
-    """Trains a run to its end and evaluates it at length; does nothing of what is done already."""
-    follow = (
-        ()
-        if progress_display is None or planned is None
-        else (lambda report: progress_display.update(planned, report.frames),)
-    )
-    resume(run, progress=False, on_report=follow)
+def finish(run: Run, display: BenchmarkProgress | None = None, planned: PlannedRun | None = None) -> End:
+    """Trains a run to its end and makes its final evaluation; skips what is already done."""
+    callbacks = () if display is None or planned is None else (lambda report: display.update(planned, report.frames),)
+    resume(run, progress=False, on_report=callbacks)
     if run.status()["state"] != "complete":
         return "stopped"
     if not is_complete(run.path):
-        evaluate_at_length(run)
+        evaluate_final(run)
     return "complete"
 
 
 def check_runs(folder: Path, runs: Sequence[PlannedRun]) -> None:
-    """Raises RunError when a folder holds a run of another experiment than the one planned for it."""
+    """Checks the folders of existing runs.
+
+    Raises:
+        RunError: a folder holds a run of another experiment.
+    """
     for run in runs:
         if is_run(folder / run.folder):
             check_same(Run.open(folder / run.folder), run.experiment)
 
 
-def run_in_turn(folder: Path, runs: Sequence[PlannedRun], progress_display: BenchmarkProgress) -> list[Outcome]:
-    """One run after the other in this process; a stop ends the whole, a failure one run."""
+def run_in_turn(folder: Path, runs: Sequence[PlannedRun], display: BenchmarkProgress) -> list[Outcome]:
+    """Runs one after the other in this process. A stop ends all; a failure ends only its run."""
     outcomes: list[Outcome] = []
     with interrupt_on_signals():
         for planned in runs:
-            progress_display.begin(planned)
+            display.begin(planned)
             try:
-                outcome = Outcome(planned, finish(_opened(folder, planned), progress_display, planned))
+                outcome = Outcome(planned, finish(_open_or_create(folder, planned), display, planned))
             except KeyboardInterrupt:
                 outcome = Outcome(planned, "stopped")
-            except Exception as error:  # whatever an environment may raise: the others go on
+            except Exception as error:  # an environment may raise anything; the other runs continue
                 name = "" if isinstance(error, MarlnbError) else f"{type(error).__name__}: "
                 outcome = Outcome(planned, "failed", f"{name}{error}")
-            progress_display.end(planned, str(outcome))
+            display.end(planned, str(outcome))
             outcomes.append(outcome)
             if outcome.end == "stopped":
                 break
     return outcomes
 
 
-def run_side_by_side(
-    folder: Path, runs: Sequence[PlannedRun], progress_display: BenchmarkProgress, jobs: int
-) -> list[Outcome]:
-    """`jobs` processes at a time, each with its share of the cores; what they print is in `output.log` of the run.
+def run_side_by_side(folder: Path, runs: Sequence[PlannedRun], display: BenchmarkProgress, jobs: int) -> list[Outcome]:
+    """Runs `jobs` processes in parallel, each with its share of the cores; their output is in `output.log` of the run.
 
-    An interrupt asks every process to save and stop, and waits for that; a second one ends them at once.
+    An interrupt asks each process to save and stop, and waits for it; a second one ends them at once.
     """
     waiting, slots = deque(runs), deque(range(jobs))
     running: list[_Job] = []
@@ -100,18 +104,18 @@ def run_side_by_side(
             while waiting or running:
                 while waiting and slots:
                     running.append(_Job.start(folder, waiting.popleft(), slots.popleft(), jobs))
-                    progress_display.begin(running[-1].planned)
+                    display.begin(running[-1].planned)
                 time.sleep(POLL_S)
-                outcomes += _collect(running, slots, progress_display)
+                outcomes += _collect(running, slots, display)
         except KeyboardInterrupt:
-            progress_display.say("stopping: each run is saved first; interrupt again to end at once")
-            outcomes += _stop(running, slots, progress_display)
+            display.say("stopping: each run saves first; interrupt again to end at once")
+            outcomes += _stop(running, slots, display)
     return outcomes
 
 
 @dataclass
 class _Job:
-    """A run in a process of its own."""
+    """A run in its own process."""
 
     planned: PlannedRun
     run: Run
@@ -121,7 +125,7 @@ class _Job:
 
     @staticmethod
     def start(folder: Path, planned: PlannedRun, slot: int, jobs: int) -> _Job:
-        run = _opened(folder, planned)
+        run = _open_or_create(folder, planned)
         cores = core_numbers()
         share = cores[slot::jobs] if len(cores) >= jobs else []
         words = [sys.executable, "-m", "marlnb.batch.benchmark.worker", str(run.path), ",".join(map(str, share))]
@@ -143,26 +147,26 @@ class _Job:
         return Outcome(self.planned, "failed", f"{lines[-1] if lines else f'exit code {code}'} (see {self.log.name})")
 
 
-def _collect(running: list[_Job], slots: deque[int], progress_display: BenchmarkProgress) -> list[Outcome]:
+def _collect(running: list[_Job], slots: deque[int], display: BenchmarkProgress) -> list[Outcome]:
     outcomes = []
     for job in list(running):
-        progress_display.update(job.planned, int(job.run.status().get("frames", 0)))
+        display.update(job.planned, int(job.run.status().get("frames", 0)))
         if job.process.poll() is not None:
             running.remove(job)
             slots.append(job.slot)
             outcomes.append(job.outcome())
-            progress_display.end(job.planned, str(outcomes[-1]))
+            display.end(job.planned, str(outcomes[-1]))
     return outcomes
 
 
-def _stop(running: list[_Job], slots: deque[int], progress_display: BenchmarkProgress) -> list[Outcome]:
+def _stop(running: list[_Job], slots: deque[int], display: BenchmarkProgress) -> list[Outcome]:
     outcomes: list[Outcome] = []
     try:
         for job in running:
             job.process.send_signal(signal.SIGTERM)
         while running:
             time.sleep(POLL_S)
-            outcomes += _collect(running, slots, progress_display)
+            outcomes += _collect(running, slots, display)
     except KeyboardInterrupt:
         for job in running:
             job.process.kill()
@@ -171,6 +175,6 @@ def _stop(running: list[_Job], slots: deque[int], progress_display: BenchmarkPro
     return outcomes
 
 
-def _opened(folder: Path, planned: PlannedRun) -> Run:
+def _open_or_create(folder: Path, planned: PlannedRun) -> Run:
     path = folder / planned.folder
     return Run.open(path) if is_run(path) else Run.create(path, planned.experiment)

@@ -1,4 +1,4 @@
-"""Board: how far a benchmark is, over all of its runs, as one line of text."""
+"""Progress of a benchmark over all of its runs, as one line of text."""
 
 from __future__ import annotations
 
@@ -12,10 +12,16 @@ from marlnb.training.progress import StatusLine, describe_progress
 
 
 class BenchmarkProgress:
-    """Counts the frames of all runs, those of earlier sessions included; time left is by this session's rate."""
+    """Counts the frames of all runs, also of earlier sessions; the time left follows from this session's rate."""
 
     def __init__(self, runs: Sequence[PlannedRun], frames: dict[str, int], stream: TextIO | None = None) -> None:
-        """`frames`: by the run's folder, how many it has already."""
+        """Progress of some runs.
+
+        Args:
+            runs: the runs.
+            frames: frames that each run already has, by its folder.
+            stream: where it is shown; None: stderr, or the notebook.
+        """
         self._total = sum(run.experiment.frames for run in runs)
         self._size = len(runs)
         self._frames = dict(frames)
@@ -30,13 +36,13 @@ class BenchmarkProgress:
         self.draw()
 
     def update(self, run: PlannedRun, frames: int) -> None:
-        """Takes note of a run's frames; shows the line when the last showing is long enough ago."""
+        """Notes a run's frames; updates the line unless it was updated a moment ago."""
         self._frames[run.folder] = min(frames, run.experiment.frames)
         if self._line.due:
             self.draw()
 
     def end(self, run: PlannedRun, outcome: str) -> None:
-        """A run has ended: a line that stays says how."""
+        """Prints a line that stays about the end of a run."""
         if str(run) in self._running:
             self._running.remove(str(run))
         self._ended += 1
@@ -74,7 +80,7 @@ class SilentProgress(BenchmarkProgress):
 
 
 def frames_done(folder: Path, planned: PlannedRun) -> int:
-    """How many frames a run has, 0 where it has not begun."""
+    """Number of frames of a run; 0 if it has not started."""
     from marlnb.training.runs.files import is_run
     from marlnb.training.runs.run import Run
 

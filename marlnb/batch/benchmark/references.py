@@ -1,4 +1,4 @@
-"""Reference levels of each task: a random policy's return, and what scripted policies reach where they are known."""
+"""Reference returns of each task: of a random policy, and of scripted policies where they are known."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ FILE = "references.json"
 
 
 def find_references(folder: Path, runs: Iterable[PlannedRun]) -> dict[str, dict[str, dict[str, float]]]:
-    """Levels `found[task][metric][name]`, in units of reward; what was measured before is read from `references.json`.
+    """Levels `[task][metric][name]`, in units of reward; `references.json` caches them.
 
-    The environment of a task is that of its first run: where algorithms change its options, theirs are other tasks.
+    The environment of a task is that of its first run; algorithms that change its options need a task of their own.
     """
-    kept = read_json(folder / FILE) if (folder / FILE).exists() else {}
+    cached = read_json(folder / FILE) if (folder / FILE).exists() else {}
     first = {run.task: run for run in reversed(list(runs))}
     for task, run in first.items():
         env = to_json(run.experiment.env)
-        if kept.get(task, {}).get("env") != env:
-            kept[task] = {"env": env, "levels": _measure(run.experiment)}
-            write_atomically(folder / FILE, json.dumps(kept, indent=1) + "\n")
-    return {task: kept[task]["levels"] for task in first}
+        if cached.get(task, {}).get("env") != env:
+            cached[task] = {"env": env, "levels": _measure(run.experiment)}
+            write_atomically(folder / FILE, json.dumps(cached, indent=1) + "\n")
+    return {task: cached[task]["levels"] for task in first}
 
 
 def levels_of(references: Mapping[str, Mapping[str, Mapping[str, float]]], metric: str) -> dict[str, dict[str, float]]:
-    """By task, the named levels of one metric."""
+    """The named levels of one metric, by task."""
     return {task: dict(levels.get(metric, {})) for task, levels in references.items()}
 
 
 def _measure(experiment: Experiment) -> dict[str, dict[str, float]]:
-    """The levels of one environment by metric; of `return`, the known ones where the environment has such."""
+    """The levels of one environment by metric; `return` includes the known levels of scripted policies."""
     measured: dict[str, dict[str, float]] = {
         name: {RANDOM: value} for name, value in _random_returns(experiment).items()
     }
@@ -51,17 +51,17 @@ def _measure(experiment: Experiment) -> dict[str, dict[str, float]]:
 
 
 def _random_returns(experiment: Experiment) -> dict[str, Any]:
-    """Means over as many episodes as a run's last evaluation plays, each action drawn uniformly."""
+    """Mean returns of uniformly random actions, over as many episodes as a run's final evaluation."""
     episodes = ABSOLUTE_FACTOR * experiment.evaluation_episodes
-    copies = min(experiment.n_envs, MAX_ENVS, episodes)
-    with experiment.env.build(copies, "cpu") as env:
+    n_envs = min(experiment.n_envs, MAX_ENVS, episodes)
+    with experiment.env.build(n_envs, "cpu") as env:
         policies = {group.name: RandomPolicy(group) for group in env.spec.groups}
         seed = derive_seed(0, "references")
         return means_of(score_policies(env, policies, episodes=episodes, seed=seed, explore=True).to_json())
 
 
 def known_levels(env: Any) -> dict[str, float]:
-    """MPE's table of reference returns, where it holds this environment with these options."""
+    """Reference returns of an MPE environment with these options; empty if there are none."""
     from marlnb.envs.mpe.scripted import REFERENCE_RETURNS, references
 
     return next((dict(REFERENCE_RETURNS[name]) for name, (config, _) in references().items() if config == env), {})

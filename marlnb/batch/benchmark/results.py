@@ -1,4 +1,4 @@
-"""What a run of a benchmark measured: its evaluations, and a last, longer one of its best policy."""
+"""The evaluations of a benchmark's run, and the longer final evaluation of its best policy."""
 
 from __future__ import annotations
 
@@ -16,28 +16,27 @@ from marlnb.training.policies.evaluation import evaluate
 from marlnb.training.runs.files import read_json, write_atomically
 from marlnb.training.runs.run import Run
 
-ABSOLUTE = "absolute.json"
+ABSOLUTE = "absolute.json"  # marl-eval's word for the final evaluation
 
 Returns = Mapping[str, Sequence[float | None]]
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether a run has been trained to its end and evaluated at length."""
+    """Whether a run has been trained to its end and has its final evaluation."""
     return (folder / ABSOLUTE).is_file() and Run.open(folder).status()["state"] == "complete"
 
 
-def evaluate_at_length(run: Run) -> None:
-    """Plays ten times the usual episodes with the best checkpoint, under seeds seen neither in training nor in its
-    evaluations, and keeps each one's return in `absolute.json`.
+def evaluate_final(run: Run) -> None:
+    """Plays ten times the usual episodes with the best checkpoint and new seeds; writes the returns to `absolute.json`.
 
     Raises:
         CheckpointError: the run has no checkpoint with a score.
     """
     experiment = run.experiment
     episodes = ABSOLUTE_FACTOR * experiment.evaluation_episodes
-    found = evaluate(run, episodes=episodes, seed=derive_seed(experiment.seed, "absolute"), checkpoint="best")
-    assert found.table is not None
-    content = {"checkpoint": found.checkpoint, "seed": found.seed, "returns": found.table.to_json()}
+    result = evaluate(run, episodes=episodes, seed=derive_seed(experiment.seed, "absolute"), checkpoint="best")
+    assert result.table is not None
+    content = {"checkpoint": result.checkpoint, "seed": result.seed, "returns": result.table.to_json()}
     write_atomically(run.path / ABSOLUTE, json.dumps(content) + "\n")
 
 
@@ -45,19 +44,19 @@ def measured(planned: PlannedRun, folder: Path) -> EvaluatedRun:
     """The evaluations of a complete run.
 
     Raises:
-        RunError: it was never evaluated.
+        RunError: it has no evaluations.
     """
     rows = Run.open(folder).evaluations()
     if not rows:
-        raise RunError(f"{folder} has no evaluations")
-    each = [metrics_of(row["returns"]) for row in rows]
+        raise RunError(f"the run {folder} has no evaluations; set evaluate_every and train it again")
+    metrics = [metrics_of(row["returns"]) for row in rows]
     return EvaluatedRun(
         task=planned.task,
         algorithm=planned.algorithm,
         seed=planned.seed,
         frames=tuple(int(row["frames"]) for row in rows),
         seconds=tuple(float(row["seconds"]) for row in rows),
-        metrics={name: tuple(metrics[name] for metrics in each) for name in each[0]},
+        metrics={name: tuple(values[name] for values in metrics) for name in metrics[0]},
         absolute=metrics_of(read_json(folder / ABSOLUTE)["returns"]),
     )
 

@@ -1,4 +1,4 @@
-"""benchmark: brings every run of a plan to its end, writes what they measured, and reports."""
+"""Benchmark: train and evaluate every run of a spec, write the evaluations, and make the report."""
 
 from __future__ import annotations
 
@@ -36,96 +36,34 @@ def benchmark(
 ) -> Benchmark:
     """Trains and evaluates algorithms × environments × seeds, and compares them.
 
-    A run that is complete is skipped, one that was interrupted or has failed goes on from its last checkpoint, a
-    missing one is begun: the same call goes on with what an earlier one left. A run that fails is told in `failed` of
-    what is returned, and the others go on.
+    Complete runs are skipped, interrupted and failed ones resume from their last checkpoint, missing ones start: the
+    same call continues an earlier one. If a run fails, the others continue, and `failed` of the result says why.
 
     Args:
-        plan: a Plan, or a YAML file that states one; otherwise it is made of the arguments up to `config_dir`.
-        out: the benchmark's folder; none: `runs/<name of the file>`, else `runs/benchmark`.
+        spec: a BenchmarkSpec or a YAML file; None: made from the arguments up to `config_dir`.
+        out: the benchmark's folder; None: `runs/<name of the file>`, else `runs/benchmark`.
         algorithms: names, `["ippo", "mappo"]`, or overrides by label, `{"gru": ["algorithm=mappo", "model=gru"]}`.
-        environments: likewise.
-        seeds: how many (from 0 on), or which.
+        environments: names, or overrides by label.
+        seeds: number of seeds (from 0), or the seeds.
         overrides: of every run, as `["frames=1_000_000", "n_envs=64"]`.
-        evaluations: of each run, evenly spread, where no `evaluate_every` is given.
-        compare: BenchMARL's results, or others in marl-eval's layout: paths, or mappings with path, label and tasks.
-        jobs: processes side by side, each with its share of the cores; 1: all runs in this process.
+        evaluations: number of evaluations of each run, evenly spread, unless `evaluate_every` is given.
+        compare: results of BenchMARL or others in marl-eval's layout: paths, or mappings with path, label and tasks.
+        config_dir: folder of YAML variants.
+        jobs: parallel processes, each with its share of the cores; 1: all runs in this process.
         report: execute the report notebook into `<out>/report`.
+        progress: show progress.
     Raises:
-        ConfigError: the plan cannot be read or composed; nothing has been started.
+        ConfigError: the spec cannot be read or composed; nothing was started.
         RunError: the folder holds something else, or a run of another experiment.
-        PapermillExecutionError: a cell of the report failed; the runs are there.
+        PapermillExecutionError: a cell of the report failed; the runs are complete.
     """
     if jobs < 1:
-        raise ConfigError(f"jobs: 1 or more; got {jobs}")
-    spec = _plan(spec, algorithms, environments, seeds, overrides, evaluations, compare, config_dir)
-    runs = spec.runs()
-    folder = Path(out).expanduser() if out is not None else _default_folder(spec)
-    check_runs(folder, runs)
-    found = Benchmark.create(folder, spec)
-    progress_display: BenchmarkProgress = SilentProgress()
-    if progress:
-        progress_display = BenchmarkProgress(runs, {run.folder: frames_done(folder / run.folder, run) for run in runs})
-    todo = []
-    for run in runs:
-        if is_run(folder / run.folder) and is_complete(folder / run.folder):
-            progress_display.end(run, "complete already")
-        else:
-            todo.append(run)
-    try:
-        outcomes = (
-            run_in_turn(folder, todo, progress_display)
-            if jobs == 1
-            else run_side_by_side(folder, todo, progress_display, jobs)
-        )
-    finally:
-        progress_display.close()
-    found = replace(
-        found,
-        failed={str(outcome.run): outcome.message for outcome in outcomes if outcome.end == "failed"},
-        stopped=any(outcome.end == "stopped" for outcome in outcomes) or len(outcomes) < len(todo),
-    )
-    if found.stopped:
-        return found
-    found.write_marl_eval()
-    if report:
-        try:
-            write_report(found, progress=progress)
-        except AnalysisError as error:
-            if not found.failed:
-                raise
-            progress_display.say(f"no report, since runs have failed: {error}")
-    return found
-
-
-def write_report(found: Benchmark, *, notebook: str | os.PathLike[str] = NOTEBOOK, progress: bool = True) -> Path:
-    """Executes the report notebook into `<benchmark>/report`, as `.ipynb` and `.html`; measures references first.
-
-    Raises:
-        AnalysisError: nothing that can be compared.
-        PapermillExecutionError: a cell failed; the notebook shows it.
-    """
-    from marlnb.batch.job.execute import execute
-
-    found.compare()
-    parameters = {"folder": str(found.path.absolute())}
-    return execute(Path(notebook), found.path / REPORT, parameters, progress=progress)
-
-
-def _plan(
-    spec: BenchmarkSpec | str | os.PathLike[str] | None,
-    algorithms: Overrides | None,
-    environments: Overrides | None,
-    seeds: int | Iterable[int],
-    overrides: Sequence[str],
-    evaluations: int,
-    compare: Sequence[Any],
-    config_dir: str | os.PathLike[str] | None,
-) -> BenchmarkSpec:
+        raise ConfigError(f"jobs: expected at least 1; got {jobs}")
     if spec is None:
         if algorithms is None or environments is None:
-            raise ConfigError("benchmark needs a plan, or algorithms and environments")
-        return BenchmarkSpec.make(
+            raise ConfigError("benchmark needs a spec (or a YAML file), or algorithms and environments")
+        name = "benchmark"
+        full_spec = BenchmarkSpec.make(
             algorithms,
             environments,
             seeds,
@@ -134,11 +72,58 @@ def _plan(
             compare=compare,
             config_dir=config_dir,
         )
-    if algorithms is not None or environments is not None:
-        raise ConfigError("benchmark takes a plan, or algorithms and environments, not both")
-    made = spec if isinstance(spec, BenchmarkSpec) else read_spec(spec, config_dir=config_dir)
-    return replace(made, overrides=(*made.overrides, *overrides))
+    else:
+        if algorithms is not None or environments is not None:
+            raise ConfigError("benchmark accepts a spec, or algorithms and environments, but not both")
+        name = "benchmark" if isinstance(spec, BenchmarkSpec) else Path(spec).stem
+        full_spec = spec if isinstance(spec, BenchmarkSpec) else read_spec(spec, config_dir=config_dir)
+        full_spec = replace(full_spec, overrides=(*full_spec.overrides, *overrides))
+    runs = full_spec.runs()
+    folder = Path(out).expanduser() if out is not None else Path("runs", name)
+    check_runs(folder, runs)
+    result = Benchmark.create(folder, full_spec)
+    display: BenchmarkProgress = SilentProgress()
+    if progress:
+        display = BenchmarkProgress(runs, {run.folder: frames_done(folder / run.folder, run) for run in runs})
+    pending = []
+    for run in runs:
+        if is_run(folder / run.folder) and is_complete(folder / run.folder):
+            display.end(run, "already complete")
+        else:
+            pending.append(run)
+    try:
+        outcomes = (
+            run_in_turn(folder, pending, display) if jobs == 1 else run_side_by_side(folder, pending, display, jobs)
+        )
+    finally:
+        display.close()
+    result = replace(
+        result,
+        failed={str(outcome.run): outcome.message for outcome in outcomes if outcome.end == "failed"},
+        stopped=any(outcome.end == "stopped" for outcome in outcomes) or len(outcomes) < len(pending),
+    )
+    if result.stopped:
+        return result
+    result.write_marl_eval()
+    if report:
+        try:
+            write_report(result, progress=progress)
+        except AnalysisError as error:
+            if not result.failed:
+                raise
+            display.say(f"no report, since runs have failed: {error}")
+    return result
 
 
-def _default_folder(spec: Any) -> Path:
-    return Path("runs") / ("benchmark" if spec is None or isinstance(spec, BenchmarkSpec) else Path(spec).stem)
+def write_report(result: Benchmark, *, notebook: str | os.PathLike[str] = NOTEBOOK, progress: bool = True) -> Path:
+    """Executes the report notebook into `<benchmark>/report`, as `.ipynb` and `.html`, after measuring the references.
+
+    Raises:
+        AnalysisError: no run can be compared.
+        PapermillExecutionError: a cell failed; the notebook shows it.
+    """
+    from marlnb.batch.job.execute import execute
+
+    result.compare()
+    parameters = {"folder": str(result.path.absolute())}
+    return execute(Path(notebook), result.path / REPORT, parameters, progress=progress)

@@ -1,4 +1,4 @@
-"""Plan: which algorithms are trained in which environments under which seeds, as one YAML file or call states it."""
+"""BenchmarkSpec: which algorithms train in which environments with which seeds, from a YAML file or a call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import yaml
 from marlnb.errors import ConfigError, unknown
 from marlnb.experiment import Experiment
 
-ABSOLUTE_FACTOR = 10  # a run ends with an evaluation of this many times the usual episodes, as marl-eval has it
+ABSOLUTE_FACTOR = 10  # the final evaluation plays this many times the usual episodes, as marl-eval recommends
 _KEYS = ("algorithms", "environments", "seeds", "overrides", "evaluations", "compare")
 _LABEL = re.compile(r"[\w.+=() -]+")
 
@@ -22,13 +22,13 @@ Overrides = str | Sequence[str] | Mapping[str, str | Sequence[str] | None]
 
 
 @dataclass(frozen=True)
-class Source:
-    """Runs made elsewhere, in marl-eval's JSON layout, to be compared with.
+class ExternalRuns:
+    """External runs in marl-eval's JSON layout, for comparison.
 
     Attributes:
         path: a file, or a folder of files.
-        label: added to their algorithms' names.
-        tasks: how their tasks are called here, as `{"pettingzoo/simple_spread": "mpe/simple_spread"}`.
+        label: added to the names of their algorithms.
+        tasks: names of their tasks here, as `{"pettingzoo/simple_spread": "mpe/simple_spread"}`.
     """
 
     path: str
@@ -38,7 +38,14 @@ class Source:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run: its place in the benchmark and what it trains."""
+    """One run of a benchmark.
+
+    Attributes:
+        task: label of the environment.
+        algorithm: label of the algorithm.
+        seed: the seed.
+        experiment: what is trained.
+    """
 
     task: str
     algorithm: str
@@ -47,7 +54,7 @@ class PlannedRun:
 
     @property
     def folder(self) -> str:
-        """Where it lies in the benchmark's folder."""
+        """Its folder, relative to the benchmark's folder."""
         return f"runs/{self.task}/{self.algorithm}/seed_{self.seed}"
 
     def __str__(self) -> str:
@@ -59,13 +66,14 @@ class BenchmarkSpec:
     """Algorithms × environments × seeds.
 
     Attributes:
-        algorithms: by label, overrides in Hydra's grammar. A label is the algorithm's name unless `algorithm=` or
-            `algorithms.<group>=` is among them.
-        environments: by label (the task's name), overrides likewise.
-        overrides: of every run; those of environments come after, those of algorithms last, the later of two counts.
-        evaluations: of a run, evenly spread, where no `evaluate_every` is given.
-        compare: runs made elsewhere.
-        config_dir: the folder of YAML variants, as `Experiment.compose` takes it.
+        algorithms: overrides by label, in Hydra's grammar. The label is the algorithm's name unless the overrides
+            contain `algorithm=` or `algorithms.<group>=`.
+        environments: overrides by label, the task's name.
+        seeds: the seeds.
+        overrides: of every run; overrides of environments come later and those of algorithms last, and the last wins.
+        evaluations: number of evaluations of a run, evenly spread, unless `evaluate_every` is given.
+        compare: external runs.
+        config_dir: folder of YAML variants, as for `Experiment.compose`.
     """
 
     algorithms: Mapping[str, tuple[str, ...]]
@@ -73,21 +81,23 @@ class BenchmarkSpec:
     seeds: tuple[int, ...]
     overrides: tuple[str, ...] = ()
     evaluations: int = 10
-    compare: tuple[Source, ...] = ()
+    compare: tuple[ExternalRuns, ...] = ()
     config_dir: str | None = None
 
     def __post_init__(self) -> None:
         for what, labels in (("algorithms", self.algorithms), ("environments", self.environments)):
             if not labels:
-                raise ConfigError(f"{what}: none given")
+                raise ConfigError(f"{what}: none given; give at least one")
             for label in labels:
                 parts = label.split("/") if what == "environments" else [label]
                 if not all(_LABEL.fullmatch(part) and part.strip(".") for part in parts):
-                    raise ConfigError(f"{what}: {label!r} cannot name a folder; letters, digits and . + = ( ) _ - can")
+                    raise ConfigError(
+                        f"{what}: {label!r} is not a valid name; letters, digits, spaces and . + = ( ) _ - are valid"
+                    )
         if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
-            raise ConfigError(f"seeds: a number of them, or different ones from 0 on; got {list(self.seeds)}")
+            raise ConfigError(f"seeds: expected their number, or different seeds of at least 0; got {list(self.seeds)}")
         if self.evaluations < 1:
-            raise ConfigError(f"evaluations: 1 or more; got {self.evaluations}")
+            raise ConfigError(f"evaluations: expected at least 1; got {self.evaluations}")
 
     @staticmethod
     def make(
@@ -99,31 +109,37 @@ class BenchmarkSpec:
         evaluations: int = 10,
         compare: Sequence[Any] = (),
         config_dir: str | os.PathLike[str] | None = None,
-        beside: Path | None = None,
+        relative_to: Path | None = None,
     ) -> BenchmarkSpec:
-        """A plan of plain values, as they come from YAML or a call.
+        """A spec from values in YAML or in a call.
 
         Args:
-            seeds: how many (from 0 on), or which.
-            compare: paths, or mappings with path, label and tasks; relative to `beside`, else to here.
+            algorithms: names, or overrides by label.
+            environments: names, or overrides by label.
+            seeds: number of seeds (from 0), or the seeds.
+            overrides: of every run.
+            evaluations: number of evaluations of a run.
+            compare: paths, or mappings with path, label and tasks.
+            config_dir: folder of YAML variants.
+            relative_to: folder to which the paths of `compare` refer; None: the working folder.
         Raises:
-            ConfigError: a value that cannot be one.
+            ConfigError: an invalid value.
         """
         return BenchmarkSpec(
-            algorithms=_parts("algorithms", algorithms),
-            environments=_parts("environments", environments),
+            algorithms=_labelled_overrides("algorithms", algorithms),
+            environments=_labelled_overrides("environments", environments),
             seeds=_seeds(seeds),
             overrides=_overrides("overrides", overrides),
-            evaluations=_whole("evaluations", evaluations),
-            compare=tuple(_source(one, beside or Path()) for one in compare),
+            evaluations=_whole_number("evaluations", evaluations),
+            compare=tuple(_external_runs(value, relative_to or Path()) for value in compare),
             config_dir=None if config_dir is None else os.fspath(config_dir),
         )
 
     def runs(self) -> list[PlannedRun]:
-        """Every run, environment by environment, each seed of all algorithms before the next seed.
+        """All runs, by environment, then by seed, then by algorithm.
 
         Raises:
-            ConfigError: an override that cannot be composed; the message says of which.
+            ConfigError: an override cannot be composed; the message names the run.
         """
         composed = {(task, name): self._compose(task, name) for task in self.environments for name in self.algorithms}
         return [
@@ -134,14 +150,14 @@ class BenchmarkSpec:
         ]
 
     def _compose(self, task: str, name: str) -> Experiment:
-        own = (*self.environments[task], *self.algorithms[name])
-        words = [*self.overrides, *own]
-        if not any(word.startswith("env=") for word in own):
+        specific = (*self.environments[task], *self.algorithms[name])
+        words = [*self.overrides, *specific]
+        if not any(word.startswith("env=") for word in specific):
             words.insert(0, f"env={task}")
         if not any(word.startswith(("algorithm=", "algorithms.")) for word in self.algorithms[name]):
             words.append(f"algorithm={name}")
         if any(word.startswith("seed=") for word in words):
-            raise ConfigError("seed= is no override of a benchmark; its seeds are")
+            raise ConfigError("a benchmark does not accept the override seed=; give seeds instead")
         try:
             experiment = Experiment.compose(*words, config_dir=self.config_dir)
         except ConfigError as error:
@@ -149,12 +165,12 @@ class BenchmarkSpec:
         if not experiment.evaluate_every:
             experiment = replace(experiment, evaluate_every=max(1, experiment.iterations // self.evaluations))
         if not any(word.startswith("checkpoint_every=") for word in words):
-            # so that the best evaluation's policy is kept
+            # a checkpoint at each evaluation keeps the policy of the best one
             experiment = replace(experiment, checkpoint_every=experiment.evaluate_every)
         return experiment
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON that `from_json` turns into an equal plan."""
+        """JSON from which `from_json` makes an equal spec."""
         return {
             "algorithms": {name: list(words) for name, words in self.algorithms.items()},
             "environments": {name: list(words) for name, words in self.environments.items()},
@@ -167,32 +183,32 @@ class BenchmarkSpec:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> BenchmarkSpec:
-        return _plan_of(data, "benchmark.json", None, config_dir=data.get("config_dir"))
+        return _spec_from(data, "benchmark.json", None, config_dir=data.get("config_dir"))
 
 
 def read_spec(path: str | os.PathLike[str], *, config_dir: str | os.PathLike[str] | None = None) -> BenchmarkSpec:
-    """A plan from a YAML file.
+    """A spec from a YAML file.
 
     Raises:
-        ConfigError: it cannot be read, has an unknown key, or lacks one.
+        ConfigError: it cannot be read, or has an unknown or a missing key.
     """
     file = Path(path).expanduser()
     try:
         data = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError) as error:
-        raise ConfigError(f"{file} cannot be read as a plan in YAML: {error}") from error
+        raise ConfigError(f"{file} is not a readable YAML file: {error}") from error
     if not isinstance(data, Mapping):
-        raise ConfigError(f"{file}: a plan is a mapping with {', '.join(_KEYS)}; got {type(data).__name__}")
-    return _plan_of(data, str(file), file.parent, config_dir=config_dir)
+        raise ConfigError(f"{file}: expected a mapping with {', '.join(_KEYS)}; got a {type(data).__name__}")
+    return _spec_from(data, str(file), file.parent, config_dir=config_dir)
 
 
-def _plan_of(data: Mapping[str, Any], where: str, beside: Path | None, *, config_dir: Any) -> BenchmarkSpec:
+def _spec_from(data: Mapping[str, Any], where: str, relative_to: Path | None, *, config_dir: Any) -> BenchmarkSpec:
     for key in data:
         if key not in (*_KEYS, "config_dir"):
             raise ConfigError(f"{where}: {unknown('key', str(key), _KEYS)}")
     for key in _KEYS[:3]:
         if key not in data:
-            raise ConfigError(f"{where}: lacks {key}")
+            raise ConfigError(f"{where}: the key {key} is missing")
     try:
         return BenchmarkSpec.make(
             data["algorithms"],
@@ -202,53 +218,53 @@ def _plan_of(data: Mapping[str, Any], where: str, beside: Path | None, *, config
             evaluations=data.get("evaluations", 10),
             compare=data.get("compare") or (),
             config_dir=config_dir,
-            beside=beside,
+            relative_to=relative_to,
         )
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
 
 
-def _parts(what: str, spec: Any) -> dict[str, tuple[str, ...]]:
-    if isinstance(spec, str):
-        spec = spec.split(",")
-    if isinstance(spec, Mapping):
-        return {str(label): _overrides(f"{what}: {label}", words or ()) for label, words in spec.items()}
-    if not isinstance(spec, Sequence) or not all(isinstance(label, str) for label in spec):
-        raise ConfigError(f"{what}: names, or overrides by name; got {spec!r}")
-    if len(set(spec)) < len(spec):
-        raise ConfigError(f"{what}: a name stands there twice: {', '.join(spec)}")
-    return dict.fromkeys(spec, ())
+def _labelled_overrides(what: str, value: Any) -> dict[str, tuple[str, ...]]:
+    if isinstance(value, str):
+        value = value.split(",")
+    if isinstance(value, Mapping):
+        return {str(label): _overrides(f"{what}: {label}", words or ()) for label, words in value.items()}
+    if not isinstance(value, Sequence) or not all(isinstance(label, str) for label in value):
+        raise ConfigError(f"{what}: expected names, or overrides by name; got {value!r}")
+    if len(set(value)) < len(value):
+        raise ConfigError(f"{what}: a name is given twice: {', '.join(value)}")
+    return dict.fromkeys(value, ())
 
 
-def _overrides(where: str, spec: Any) -> tuple[str, ...]:
-    words = [spec] if isinstance(spec, str) else spec
+def _overrides(where: str, value: Any) -> tuple[str, ...]:
+    words = [value] if isinstance(value, str) else value
     if not isinstance(words, Sequence) or not all(isinstance(word, str) and "=" in word for word in words):
-        raise ConfigError(f"{where}: overrides are a list of key=value, as [algorithm.lr=1e-3]; got {spec!r}")
+        raise ConfigError(f"{where}: expected a list of key=value, e.g. [algorithm.lr=1e-3]; got {value!r}")
     return tuple(words)
 
 
-def _seeds(spec: Any) -> tuple[int, ...]:
-    if isinstance(spec, int) and not isinstance(spec, bool):
-        return tuple(range(spec))
-    if isinstance(spec, str) or not isinstance(spec, Iterable):
-        raise ConfigError(f"seeds: a number of them, or which; got {spec!r}")
-    return tuple(_whole("seeds", seed) for seed in spec)
+def _seeds(value: Any) -> tuple[int, ...]:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return tuple(range(value))
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise ConfigError(f"seeds: expected their number, or a list of seeds; got {value!r}")
+    return tuple(_whole_number("seeds", seed) for seed in value)
 
 
-def _whole(what: str, value: Any) -> int:
+def _whole_number(what: str, value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ConfigError(f"{what}: a whole number; got {value!r}")
+        raise ConfigError(f"{what}: expected a whole number; got {value!r}")
     return value
 
 
-def _source(spec: Any, beside: Path) -> Source:
-    data: Any = {"path": spec} if isinstance(spec, str | os.PathLike) else spec
+def _external_runs(value: Any, relative_to: Path) -> ExternalRuns:
+    data: Any = {"path": value} if isinstance(value, str | os.PathLike) else value
     if not isinstance(data, Mapping) or "path" not in data:
-        raise ConfigError(f"compare: a path, or path, label and tasks; got {spec!r}")
+        raise ConfigError(f"compare: expected a path, or a mapping with path, label and tasks; got {value!r}")
     for key in data:
         if key not in ("path", "label", "tasks"):
             raise ConfigError(f"compare: {unknown('key', str(key), ('path', 'label', 'tasks'))}")
-    path = (beside / Path(data["path"]).expanduser()).resolve()
+    path = (relative_to / Path(data["path"]).expanduser()).resolve()
     if not path.exists():
-        raise ConfigError(f"compare: nothing at {path}")
-    return Source(str(path), str(data.get("label", path.stem)), dict(data.get("tasks") or {}))
+        raise ConfigError(f"compare: {path} does not exist")
+    return ExternalRuns(str(path), str(data.get("label", path.stem)), dict(data.get("tasks") or {}))

@@ -1,6 +1,6 @@
-"""One run of a benchmark in a process of its own: `python -m marlnb.batch.benchmark.worker RUN CORES`.
+"""A process for one run of a benchmark: `python -m marlnb.batch.benchmark.worker RUN CORES`.
 
-CORES is a list as `0,2`, or empty for all. Exit codes as those of `marlnb`: 0 complete, 1 failed, 130 stopped.
+CORES is a list like `0,2`, or empty for all. Exit codes: 0 complete, 1 failed, 130 stopped.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def _build_problem(name: str) -> str:
 
 
 def start(request: dict) -> dict:  # type: ignore[type-arg]
-    """Starts the kernel over ipc, as a job does, and runs `look` in it; returns its answer and the time that it took."""
+    """Starts the kernel over ipc, as a job does, and runs `look` in it; returns its answer and its time."""
     import tempfile
 
     from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel

@@ -50,7 +50,7 @@ def _sockets(request: DoctorRequest) -> Iterator[Answer]:
     """Kernels communicate through sockets in the temporary folder, whose paths must be short."""
     folder = request.environment.get("TMPDIR", "/tmp")
     if len(os.fsencode(f"{folder}/{_SOCKET}")) > MAX_SOCKET_PATH_LENGTH:
-        text = f"TMPDIR={folder} is too long for the kernel's sockets (at most {MAX_SOCKET_PATH_LENGTH} characters in total)"
+        text = f"TMPDIR={folder} is too long for the kernel's sockets (at most {MAX_SOCKET_PATH_LENGTH} characters)"
         yield "fail", text, "set it in the profile: environment: {TMPDIR: /tmp}"
     elif not Path(folder).is_dir() or not os.access(nearest_folder(Path(folder)), os.W_OK):
         text = f"TMPDIR={folder} does not exist or cannot be written"

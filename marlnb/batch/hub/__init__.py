@@ -1,1 +1,1 @@
-"""A kernel of this environment, and what its widgets need, in a Jupyter that belongs to somebody else."""
+"""Install a kernel of this environment, with its widgets, in another Jupyter, e.g. a JupyterHub."""

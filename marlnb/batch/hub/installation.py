@@ -1,4 +1,4 @@
-"""Installs a HubKernel, and takes exactly that away again: `marlnb/hub.json` remembers each file and its hash."""
+"""Install a HubKernel, and remove exactly what was installed: `marlnb/hub.json` lists each file with its hash."""
 
 from __future__ import annotations
 
@@ -23,129 +23,139 @@ KERNELS = "kernels"
 
 
 class Installation:
-    """What `marlnb hub install` has put into one Jupyter data folder.
+    """What `marlnb hub install` has installed in one Jupyter data folder.
 
     Attributes:
-        data: the folder: `share/jupyter` of a prefix, or the user's own, which JUPYTER_DATA_DIR names.
-        private: whether files are readable by their owner alone; they are where the folder is a user's own.
-        kernels: by name: python, version, display_name, modules, variables (names alone), files (hashes by path).
-        labextensions: by name: version, kernels (that were installed with it), files.
-        folders: that were made, to be removed when they are empty again.
+        data: the data folder: `share/jupyter` of a prefix, or the user's own (JUPYTER_DATA_DIR).
+        private: whether files are readable by their owner alone, as in a user's own folder.
+        kernels: by name: python, version, display_name, modules, variables (names only), files (hashes by path).
+        labextensions: by name: version, kernels (installed with it), files.
+        folders: created folders, which are removed when they are empty again.
     """
 
     def __init__(self, prefix: str | os.PathLike[str] | None = None) -> None:
-        """Raises RunError when what was installed cannot be read."""
+        """Reads what is installed.
+
+        Args:
+            prefix: prefix of a Jupyter; None: the user's own data folder.
+        Raises:
+            RunError: `hub.json` cannot be read.
+        """
         self.private = prefix is None
         self.data = (
             Path(jupyter_data_dir()) if prefix is None else Path(prefix).expanduser().absolute() / "share" / "jupyter"
         )
-        found = read_json(self.data / MANIFEST) if (self.data / MANIFEST).exists() else {}
-        self.kernels: dict[str, dict[str, Any]] = found.get("kernels", {})
-        self.labextensions: dict[str, dict[str, Any]] = found.get("labextensions", {})
-        self.folders: list[str] = found.get("folders", [])
+        manifest = read_json(self.data / MANIFEST) if (self.data / MANIFEST).exists() else {}
+        self.kernels: dict[str, dict[str, Any]] = manifest.get("kernels", {})
+        self.labextensions: dict[str, dict[str, Any]] = manifest.get("labextensions", {})
+        self.folders: list[str] = manifest.get("folders", [])
 
     def install(self, kernel: HubKernel) -> list[str]:
-        """Adds a kernel and the labextensions that are missing; returns a sentence on each thing done or left.
+        """Installs a kernel and missing labextensions; returns a sentence about each.
 
         Raises:
-            BatchError: a kernel of that name is there and is not ours, or was changed; the folder cannot be written.
+            BatchError: another kernel has that name, or its files were changed; or the folder cannot be written.
         """
         self._check_free(kernel.name)
         folder = f"{KERNELS}/{kernel.name}"
         files = {f"{folder}/{name}": content for name, content in kernel.files().items()}
         with self._writing():
-            self._forget_files(self.kernels.get(kernel.name, {}).get("files", {}))
+            self._delete_files(self.kernels.get(kernel.name, {}).get("files", {}))
             self.kernels[kernel.name] = _describe(kernel, files)
-            self._write()  # before the files: what is half done can be undone
+            self._write()  # before the files, so that a partial installation can be removed
             for name, content in files.items():
-                self._put(name, content)
-            found = labextensions.find(self.data, {name for name in self.labextensions if not self._was_changed(name)})
-            for extension in found:
+                self._write_file(name, content)
+            extensions = labextensions.find(
+                self.data, {name for name in self.labextensions if not self._was_changed(name)}
+            )
+            for extension in extensions:
                 self._add_labextension(extension, kernel.name)
             self._write()
-        told = f'kernel {kernel.name} ("{kernel.shown_name}") installed in {self.data / folder}'
-        return [told, *(extension.describe() for extension in found)]
+        message = f'kernel {kernel.name} ("{kernel.shown_name}") installed in {self.data / folder}'
+        return [message, *(extension.describe() for extension in extensions)]
 
-    def uninstall(self, name: str, *, changed_too: bool = False) -> list[str]:
-        """Removes a kernel and labextensions that no other kernel needs; returns a sentence on each thing.
+    def uninstall(self, name: str, *, remove_changed: bool = False) -> list[str]:
+        """Removes a kernel and labextensions that no other kernel needs; returns a sentence about each.
 
         Raises:
-            BatchError: there is no such kernel of ours, or its files were changed since; nothing was removed.
+            BatchError: marlnb installed no such kernel, or its files were changed; nothing was removed.
         """
         if name not in self.kernels:
-            hint = f"; {self.data / KERNELS / name} was not made by `marlnb hub install`" if self._there(name) else ""
+            hint = f"; {self.data / KERNELS / name} was not made by `marlnb hub install`" if self._exists(name) else ""
             raise BatchError(f"{unknown('kernel of marlnb hub install', name, self.kernels)}{hint}")
         files = self.kernels[name]["files"]
         changed = self.changed(files)
-        if changed and not changed_too:
+        if changed and not remove_changed:
             raise BatchError(
-                f"{', '.join(str(self.data / path) for path in changed)}: changed since it was installed, so nothing "
-                f"was removed; --force removes it all the same"
+                f"{', '.join(str(self.data / path) for path in changed)}: changed since the installation, so nothing "
+                f"was removed; give --force to remove it anyway"
             )
         with self._writing():
-            told = [f"kernel {name} removed from {self.data / KERNELS / name}"]
-            told += [f"{path} was gone already" for path in files if not (self.data / path).exists()]
-            self._forget_files(files)
+            messages = [f"kernel {name} removed from {self.data / KERNELS / name}"]
+            messages += [f"{path} had already been deleted" for path in files if not (self.data / path).exists()]
+            self._delete_files(files)
             del self.kernels[name]
             for extension in list(self.labextensions):
-                told += self._drop_labextension(extension, name)
+                messages += self._remove_labextension(extension, name)
             if (self.data / KERNELS / name).is_dir():
-                left = ", ".join(sorted(os.listdir(self.data / KERNELS / name)))
-                told.append(f"{self.data / KERNELS / name} is left: it holds {left}, which marlnb did not put there")
+                others = ", ".join(sorted(os.listdir(self.data / KERNELS / name)))
+                messages.append(
+                    f"{self.data / KERNELS / name} was not deleted: it contains {others}, which marlnb did not install"
+                )
             self._write()
             self._remove_folders()
-        return told
+        return messages
 
     def changed(self, files: dict[str, str]) -> list[str]:
-        """Of some files with their hashes those that are there and are not what was installed."""
+        """Those of some files, given with their hashes, that exist and have changed."""
         return [
-            path for path, known in files.items() if (found := self.data / path).exists() and _sha256(found) != known
+            path for path, sha256 in files.items() if (file := self.data / path).exists() and _sha256(file) != sha256
         ]
 
     def problems(self, name: str) -> list[str]:
-        """What keeps a kernel from working, and what was changed."""
+        """Missing and changed files of a kernel, and a missing Python."""
         entry = self.kernels[name]
-        told = [f"{self.data / path} is missing" for path in entry["files"] if not (self.data / path).exists()]
-        told += [f"{self.data / path} was changed" for path in self.changed(entry["files"])]
+        problems = [f"{self.data / path} is missing" for path in entry["files"] if not (self.data / path).exists()]
+        problems += [f"{self.data / path} was changed" for path in self.changed(entry["files"])]
         if not os.access(entry["python"], os.X_OK):
-            told.append(f"{entry['python']} is gone: the kernel cannot start")
-        return told
+            problems.append(f"{entry['python']} does not exist: the kernel cannot start")
+        return problems
 
     def _check_free(self, name: str) -> None:
         if name in self.kernels:
             changed = self.changed(self.kernels[name]["files"])
             if changed:
                 raise BatchError(
-                    f"{', '.join(str(self.data / path) for path in changed)}: changed since it was installed; give "
+                    f"{', '.join(str(self.data / path) for path in changed)}: changed since the installation; give "
                     f"another --name, or first run `marlnb hub uninstall --name {name} --force`"
                 )
-        elif self._there(name):
+        elif self._exists(name):
             raise BatchError(
-                f"{self.data / KERNELS / name} is there already and was not made by `marlnb hub install`; give "
+                f"{self.data / KERNELS / name} already exists and was not made by `marlnb hub install`; give "
                 f"another --name"
             )
 
-    def _there(self, name: str) -> bool:
+    def _exists(self, name: str) -> bool:
         return os.path.lexists(self.data / KERNELS / name)
 
-    def _add_labextension(self, found: labextensions.Labextension, kernel: str) -> None:
-        if found.fate not in ("install", "ours"):
+    def _add_labextension(self, extension: labextensions.Labextension, kernel: str) -> None:
+        if extension.action not in ("install", "keep"):
             return
-        entry = self.labextensions.get(found.name, {"kernels": []})
+        entry = self.labextensions.get(extension.name, {"kernels": []})
         kernels = sorted({*entry["kernels"], kernel})
-        if found.fate == "install" and found.source is not None:
-            target = f"{labextensions.FOLDER}/{found.name}"
-            paths = [path for path in sorted(found.source.rglob("*")) if path.is_file()]
-            names = {f"{target}/{path.relative_to(found.source).as_posix()}": path for path in paths}
-            self._forget_files(entry.get("files", {}))
-            entry = {"version": found.version, "files": {name: _sha256(path) for name, path in names.items()}}
-            self.labextensions[found.name] = {**entry, "kernels": kernels}
+        if extension.action == "install" and extension.source is not None:
+            target = f"{labextensions.FOLDER}/{extension.name}"
+            paths = [path for path in sorted(extension.source.rglob("*")) if path.is_file()]
+            names = {f"{target}/{path.relative_to(extension.source).as_posix()}": path for path in paths}
+            self._delete_files(entry.get("files", {}))
+            entry = {"version": extension.version, "files": {name: _sha256(path) for name, path in names.items()}}
+            self.labextensions[extension.name] = {**entry, "kernels": kernels}
             self._write()
             for name, path in names.items():
-                self._put(name, path.read_bytes())
-        self.labextensions[found.name] = {**entry, "kernels": kernels}
+                self._write_file(name, path.read_bytes())
+        self.labextensions[extension.name] = {**entry, "kernels": kernels}
 
-    def _drop_labextension(self, extension: str, kernel: str) -> list[str]:
+    def _remove_labextension(self, extension: str, kernel: str) -> list[str]:
         entry = self.labextensions[extension]
         if kernel not in entry["kernels"]:
             return []
@@ -156,23 +166,23 @@ class Installation:
         del self.labextensions[extension]
         if changed:
             folder = self.data / labextensions.FOLDER / extension
-            return [f"labextension {extension} was changed since it was installed, and is left in {folder}"]
-        self._forget_files(entry["files"])
+            return [f"labextension {extension} was changed since the installation and stays in {folder}"]
+        self._delete_files(entry["files"])
         return [f"labextension {extension} {entry['version']} removed"]
 
     def _was_changed(self, extension: str) -> bool:
-        """By another installer, as pip's: a file differs or was added."""
-        known = self.labextensions[extension]["files"]
+        """Whether another installer, e.g. pip, changed or added a file."""
+        installed = self.labextensions[extension]["files"]
         folder = self.data / labextensions.FOLDER / extension
-        there = {path.relative_to(self.data).as_posix() for path in folder.rglob("*") if path.is_file()}
-        return bool(self.changed(known) or there - set(known))
+        existing = {path.relative_to(self.data).as_posix() for path in folder.rglob("*") if path.is_file()}
+        return bool(self.changed(installed) or existing - set(installed))
 
-    def _forget_files(self, files: Iterable[str]) -> None:
+    def _delete_files(self, files: Iterable[str]) -> None:
         for path in files:
             (self.data / path).unlink(missing_ok=True)
         self._remove_folders()
 
-    def _put(self, name: str, content: bytes) -> None:
+    def _write_file(self, name: str, content: bytes) -> None:
         path = self.data / name
         self._make_folder(path.parent)
         part = path.with_name(f".{path.name}.{os.getpid()}")
@@ -188,7 +198,7 @@ class Installation:
         self.folders = sorted({*self.folders, *made})
 
     def _remove_folders(self) -> None:
-        """Those that were made and are empty, the deepest first."""
+        """Removes created folders that are empty, the deepest first."""
         for name in sorted(self.folders, key=len, reverse=True):
             folder = self.data / name
             if folder.is_dir() and not any(folder.iterdir()):
@@ -201,15 +211,17 @@ class Installation:
             (self.data / MANIFEST).unlink(missing_ok=True)
             return
         self._make_folder((self.data / MANIFEST).parent)
-        kept = {"format": 1, "kernels": self.kernels, "labextensions": self.labextensions, "folders": self.folders}
-        write_atomically(self.data / MANIFEST, json.dumps(kept, indent=1) + "\n")
+        manifest = {"format": 1, "kernels": self.kernels, "labextensions": self.labextensions, "folders": self.folders}
+        write_atomically(self.data / MANIFEST, json.dumps(manifest, indent=1) + "\n")
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            hint = "" if self.private else "; without --prefix it is installed for you alone, which needs no rights"
+            hint = (
+                "" if self.private else "; without --prefix it is installed for you alone, which needs no permissions"
+            )
             raise BatchError(f"{error.filename or self.data}: {error.strerror or error}{hint}") from error
 
 
@@ -222,7 +234,7 @@ def _describe(kernel: HubKernel, files: dict[str, bytes]) -> dict[str, Any]:
         "version": __version__,
         "when": time.time(),
         "modules": list(kernel.modules),
-        "variables": sorted(kernel.variables),  # not their values, which can be secrets
+        "variables": sorted(kernel.variables),  # without their values, which may be secret
         "files": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
     }
 

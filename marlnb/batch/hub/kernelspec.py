@@ -1,4 +1,4 @@
-"""HubKernel: a kernelspec of this environment, with the modules and variables that it needs, as files."""
+"""HubKernel: the files of a kernelspec for this environment, with its modules and variables."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ipykernel.kernelspec import RESOURCES
 from marlnb.errors import ConfigError
 
 KERNEL, LAUNCHER = "kernel.json", "launch.sh"
-# bash makes these itself: some cannot be set, others have another value whenever they are read
-OF_BASH = {"_", "UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS", "BASH_VERSINFO", "RANDOM", "SRANDOM", "SECONDS"}
-OF_BASH |= {"LINENO", "GROUPS", "DIRSTACK", "FUNCNAME", "EPOCHSECONDS", "EPOCHREALTIME", "SHLVL", "BASHPID"}
+# bash sets these itself: some cannot be changed, others change each time they are read
+BASH_VARIABLES = {"_", "UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS", "BASH_VERSINFO", "RANDOM", "SRANDOM", "SECONDS"}
+BASH_VARIABLES |= {"LINENO", "GROUPS", "DIRSTACK", "FUNCNAME", "EPOCHSECONDS", "EPOCHREALTIME", "SHLVL", "BASHPID"}
 
 _HEAD = """\
 #!/usr/bin/env bash
 # Starts the Jupyter kernel of a marlnb environment. Made by `marlnb hub install`; `marlnb hub uninstall` removes it.
-# What this prints stands in the log of the Jupyter server.
+# Its output is in the log of the Jupyter server.
 
 python={python}
 if [ ! -x "$python" ]; then
-  echo "marlnb: $python is gone, so this kernel cannot start; run 'marlnb hub install' in an environment that is" \\
-    "there, or 'marlnb hub uninstall'" >&2
+  echo "marlnb: $python does not exist, so this kernel cannot start; run 'marlnb hub install' in another" \\
+    "environment, or 'marlnb hub uninstall'" >&2
   exit 127
 fi
 """
@@ -39,7 +39,7 @@ if ! type module >/dev/null 2>&1; then
   done
 fi
 if ! type module >/dev/null 2>&1; then
-  echo "marlnb: there is no command 'module' on $(uname -n), so this kernel's modules cannot be loaded" >&2
+  echo "marlnb: the command 'module' does not exist on $(uname -n), so this kernel's modules cannot be loaded" >&2
   exit 1
 fi
 """
@@ -51,17 +51,17 @@ exec "$python" -m ipykernel_launcher "$@"
 
 @dataclass(frozen=True)
 class HubKernel:
-    """What is to be installed.
+    """A kernel to install.
 
     Attributes:
         name: the kernelspec's folder: letters, digits, `.`, `_` and `-`.
         display_name: what JupyterLab shows; empty: `<name> (Python 3.11)`.
-        modules: environment modules, loaded in this order before Python starts.
-        variables: set for the kernel, literally: nothing in a value is expanded.
-        python: the environment's own.
+        modules: environment modules to load, in this order, before Python starts.
+        variables: environment variables, set literally: nothing in a value is expanded.
+        python: the environment's Python.
 
     Raises:
-        ConfigError: a name or a value that cannot be used.
+        ConfigError: an invalid name or value.
     """
 
     name: str = "marlnb"
@@ -72,37 +72,37 @@ class HubKernel:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9._-]+", self.name) or set(self.name) == {"."}:
-            raise ConfigError(f"a kernel's name has letters, digits, '.', '_' and '-'; got {self.name!r}")
+            raise ConfigError(f"a kernel's name may contain letters, digits, '.', '_' and '-'; got {self.name!r}")
         if not self.display_name.isprintable():
-            raise ConfigError(f"a kernel's display name is one line of text; got {self.display_name!r}")
+            raise ConfigError(f"a kernel's display name must be one line of text; got {self.display_name!r}")
         for module in self.modules:
             if not module or module.startswith("-") or not module.isprintable() or " " in module:
-                raise ConfigError(f"a module is named as `module load` takes it, like cuda/12.4; got {module!r}")
+                raise ConfigError(f"expected the name of a module as for `module load`, e.g. cuda/12.4; got {module!r}")
         for name, value in self.variables.items():
-            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name in OF_BASH:
-                why = "bash makes that one itself" if name in OF_BASH else "letters, digits and '_' are valid"
-                raise ConfigError(f"{name!r} cannot be a variable's name: {why}")
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name in BASH_VARIABLES:
+                reason = "bash sets it itself" if name in BASH_VARIABLES else "letters, digits and '_' are valid"
+                raise ConfigError(f"{name!r} is not a valid name of a variable: {reason}")
             if "\0" in value:
-                raise ConfigError(f"the variable {name} cannot hold a zero byte; got {value!r}")
+                raise ConfigError(f"the variable {name} must not contain a zero byte; got {value!r}")
 
     @property
     def shown_name(self) -> str:
         return self.display_name or f"{self.name} (Python {sys.version_info.major}.{sys.version_info.minor})"
 
     def files(self) -> dict[str, bytes]:
-        """Content by file name."""
+        """The files' contents by name."""
         spec = {
             "argv": ["bash", f"{{resource_dir}}/{LAUNCHER}", "-f", "{connection_file}"],
             "display_name": self.shown_name,
             "language": "python",
             "metadata": {"debugger": True},
         }
-        found = {KERNEL: (json.dumps(spec, indent=1) + "\n").encode(), LAUNCHER: self.launcher()}
+        files = {KERNEL: (json.dumps(spec, indent=1) + "\n").encode(), LAUNCHER: self.launcher()}
         logos = sorted(Path(RESOURCES).glob("logo-*"))
-        return found | {logo.name: logo.read_bytes() for logo in logos}
+        return files | {logo.name: logo.read_bytes() for logo in logos}
 
     def launcher(self) -> bytes:
-        """The script that loads the modules, sets the variables and becomes the environment's Python."""
+        """The script that loads the modules, sets the variables and starts the environment's Python."""
         text = _HEAD.format(python=shlex.quote(str(self.python)))
         if self.modules:
             text += _MODULES + "".join(_MODULE.format(name=shlex.quote(name)) for name in self.modules)

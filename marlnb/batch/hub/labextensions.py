@@ -1,4 +1,4 @@
-"""What JupyterLab needs to show this environment's widgets: its labextensions, copied where there are none."""
+"""The labextensions that JupyterLab needs for this environment's widgets; missing ones are copied."""
 
 from __future__ import annotations
 
@@ -13,45 +13,52 @@ from jupyter_core.paths import jupyter_path
 WANTED = ("@jupyter-widgets/jupyterlab-manager", "anywidget", "marlnb")
 FOLDER = "labextensions"
 
-Fate = Literal["install", "ours", "theirs", "hub's", "none"]
+Action = Literal["install", "keep", "keep_foreign", "use_shared", "none"]
 
 
 @dataclass(frozen=True)
 class Labextension:
-    """One labextension, and what is to be done about it.
+    """One labextension, and what to do with it.
 
     Attributes:
-        fate: install (copy it), ours (copied before, this version), theirs (the folder has one that was put there by
-            somebody else), hub's (every JupyterLab here has one already), none (this environment has none).
-        version: this environment's. other: the version of the one that is there already.
-        source: this environment's folder. place: where the other is.
+        name: name of the labextension.
+        action: "install" (copy it), "keep" (marlnb copied this version before), "keep_foreign" (another installer put
+            one there), "use_shared" (every JupyterLab here has one), "none" (this environment has none).
+        version: version in this environment.
+        installed_version: version of the one that is installed.
+        source: its folder in this environment.
+        folder: folder of the one that is installed.
     """
 
     name: str
-    fate: Fate
+    action: Action
     version: str = ""
-    other: str = ""
+    installed_version: str = ""
     source: Path | None = None
-    place: Path | None = None
+    folder: Path | None = None
 
     def describe(self) -> str:
-        """In a sentence."""
-        if self.fate == "none":
-            return f"labextension {self.name}: this environment has none"
-        if self.fate == "install":
+        """A sentence about it."""
+        if self.action == "none":
+            return f"labextension {self.name}: not in this environment"
+        if self.action == "install":
             return f"labextension {self.name} {self.version} installed"
-        if self.fate == "ours":
+        if self.action == "keep":
             return f"labextension {self.name} {self.version} was installed already"
-        same = self.other == self.version
-        there = f"labextension {self.name} {self.other} is in {self.place} already"
-        if same:
-            return f"{there}: left as it is"
+        present = f"labextension {self.name} {self.installed_version} is already in {self.folder}"
+        if self.installed_version == self.version:
+            return f"{present}: not changed"
         advice = f"; if widgets do not show, move that folder away and install again, for {self.version}"
-        return f"{there}, this environment has {self.version}: left as it is{advice if self.fate == 'theirs' else ''}"
+        return f"{present}, this environment has {self.version}: not changed{advice if self.action == 'theirs' else ''}"
 
 
 def find(data: Path, owned: set[str]) -> list[Labextension]:
-    """Each wanted labextension; `owned` are those in `data` that marlnb put there and nobody has changed."""
+    """The wanted labextensions.
+
+    Args:
+        data: Jupyter's data folder.
+        owned: names of those in `data` that marlnb installed and that are unchanged.
+    """
     return [_find(name, data, owned) for name in WANTED]
 
 
@@ -62,29 +69,29 @@ def _find(name: str, data: Path, owned: set[str]) -> Labextension:
         return Labextension(name, "none")
     if name in owned:
         same = version_of(target) == version
-        return Labextension(name, "ours" if same else "install", version, version_of(target), source, target)
+        return Labextension(name, "keep" if same else "install", version, version_of(target), source, target)
     if target.exists() or target.is_symlink():
-        return Labextension(name, "theirs", version, version_of(target), source, target)
-    for folder in _everybodys(data):
+        return Labextension(name, "keep_foreign", version, version_of(target), source, target)
+    for folder in _shared_folders(data):
         if (folder / name).is_dir():
-            return Labextension(name, "hub's", version, version_of(folder / name), source, folder / name)
+            return Labextension(name, "use_shared", version, version_of(folder / name), source, folder / name)
     return Labextension(name, "install", version, source=source)
 
 
 def environment_folder() -> Path:
-    """Where this environment keeps its labextensions."""
+    """This environment's folder of labextensions."""
     return Path(sys.prefix) / "share" / "jupyter" / FOLDER
 
 
 def version_of(folder: Path) -> str:
-    """As its package.json says, "?" where it does not."""
+    """The version in its package.json; "?" without one."""
     try:
         return str(json.loads((folder / "package.json").read_text(encoding="utf-8"))["version"])
     except (OSError, ValueError, KeyError, TypeError):
         return "?"
 
 
-def _everybodys(data: Path) -> list[Path]:
-    """Folders that every JupyterLab of this machine looks into, whichever environment it is of."""
-    own = (environment_folder().resolve(), (data / FOLDER).resolve())
-    return [path for text in jupyter_path(FOLDER) if (path := Path(text)).resolve() not in own]
+def _shared_folders(data: Path) -> list[Path]:
+    """Folders that every JupyterLab on this machine reads, whatever its environment."""
+    excluded = (environment_folder().resolve(), (data / FOLDER).resolve())
+    return [path for text in jupyter_path(FOLDER) if (path := Path(text)).resolve() not in excluded]

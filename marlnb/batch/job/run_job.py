@@ -109,8 +109,8 @@ def _locked(job: Job) -> Iterator[None]:
     except RunError:
         holder = read_holder(job.folder / JOB_LOCK)
         raise BatchError(
-            f"process {holder.get('pid', '?')} on {holder.get('host', '?')} already executes {job.folder}; wait for it, "
-            "or stop it with `marlnb stop`"
+            f"process {holder.get('pid', '?')} on {holder.get('host', '?')} already executes {job.folder}; wait for "
+            "it, or stop it with `marlnb stop`"
         ) from None
     except OSError as error:
         raise BatchError(f"the job's folder {job.folder} cannot be written: {error.strerror or error}") from error

@@ -48,6 +48,6 @@ def check_capacity(profile: Profile) -> None:
         )
     if profile.time_limit_s is not None and profile.time_limit_s <= profile.warn_s:
         raise BatchError(
-            f"profile: time_limit {profile.time_limit} must be longer than warn_s, {profile.warn_s} s: a job is asked to "
-            "save that long before the limit"
+            f"profile: time_limit {profile.time_limit} must be longer than warn_s, {profile.warn_s} s: a job is asked "
+            "to save that long before the limit"
         )

@@ -1,4 +1,4 @@
-"""A batch's results side by side: which runs can be compared, how each went, and which are missing, and why."""
+"""Compare the trainings of a batch: which can be compared, their returns, and why others are excluded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from marlnb.training.runs.run import Run
 NOTEBOOK = Path(__file__).with_name("compare.ipynb")
 SEED = "seed"
 ALL = "all runs"
-LAST_SHARE = 0.1  # of a training's episodes, whose mean return is its score where it was never evaluated
+LAST_SHARE = 0.1  # without evaluations, a score is the mean return of this last share of the training
 MAX_LABEL_LENGTH = 40
 _WORD = re.compile(r"[^\W_][\w ./:+-]*|[./][\w./:+-]+")
 Measure = Literal["evaluation", "training"]
@@ -31,20 +31,20 @@ MEASURES = ("evaluation", "training")
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
-    """How one training of a job went.
+class TrainingResult:
+    """One training of a job.
 
     Attributes:
-        job: its name.
-        swept: its values of the sweep's axes.
-        task: the environment's name; of a run that lies deeper than the job's folder, where it lies as well.
-        run: the training itself.
-        state: of the training, as `Run.status` tells it.
-        frames: `[place]`, ascending: at which `returns` `[place]` were measured, one agent's return averaged over
-            agents and groups, in units of reward. Both are empty where nothing was measured.
-        score: the last evaluation; of a training without any, the mean of the last tenth of `returns`. NaN: none.
-        total_frames: that it has trained by now.
-        seconds: that the job has been executing, all attempts together, whatever else it does.
+        job: name of the job.
+        swept: the job's values of the sweep's axes.
+        task: name of the environment, with the run's subfolder if it is not the job's folder.
+        run: the run.
+        state: its state, from `Run.status`.
+        frames: `[point]`, ascending; empty without measurements.
+        returns: `[point]`, return of one agent at these frames, averaged over agents and groups, in units of reward.
+        score: the last evaluation; without evaluations the mean of the last tenth of `returns`; NaN without both.
+        total_frames: frames trained so far.
+        seconds: time that the job has executed, over all attempts.
     """
 
     job: str
@@ -65,62 +65,64 @@ class Result:
 
 @dataclass(frozen=True)
 class BatchComparison:
-    """The runs of a batch whose training is complete, and what is said of the others.
+    """The complete trainings of a batch, and why others are excluded.
 
-    A run counts when its training is complete, even where a later cell of its notebook failed: leaving those out that
-    kept no promise would flatter what they were trained with.
+    A training counts if it is complete, even if a later cell of its notebook failed: excluding runs whose results
+    disappointed would bias the comparison.
 
     Attributes:
-        axes: what is compared: the sweep's axes but the one that repeats.
-        repeats: the axis whose values are repetitions of the same setting; None where the sweep has no such axis.
-        measure: what returns are of: "evaluation" (held-out episodes, no exploration) or "training".
-        compared, others: results by whether they are compared.
-        left_out: by job, why nothing of it is compared, or not all.
+        axes: the compared axes: those of the sweep without `repeats`.
+        repeats: the axis whose values repeat a setting; None if the sweep has no such axis.
+        measure: source of the returns: "evaluation" (separate episodes without exploration) or "training".
+        values: values of each axis of the sweep.
+        compared: results that are compared.
+        others: results that are not compared.
+        excluded: by job, why none or not all of its trainings are compared.
     """
 
     axes: tuple[str, ...]
     repeats: str | None
     measure: Measure
     values: Mapping[str, tuple[Any, ...]]
-    compared: tuple[Result, ...]
-    others: tuple[Result, ...]
-    left_out: Mapping[str, str]
+    compared: tuple[TrainingResult, ...]
+    others: tuple[TrainingResult, ...]
+    excluded: Mapping[str, str]
 
     @property
     def tasks(self) -> list[str]:
-        """What was trained on; returns of different tasks are not on one scale."""
+        """The tasks; returns of different tasks are on different scales."""
         return list(dict.fromkeys(result.task for result in self.compared))
 
-    def settings(self, task: str) -> dict[str, list[Result]]:
+    def settings(self, task: str) -> dict[str, list[TrainingResult]]:
         """Compared results of a task by the values of all axes, as `algorithm=mappo, lr=0.001`."""
         return self._grouped(task, self.axes)
 
-    def by(self, axis: str, task: str) -> dict[str, list[Result]]:
+    def by(self, axis: str, task: str) -> dict[str, list[TrainingResult]]:
         """Compared results of a task by the value of one axis, those of the other axes pooled.
 
         Raises:
-            BatchError: the batch does not compare this axis.
+            BatchError: this axis is not compared.
         """
         if axis not in self.axes:
             raise BatchError(unknown("compared axis of the batch", axis, self.axes))
         return self._grouped(task, (axis,))
 
-    def _grouped(self, task: str, axes: Sequence[str]) -> dict[str, list[Result]]:
+    def _grouped(self, task: str, axes: Sequence[str]) -> dict[str, list[TrainingResult]]:
         label = labels({axis: self.values[axis] for axis in axes})
-        found: dict[str, list[Result]] = {text: [] for text in label.values()}
+        groups: dict[str, list[TrainingResult]] = {text: [] for text in label.values()}
         for result in self.compared:
             if result.task == task:
-                found[label[key_of(result.swept[axis] for axis in axes)]].append(result)
-        return {text: results for text, results in found.items() if results}
+                groups[label[key_of(result.swept[axis] for axis in axes)]].append(result)
+        return {text: results for text, results in groups.items() if results}
 
 
 def compare_batch(batch: Batch, *, repeats: str = SEED, measure: Measure | None = None) -> BatchComparison:
-    """What a batch has come to by now, read from its jobs' folders.
+    """Compares the trainings of a batch, read from its jobs' folders.
 
     Args:
-        repeats: the axis whose values are repetitions; the others are compared. A sweep without it compares them all.
-        measure: what runs are compared by; none: their evaluations where every complete training has some, else the
-            returns of the training itself.
+        batch: the batch; its jobs may still run.
+        repeats: the axis whose values repeat a setting; all others are compared.
+        measure: source of the returns; None: evaluations if every complete training has some, else training returns.
     Raises:
         BatchError: an unknown measure.
     """
@@ -128,10 +130,12 @@ def compare_batch(batch: Batch, *, repeats: str = SEED, measure: Measure | None 
         raise BatchError(unknown("measure", str(measure), MEASURES))
     statuses = batch.statuses()
     folders = {job.name: job.folder for job in batch.jobs()}
-    found = [(name, swept, run, task) for name, swept in swept_of(batch) for run, task in _runs_in(folders[name])]
-    complete = [run for _, _, run, _ in found if run.status()["state"] == "complete"]
-    chosen: Measure = measure or ("evaluation" if complete and all(r.evaluations() for r in complete) else "training")
-    results = [_result(name, swept, task, run, chosen, statuses[name]) for name, swept, run, task in found]
+    trainings = [(name, swept, run, task) for name, swept in swept_of(batch) for run, task in _runs_in(folders[name])]
+    complete = [run for _, _, run, _ in trainings if run.status()["state"] == "complete"]
+    chosen: Measure = measure or (
+        "evaluation" if complete and all(run.evaluations() for run in complete) else "training"
+    )
+    results = [_result(name, swept, task, run, chosen, statuses[name]) for name, swept, run, task in trainings]
     compared = [result for result in results if result.can_be_compared]
     others = [result for result in results if not result.can_be_compared]
     return BatchComparison(
@@ -141,20 +145,20 @@ def compare_batch(batch: Batch, *, repeats: str = SEED, measure: Measure | None 
         values={axis: tuple(values) for axis, values in batch.sweep.axes.items()},
         compared=tuple(compared),
         others=tuple(others),
-        left_out=_left_out(statuses, results, others, chosen),
+        excluded=_reasons_for_exclusion(statuses, results, others, chosen),
     )
 
 
 def labels(axes: Mapping[str, Sequence[Any]]) -> dict[str, str]:
-    """By the key of each combination of values a text that names it; `ALL` where there are no axes."""
-    found: dict[str, str] = {}
+    """A text for each combination of values, by its key; `ALL` without axes."""
+    texts: dict[str, str] = {}
     for values in itertools.product(*axes.values()):
         shown = [_shown(value) for value in values]
         text = ", ".join(f"{axis}={part}" for axis, part in zip(axes, shown)) if len(axes) > 1 else "".join(shown)
         text = text or ALL
-        same = sum(other == text or other.startswith(f"{text} (") for other in found.values())
-        found[key_of(values)] = f"{text} ({same + 1})" if same else text
-    return found
+        same = sum(other == text or other.startswith(f"{text} (") for other in texts.values())
+        texts[key_of(values)] = f"{text} ({same + 1})" if same else text
+    return texts
 
 
 def key_of(values: Iterable[Any]) -> str:
@@ -163,9 +167,9 @@ def key_of(values: Iterable[Any]) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value as a person reads it; text that is no plain word, or reads as a number, is quoted, long text is cut."""
-    plain = isinstance(value, str) and _WORD.fullmatch(value) and not _is_json(value)
-    text = str(value) if plain else json.dumps(value, ensure_ascii=False)
+    """A value for people: a text that is not a plain word, or looks like a number, is quoted; a long one is cut."""
+    is_word = isinstance(value, str) and _WORD.fullmatch(value) and not _is_json(value)
+    text = str(value) if is_word else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= MAX_LABEL_LENGTH else text[: MAX_LABEL_LENGTH - 1] + "…"
 
 
@@ -183,26 +187,30 @@ def swept_of(batch: Batch) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _runs_in(folder: Path) -> list[tuple[Run, str]]:
-    """The trainings in a job's folder, or one or two levels below it, each with its task."""
+    """The runs in a job's folder and in its subfolders up to two levels deep, each with its task."""
     files = sorted(path for depth in ("", "*/", "*/*/") for path in folder.glob(f"{depth}{EXPERIMENT}"))
-    found = []
+    runs = []
     for file in files:
-        run, place = Run.open(file.parent), file.parent.relative_to(folder).as_posix()
-        found.append((run, run.experiment.env.name if place == "." else f"{run.experiment.env.name}, {place}"))
-    return found
+        run, subfolder = Run.open(file.parent), file.parent.relative_to(folder).as_posix()
+        runs.append((run, run.experiment.env.name if subfolder == "." else f"{run.experiment.env.name}, {subfolder}"))
+    return runs
 
 
-def _result(name: str, swept: Mapping[str, Any], task: str, run: Run, measure: Measure, status: JobStatus) -> Result:
+def _result(
+    name: str, swept: Mapping[str, Any], task: str, run: Run, measure: Measure, status: JobStatus
+) -> TrainingResult:
     frames, returns = _curve(run, measure)
     last = 1 if measure == "evaluation" else max(1, round(LAST_SHARE * len(returns)))
     score = float(returns[-last:].mean()) if len(returns) else nan
-    now = run.status()
-    total = int(now.get("frames", 0))
-    return Result(name, swept, task, run, str(now["state"]), frames, returns, score, total, status.seconds)
+    run_status = run.status()
+    total = int(run_status.get("frames", 0))
+    return TrainingResult(
+        name, swept, task, run, str(run_status["state"]), frames, returns, score, total, status.seconds
+    )
 
 
 def _curve(run: Run, measure: Measure) -> tuple[np.ndarray, np.ndarray]:
-    """Frames and mean returns, both `[place]`, without the places at which nothing was measured."""
+    """Frames and mean returns, both `[point]`, without points that were not measured."""
     if measure == "evaluation":
         rows = [(row["frames"], means_of(row["returns"])["return"]) for row in run.evaluations()]
     else:
@@ -216,22 +224,23 @@ def _curve(run: Run, measure: Measure) -> tuple[np.ndarray, np.ndarray]:
     return table[:, 0], table[:, 1]
 
 
-def _left_out(
-    statuses: Mapping[str, JobStatus], results: Sequence[Result], others: Sequence[Result], measure: Measure
+def _reasons_for_exclusion(
+    statuses: Mapping[str, JobStatus],
+    results: Sequence[TrainingResult],
+    others: Sequence[TrainingResult],
+    measure: Measure,
 ) -> dict[str, str]:
-    found = {}
+    reasons = {}
     for name, status in statuses.items():
         missing = [result for result in others if result.job == name]
         if not any(result.job == name for result in results):
-            found[name] = f"{status.state}, and it has trained nothing" + (
-                f": {status.reason}" if status.reason else ""
-            )
+            reasons[name] = f"{status.state}, and it has no training" + (f": {status.reason}" if status.reason else "")
         elif missing:
-            found[name] = "; ".join(_why(result, status, measure) for result in missing)
-    return found
+            reasons[name] = "; ".join(_reason(result, status, measure) for result in missing)
+    return reasons
 
 
-def _why(result: Result, status: JobStatus, measure: Measure) -> str:
+def _reason(result: TrainingResult, status: JobStatus, measure: Measure) -> str:
     if result.state == "complete":
         return f"its training has no {measure} to compare"
     frames = f"{result.total_frames:,} of {result.run.experiment.frames:,} frames"

@@ -1,4 +1,4 @@
-"""A batch's results as tables, and as estimates and curves with their intervals."""
+"""Tables of a batch's results, and estimates and curves with their intervals."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ import numpy as np
 from marlnb.analysis.benchmarking.statistics import Band, Estimate, aggregate, curve_band
 from marlnb.batch.batch import Batch
 from marlnb.batch.job.job import JobStatus
-from marlnb.batch.report.comparison import BatchComparison, Result, key_of, labels, swept_of
+from marlnb.batch.report.comparison import BatchComparison, TrainingResult, key_of, labels, swept_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-PAGE = "notebook.html"  # of a job: its executed notebook
-NUMBERS = ("frames", "score", "minutes", "attempts")
+PAGE = "notebook.html"  # a job's executed notebook
+NUMERIC_COLUMNS = ("frames", "score", "minutes", "attempts")
 
 
 def job_table(batch: Batch, comparison: BatchComparison) -> pd.DataFrame:
-    """One row a job: name, swept values, state, frames and score of its trainings so far, minutes, attempts, reason.
+    """One row per job: name, swept values, state, frames and score of its trainings so far, minutes, attempts, reason.
 
-    A job of several trainings has the sum of their frames and no score. A swept parameter whose name is that of
-    another column is shown as `parameter <name>`.
+    A job with several trainings has the sum of their frames and no score. A swept parameter with the name of another
+    column is shown as `parameter <name>`.
     """
     import pandas as pd
 
-    of: dict[str, list[Result]] = {}
+    by_job: dict[str, list[TrainingResult]] = {}
     for result in (*comparison.compared, *comparison.others):
-        of.setdefault(result.job, []).append(result)
+        by_job.setdefault(result.job, []).append(result)
     statuses, rows = batch.statuses(), []
     for name, swept in swept_of(batch):
-        status, results = statuses[name], of.get(name, [])
-        told = {
+        status, results = statuses[name], by_job.get(name, [])
+        columns = {
             "state": status.state,
             "frames": sum(result.total_frames for result in results),
             "score": results[0].score if len(results) == 1 else nan,
@@ -47,13 +47,13 @@ def job_table(batch: Batch, comparison: BatchComparison) -> pd.DataFrame:
             "progress": status.progress,
             "reason": status.reason,
         }
-        shown = {f"parameter {axis}" if axis in ("job", *told) else axis: value for axis, value in swept.items()}
-        rows.append({"job": name, **shown, **told})
+        shown = {f"parameter {axis}" if axis in ("job", *columns) else axis: value for axis, value in swept.items()}
+        rows.append({"job": name, **shown, **columns})
     return pd.DataFrame(rows)
 
 
 def duration_table(batch: Batch, axes: Sequence[str]) -> pd.DataFrame:
-    """One row a setting: how many of its jobs are complete, and the median and the longest of their minutes."""
+    """One row per setting: number of its jobs and complete jobs, the median and the longest of their minutes."""
     import pandas as pd
 
     statuses = batch.statuses()
@@ -64,53 +64,59 @@ def duration_table(batch: Batch, axes: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "setting": text,
-            "jobs": len(each),
-            "complete": sum(status.state == "complete" for status in each),
+            "jobs": len(statuses_of_setting),
+            "complete": sum(status.state == "complete" for status in statuses_of_setting),
             "minutes, median": float(np.median(minutes)) if minutes else nan,
             "longest": max(minutes, default=nan),
         }
-        for text, each in rows.items()
-        for minutes in [[status.seconds / 60 for status in each if status.state == "complete"]]
+        for text, statuses_of_setting in rows.items()
+        for minutes in [[status.seconds / 60 for status in statuses_of_setting if status.state == "complete"]]
     )
 
 
 def estimates(
-    groups: Mapping[str, Sequence[Result]], of: Callable[[Result], float], *, n_bootstrap: int = 2000, seed: int = 0
+    groups: Mapping[str, Sequence[TrainingResult]],
+    of: Callable[[TrainingResult], float],
+    *,
+    n_bootstrap: int = 2000,
+    seed: int = 0,
 ) -> dict[str, Estimate]:
-    """By group the interquartile mean over its runs, with its 95% bootstrap interval; NaN ends for a single run."""
-    found = {}
+    """The interquartile mean over each group's runs with its 95% bootstrap interval; NaN bounds for a single run."""
+    estimates_of_groups = {}
     for name, results in groups.items():
         scores = np.array([[of(result)] for result in results], dtype=float)
         estimate = aggregate({name: scores}, n_bootstrap=n_bootstrap, seed=seed)["IQM"][name]
-        found[name] = estimate if len(results) > 1 else Estimate(estimate.value, nan, nan)
-    return found
+        estimates_of_groups[name] = estimate if len(results) > 1 else Estimate(estimate.value, nan, nan)
+    return estimates_of_groups
 
 
 def bands(
-    groups: Mapping[str, Sequence[Result]], *, n_bootstrap: int = 2000, seed: int = 0
+    groups: Mapping[str, Sequence[TrainingResult]], *, n_bootstrap: int = 2000, seed: int = 0
 ) -> dict[str, tuple[np.ndarray, Band]]:
-    """By group, frames `[place]` and the interquartile mean of its runs' returns there, with its 95% interval.
+    """By group, frames `[point]` and the interquartile mean of its runs' returns there, with its 95% interval.
 
-    The places are the group's shortest list of measured frames, as far as all of its runs have come; another run's
-    returns between two of its own places lie on a straight line. A single run has an interval of NaN.
+    The points are the group's shortest list of measured frames, up to the frame that all runs reached. Returns of other
+    runs are interpolated linearly. A single run has NaN bounds.
     """
-    found = {}
+    curves_of_groups = {}
     for name, results in groups.items():
         first, last = max(r.frames[0] for r in results), min(r.frames[-1] for r in results)
         shortest = min((r.frames for r in results), key=len)
-        places = np.unique([*shortest[(shortest >= first) & (shortest <= last)], min(first, last), last])
-        curves = np.array([[np.interp(places, r.frames, r.returns)] for r in results])
+        points = np.unique([*shortest[(shortest >= first) & (shortest <= last)], min(first, last), last])
+        curves = np.array([[np.interp(points, r.frames, r.returns)] for r in results])
         band = curve_band(curves, n_bootstrap=n_bootstrap, seed=seed)
-        unknown_ends = np.full(len(places), nan)
-        found[name] = (places, band if len(results) > 1 else Band(band.value, unknown_ends, unknown_ends))
-    return found
+        unknown_ends = np.full(len(points), nan)
+        curves_of_groups[name] = (points, band if len(results) > 1 else Band(band.value, unknown_ends, unknown_ends))
+    return curves_of_groups
 
 
-def score_table(groups: Mapping[str, Sequence[Result]], *, n_bootstrap: int = 2000, seed: int = 0) -> pd.DataFrame:
-    """One row a setting: its runs, the interquartile means of score, frames and minutes, and the score's interval."""
+def score_table(
+    groups: Mapping[str, Sequence[TrainingResult]], *, n_bootstrap: int = 2000, seed: int = 0
+) -> pd.DataFrame:
+    """One row per setting: number of runs, interquartile means of score, frames and minutes, the score's interval."""
     import pandas as pd
 
-    found = {
+    columns = {
         name: estimates(groups, of, n_bootstrap=n_bootstrap, seed=seed)
         for name, of in (
             ("score", lambda result: result.score),
@@ -122,31 +128,33 @@ def score_table(groups: Mapping[str, Sequence[Result]], *, n_bootstrap: int = 20
         {
             "setting": name,
             "runs": len(results),
-            "score": found["score"][name].value,
-            "low": found["score"][name].low,
-            "high": found["score"][name].high,
-            "frames": found["frames"][name].value,
-            "minutes": found["minutes"][name].value,
+            "score": columns["score"][name].value,
+            "low": columns["score"][name].low,
+            "high": columns["score"][name].high,
+            "frames": columns["frames"][name].value,
+            "minutes": columns["minutes"][name].value,
         }
         for name, results in groups.items()
     )
 
 
-def linked(table: pd.DataFrame, batch: Batch, place: str | os.PathLike[str]) -> str:
-    """A table of jobs as HTML, in which each job's name is a link to its executed notebook where that exists.
+def linked(table: pd.DataFrame, batch: Batch, folder: str | os.PathLike[str]) -> str:
+    """A table of jobs as HTML; a job's name is a link to its executed notebook if that exists.
 
     Args:
-        place: the folder in which the page will lie, from which the links start.
+        table: as `job_table` returns it.
+        batch: the batch.
+        folder: folder of the page, to which the links are relative.
     """
-    here, folders = Path(place).expanduser().absolute(), {job.name: job.folder for job in batch.jobs()}
+    page_folder, folders = Path(folder).expanduser().absolute(), {job.name: job.folder for job in batch.jobs()}
 
     def link(name: str) -> str:
         page = folders[name] / PAGE
         text = escape(name)
-        return f'<a href="{escape(quote(os.path.relpath(page, here)))}">{text}</a>' if page.is_file() else text
+        return f'<a href="{escape(quote(os.path.relpath(page, page_folder)))}">{text}</a>' if page.is_file() else text
 
     shown = table.copy()
-    for column in table.columns.difference(NUMBERS):  # a value that was swept is shown as it is, not rounded
+    for column in table.columns.difference(NUMERIC_COLUMNS):  # swept values are not rounded
         shown[column] = [escape(str(value)) for value in table[column]]
     shown["job"] = table["job"].map(link)
     return str(shown.style.format(precision=2, thousands=",", na_rep="–").hide(axis="index").to_html())

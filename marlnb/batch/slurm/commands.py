@@ -79,8 +79,8 @@ def call(*words: str, cwd: Path | None = None) -> str:
     """
     if shutil.which(words[0]) is None:
         raise BatchError(
-            f"{words[0]} was not found on this machine; SLURM's commands are on a cluster's login nodes. `--on local` runs "
-            f"jobs here, `--dry-run` shows the script"
+            f"{words[0]} was not found on this machine; SLURM's commands are on a cluster's login nodes. `--on local` "
+            f"runs jobs here, `--dry-run` shows the script"
         )
     try:
         process = subprocess.run(

@@ -46,8 +46,8 @@ def check_profile(profile: Profile) -> None:
     limit = profile.time_limit_s
     if limit is not None and limit <= profile.warn_s:
         raise BatchError(
-            f"profile key time_limit: {profile.time_limit} must be longer than warn_s, {profile.warn_s} s: a job is asked "
-            f"to save that long before the limit; raise time_limit or lower warn_s"
+            f"profile key time_limit: {profile.time_limit} must be longer than warn_s, {profile.warn_s} s: a job is "
+            f"asked to save that long before the limit; raise time_limit or lower warn_s"
         )
     for option in profile.options:
         _check_option(option)

@@ -155,7 +155,7 @@ def _json(name: str, text: str, start: int) -> tuple[Any, int]:
         return value, stop
     if text[begin : begin + 1] in ('"', "[", "{"):
         raise ConfigError(
-            f"-p {name}=: expected JSON; got {shorten(repr(text[begin:]))} ({problem}). Quote the texts in a list, e.g. "
+            f"-p {name}=: expected JSON; got {shorten(repr(text[begin:]))} ({problem}). Quote texts in a list, e.g. "
             f'\'["relu","tanh"]\', and quote a text that starts with {text[begin]}'
         )
     return None, -1

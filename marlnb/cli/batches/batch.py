@@ -165,8 +165,6 @@ def _wait(batch: Batch, arguments: argparse.Namespace) -> int:
         if is_local:
             say(f"the jobs have saved and stopped; to continue: marlnb batch {batch.path}")
         else:
-            say(
-                f"the jobs keep running; to see them: marlnb watch {batch.path}; to end them: marlnb cancel {batch.path}"
-            )
+            say(f"the jobs keep running; to watch: marlnb watch {batch.path}; to end them: marlnb cancel {batch.path}")
         return 130
     return end_of_batch(batch, as_json=arguments.json, show_failures=silent)

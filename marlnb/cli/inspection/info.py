@@ -1,4 +1,4 @@
-"""Say what a run, a checkpoint or a recording holds.
+"""Show what a run, a checkpoint or a recording contains.
 
 examples:
   marlnb info runs/spread
@@ -21,7 +21,7 @@ EXPERIMENT, MANIFEST = "experiment.json", "manifest.json"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", metavar="PATH", type=Path, help="a run's folder, a checkpoint's folder or a recording")
-    parser.add_argument("--json", action="store_true", help="print one JSON object, the whole experiment included")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, with the whole experiment")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -76,23 +76,23 @@ def _run_facts(path: Path) -> dict[str, Any]:
 
 def _status(status: Mapping[str, Any]) -> dict[str, Any]:
     """A run's status with its time as text."""
-    when = status.get("updated")
-    told = time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(when)) if when is not None else None
-    return {**status, "pid": str(status["pid"]) if "pid" in status else None, "updated": told}
+    updated = status.get("updated")
+    text = time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(updated)) if updated is not None else None
+    return {**status, "pid": str(status["pid"]) if "pid" in status else None, "updated": text}
 
 
 def _checkpoint_facts(path: Path) -> dict[str, Any]:
     from marlnb.training.runs.checkpoint import Checkpoint
 
-    found = Checkpoint.open(path)
+    checkpoint = Checkpoint.open(path)
     return {
         "kind": "checkpoint",
-        "path": str(found.path),
-        "iteration": found.iteration,
-        "frames": found.frames,
-        "score": found.score,
-        "sha256": found.sha256,
-        "size_bytes": sum(file.stat().st_size for file in found.path.rglob("*") if file.is_file()),
+        "path": str(checkpoint.path),
+        "iteration": checkpoint.iteration,
+        "frames": checkpoint.frames,
+        "score": checkpoint.score,
+        "sha256": checkpoint.sha256,
+        "size_bytes": sum(file.stat().st_size for file in checkpoint.path.rglob("*") if file.is_file()),
     }
 
 

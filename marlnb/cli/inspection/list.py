@@ -20,44 +20,47 @@ if TYPE_CHECKING:
     from marlnb.models.policies.policy import Policy
 
 _GROUPS = {"envs": "env", "algorithms": "algorithm", "models": "model"}
-WHAT = (*_GROUPS, "sites")
+KINDS = (*_GROUPS, "sites")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", metavar="WHAT", help=", ".join(WHAT))
-    parser.add_argument("of", nargs="*", metavar="RUN|KEY=VALUE", help="for sites: a run's folder, or what to build")
-    parser.add_argument("--config-dir", metavar="FOLDER", help="YAML variants to list too (else MARLNB_CONFIG_DIR)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("what", metavar="WHAT", help=", ".join(KINDS))
+    parser.add_argument(
+        "of", nargs="*", metavar="RUN|KEY=VALUE", help="for sites: a run's folder, or overrides of an experiment"
+    )
+    parser.add_argument("--config-dir", metavar="FOLDER", help="folder of YAML variants (default $MARLNB_CONFIG_DIR)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.what not in WHAT:
-        raise ConfigError(unknown("list", arguments.what, WHAT))
+    if arguments.what not in KINDS:
+        raise ConfigError(unknown("list", arguments.what, KINDS))
     if arguments.what == "sites":
         return _list_sites(arguments)
     if arguments.of:
-        raise ConfigError(f"`marlnb list {arguments.what}` takes nothing more; got {' '.join(arguments.of)}")
+        raise ConfigError(f"`marlnb list {arguments.what}` takes no further arguments; got {' '.join(arguments.of)}")
     from marlnb.compose import REGISTRIES
     from marlnb.variants import Variants
     from marlnb.wording import summary
 
     group = _GROUPS[arguments.what]
     registry, variants = REGISTRIES[group], Variants.find(arguments.config_dir)
-    found = {name: summary(member) for name, member in registry.items()}
-    found |= {name: f"variant, {variants.where(group, name)}" for name in variants.names(group)}
+    descriptions = {name: summary(member) for name, member in registry.items()}
+    descriptions |= {name: f"variant, {variants.where(group, name)}" for name in variants.names(group)}
     for message in registry.broken().values():
         say(message)
     if arguments.json:
-        print_json({arguments.what: found})
+        print_json({arguments.what: descriptions})
         return 0
-    print_table(["name", "what it is"], sorted(found.items()))
+    print_table(["name", "description"], sorted(descriptions.items()))
     return 0
 
 
 def _list_sites(arguments: argparse.Namespace) -> int:
     if not arguments.of:
         raise ConfigError(
-            "sites of what? `marlnb list sites RUN`, or `marlnb list sites env=mpe/simple_spread model=gru`"
+            "`marlnb list sites` needs a run or an experiment: `marlnb list sites RUN`, or "
+            "`marlnb list sites env=mpe/simple_spread model=gru`"
         )
     rows = [
         [site.name, site.n_agents, site.n_units, site.kind]
@@ -74,14 +77,14 @@ def _list_sites(arguments: argparse.Namespace) -> int:
 
 
 def _policies(of: Sequence[str], config_dir: str | None) -> Iterable[Policy]:
-    """Of a run as its experiment says (no checkpoint is needed), or of an experiment that is composed."""
+    """The policies of a run, built from its experiment without a checkpoint, or of a composed experiment."""
     from marlnb.training.learners import build_learners
 
     if len(of) == 1 and "=" not in of[0]:
         from marlnb.training.runs.run import Run
 
-        opened = Run.open(of[0])
-        experiment, spec = opened.experiment, opened.spec
+        run = Run.open(of[0])
+        experiment, spec = run.experiment, run.spec
     else:
         from marlnb.envs.regroup import build_env
         from marlnb.experiment import Experiment

@@ -1,14 +1,13 @@
-"""Say before submission what would fail on the node, and what to do about it.
+"""Find before a submission what would fail on the node, and how to correct it.
 
-The notebook's kernel is really started, its cells are read (not executed), and the scheduler is asked whether it would
-take the batch. Nothing is submitted, and nothing reaches for the internet. With --on-node the same is asked on a
-compute node, by one small job.
+The notebook's kernel is started, its cells are read (not executed), and the scheduler checks the batch's script.
+Nothing is submitted, and no internet is used. With --on-node the same checks run on a compute node, in one small job.
 
   marlnb doctor notebooks/quickstart.ipynb -p algorithm=mappo,ippo -p seed=0..4 --on slurm
   marlnb doctor notebooks/quickstart.ipynb --on slurm --on-node
   marlnb doctor --batch runs/sweep
 
-Exit codes: 0 all is well, or warnings; 1 something would fail; 2 bad request.
+Exit codes: 0 no failures (there may be warnings); 1 something would fail; 2 bad input.
 """
 
 from __future__ import annotations
@@ -23,20 +22,25 @@ from marlnb.cli.output import print_json, quiet_stdout
 from marlnb.errors import ConfigError
 
 if TYPE_CHECKING:
-    from marlnb.batch.doctor.check import DoctorRequest, Finding
+    from marlnb.batch.doctor.check import Finding
+    from marlnb.batch.doctor.request import DoctorRequest
 
 FAILS = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("notebook", nargs="?", metavar="NOTEBOOK", type=Path, help="the notebook that is to run")
-    parser.add_argument("-p", "--parameter", action="append", default=[], metavar="KEY=VALUES", help="as for batch")
+    parser.add_argument("notebook", nargs="?", metavar="NOTEBOOK", type=Path, help="the notebook to run")
+    parser.add_argument(
+        "-p", "--parameter", action="append", default=[], metavar="KEY=VALUES", help="values, as for `marlnb batch`"
+    )
     parser.add_argument("--on", metavar="PROFILE", help="the profile (default: local, or the batch's own)")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a key of the profile")
-    parser.add_argument("--out", metavar="FOLDER", type=Path, help="where the batch will lie (default: runs)")
-    parser.add_argument("--batch", metavar="FOLDER", type=Path, help="a batch that is there, instead of a notebook")
-    parser.add_argument("--run", metavar="RUN", type=Path, help="a run that is to be gone on with")
-    parser.add_argument("--on-node", action="store_true", help="ask on a compute node, by one small job")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="another value for a key of the profile"
+    )
+    parser.add_argument("--out", metavar="FOLDER", type=Path, help="the batch's folder (default runs)")
+    parser.add_argument("--batch", metavar="FOLDER", type=Path, help="an existing batch, instead of a notebook")
+    parser.add_argument("--run", metavar="RUN", type=Path, help="a run that will be resumed")
+    parser.add_argument("--on-node", action="store_true", help="run the checks on a compute node")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
@@ -45,30 +49,30 @@ def run(arguments: argparse.Namespace) -> int:
         from marlnb.batch.doctor.check import examine
         from marlnb.batch.doctor.node import examine_on_node
 
-        subject = _subject(arguments)
-        findings: Iterator[Finding] = examine_on_node(subject) if arguments.on_node else examine(subject)
-        found = list(findings)
-    count = Counter(finding.level for finding in found)
+        request = _request(arguments)
+        findings: Iterator[Finding] = examine_on_node(request) if arguments.on_node else examine(request)
+        results = list(findings)
+    count = Counter(finding.level for finding in results)
     if arguments.json:
-        print_json({"findings": [finding.to_json() for finding in found], "fails": count["fail"]})
+        print_json({"findings": [finding.to_json() for finding in results], "fails": count["fail"]})
     else:
-        _print(found)
-        print(f"\n{count['fail']} would fail, {count['warn']} may, {count['ok']} are well")
+        _print(results)
+        print(f"\n{count['fail']} would fail, {count['warn']} warnings, {count['ok']} ok")
     return FAILS if count["fail"] else 0
 
 
-def _print(found: list[Finding]) -> None:
-    """What would fail last, where a terminal shows it."""
+def _print(findings: list[Finding]) -> None:
+    """Prints failures last, where a terminal shows them."""
     for level in ("ok", "warn", "fail"):
-        for finding in (each for each in found if each.level == level):
+        for finding in (finding for finding in findings if finding.level == level):
             print(f"{level:<5} {finding.name}: {finding.finding}")
             if finding.remedy:
                 print(f"      -> {finding.remedy}")
 
 
-def _subject(arguments: argparse.Namespace) -> DoctorRequest:
+def _request(arguments: argparse.Namespace) -> DoctorRequest:
     from marlnb.batch.batch import SOURCE, Batch
-    from marlnb.batch.doctor.check import DoctorRequest
+    from marlnb.batch.doctor.request import DoctorRequest
     from marlnb.batch.profile import find_profile, with_changes
     from marlnb.batch.sweep.grammar import make_sweep, values_of_texts
     from marlnb.batch.sweep.parameters import parse_parameters
@@ -76,16 +80,16 @@ def _subject(arguments: argparse.Namespace) -> DoctorRequest:
 
     changes = parse_parameters(arguments.set)
     if arguments.run is not None and not (arguments.run / "experiment.json").is_file():
-        raise ConfigError(f"{arguments.run} is no run: it has no experiment.json")
+        raise ConfigError(f"{arguments.run} is not a run: it has no experiment.json; give the folder of a run")
     existing = () if arguments.run is None else (arguments.run.absolute(),)
     if arguments.batch is not None:
         if arguments.notebook or arguments.parameter or arguments.out:
-            raise ConfigError("--batch brings its notebook, parameters and folder: give no other")
+            raise ConfigError("--batch has its own notebook, parameters and folder; remove NOTEBOOK, -p and --out")
         batch = Batch.open(arguments.batch)
         profile = find_profile(arguments.on, changes) if arguments.on else with_changes(batch.profile, changes)
         return DoctorRequest(profile, batch.path, batch.cwd, batch.path / SOURCE, batch.sweep, (batch.path, *existing))
     if arguments.parameter and arguments.notebook is None:
-        raise ConfigError("-p is given and no notebook whose parameters it could be")
+        raise ConfigError("-p needs a notebook; give NOTEBOOK too")
     profile = find_profile(arguments.on or "local", changes)
     sweep = Sweep({}, {})
     if arguments.notebook is not None:

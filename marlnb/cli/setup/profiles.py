@@ -1,10 +1,10 @@
-"""List profiles, which say what a batch's jobs need and where they run; or show one, to copy and change.
+"""List profiles, which define what a batch's jobs need and where they run; or show one, to copy and change.
 
   marlnb profiles
   marlnb profiles jean-zay
   marlnb profiles slurm-gpu > ~/.config/marlnb/profiles/mine.yaml
 
-Yours are YAML files in ~/.config/marlnb/profiles and in $MARLNB_PROFILES; one hides marlnb's of the same name.
+Your profiles are YAML files in ~/.config/marlnb/profiles and $MARLNB_PROFILES; they hide marlnb's of the same name.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="show this one as YAML, each key with its help")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="show this profile as YAML, each key with its help")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -41,38 +41,38 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def as_yaml(profile: Profile, comment: str = "") -> str:
-    """A profile file that makes this profile: every key with its help, those at their default commented out."""
-    data, told = profile.to_json(), type(profile)().to_json()
+    """A YAML file of this profile: every key with its help, default values commented out."""
+    data, defaults = profile.to_json(), type(profile)().to_json()
     blocks = [comment] if comment else []
     for field in fields(profile):
         unit = f" [{field.metadata['unit']}]" if field.metadata["unit"] else ""
-        mark = "# " if data[field.name] == told[field.name] and field.name != "executor" else ""
+        mark = "# " if data[field.name] == defaults[field.name] and field.name != "executor" else ""
         blocks.append(f"# {field.metadata['help']}{unit}\n{mark}{field.name}: {_value(data[field.name])}\n")
     return "\n".join(blocks)
 
 
-def _list(found: dict[str, Path], as_json: bool) -> int:
-    from marlnb.batch.profile import BUILT_IN, find_profile
+def _list(paths: dict[str, Path], as_json: bool) -> int:
+    from marlnb.batch.profile import BUILT_IN_FOLDER, find_profile
 
     rows: list[dict[str, Any]] = []
-    for name, path in sorted(found.items()):
-        where = "marlnb" if path.parent == BUILT_IN else str(path)
+    for name, path in sorted(paths.items()):
+        origin = "marlnb" if path.parent == BUILT_IN_FOLDER else str(path)
         try:
             executor = find_profile(name).executor
-            what = _comment(path).partition("\n")[0].lstrip("# ")
+            description = _comment(path).partition("\n")[0].lstrip("# ")
         except MarlnbError as error:
-            executor, what = "?", f"cannot be used: {error}"
-        rows.append({"profile": name, "executor": executor, "from": where, "what it is": what})
+            executor, description = "?", f"invalid: {error}"
+        rows.append({"profile": name, "executor": executor, "from": origin, "description": description})
     if as_json:
         print_json({"profiles": rows})
         return 0
     print_table(list(rows[0]), [list(row.values()) for row in rows])
-    say("\nYours go to ~/.config/marlnb/profiles/<name>.yaml; `marlnb profiles NAME` shows one to begin from.")
+    say("\nAdd your own as ~/.config/marlnb/profiles/<name>.yaml; `marlnb profiles NAME` shows one to start from.")
     return 0
 
 
 def _comment(path: Path) -> str:
-    """The comment at the head of a profile's file."""
+    """The comment at the top of a profile's file."""
     lines = []
     for line in path.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):

@@ -37,16 +37,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--checkpoint", default="last", metavar="WHICH", help="last, best or an iteration (default last)"
     )
     parser.add_argument("--explore", action="store_true", help="sample actions instead of taking the most likely")
-    parser.add_argument("--n-envs", type=int, metavar="N", help="copies of the environment stepped at once")
+    parser.add_argument("--n-envs", type=int, metavar="N", help="environments stepped in parallel")
     parser.add_argument(
         "--ablate",
         action="append",
         default=[],
         metavar="SITE[:UNIT,...]",
-        help="hold a site, or some of its units, at zero meanwhile; may be repeated",
+        help="set a site, or some of its units, to zero; repeatable",
     )
     parser.add_argument(
-        "--edits", metavar="NAME", help="edits saved with the run (`save_edits`), in force meanwhile, before --ablate's"
+        "--edits", metavar="NAME", help="edits saved with the run (`save_edits`), applied before those of --ablate"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         from marlnb.training.runs.saved_edits import load_edits
 
         saved = load_edits(arguments.run, arguments.edits) if arguments.edits else []
-        found = evaluate(
+        result = evaluate(
             Run.open(arguments.run),
             episodes=arguments.episodes,
             seed=arguments.seed,
@@ -70,10 +70,10 @@ def run(arguments: argparse.Namespace) -> int:
             n_envs=arguments.n_envs,
         )
     if arguments.json:
-        print_json(found.to_json())
+        print_json(result.to_json())
         return 0
-    print(f"{found.env}, policy {found.policy}, {found.episodes} episodes from seed {found.seed}")
-    rows = [[group, mean, _or_dash(found.return_se[group])] for group, mean in found.return_mean.items()]
+    print(f"{result.env}, policy {result.policy}, {result.episodes} episodes from seed {result.seed}")
+    rows = [[group, mean, _or_dash(result.return_se[group])] for group, mean in result.return_mean.items()]
     print_table(["group", "return", "se"], rows)
     return 0
 
@@ -85,7 +85,7 @@ def _ablation(text: str) -> Edit:
     try:
         chosen = tuple(int(unit) for unit in units.split(",")) if units else None
     except ValueError:
-        raise ConfigError(f"--ablate {text!r}: units are numbers, as in agent/actor/hidden_1:3,17") from None
+        raise ConfigError(f"--ablate {text!r}: expected numbers of units, as in agent/actor/hidden_1:3,17") from None
     return Ablate(site, units=chosen)
 
 

@@ -1,8 +1,8 @@
-"""Go on with a run from its last checkpoint.
+"""Resume a run from its last checkpoint.
 
 examples:
   marlnb resume runs/spread
-  marlnb resume runs/spread --frames 2_000_000     a complete run, further
+  marlnb resume runs/spread --frames 2_000_000     train a complete run further
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from marlnb.cli.train_and_resume import add_record_argument, chosen_callbacks, e
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run's folder")
     parser.add_argument(
-        "--frames", type=int, metavar="N", help="a new total length, in frames (default: the run's own)"
+        "--frames", type=int, metavar="N", help="new total length of the training, in frames (default: the run's own)"
     )
     add_record_argument(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")

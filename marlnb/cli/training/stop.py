@@ -1,10 +1,10 @@
-"""Ask a training, or a job of a batch, to save and end; it may run on another node.
+"""Ask a training, or a job of a batch, to save and stop; it may run on another node.
 
 examples:
   marlnb stop runs/spread
   marlnb stop runs/quickstart-batch/jobs/algorithm=mappo,seed=3
 
-The file STOP in its folder is the request; nothing else is sent, and nothing is lost.
+The request is a file STOP in its folder. Nothing is lost.
 """
 
 from __future__ import annotations

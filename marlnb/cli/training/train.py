@@ -1,13 +1,13 @@
 """Train an experiment in a new run folder.
 
-Overrides say what: a part by its name, an option by its path, in Hydra's grammar.
+Overrides in Hydra's grammar choose parts by name and set options by path.
 
   marlnb train env=mpe/simple_spread algorithm=mappo frames=1_000_000 seed=0 run=runs/spread
   marlnb train env=pettingzoo/multiwalker algorithm.lr=1e-4 model=gru model.hidden=[128,128]
   marlnb train env=mpe/simple_tag algorithms.adversary=mappo algorithms.agent=ippo models.agent=gru
 
-An interrupt (Ctrl-C), SIGTERM or a file STOP in the run folder ends the training after the iteration under way, with
-a checkpoint; `marlnb resume` goes on from it.
+Ctrl-C, SIGTERM or a file STOP in the run's folder ends the training after the current iteration with a checkpoint, from
+which `marlnb resume` continues.
 """
 
 from __future__ import annotations
@@ -23,18 +23,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "overrides",
         nargs="*",
         metavar="KEY=VALUE",
-        help="what to train; run=FOLDER names the run's folder (else runs/<env>-<algorithm>-<seed>-<n>)",
+        help="what to train; run=FOLDER sets the run's folder (default runs/<env>-<algorithm>-<seed>-<n>)",
     )
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="if run=FOLDER holds this experiment already, go on with it, or do nothing where it is complete",
+        help="if run=FOLDER already has this experiment, resume it, or do nothing if it is complete",
     )
-    parser.add_argument("--config-dir", metavar="FOLDER", help="YAML variants and experiments (else MARLNB_CONFIG_DIR)")
+    parser.add_argument(
+        "--config-dir", metavar="FOLDER", help="YAML variants and experiments (default $MARLNB_CONFIG_DIR)"
+    )
     parser.add_argument("--dry-run", action="store_true", help="print the composed experiment as JSON, train nothing")
     add_record_argument(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
-    parser.add_argument("-h", "--help", action="store_true", help="this, and the options of the parts that are named")
+    parser.add_argument("-h", "--help", action="store_true", help="show this help and the options of the named parts")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -59,13 +61,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def split_run(words: Sequence[str]) -> tuple[str | None, list[str]]:
-    """`run=FOLDER` and the other overrides; the folder's name is taken as it is, whatever characters it has."""
+    """The folder of `run=FOLDER`, with any characters, and the other overrides."""
     folders = [word.removeprefix("run=") for word in words if word.startswith("run=")]
     return (folders[-1] or None) if folders else None, [word for word in words if not word.startswith("run=")]
 
 
 def print_help(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
-    """The usage, the experiment's options, and those of the parts that the overrides name."""
+    """Prints the usage, the experiment's options, and the options of the parts that the overrides name."""
     import marlnb.cli as cli
     from marlnb.cli.options import part_texts
     from marlnb.experiment import Experiment

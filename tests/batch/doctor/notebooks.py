@@ -9,7 +9,8 @@ from typing import Any
 
 import nbformat
 
-from marlnb.batch.doctor.check import DoctorRequest, Finding, checks
+from marlnb.batch.doctor.check import Finding, checks
+from marlnb.batch.doctor.request import DoctorRequest
 from marlnb.batch.profile import Profile
 
 

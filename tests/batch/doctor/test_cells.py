@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.batch.doctor.check import DoctorRequest
-from marlnb.batch.doctor.imports import imported, named_environments
+from marlnb.batch.doctor.request import DoctorRequest
 from marlnb.batch.profile import Profile
 from marlnb.batch.sweep.sweep import Sweep
 from tests.batch.doctor.notebooks import answers, subject, told, write
@@ -25,13 +24,13 @@ from tests.batch.doctor.notebooks import answers, subject, told, write
     ],
 )
 def test_what_waits_for_a_person_fails_with_the_cells_number(tmp_path: Path, cell: str, words: str) -> None:
-    (found,) = told("fail", answers("nobody is there", subject(tmp_path, "1 + 1", cell)))
+    (found,) = told("fail", answers("interaction", subject(tmp_path, "1 + 1", cell)))
     assert "cell 4 " in found and words in found
 
 
 def test_what_waits_for_nobody_is_let_pass(tmp_path: Path) -> None:
     cells = ("%matplotlib inline", "plt.show()", "make(render_mode='rgb_array')", "self.input(3)", "# input('x')")
-    assert answers("nobody is there", subject(tmp_path, *cells)) == []
+    assert answers("interaction", subject(tmp_path, *cells)) == []
 
 
 @pytest.mark.parametrize(
@@ -133,8 +132,8 @@ def test_imports_and_environments_are_read_from_the_cells(tmp_path: Path) -> Non
         "compose(f'env={env}', 'env=mpe/simple_tag', 'env.max_steps=3', f'env={unknown}')",
     )
     examined = subject(tmp_path, *cells, sweep=Sweep({"env": ("a/b", "c/d")}, {}))
-    assert imported(examined) == {"numpy": 3, "os.path": 3, "scipy.stats": 3, "torch": 5}
-    assert named_environments(examined) == {"a/b": 6, "c/d": 6, "mpe/simple_tag": 6}
+    assert examined.modules == {"numpy": 3, "os.path": 3, "scipy.stats": 3, "torch": 5}
+    assert examined.environments == {"a/b": 6, "c/d": 6, "mpe/simple_tag": 6}
 
 
 def test_the_notebook_itself(tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.batch.doctor.check import DoctorRequest
-from marlnb.batch.doctor.kernel import python_of
+from marlnb.batch.doctor.request import DoctorRequest
 from marlnb.batch.profile import Profile
 from tests.batch.doctor.notebooks import answers, subject, told, write
 
@@ -38,21 +37,21 @@ def test_a_kernel_that_is_not_there_names_those_that_are(tmp_path: Path) -> None
         Profile(), tmp_path, tmp_path, write(tmp_path / "a.ipynb", "import numpy", kernel="conda-old")
     )
     (found,) = told("fail", answers("kernel", examined))
-    assert "'conda-old', which is not there" in found and "python3" in found
+    assert "'conda-old', which is not installed" in found and "python3" in found
     assert told("warn", answers("imports", examined))  # said, not passed over
 
 
 def test_a_python_without_marlnb_or_without_jupyter(tmp_path: Path) -> None:
     missing = subject(tmp_path, profile=Profile(python="/no/such/python"))
-    assert python_of(missing) == ""
-    assert "'/no/such/python' is not there" in told("fail", answers("kernel", missing))[0]
+    assert missing.python == ""
+    assert "'/no/such/python' does not exist" in told("fail", answers("kernel", missing))[0]
     broken = tmp_path / "python"
     broken.write_text("#!/bin/sh\necho 'libfoo.so: cannot open shared object file' >&2\nexit 127\n")
     broken.chmod(0o755)
     (found,) = told("fail", answers("kernel", subject(tmp_path, profile=Profile(python=str(broken)))))
     assert "libfoo.so: cannot open" in found
     bare = subject(tmp_path, profile=Profile(python=sys.base_prefix + "/bin/python3"))
-    if not Path(python_of(bare) or "/none").exists():
+    if not Path(bare.python or "/none").exists():
         pytest.skip("the Python under the environment is not there")
     (found,) = told("fail", answers("kernel", bare))
     assert "No module named" in found

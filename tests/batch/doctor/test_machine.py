@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from marlnb.batch.batch import BATCH, Batch
-from marlnb.batch.doctor.check import DoctorRequest, Finding, checks, examine
+from marlnb.batch.doctor.check import Finding, checks, examine
 from marlnb.batch.doctor.files import count_files, filesystem
 from marlnb.batch.doctor.network import has_route_out
+from marlnb.batch.doctor.request import DoctorRequest
 from marlnb.batch.profile import Profile
 from marlnb.batch.sweep.sweep import Sweep
 from tests.batch.doctor.notebooks import answers, subject, told, write
@@ -85,10 +86,10 @@ def test_a_batch_made_with_other_versions(tmp_path: Path) -> None:
     batch = Batch.create(tmp_path / "batch", source, Sweep({}, {}), Profile())
     file = batch.path / BATCH
     examined = subject(tmp_path, existing=(batch.path,))
-    assert told("warn", answers("what is there already", examined)) == []
+    assert told("warn", answers("existing runs", examined)) == []
     made_with = batch.made_with()["marlnb"]
     file.write_text(file.read_text().replace(f'"marlnb": "{made_with}"', '"marlnb": "0.0.9"'))
-    (found,) = told("warn", answers("what is there already", examined))
+    (found,) = told("warn", answers("existing runs", examined))
     assert f"marlnb 0.0.9, now {made_with}" in found
 
 

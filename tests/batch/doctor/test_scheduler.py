@@ -9,7 +9,7 @@ import pytest
 
 from marlnb.batch.doctor.check import examine
 from marlnb.batch.doctor.node import from_json, node_script, to_json
-from marlnb.batch.doctor.scheduler import seconds_of, unstartable
+from marlnb.batch.doctor.scheduler import never_starting, seconds_of
 from marlnb.batch.profile import Profile
 from marlnb.batch.sweep.sweep import Sweep
 from tests.batch.doctor.notebooks import subject
@@ -24,7 +24,7 @@ def test_limits_as_slurm_writes_them() -> None:
 
 def test_a_job_that_slurm_takes_and_never_begins() -> None:
     def found(**keys: str) -> list[str]:
-        return [text for _, text, _ in unstartable(Profile(executor="slurm", **keys), PARTITIONS)]  # type: ignore[arg-type]
+        return [text for _, text, _ in never_starting(Profile(executor="slurm", **keys), PARTITIONS)]  # type: ignore[arg-type]
 
     assert found(time_limit="01:00:00") == []
     assert "more than partition debug allows, 1:00:00" in found(time_limit="02:00:00")[0]

@@ -182,7 +182,7 @@ def test_one_call_tells_of_all(make: Make, scheduler: Scheduler) -> None:
     assert len(scheduler.calls()) == 1
     assert known["seed=0"] == JobInfo("running", "", "41_0", "n1")
     assert known["seed=2"].reason == f"FAILED; see {batch.submissions()[0] / '2.log'}"
-    assert known["seed=1"] == JobInfo("ended", "CANCELLED before it began", "41_1")
+    assert known["seed=1"] == JobInfo("ended", "CANCELLED before it started", "41_1")
     assert known[REPORT] == JobInfo("ended", "SLURM has forgotten it", "42_0")
 
 

@@ -12,24 +12,24 @@ from marlnb.batch.local.pool import Pool, lock_folder
 
 def test_the_least_used_are_dealt_out_and_given_back(tmp_path: Path) -> None:
     pool = Pool("core", ["0", "1", "2"], tmp_path)
-    assert pool.take(2, share=False) == ["0", "1"]
-    assert pool.take(2, share=False) is None
-    assert pool.take(2, share=True) == ["2", "0"]
-    assert pool.take(1, share=True) == ["1"]  # used once, as 2 is; 0 twice
-    pool.give_back(["2"])
-    assert pool.take(1, share=False) == ["2"]
+    assert pool.acquire(2, share=False) == ["0", "1"]
+    assert pool.acquire(2, share=False) is None
+    assert pool.acquire(2, share=True) == ["2", "0"]
+    assert pool.acquire(1, share=True) == ["1"]  # used once, as 2 is; 0 twice
+    pool.release(["2"])
+    assert pool.acquire(1, share=False) == ["2"]
 
 
 def test_what_another_has_taken_is_left_until_it_gives_it_back_or_must_be_shared(tmp_path: Path) -> None:
     mine, other = (Pool("core", ["0", "1", "2"], tmp_path) for _ in range(2))
-    assert other.take(1, share=False) == ["0"]
-    assert mine.take(3, share=False) is None
-    assert other.take(1, share=False) == ["1"]  # what was not enough was not kept
-    assert mine.take(3, share=True) == ["2", "0", "1"]
-    other.give_back(["0", "1"])
-    mine.give_back(["2", "0", "1"])
-    assert other.take(3, share=False) == ["0", "1", "2"]
-    assert Pool("gpu", ["0"], tmp_path).take(1, share=False) == ["0"]  # another kind
+    assert other.acquire(1, share=False) == ["0"]
+    assert mine.acquire(3, share=False) is None
+    assert other.acquire(1, share=False) == ["1"]  # what was not enough was not kept
+    assert mine.acquire(3, share=True) == ["2", "0", "1"]
+    other.release(["0", "1"])
+    mine.release(["2", "0", "1"])
+    assert other.acquire(3, share=False) == ["0", "1", "2"]
+    assert Pool("gpu", ["0"], tmp_path).acquire(1, share=False) == ["0"]  # another kind
 
 
 def test_a_folder_that_is_somebody_elses_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,5 +40,5 @@ def test_a_folder_that_is_somebody_elses_is_not_used(tmp_path: Path, monkeypatch
     (tmp_path / "elsewhere").mkdir()
     folder.symlink_to(tmp_path / "elsewhere")
     assert lock_folder() is None
-    assert Pool("core", ["0"]).take(1, share=False) == ["0"]
+    assert Pool("core", ["0"]).acquire(1, share=False) == ["0"]
     assert not list((tmp_path / "elsewhere").iterdir())

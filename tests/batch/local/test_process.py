@@ -11,7 +11,7 @@ import pytest
 
 from marlnb.batch.job.job import Job
 from marlnb.batch.local import process as module
-from marlnb.batch.local.process import JobProcess, environment, limit_plan, processes_of
+from marlnb.batch.local.process import JobProcess, environment, processes_of, time_limit_schedule
 from marlnb.batch.profile import Profile
 from tests.batch.batches import Maker, wait_until
 
@@ -24,7 +24,7 @@ def maker(tmp_path: Path) -> Maker:
 def begun(maker: Maker, script: str, **profile: str) -> JobProcess:
     """A job's process that has got as far as to write `ready`."""
     batch = maker("", python=maker.script(script), **profile)
-    process = JobProcess.begin(batch.jobs()[0], batch.profile, [], [])
+    process = JobProcess.start(batch.jobs()[0], batch.profile, [], [])
     wait_until((process.job.folder / "ready").exists)
     return process
 
@@ -47,12 +47,12 @@ def test_the_environment_has_threads_gpus_and_no_allocation(maker: Maker) -> Non
 
 def test_a_time_limit_warns_asks_and_kills() -> None:
     before = time.monotonic()
-    plan = limit_plan(Profile(time_limit="01:00:00", warn_s=300))
+    plan = time_limit_schedule(Profile(time_limit="01:00:00", warn_s=300))
     after = time.monotonic()
     assert [number.name for _, number in plan] == ["SIGUSR1", "SIGTERM", "SIGKILL"]
     for (when, _), due_s in zip(plan, (3300, 3600, 3630)):
         assert before + due_s <= when <= after + due_s
-    assert limit_plan(Profile()) == []
+    assert time_limit_schedule(Profile()) == []
 
 
 def test_one_that_heeds_nothing_is_killed_with_all_that_it_started(
@@ -64,11 +64,11 @@ def test_one_that_heeds_nothing_is_killed_with_all_that_it_started(
     process.interrupt()
     sent = []
     while process.popen.poll() is None:
-        sent.append(process.advance())
+        sent.append(process.send_due_signal())
         time.sleep(0.02)
     assert [number for number in sent if number] == [signal.SIGTERM, signal.SIGKILL]
     wait_until(lambda: not processes_of(process.job.folder))
-    assert process.outcome() == "killed by SIGKILL" and not process.is_limited
+    assert process.outcome() == "killed by SIGKILL" and not process.reached_time_limit
 
 
 def test_a_cancelled_job_is_asked_again_when_its_start_took_the_request_away(maker: Maker) -> None:
@@ -87,7 +87,7 @@ def test_a_cancelled_job_is_asked_again_when_its_start_took_the_request_away(mak
 def test_it_is_bound_to_its_cores_and_leads_a_session(maker: Maker) -> None:
     batch = maker("", python=maker.script("touch ready; exec sleep 100"))
     core = max(os.sched_getaffinity(0))
-    process = JobProcess.begin(batch.jobs()[0], batch.profile, [str(core)], [])
+    process = JobProcess.start(batch.jobs()[0], batch.profile, [str(core)], [])
     assert os.sched_getaffinity(process.popen.pid) == {core} and os.getsid(process.popen.pid) == process.popen.pid
     process.popen.kill()
     assert process.outcome() == "killed by SIGKILL"

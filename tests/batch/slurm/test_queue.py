@@ -10,7 +10,7 @@ from marlnb.batch.job.job import JobInfo
 from marlnb.batch.slurm.queue import Site, expand, read_sacct, read_site, read_squeue
 
 CAPTURED = Path(__file__).parent / "captured"
-HELD = "held: `scontrol release` lets it go on (JobHeldUser)"
+HELD = "held: `scontrol release` releases it (JobHeldUser)"
 
 
 def captured(name: str) -> str:

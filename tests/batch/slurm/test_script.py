@@ -157,5 +157,5 @@ def test_job_names_are_plain() -> None:
 @pytest.mark.parametrize("path", ["/shared/new\nline", "/shared/back\\slash", "/shared/tab\t", "/shared/\udcff"])
 def test_paths_that_sbatch_cannot_take_are_refused(path: str) -> None:
     batch = batch_of(path, Profile(executor="slurm"))
-    with pytest.raises(BatchError, match="SLURM needs another folder"):
+    with pytest.raises(BatchError, match="give --out another folder"):
         scripts(batch)

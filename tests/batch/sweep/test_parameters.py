@@ -105,10 +105,10 @@ def test_values_arrive_in_the_form_that_is_taken(tmp_path: Path, name: str, valu
         ("lr", float("nan"), "parameter 'lr' must be a finite number"),
         ("lr", "Infinity", "parameter 'lr' must be a finite number"),
         ("lr", 10**400, "int too large"),
-        ("a", 0.5, r"must be a whole number; got 0\.5 \(its default is 3\); a default written as 3\.0 would take"),
+        ("a", 0.5, r"must be a whole number; got 0\.5 \(its default is 3\); write the default as 3\.0"),
         ("a", True, "must be a whole number; got True"),
         ("flag", 1, "must be true or false; got 1"),
-        ("text", 5, """must be a text; got 5 .*; a text that looks .* quoted twice: -p 'text="5"'"""),
+        ("text", 5, """must be a text; got 5 .*; quote a text that looks .* twice: -p 'text="5"'"""),
         ("text", None, "must be a text; got None"),
         ("hidden", 64, "must be a list of whole numbers; got 64"),
         ("hidden", [64, "x"], r"parameter 'hidden'\[1\] must be a whole number; got 'x'"),
@@ -132,21 +132,21 @@ def test_a_long_wrong_value_makes_no_long_message(tmp_path: Path) -> None:
 def test_notebooks_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"line 1: "):
         read_parameters(notebook(tmp_path / "a.ipynb", "x = = 1"))
-    with pytest.raises(ConfigError, match="this one is in R"):
+    with pytest.raises(ConfigError, match="is a notebook in R"):
         read_parameters(notebook(tmp_path / "b.ipynb", "x <- 1", kernelspec={"name": "ir", "language": "R"}))
     (tmp_path / "c.ipynb").write_text("[]", encoding="utf-8")
-    with pytest.raises(ConfigError, match="cannot be read as a notebook of format 4"):
+    with pytest.raises(ConfigError, match="is not a notebook of format 4"):
         read_parameters(tmp_path / "c.ipynb")
     empty = tmp_path / "d.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x = 1")]), empty)
     assert read_parameters(empty) == {}
-    with pytest.raises(ConfigError, match="no cell of it has the tag `parameters`"):
+    with pytest.raises(ConfigError, match="none of its cells has the tag `parameters`"):
         check_parameters(empty, {"x": 1})
 
 
 def test_values_of_one_execution() -> None:
     assert parse_parameters(["a=1", "b=x=y", "c=", 'd="1"']) == {"a": 1, "b": "x=y", "c": "", "d": "1"}
-    with pytest.raises(ConfigError, match=r"-p a= is given twice; several values are written a=1,2"):
+    with pytest.raises(ConfigError, match=r"-p a= is given twice; write several values as a=1,2"):
         parse_parameters(["a=1", "a=2"])
-    with pytest.raises(ConfigError, match="--set takes key=value; got 'cores'"):
+    with pytest.raises(ConfigError, match="--set: expected NAME=VALUE; got 'cores'"):
         parse_parameters(["cores"], option="--set")

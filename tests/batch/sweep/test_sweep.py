@@ -43,11 +43,11 @@ def test_combinations_in_order() -> None:
 
 
 def test_contradictions_are_refused() -> None:
-    with pytest.raises(BatchError, match="'seed': no values"):
+    with pytest.raises(BatchError, match="'seed' has no values"):
         Sweep({"seed": ()}, {})
     with pytest.raises(BatchError, match="'seed': 1 given twice"):
         Sweep({"seed": (1, 2, 1)}, {})
-    with pytest.raises(BatchError, match="'seed' is given both one value and several"):
+    with pytest.raises(BatchError, match="'seed' has both one value and several"):
         Sweep({"seed": (1, 2)}, {"seed": 1})
 
 
