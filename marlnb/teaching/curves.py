@@ -17,82 +17,82 @@ WINDOW, LEVEL = 10, -12.0  # of exercise 2.3
 def by_chance(answer: Any) -> str:
     from marlnb.envs.games.matrix import ClimbingConfig
 
-    given, payoffs = number(answer, "A return"), np.array(ClimbingConfig().payoffs)
-    if close(given, payoffs.mean(), 0.02):
+    value, payoffs = number(answer, "A return"), np.array(ClimbingConfig().payoffs)
+    if close(value, payoffs.mean(), 0.02):
         return "All nine joint choices are equally likely: -31 / 9. The first point of your curves is there."
-    if close(given, payoffs.mean(), 0.1):
+    if close(value, payoffs.mean(), 0.1):
         raise WrongAnswer("Nearly. Let Python divide, or give two decimal places.")
-    if close(given, -payoffs.mean(), 0.1):
+    if close(value, -payoffs.mean(), 0.1):
         raise WrongAnswer("The size is right, the sign is not: two penalties of 30 outweigh all gains together.")
-    if close(given, payoffs.sum() / 3, 0.02):
+    if close(value, payoffs.sum() / 3, 0.02):
         raise WrongAnswer("You divided by 3. Two players with three choices each: how many joint choices are there?")
-    if close(given, payoffs.min(), 0.02):
+    if close(value, payoffs.min(), 0.02):
         raise WrongAnswer(
             "That is the worst that can happen. How often does it happen, with nine equally likely choices?"
         )
-    if close(given, payoffs.sum(), 0.02):
+    if close(value, payoffs.sum(), 0.02):
         raise WrongAnswer("That is the sum of the table. How likely is each of its nine cells?")
-    if given == payoffs.max():
+    if value == payoffs.max():
         raise WrongAnswer("That is the best that they can earn. What do they earn when they choose at random?")
-    if close(given, float(np.median(payoffs)), 0.02):
+    if close(value, float(np.median(payoffs)), 0.02):
         raise WrongAnswer("That is the median. The mean also depends on how bad the bad cells are.")
-    if close(given, float(payoffs.diagonal().mean()), 0.02):
+    if close(value, float(payoffs.diagonal().mean()), 0.02):
         raise WrongAnswer("You averaged the diagonal, where both choose the same. Random players agree by chance only.")
     raise WrongAnswer("Add up the nine payoffs, and think about how likely each of them is.")
 
 
 @exercise("2.2", "the return at which the players settle")
 def settled(answer: Any, run: Run) -> str:
-    given, returns = number(answer, "A return"), run.metrics()["returns/agent"].to_numpy()
+    value, returns = number(answer, "A return"), run.metrics()["returns/agent"].to_numpy()
     end = float(returns[-len(returns) // 5 :].mean())
-    if close(given, end, 0.3):
+    if close(value, end, 0.3):
         return (
             "7 is the payoff of (1, 1). (0, 0) pays 11, but the player who goes there first loses 30 while the other "
             "still explores. They could only get there together: 7 is a local optimum."
         )
-    if close(given, 11, 0.3):
+    if close(value, 11, 0.3):
         raise WrongAnswer("11 is what they could earn. What do they earn in your curves?")
-    if close(given, float(returns.mean()), 0.1):
+    if close(value, float(returns.mean()), 0.1):
         raise WrongAnswer("That is the mean over the whole training, with the beginning. Look at the end only.")
-    if close(given, float(returns[0]), 0.3):
+    if close(value, float(returns[0]), 0.3):
         raise WrongAnswer("That is where they begin: they choose at random. Look at the end of the curve.")
-    if close(given, -end, 0.3):
+    if close(value, -end, 0.3):
         raise WrongAnswer("The size is right, the sign is not: they do earn something.")
     raise WrongAnswer("Take the mean of the last fifth of the curve, where it is flat.")
 
 
 @exercise("2.3", "the number of frames after which the mean of 10 iterations first exceeds -12")
 def came_at(answer: Any, run: Run) -> str:
-    given, metrics = number(answer, "A number of frames"), run.metrics()
+    value, metrics = number(answer, "A number of frames"), run.metrics()
     smooth = metrics["returns/listener"].rolling(WINDOW).mean()
     frames = metrics["frames"].to_numpy()
     passed = int(np.argmax(smooth.to_numpy() > LEVEL))
-    if close(given, frames[passed], 2 * frames[0]):
+    if close(value, frames[passed], 2 * frames[0]):
         return (
             "More than half of the training is over by then. Before, they learnt to move, but not yet to communicate."
         )
-    if given <= 0:
+    if value <= 0:
         raise WrongAnswer(
             "A number of frames is above 0. The question is *when* the curve passes -12, not how high it is."
         )
-    if given <= len(metrics):
+    if value <= len(metrics):
         raise WrongAnswer(
             f"That looks like an iteration. One iteration here is {frames[0]:,} frames (environment steps)."
         )
-    if close(given, frames[int(np.argmax(metrics["returns/listener"].to_numpy() > LEVEL))], frames[0]):
+    if close(value, frames[int(np.argmax(metrics["returns/listener"].to_numpy() > LEVEL))], frames[0]):
         raise WrongAnswer(
             "At that point a single iteration was above it, by luck: the next ones are below. Smooth the curve first."
         )
-    if given > frames[-1]:
+    if value > frames[-1]:
         raise WrongAnswer(f"The training ended after {frames[-1]:,} frames.")
-    if given < frames[WINDOW - 1]:
+    if value < frames[WINDOW - 1]:
         raise WrongAnswer(f"The first mean of {WINDOW} iterations is known after {frames[WINDOW - 1]:,} frames.")
-    level = float(np.interp(given, frames, smooth.to_numpy()))
-    if given > frames[passed]:
+    level = float(np.interp(value, frames, smooth.to_numpy()))
+    if value > frames[passed]:
         raise WrongAnswer(
             f"There the curve is at {level:.1f}, above -12. But the question is the first time, and that was earlier."
         )
-    early = " That early, they only learn to move towards the middle." if given < 200_000 else ""
+    early = " That early, they only learn to move towards the middle." if value < 200_000 else ""
     raise WrongAnswer(f"There the smoothed curve is at {level:.1f}, so not above -12 yet.{early}")
 
 

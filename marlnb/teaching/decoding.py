@@ -96,34 +96,34 @@ def _rows(values: Any) -> np.ndarray:
 
 @exercise("3.3", "how much more of the goal's position the units hold than the observation alone, in R²")
 def gained(answer: Any, decoding: Decoding) -> str:
-    given, score = number(answer, "A difference in R²"), decoding.of()
-    if close(given, score.score - score.observation, 0.01):
+    value, score = number(answer, "A difference in R²"), decoding.of()
+    if close(value, score.score - score.observation, 0.01):
         return (
             "A linear decoder of the observation does not reach this. The network has combined the word and the "
             "landmarks, and an untrained network does not."
         )
-    if close(given, score.observation - score.score, 0.01):
+    if close(value, score.observation - score.score, 0.01):
         raise WrongAnswer("It is the other way round: you subtracted the units from the observation.")
-    if close(given, score.score, 0.01):
+    if close(value, score.score, 0.01):
         raise WrongAnswer("That is all that the units hold. Some of it is in the observation already: subtract that.")
-    if score.untrained is not None and close(given, score.score - score.untrained, 0.01):
+    if score.untrained is not None and close(value, score.score - score.untrained, 0.01):
         raise WrongAnswer(
             "That is what training added to an untrained network. The question is what goes beyond the observation."
         )
-    if close(given, score.score / score.observation, 0.05):
+    if close(value, score.score / score.observation, 0.05):
         raise WrongAnswer("That is a ratio. R² can be 0 or negative, so use the difference.")
     raise WrongAnswer("The decoding's score has the fields score and observation.")
 
 
 @exercise("3.4", "the smallest number of shuffles with which a p-value of 0.01 is possible")
 def shuffles(answer: Any) -> str:
-    given = number(answer, "A number of shuffles")
-    if given == 99:
+    value = number(answer, "A number of shuffles")
+    if value == 99:
         return "1 / (1 + 99) = 0.01: better than all 99. With 9 shuffles, no score, however good, gets below 0.1."
-    if given == 100:
+    if value == 100:
         raise WrongAnswer("Nearly: 1 / (1 + 100) is below 0.01 already. The true labels count as one of the draws.")
-    if given < 0 or given != int(given):
+    if value < 0 or value != int(value):
         raise WrongAnswer("A number of shuffles is counted: it is 0, 1, 2 and so on.")
-    if given < 99:
-        raise WrongAnswer(f"With these the smallest p-value is 1 / (1 + {given:g}) = {1 / (1 + given):.3g}.")
+    if value < 99:
+        raise WrongAnswer(f"With these the smallest p-value is 1 / (1 + {value:g}) = {1 / (1 + value):.3g}.")
     raise WrongAnswer("That is enough, but fewer do as well: the smallest p-value is 1 / (1 + shuffles).")

@@ -8,8 +8,8 @@ from marlnb.teaching.checking import WrongAnswer, close, exercise, number
 from marlnb.teaching.choices import one_of
 
 if TYPE_CHECKING:
-    from marlnb.training.policies.policy_source import PolicySourceLike
     from marlnb.analysis.interventions.result import Intervention
+    from marlnb.training.policies.policy_source import PolicySourceLike
 
 
 def wrong_words(subject: PolicySourceLike, *, episodes: int) -> Intervention:
@@ -52,19 +52,19 @@ def misheard(answer: Any) -> str:
 
 @exercise("4.2", "how much return the wrong words cost, as a number above 0")
 def cost(answer: Any, result: Intervention) -> str:
-    given, effect = number(answer, "A cost"), result.of("return", "listener")
-    if close(given, -effect.difference, 0.05):
+    value, effect = number(answer, "A cost"), result.of("return", "listener")
+    if close(value, -effect.difference, 0.05):
         return (
             f"From {effect.before:.1f} to {effect.after:.1f}: with the wrong words, it confidently walks to the wrong "
             "landmark."
         )
-    if close(given, effect.difference, 0.05):
+    if close(value, effect.difference, 0.05):
         raise WrongAnswer("The size is right. A cost is a positive number, so give it without the minus.")
-    if close(abs(given), abs(effect.after), 0.05):
+    if close(abs(value), abs(effect.after), 0.05):
         raise WrongAnswer("That is the return with the edit. How much lower is it than without?")
-    if close(abs(given), abs(effect.before), 0.05):
+    if close(abs(value), abs(effect.before), 0.05):
         raise WrongAnswer("That is the return without the edit. How much lower is it with the edit?")
-    if close(abs(given), effect.high - effect.low, 0.05):
+    if close(abs(value), effect.high - effect.low, 0.05):
         raise WrongAnswer("That is the width of the interval: how sure the difference is, not how large.")
     raise WrongAnswer('result.of("return", "listener") has before, after and difference.')
 

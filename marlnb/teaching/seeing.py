@@ -29,19 +29,19 @@ def _names(group: str) -> tuple[str, ...]:
 
 @exercise("1.1", "how many numbers the listener observes at each step")
 def how_many(answer: Any) -> str:
-    given, listener, speaker = number(answer, "A count"), len(_names("listener")), len(_names("speaker"))
-    if given == listener:
+    value, listener, speaker = number(answer, "A count"), len(_names("listener")), len(_names("speaker"))
+    if value == listener:
         return "Its own velocity (2), the relative positions of the three landmarks (6), the word that it hears (3)."
-    if given == speaker:
+    if value == speaker:
         raise WrongAnswer("That is how many the speaker observes. Each group has its own spec.")
-    if given == listener + speaker:
+    if value == listener + speaker:
         raise WrongAnswer("That is what both see together. But each agent acts on its own observation only.")
-    if given == 2:
+    if value == 2:
         raise WrongAnswer("That is how many agents there are. How long is one observation of the listener?")
-    if given % listener == 0 and given > 0:
-        raise WrongAnswer(f"That is {given / listener:g} games together. How much does one listener see, in one game?")
-    if 0 < given < listener:
-        raise WrongAnswer(f"That is a part of it. Count all names next to 'listener': there are more than {given:g}.")
+    if value % listener == 0 and value > 0:
+        raise WrongAnswer(f"That is {value / listener:g} games together. How much does one listener see, in one game?")
+    if 0 < value < listener:
+        raise WrongAnswer(f"That is a part of it. Count all names next to 'listener': there are more than {value:g}.")
     raise WrongAnswer("Look at the length of the last axis of the listener's observation, [env, agent, feature].")
 
 
@@ -53,23 +53,23 @@ def which_carry(answer: Any) -> str:
         raise WrongAnswer(
             "Those are indices in the list of features. Their names are asked for: everyone can read names."
         )
-    given, listener = {str(name) for name in answer}, _names("listener")
+    names, listener = {str(name) for name in answer}, _names("listener")
     words = {name for name in listener if name.startswith("message")}
-    if given == words:
+    if names == words:
         return "One of them is 1 and the others are 0; before anything is said, all are 0."
-    if strange := sorted(given - set(listener)):
+    if strange := sorted(names - set(listener)):
         mine = " That is what the speaker sees." if set(strange) & set(_names("speaker")) else ""
         raise WrongAnswer(f"The listener has no feature {strange[0]!r}.{mine} It has: {', '.join(listener)}.")
-    if any(name.startswith("landmark") for name in given):
+    if any(name.startswith("landmark") for name in names):
         raise WrongAnswer(
             "The positions of the landmarks are seen by the listener itself. The speaker does not say them."
         )
-    if any(name.startswith("velocity") for name in given):
+    if any(name.startswith("velocity") for name in names):
         raise WrongAnswer("The listener knows its own velocity. The speaker does not say it.")
-    if not given:
+    if not names:
         raise WrongAnswer("The list is empty. Which of the names next to 'listener' have to do with hearing?")
-    kept = f"{', '.join(sorted(given))}: that is right"
-    raise WrongAnswer(f"{kept}, but there are more. There is one feature for each word that can be said.")
+    right = f"{', '.join(sorted(names))}: that is right"
+    raise WrongAnswer(f"{right}, but there are more. There is one feature for each word that can be said.")
 
 
 @exercise("1.3", "a function of the speaker's observations [env, feature] that gives the goals' numbers [env]")
@@ -127,18 +127,18 @@ def _axis(shape: tuple[int, ...], seen: tuple[int, ...]) -> str:
 
 @exercise("1.4", "the share of goals that a listener's best guess gets right at the first step")
 def at_first(answer: Any) -> str:
-    given = number(answer, "A share")
-    if close(given, 1 / 3, 0.01):
+    value = number(answer, "A share")
+    if close(value, 1 / 3, 0.01):
         return "Three goals, equally likely, and no word yet. A higher share at the first step would be a mistake."
-    if not 0 <= given <= 1:
+    if not 0 <= value <= 1:
         raise WrongAnswer("A share is between 0 and 1: in what share of games would the guess be right? 10% is 0.1.")
-    if close(given, 1.0, 0.01):
+    if close(value, 1.0, 0.01):
         raise WrongAnswer("You let it hear the word. What does the message hold at the first step, t = 0?")
-    if close(given, 0.0, 0.01):
+    if close(value, 0.0, 0.01):
         raise WrongAnswer("Not knowing is not the same as being wrong: some blind guesses are right.")
-    if close(given, 2 / 3, 0.01):
+    if close(value, 2 / 3, 0.01):
         raise WrongAnswer("That is how many guesses are wrong. The question is how many are right.")
-    if close(given, 0.5, 0.01):
+    if close(value, 0.5, 0.01):
         raise WrongAnswer("Half of the guesses would be right with two goals. How many landmarks are there?")
     raise WrongAnswer("How many goals are there, how likely is each, and does anything seen at t = 0 tell them apart?")
 
@@ -146,11 +146,11 @@ def at_first(answer: Any) -> str:
 @exercise("1.5", "a function of (dx, dy), the vector from the listener to the goal, that gives the reward")
 def reward(answer: Any) -> str:
     points = ((0.0, 0.0), (1.0, 0.0), (0.3, -0.4), (-2.0, 1.0))
-    given = [number(called(answer, x, y, by=f"reward({x}, {y})"), "A reward") for x, y in points]
+    rewards = [number(called(answer, x, y, by=f"reward({x}, {y})"), "A reward") for x, y in points]
     squared = [x * x + y * y for x, y in points]
 
     def gives(values: Iterable[float]) -> bool:
-        return all(close(a, b, 1e-4) for a, b in zip(given, values))
+        return all(close(a, b, 1e-4) for a, b in zip(rewards, values))
 
     if gives(-d for d in squared):
         return "It is squared, so the last steps to the goal gain little, and being far away costs much."
@@ -164,12 +164,12 @@ def reward(answer: Any) -> str:
         raise WrongAnswer("(dx + dy)² is not dx² + dy²: with dx = 0.3 and dy = -0.4, the two nearly cancel out.")
     if gives(-d / 2 for d in squared):
         raise WrongAnswer("Half of it. Both agents get the whole reward; it is not divided.")
-    if given[0] != 0:
-        raise WrongAnswer(f"At the goal itself, dx = dy = 0, the environment pays 0; yours {given[0]:.2f}.")
+    if rewards[0] != 0:
+        raise WrongAnswer(f"At the goal itself, dx = dy = 0, the environment pays 0; yours {rewards[0]:.2f}.")
     if gives(-(d**0.5) for d in squared):
         raise WrongAnswer(
             "That is minus the distance. Compare with the rewards in the notebook: at 0.5 they say -0.25."
         )
     if gives(-(abs(x) + abs(y)) for x, y in points):
         raise WrongAnswer("That adds up the two distances. Use the straight line (Pythagoras).")
-    raise WrongAnswer(f"For dx = 0.3, dy = -0.4 the environment pays -0.25; yours {given[2]:.2f}.")
+    raise WrongAnswer(f"For dx = 0.3, dy = -0.4 the environment pays -0.25; yours {rewards[2]:.2f}.")

@@ -1,4 +1,4 @@
-"""Figures of comparisons: what is drawn are the numbers that were handed in, and warnings are across them."""
+"""Figures of comparisons show the given numbers, with warnings across them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ MAP = Embedding(
     points=np.arange(8.0).reshape(4, 2),
     episode=np.zeros(4, int),
     t=np.arange(4),
-    who=np.array([0, 0, 1, 1]),
+    agent_index=np.array([0, 0, 1, 1]),
     color=np.array([0.0, 0, 1, 1]),
     color_name="",
     color_names=(),
@@ -91,8 +91,8 @@ ROLES = Roles(
     distances=np.array([[0, 0.1, 2], [0.1, 0, 3], [2, 3, 0]]),
     team=np.array([0, 0, 1]),
     agents_clustering=Clustering(2, 0.5, 0.0, 0.01, 1.0),
-    stretch=np.zeros(6, int),
-    who=np.tile(np.arange(3), 2),
+    window=np.zeros(6, int),
+    agent_index=np.tile(np.arange(3), 2),
     episode=np.zeros(6, int),
     t=np.zeros(6, int),
     role=np.array([0, 0, 1, 0, 0, 1]),
@@ -137,7 +137,7 @@ def drawn(ax: Axes) -> str:
     return " ".join(text.get_text() for text in ax.texts)
 
 
-def test_the_numbers_are_those_handed_in() -> None:
+def test_figures_show_the_given_numbers() -> None:
     assert "0.25\n(0.10)" in drawn(plots.similarity_map(MATRIX))
     assert "0.25" in drawn(plots.development_map(GROWTH))
     curves = plots.development_curves(GROWTH)
@@ -150,7 +150,7 @@ def test_the_numbers_are_those_handed_in() -> None:
     assert response.lines[0].get_ydata().tolist() == [2, 1, 0] and "3 to 5 events a lag" in response.get_xlabel()
 
 
-def test_classes_that_are_called_by_colours_are_drawn_in_them() -> None:
+def test_classes_named_after_colours_have_these_colours() -> None:
     def drawn_in(*names: str) -> list[str]:
         ax = plots.embedding_map(replace(MAP, color_name="goal", color_names=names))
         return [to_hex(points.get_facecolor()[0]).upper() for points in ax.collections]
@@ -159,7 +159,7 @@ def test_classes_that_are_called_by_colours_are_drawn_in_them() -> None:
     assert drawn_in("green", "near") == ["#0072B2", "#E69F00"]  # some that are not: all as they come
 
 
-def test_legends_stand_beside_what_is_drawn() -> None:
+def test_legends_are_outside_the_axes() -> None:
     for ax in (plots.development_curves(GROWTH), plots.tuning_curves(TUNING), plots.embedding_map(MAP)):
         drawn(ax)
         legend = ax.get_legend()
@@ -180,7 +180,7 @@ def test_units_are_named_with_their_strength() -> None:
         plots.event_response(EVENT, channels=["unit 9"])
 
 
-def test_roles_say_whether_they_were_found() -> None:
+def test_titles_say_whether_roles_were_found() -> None:
     assert "3.00" in drawn(plots.team_map(ROLES)) and "teams found" in plots.team_map(ROLES).get_title(loc="left")
     assert "a continuum, not roles" in plots.role_map(ROLES).get_title(loc="left")
     assert "2.00 (independently: 1.70)" in plots.role_shares(ROLES).get_xlabel()
@@ -209,8 +209,8 @@ def test_warnings_are_across_the_figure() -> None:
     assert "no unit is tuned beyond chance" in drawn(plots.tuning_map(replace(TUNING, p_value=np.ones(2))))
 
 
-def test_a_map_of_many_values_is_shaded_and_hides_no_moment() -> None:
-    """Sixty episodes are no sixty colours, and points without a label are there all the same."""
+def test_a_map_of_many_values_is_shaded_and_hides_no_point() -> None:
+    """Sixty episodes do not get sixty colours, and points without a label are drawn too."""
     points = np.random.default_rng(0).standard_normal((60, 2))
     many = replace(MAP, points=points, color=np.arange(60.0), color_name="episode", color_names=(), color_is_class=True)
     ax = plots.embedding_map(many)
@@ -226,8 +226,8 @@ def test_a_map_of_many_values_is_shaded_and_hides_no_moment() -> None:
     assert len(looks) == len(drawn) == 12
 
 
-def test_many_doubts_leave_the_figure_standing() -> None:
-    """Thirty lines of red would hide it whole and push its axes together."""
+def test_many_warnings_leave_the_figure_readable() -> None:
+    """Thirty lines of warnings would cover it and shrink its axes."""
     ax = plots.embedding_map(replace(MAP, warnings=tuple(f"reason {k}" for k in range(30))))
     told = next(text.get_text() for text in ax.texts if "NOT TO BE TRUSTED" in text.get_text()).splitlines()
     expected = [f"reason {k}" for k in range(4)]

@@ -1,4 +1,4 @@
-"""Figures of decodings and concepts: what is drawn are the numbers handed in, and warnings are across them."""
+"""Figures of decodings and concepts show the given numbers, with warnings across them."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def test_bars_of_one_site_and_offset() -> None:
         plots.decoding_bars(SITES, offset=7)
 
 
-def test_the_curve_over_offsets_is_in_order_and_fills_what_survives() -> None:
+def test_the_curve_over_offsets_is_sorted_and_fills_surviving_markers() -> None:
     ax = plots.decoding_over_offset(OFFSETS, agents=AGENTS)
     drawn = {str(line.get_label()): np.asarray(line.get_xydata()).tolist() for line in ax.lines}
     assert drawn["hidden units (trained)"] == [[-2, 0.4], [0, 0.8], [2, 0.6]]
     assert drawn["survives correction"] == [[-2, 0.4], [0, 0.8]]
     assert drawn["observation alone"] == [[-2, 0.6], [0, 0.6], [2, 0.6]]
-    band = next(found for found in ax.collections if isinstance(found, PolyCollection)).get_paths()[0].vertices
+    band = next(artist for artist in ax.collections if isinstance(artist, PolyCollection)).get_paths()[0].vertices
     assert np.asarray(band)[:, 1].min() == pytest.approx(0.3) and np.asarray(band)[:, 1].max() == pytest.approx(0.9)
     with pytest.raises(AnalysisError, match="several scores at the same x"):
         plots.decoding_over_offset(decoding(score(), score("b/h2")))
@@ -88,7 +88,7 @@ def test_the_map_shows_each_score_in_its_cell_with_its_dot() -> None:
     np.testing.assert_array_equal(several.collections[0].get_array(), [[0.8, 0.9]])  # type: ignore[arg-type]
 
 
-def test_a_map_that_would_mislead_is_refused() -> None:
+def test_a_misleading_map_is_an_error() -> None:
     with pytest.raises(AnalysisError, match=r"two scores at agent=b_0, offset=0"):
         plots.decoding_map(SITES, y="agent")
     with pytest.raises(AnalysisError, match="share no scale"):
@@ -108,7 +108,7 @@ def test_the_label_of_the_colour_scale_is_within_the_figure() -> None:
     assert inside.width / figure.dpi < 16
 
 
-def test_a_small_map_holds_its_title_and_its_warning() -> None:
+def test_a_small_map_fits_its_title_and_its_warning() -> None:
     warned = ("only 12 episodes, of which fewer than twenty can be held out, so that intervals are much too narrow",)
     named = decoding(score(), score("b/h2"), label="goal of the listener's partner, a landmark", warnings=warned)
     ax = plots.decoding_map(named, x="offset", y="site")
@@ -123,7 +123,7 @@ CONCEPT = ConceptScore("b_0", 500, 60, 0.9, 0.8, 1.0, 0.45, 0.1, 0.7, 0.75, 0.5,
 TCAV = Tcav("b/h1", "near", "logit of up", "filter", 20, (CONCEPT, replace(CONCEPT, agent="a_0", p_holm=0.4)))
 
 
-def test_concepts_stand_before_the_random_ones() -> None:
+def test_concepts_are_drawn_in_front_of_random_ones() -> None:
     ax = plots.concept_bars(TCAV, agents=AGENTS)
     bands, bars = ax.patches[0::2], ax.patches[1::2]
     assert [(bar.get_y(), bar.get_height()) for bar in bands] == [(0.1, pytest.approx(0.6))] * 2
@@ -139,7 +139,7 @@ def test_concepts_stand_before_the_random_ones() -> None:
     assert any("NOT TO BE TRUSTED\nsigns alone" in text for text in texts(doubted))
 
 
-def test_several_outputs_are_told_apart() -> None:
+def test_several_outputs_are_named() -> None:
     down = replace(TCAV, target="logit of down", warnings=("told no better than chance",))
     ax = plots.concept_bars([TCAV, down])
     names = [label.get_text().split("\n")[0] for label in ax.get_xticklabels()]
@@ -147,7 +147,7 @@ def test_several_outputs_are_told_apart() -> None:
     assert any("NOT TO BE TRUSTED\ntold no better" in text for text in texts(ax))
 
 
-def test_how_far_an_output_grows_stands_before_shuffled_episodes() -> None:
+def test_effects_are_drawn_in_front_of_shuffled_episodes() -> None:
     up = replace(CONCEPT, effect=0.6, effect_low=0.4, effect_high=0.9, effect_random=0.2, p_effect=0.01)
     none = replace(up, agent="a_0", effect=-0.1, effect_low=-0.3, effect_high=0.1, p_effect=1.0)
     ax = plots.concept_effects(replace(TCAV, scores=(up, none), score_warnings=("signs alone",)), agents=AGENTS)
@@ -171,8 +171,8 @@ def test_warnings_are_across_every_figure() -> None:
     assert all(texts(ax)[-1] == "NOT TO BE TRUSTED\nonly 12 episodes" for ax in every)
 
 
-def test_labels_of_unlike_chance_are_coloured_alike_at_their_own_chance() -> None:
-    """At chance each is as dark, whatever the number of its classes."""
+def test_labels_with_different_chance_have_one_colour_at_chance() -> None:
+    """At chance, each is equally dark, whatever its number of classes."""
     four = decoding(score(value=0.25), score("b/h2", value=1.0))
     two = decoding(replace(score(value=0.5), chance=0.5), replace(score("b/h2", value=0.75), chance=0.5), label="met")
     ax = plots.decoding_map([four, two], x="label", y="site")

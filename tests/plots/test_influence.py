@@ -1,4 +1,4 @@
-"""Figures of influence, of shares of a value and of attributions by agent and by lag show the numbers handed in."""
+"""Figures of influence, value shares, and attributions by agent and by lag show the given numbers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_shares_are_averaged_at_each_step() -> None:
     drawn(ax)
 
 
-def test_agents_stand_beside_one_another_largest_on_top() -> None:
+def test_agents_are_side_by_side_largest_on_top() -> None:
     values = np.array([[[1.0, -3.0], [2.0, 1.0]], [[1.0, 3.0], [np.nan, np.nan]]])
     found = SimpleNamespace(
         values=values, agents=("a", "b"), feature_names=("x", "y"), feature_agents=(), units="logits", target="logit",
@@ -70,14 +70,14 @@ def test_lags_go_back_in_time_and_end_with_the_state() -> None:
     drawn(ax)
 
 
-def test_a_point_that_stands_alone_is_seen() -> None:
+def test_an_isolated_point_has_a_marker() -> None:
     share = np.array([[1.0, 4.0], [np.nan, 5.0], [np.nan, 6.0]])
     shares = SimpleNamespace(share=share, t=np.arange(3), agents=("a", "b"), group="team", warnings=())
     first, second = plots.value_decomposition_over_time(shares).get_lines()[:2]
     assert first.get_markevery() == [0] and second.get_markevery() == []
 
 
-def test_lags_of_an_agent_that_never_acted_are_refused() -> None:
+def test_lags_of_an_agent_that_never_acted_are_an_error() -> None:
     found = SimpleNamespace(
         values=np.full((2, 1, 2, 1), np.nan), state_values=np.full((2, 1), np.nan), agents=("a",), feature_names=("x",),
         units="logits", target="logit", warnings=(),

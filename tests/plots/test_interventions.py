@@ -1,4 +1,4 @@
-"""Figures of interventions: what is drawn are the numbers handed in, with units, names and warnings."""
+"""Figures of interventions show the given numbers, with units, names and warnings."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_effects_and_their_intervals() -> None:
         plots.effect_sizes(Intervention([arm]), outcome="retrun")
 
 
-def test_dose_and_response_in_order_of_doses() -> None:
+def test_strength_response_is_sorted_by_strength() -> None:
     arms = [Arm(strength, [Effect(agent, strength**2) for agent in AGENTS]) for strength in (2.0, -1.0, 0.0)]
     ax = plots.strength_response(Intervention(arms))
     np.testing.assert_allclose(ax.get_lines()[0].get_xydata(), [[-1, 1], [0, 0], [2, 4]])
@@ -129,7 +129,7 @@ def test_a_tracing_grid_shows_one_agents_lines_in_percent() -> None:
     assert [text.get_text() for text in ax.get_yticklabels()] == ["actor/hidden_1", "actor/head"]
 
 
-def test_usage_beside_random_directions() -> None:
+def test_usage_next_to_random_directions() -> None:
     ax = plots.usage_effects(Usage(), agents=AGENTS)
     assert "p = 0.025" in shown(ax) and "few episodes" in shown(ax) and "used" in ax.get_title(loc="left")
     np.testing.assert_allclose(ax.collections[0].get_offsets()[:, 1], [0.1, 0.2])

@@ -1,4 +1,4 @@
-"""Figures of sweeps: what is drawn is what was handed over, whatever the settings are called."""
+"""Figures of sweeps show the given runs, whatever the settings are called."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from marlnb.analysis.benchmarking.statistics import Band, Estimate
 HOSTILE = "$(rm -rf) and $x"
 
 
-def test_each_setting_has_its_runs_as_points_its_estimate_and_its_interval() -> None:
+def test_each_setting_has_points_an_estimate_and_an_interval() -> None:
     estimates = {"mappo": Estimate(-8.0, -9.0, -7.0), HOSTILE: Estimate(-12.0, nan, nan)}
     ax = plots.setting_scores(estimates, {"mappo": [-9.0, -7.0], HOSTILE: [-12.0]})
     (box,) = ax.patches  # a single run has no interval
