@@ -38,38 +38,30 @@ def explain(
             the values of other methods are added.
         deviations: `[example or 1, feature]`, of which `config.noise` is a share.
     """
+    method = config.settings
+    used_baselines = list(baselines[:1] if method.baseline == "none" else baselines)
+    n_features = inputs.shape[-1] if groups is None else int(groups.max()) + 1
+    n_samples = config.n_samples or method.default_n_samples(n_features)
+
+    def averaged_over_baselines(x: Tensor) -> Tensor:
+        total = torch.zeros(())
+        for baseline in used_baselines:
+            call = MethodCall(score, x, baseline, extras, groups, None, config.n_steps, n_samples, generator)
+            with explain_disconnected_outputs():
+                values = method.compute(call).detach()
+            if groups is not None and values.shape[-1] == len(groups) and not method.perturbs_groups:
+                values = sum_by_group(values, groups)
+            total = total.to(values.device) + values
+        return total / len(used_baselines)
+
     if not config.smooth:
-        return _average_over_baselines(score, inputs, baselines, extras, config, groups, generator)
+        return averaged_over_baselines(inputs)
     spread = config.noise * (torch.ones_like(inputs[:1]) if deviations is None else deviations)
     total = torch.zeros((), device=inputs.device)
     for _ in range(config.smooth):
-        noisy = inputs + spread * torch.randn(inputs.shape, generator=generator).to(inputs.device)
-        total = total + _average_over_baselines(score, noisy, baselines, extras, config, groups, generator)
+        noise = torch.randn(inputs.shape, generator=generator).to(inputs.device)
+        total = total + averaged_over_baselines(inputs + spread * noise)
     return total / config.smooth
-
-
-def _average_over_baselines(
-    score: nn.Module,
-    inputs: Tensor,
-    baselines: Sequence[Tensor],
-    extras: tuple[Any, ...],
-    config: AttributionConfig,
-    groups: Tensor | None,
-    generator: torch.Generator | None,
-) -> Tensor:
-    method = config.settings
-    used = list(baselines[:1] if method.baseline == "none" else baselines)
-    n_features = inputs.shape[-1] if groups is None else int(groups.max()) + 1
-    n_samples = config.n_samples or method.default_n_samples(n_features)
-    total = torch.zeros(())
-    for baseline in used:
-        call = MethodCall(score, inputs, baseline, extras, groups, None, config.n_steps, n_samples, generator)
-        with explain_disconnected_outputs():
-            values = method.compute(call).detach()
-        if groups is not None and values.shape[-1] == len(groups) and not method.perturbs_groups:
-            values = sum_by_group(values, groups)
-        total = total.to(values.device) + values
-    return total / len(used)
 
 
 def sum_by_group(values: Tensor, groups: Tensor) -> Tensor:

@@ -144,7 +144,7 @@ def test_influence_asks_for_components_and_choices(recording: Recording, tmp_pat
     assert "right" in named.measure and named.units == "logits"
     with pytest.raises(AnalysisError, match="through='critic'"):
         influence(recording, "observation", to="value")
-    with pytest.raises(AnalysisError, match="of through='observation'"):
+    with pytest.raises(AnalysisError, match="need through='observation'"):
         influence(recording, "critic", to="log_prob")
     made = make_run(tmp_path / "run", "mpe/simple_spread", "env.continuous_actions=true")
     with record(made, episodes=2, progress=False) as moving:
