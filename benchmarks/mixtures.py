@@ -1,7 +1,7 @@
-"""What a mixture of algorithms costs: simple_tag with MAPPO against IQL, beside either of them alone in both groups.
+"""The cost of a mixture of algorithms: simple_tag with MAPPO against IQL, and with either of them in both groups.
 
-CPU seconds of a whole iteration, one thread; the three trainings are stepped in turns in one process. A mixture learns
-from the same steps, so that it should cost no more than the dearer of the two (target: at most 1.2 times that).
+CPU seconds of a whole iteration, one thread; the three trainings take turns in one process. A mixture learns from the
+same steps, so it should cost no more than the more expensive of the two (target: at most 1.2 times that).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
 
 COMMON = ("env=mpe/simple_tag", "n_envs=8", "rollout_steps=125", "frames=100_000_000", "checkpoint_every=1_000_000")
-AT_MOST = 1.2
+MAX_RATIO = 1.2
 
 
 def options(algorithm: str, prefix: str) -> list[str]:
@@ -52,12 +52,12 @@ def main() -> None:
             next(trainer)
         for _ in range(arguments.repetitions):
             for name, trainer in running.items():
-                began = time.process_time()
+                start = time.process_time()
                 next(trainer)
-                spent[name].append(time.process_time() - began)
+                spent[name].append(time.process_time() - start)
     *alone, mixture = [Row(name, tuple(values), "CPU s an iteration") for name, values in spent.items()]
-    dearer = max(alone, key=lambda row: row.median).what
-    row = Row(mixture.what, mixture.values, mixture.unit, against=dearer, target=AT_MOST, at_most=True)
+    slower = max(alone, key=lambda row: row.median).what
+    row = Row(mixture.what, mixture.values, mixture.unit, against=slower, target=MAX_RATIO, at_most=True)
     report(f"mixtures-{'-'.join(arguments.pair)}", "A mixture on simple_tag, 1000 frames an iteration", [*alone, row])
 
 

@@ -1,9 +1,9 @@
-"""The replay memory at a million frames: what a sample of 256 costs, and what it holds, beside torchrl's.
+"""The replay buffer with a million frames: time of a sample of 256 and memory, compared with torchrl's.
 
     python -m benchmarks.replay [--frames 1_000_000]
 
-Both are filled with the same rollouts of simple_spread (8 copies, 125 steps) and hold what a centralised learner reads.
-torchrl's is a TensorDictReplayBuffer over a LazyTensorStorage, as BenchMARL uses it.
+Both are filled with the same rollouts of simple_spread (8 environments, 125 steps) and store what a centralised learner
+reads. torchrl's is a TensorDictReplayBuffer with a LazyTensorStorage, as BenchMARL uses it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ BATCH, N_ENVS, N_STEPS = 256, 8, 125
 
 def seconds(work: Callable[[], object], calls: int) -> float:
     """CPU seconds of one call."""
-    began = time.process_time()
+    start = time.process_time()
     for _ in range(calls):
         work()
-    return (time.process_time() - began) / calls
+    return (time.process_time() - start) / calls
 
 
 def flat(rollout: TensorDict) -> TensorDict:
-    """What a learner of all agents needs, one row a frame."""
+    """What a learner of all agents needs, one row per frame."""
     group = "agent"
     keys = [(group, name) for name in ("observation", "action", "acting", "alive")]
     after = [("next", group, name) for name in ("observation", "reward", "terminated", "done", "alive")]
