@@ -18,6 +18,7 @@ from marlnb.analysis.decoding.problem import (
     DecodingOutcome,
     DecodingProblem,
     DecodingSettings,
+    DecodingTarget,
     Diagnostics,
     check_activations,
     check_label,
@@ -163,53 +164,50 @@ class SiteDecoding:
         untrained = None if policy is None else policy_activations(source, policy, self.site, self.rows)
         self.diagnostics.messages.extend(messages)
         observation = source.observations(source.group, self.rows)
-        for agent, offset, rows, y, fold in self._targets(agents, offsets):
-            k = self.members.index(agent)
+        for rows, target in self._targets(agents, offsets):
+            k = self.members.index(target.agent)
             problem = DecodingProblem(
-                self.site, agent, offset, activations[rows, k], y, observation[rows, k].reshape(len(y), -1),
-                None if untrained is None else untrained[rows, k], self.rows.episode[rows], self.rows.t[rows], fold,
-            )  # fmt: skip
+                target,
+                activations[rows, k],
+                observation[rows, k].reshape(len(rows), -1),
+                None if untrained is None else untrained[rows, k],
+            )
             try:
                 check_activations(problem)
                 yield from solve(problem, self.settings, self.diagnostics)
             except AnalysisError as error:
-                self.diagnostics.skip(error, self.site, agent, offset)
+                self.diagnostics.skip(error, self.site, target.agent, target.offset)
 
     def run_streaming(self, agents: Sequence[str], offsets: Sequence[int], progress: bool) -> Iterator[DecodingOutcome]:
-        for agent, offset, rows, y, fold in self._targets(agents, offsets):
+        for rows, target in self._targets(agents, offsets):
             try:
                 yield solve_streaming(
-                    self.source, self.rows, self.site, agent, offset, rows, y, fold, self.settings, self.diagnostics,
-                    progress=progress,
-                )  # fmt: skip
+                    self.source, self.rows, rows, target, self.settings, self.diagnostics, progress=progress
+                )
             except AnalysisError as error:
-                self.diagnostics.skip(error, self.site, agent, offset)
+                self.diagnostics.skip(error, self.site, target.agent, target.offset)
 
-    def _targets(
-        self, agents: Sequence[str], offsets: Sequence[int]
-    ) -> Iterator[tuple[str, int, np.ndarray, np.ndarray, np.ndarray]]:
-        """Agent, offset, row indices, encoded labels and folds of each problem whose label can be decoded."""
-        settings = self.settings
+    def _targets(self, agents: Sequence[str], offsets: Sequence[int]) -> Iterator[tuple[np.ndarray, DecodingTarget]]:
+        """Row indices and target of each problem whose label can be decoded."""
+        classes, settings = self.settings.classes, self.settings
         for agent in agents:
             k = self.members.index(agent)
             for offset in offsets:
                 labels = self.labels.later(self.rows, offset)
-                encoded = settings.classes.encode(labels.values[:, k])
+                encoded = classes.encode(labels.values[:, k])
                 usable = self.acting[:, k] & labels.known[:, k]
-                inside_episode = rows_later(self.rows, offset) >= 0
+                considered = self.acting[:, k] & (rows_later(self.rows, offset) >= 0)
                 name = f"{agent} at offset {offset}" if offset else agent
-                self.diagnostics.missing.add(
-                    name, labels.name, self.acting[:, k] & inside_episode, usable, labels.not_numbers[:, k]
-                )
+                self.diagnostics.missing.add(name, labels.name, considered, usable, labels.not_numbers[:, k])
                 rows = np.flatnonzero(usable)
-                y, episode = encoded[rows], self.rows.episode[rows]
+                y, episode, t = encoded[rows], self.rows.episode[rows], self.rows.t[rows]
                 try:
                     check_label(agent, y, episode, settings, self.diagnostics)
-                    fold = episode_folds(y, episode, settings.classes.kind, settings.folds, settings.seed)
+                    fold = episode_folds(y, episode, classes.kind, settings.folds, settings.seed)
                 except AnalysisError as error:
                     self.diagnostics.skip(error, self.site, agent, offset)
-                    continue
-                yield agent, offset, rows, y, fold
+                else:
+                    yield rows, DecodingTarget(self.site, agent, offset, y, episode, t, fold)
 
 
 def _match_agents(

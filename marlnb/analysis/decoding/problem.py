@@ -88,17 +88,14 @@ class DecodingOutcome(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DecodingProblem:
-    """One agent's rows at one site: what is decoded, from what, and the inputs of the controls.
+class DecodingTarget:
+    """What is decoded: one agent's labels at one site's rows.
 
     Attributes:
         site: the site's name.
         agent: the agent's name.
         offset: time steps from the activations to the label.
-        x: `[row, unit]`, activations.
         y: `[row]`, class indices or quantities.
-        observation: `[row, feature]`, the agent's raw observation.
-        untrained: `[row, unit]`, activations of an untrained network; None where there is none.
         episode: `[row]`.
         t: `[row]`.
         fold: `[row]`, the same for all rows of an episode.
@@ -107,19 +104,37 @@ class DecodingProblem:
     site: str
     agent: str
     offset: int
-    x: np.ndarray
     y: np.ndarray
-    observation: np.ndarray
-    untrained: np.ndarray | None
     episode: np.ndarray
     t: np.ndarray
     fold: np.ndarray
 
+    def select(self, rows: np.ndarray) -> DecodingTarget:
+        """Some of the rows, `[row]` bool."""
+        arrays = (self.y[rows], self.episode[rows], self.t[rows], self.fold[rows])
+        return DecodingTarget(self.site, self.agent, self.offset, *arrays)
+
+
+@dataclass(frozen=True)
+class DecodingProblem:
+    """A target, and what it is decoded from.
+
+    Attributes:
+        target: what is decoded.
+        x: `[row, unit]`, activations.
+        observation: `[row, feature]`, the agent's raw observation.
+        untrained: `[row, unit]`, activations of an untrained network; None where there is none.
+    """
+
+    target: DecodingTarget
+    x: np.ndarray
+    observation: np.ndarray
+    untrained: np.ndarray | None
+
     def select(self, rows: np.ndarray) -> DecodingProblem:
         """The same problem at some of its rows, `[row]` bool."""
         untrained = None if self.untrained is None else self.untrained[rows]
-        arrays = (self.observation[rows], untrained, self.episode[rows], self.t[rows], self.fold[rows])
-        return DecodingProblem(self.site, self.agent, self.offset, self.x[rows], self.y[rows], *arrays)
+        return DecodingProblem(self.target.select(rows), self.x[rows], self.observation[rows], untrained)
 
 
 def check_label(
@@ -172,7 +187,7 @@ def check_activations(problem: DecodingProblem) -> None:
     Raises:
         AnalysisError: values that are not finite, or units that never vary.
     """
-    site, agent = problem.site, problem.agent
+    site, agent = problem.target.site, problem.target.agent
     inputs = {site: problem.x, "observation": problem.observation, "untrained network": problem.untrained}
     for name, values in inputs.items():
         if values is not None and not np.isfinite(values).all():
@@ -190,22 +205,22 @@ def solve(problem: DecodingProblem, settings: DecodingSettings, diagnostics: Dia
     if settings.at == "all":
         yield _score(problem, None, settings, diagnostics)
         return
-    times = np.unique(problem.t)
+    times = np.unique(problem.target.t)
     if settings.at != "each":
         if settings.at not in times:
             raise AnalysisError(f"no recorded step has t={settings.at}; t runs from {times.min()} to {times.max()}")
         times = np.array([settings.at])
     skipped = []
     for t in times:
-        at_t = problem.select(problem.t == t)
-        too_few = len(np.unique(at_t.episode)) < 2 * settings.folds or len(np.unique(at_t.fold)) < 2
-        if too_few or np.ptp(at_t.y) == 0:
+        at_t = problem.select(problem.target.t == t)
+        n_episodes, n_folds = len(np.unique(at_t.target.episode)), len(np.unique(at_t.target.fold))
+        if n_episodes < 2 * settings.folds or n_folds < 2 or np.ptp(at_t.target.y) == 0:
             skipped.append(int(t))
         else:
             yield _score(at_t, int(t), settings, diagnostics)
     if len(skipped) == len(times):
         raise AnalysisError(
-            f"{problem.agent}: no time step has both a label that varies and {2 * settings.folds} episodes"
+            f"{problem.target.agent}: no time step has both a label that varies and {2 * settings.folds} episodes"
         )
     if skipped:
         diagnostics.messages.append(
@@ -216,34 +231,28 @@ def solve(problem: DecodingProblem, settings: DecodingSettings, diagnostics: Dia
 def _score(
     problem: DecodingProblem, t: int | None, settings: DecodingSettings, diagnostics: Diagnostics
 ) -> DecodingOutcome:
-    p, kind, rng = problem, settings.classes.kind, np.random.default_rng(settings.seed)
-    permuted = [permute_by_episode(p.y, p.episode, rng) for _ in range(settings.n_shuffles)]
-    main, *of_permuted = score_labels(p.x, np.stack([p.y, *permuted], axis=1), p.fold, kind)
-    observation = score_folds(p.observation, p.y, p.fold, kind)
-    untrained = None if p.untrained is None else score_folds(p.untrained, p.y, p.fold, kind)
+    target, x, kind = problem.target, problem.x, settings.classes.kind
+    y, episode, fold, rng = target.y, target.episode, target.fold, np.random.default_rng(settings.seed)
+    permuted = [permute_by_episode(y, episode, rng) for _ in range(settings.n_shuffles)]
+    main, *of_permuted = score_labels(x, np.stack([y, *permuted], axis=1), fold, kind)
+    observation = score_folds(problem.observation, y, fold, kind)
+    untrained = None if problem.untrained is None else score_folds(problem.untrained, y, fold, kind)
     if not all(scores.converged for scores in (main, *of_permuted, observation, *([untrained] if untrained else []))):
         diagnostics.messages.append("a logistic regression did not converge")
-    control = control_task_score(p.x, p.y, p.episode, kind, rng)
+    control = control_task_score(x, y, episode, kind, rng)
     shuffled = np.array([scores.mean for scores in of_permuted])
-    score = assemble_score(
-        p.site, p.agent, p.offset, t, p.y, p.episode, p.fold, kind, main, shuffled, observation.mean,
-        None if untrained is None else untrained.mean, control,
-    )  # fmt: skip
+    untrained_score = None if untrained is None else untrained.mean
+    score = assemble_score(target, t, kind, main, shuffled, observation.mean, untrained_score, control)
     decoder = fit_linear_decoder(
-        p.x, p.y, kind,
-        site=p.site, agent=p.agent, t=t, offset=p.offset, label=settings.label, classes=settings.classes.names,
+        x, y, kind, site=target.site, agent=target.agent, t=t, offset=target.offset, label=settings.label,
+        classes=settings.classes.names,
     )  # fmt: skip
     return DecodingOutcome(score, decoder, shuffled)
 
 
 def assemble_score(
-    site: str,
-    agent: str,
-    offset: int,
+    target: DecodingTarget,
     t: int | None,
-    y: np.ndarray,
-    episode: np.ndarray,
-    fold: np.ndarray,
     kind: Kind,
     main: FoldScores,
     shuffled: np.ndarray,
@@ -257,20 +266,20 @@ def assemble_score(
     """
     low, high = np.clip(main.interval(), 0.0 if kind == "classification" else -np.inf, 1.0)  # the scores' own range
     return DecodingScore(
-        agent=agent,
+        agent=target.agent,
         t=t,
-        n_rows=len(y),
-        n_episodes=len(np.unique(episode)),
+        n_rows=len(target.y),
+        n_episodes=len(np.unique(target.episode)),
         score=main.mean,
         low=float(low),
         high=float(high),
-        chance=constant_score(y, fold, kind),
+        chance=constant_score(target.y, target.fold, kind),
         shuffled=float(shuffled.mean()),
         shuffled_high=float(shuffled.max()),
         p_value=(1 + int((shuffled >= main.mean).sum())) / (1 + len(shuffled)),
         observation=observation,
         untrained=untrained,
         control=control,
-        site=site,
-        offset=offset,
+        site=target.site,
+        offset=target.offset,
     )

@@ -20,6 +20,7 @@ from marlnb.analysis.decoding.linear_decoder import assemble_decoder
 from marlnb.analysis.decoding.problem import (
     DecodingOutcome,
     DecodingSettings,
+    DecodingTarget,
     Diagnostics,
     assemble_score,
     check_label,
@@ -89,12 +90,8 @@ class _RowBatches:
 def solve_streaming(
     source: RowSource,
     rows: Rows,
-    site: str,
-    agent: str,
-    offset: int,
     selected: np.ndarray,
-    y: np.ndarray,
-    fold: np.ndarray,
+    target: DecodingTarget,
     settings: DecodingSettings,
     diagnostics: Diagnostics,
     *,
@@ -103,12 +100,11 @@ def solve_streaming(
     """The outcome for one agent, over all time steps or at one.
 
     Args:
-        selected: ascending positions in `rows` of the problem's rows.
-        y: `[selected row]`, class indices or quantities.
-        fold: `[selected row]`.
+        selected: ascending positions in `rows` of the target's rows.
     Raises:
         AnalysisError: activations that are not finite or never vary; `at="each"`, which is not streamed.
     """
+    site, agent = target.site, target.agent
     if settings.at == "each":
         raise AnalysisError(
             f"{site} needs more than memory_bytes and is streamed, which at='each' does not support: use one time "
@@ -116,11 +112,10 @@ def solve_streaming(
         )
     t = None if settings.at == "all" else settings.at
     if t is not None:
-        at_t = rows.t[selected] == t
-        selected, y, fold = selected[at_t], y[at_t], fold[at_t]
-        check_label(agent, y, rows.episode[selected], settings, diagnostics)
-    kind, episode = settings.classes.kind, rows.episode[selected]
-    targets = StreamedTargets(y, episode, fold, kind, settings.n_shuffles, settings.seed)
+        selected, target = selected[target.t == t], target.select(target.t == t)
+        check_label(agent, target.y, target.episode, settings, diagnostics)
+    kind = settings.classes.kind
+    targets = StreamedTargets(target.y, target.episode, target.fold, kind, settings.n_shuffles, settings.seed)
     batches = _RowBatches(source, rows, site, agent, selected, _batch_bounds(rows.episode))
     progress_line = _Progress(f"decoding {settings.label} from {site} of {agent}", shown=progress)
     views: Views = {"site": batches.activations, "observation": batches.observations}
@@ -136,14 +131,15 @@ def solve_streaming(
     by_target = fits.scores["site"][: (targets.n - 1) * n].reshape(-1, n)
     shuffled = by_target[1:].mean(axis=1)
     score = assemble_score(
-        site, agent, offset, t, y, episode, fold, kind, FoldScores(by_target[0]), shuffled,
+        target, t, kind, FoldScores(by_target[0]), shuffled,
         float(fits.scores["observation"].mean()),
         float(fits.scores["untrained"].mean()) if "untrained" in views else None,
         float(fits.scores["site"][-2]) if targets.has_control else None,
     )  # fmt: skip
     decoder = assemble_decoder(
-        *fits.decoder, site=site, agent=agent, t=t, offset=offset, label=settings.label, classes=settings.classes.names
-    )
+        *fits.decoder, site=site, agent=agent, t=t, offset=target.offset, label=settings.label,
+        classes=settings.classes.names,
+    )  # fmt: skip
     return DecodingOutcome(score, decoder, shuffled)
 
 
