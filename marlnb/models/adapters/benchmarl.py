@@ -19,12 +19,13 @@ from marlnb.models.adapters.benchmarl_networks import (
     network,
     own_model,
 )
+from marlnb.models.adapters.critic import ExternalCritic, Reads
 from marlnb.models.adapters.mixing import TorchrlMixer
 from marlnb.models.adapters.parameters import Direct, FreeGaussian, LocScale, tanh_delta
-from marlnb.models.adapters.policy import ForeignCritic, ForeignPolicy, Reads
-from marlnb.models.adapters.q_critic import ForeignQCritic
+from marlnb.models.adapters.policy import ExternalPolicy
+from marlnb.models.adapters.q_critic import ExternalQCritic
 from marlnb.models.adapters.safe_unpickle import Record
-from marlnb.models.adapters.soft_critic import ForeignSoftCritic
+from marlnb.models.adapters.soft_critic import ExternalSoftCritic
 from marlnb.models.networks.mixers import Mixer, SumMixer
 from marlnb.models.policies.distributions import ActionDistribution, action_distribution
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec
@@ -75,7 +76,7 @@ def experiment_of(records: list[Any]) -> Experiment:
     return Experiment(task, algorithm, model, critic_model, settings, dict(options or {}))
 
 
-def policy_of(experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Tensors) -> ForeignPolicy:
+def policy_of(experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Tensors) -> ExternalPolicy:
     """The policy of one group out of its loss's tensors by name.
 
     Raises:
@@ -87,25 +88,25 @@ def policy_of(experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Ten
     actor = network(own_model(experiment.model, group.name), tensors, given, name)
     distribution, parameters = _distribution(experiment, group.action)
     greedy = experiment.algorithm.kind in VALUE_BASED
-    return ForeignPolicy(
+    return ExternalPolicy(
         group,
         actor,
         distribution,
         parameters=parameters,
         greedy=greedy,
         critic=_critic(experiment, group, env, state),
-        judges=None if actor.recurrent_shape else _judges(experiment, group, env, state),
+        action_critic=None if actor.recurrent_shape else _action_critic(experiment, group, env, state),
         mixer=_mixer(experiment, group, env, state),
     )
 
 
-def _critic(experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Tensors) -> ForeignCritic | None:
+def _critic(experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Tensors) -> ExternalCritic | None:
     own = below_all(state, "critic_network_params")
     if not own:
         return None
     model, where = own_model(experiment.critic_model, group.name), "the critic"
     given, reads = _read(experiment, model, own, Given(group.n_agents, group.observation.shape), env)
-    return ForeignCritic(group, network(model, own, given, where), env, reads)
+    return ExternalCritic(group, network(model, own, given, where), env, reads)
 
 
 def _read(experiment: Experiment, model: Record, own: Tensors, given: Given, env: EnvSpec) -> tuple[Given, Reads]:
@@ -119,9 +120,9 @@ def _read(experiment: Experiment, model: Record, own: Tensors, given: Given, env
     return Given(n_listed, shape, for_all=True), "joint" if state is None else "state"
 
 
-def _judges(
+def _action_critic(
     experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Tensors
-) -> ForeignQCritic | ForeignSoftCritic | None:
+) -> ExternalQCritic | ExternalSoftCritic | None:
     """The critics of actions, of SAC's kind (several) and DDPG's (one); None of those that remember."""
     kind = experiment.algorithm.kind
     if kind not in (*SOFT, *DETERMINISTIC):
@@ -137,7 +138,7 @@ def _judges(
         given = Given(group.n_agents, group.observation.shape, group.action.n_components)
         given, reads = _read(experiment, model, each[0], given, env)
         judges = [network(model, one, given, where) for one in each]
-        return None if judges[0].recurrent_shape else ForeignQCritic(group, judges, env, reads)
+        return None if judges[0].recurrent_shape else ExternalQCritic(group, judges, env, reads)
     given, reads = Given(group.n_agents, group.observation.shape), "observation"
     coupled = bool(experiment.algorithm.get("coupled_discrete_values", True))
     if kind != "MasacConfig" or coupled:
@@ -148,7 +149,9 @@ def _judges(
     networks = [network(model, one, given, where) for one in each]
     if networks[0].recurrent_shape:
         return None
-    return ForeignSoftCritic(group, networks, env, reads, alpha=_alpha(experiment, state), heeds_others=not coupled)
+    return ExternalSoftCritic(
+        group, networks, env, reads, alpha=_alpha(experiment, state), reads_other_actions=not coupled
+    )
 
 
 def _alpha(experiment: Experiment, state: Tensors) -> float:

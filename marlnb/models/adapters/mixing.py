@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from marlnb.errors import CheckpointError, ShapeError
 from marlnb.models.hooks.sites import Site
+from marlnb.models.networks.inputs import features
 from marlnb.models.networks.mixers import Mixer
-from marlnb.models.policies.actor import features
 from marlnb.specs import EnvSpec, GroupSpec
 
 HYPER = ("hyper_w_1", "hyper_b_1", "hyper_w_final")

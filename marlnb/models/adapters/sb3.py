@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from marlnb.errors import ConfigError
+from marlnb.models.adapters.critic import ExternalCritic
 from marlnb.models.adapters.memory import memory_of
 from marlnb.models.adapters.module_network import ModuleNetwork, check_forgets
 from marlnb.models.adapters.parameters import FreeGaussian, LocScale
-from marlnb.models.adapters.policy import ForeignCritic, ForeignPolicy
+from marlnb.models.adapters.policy import ExternalPolicy
 from marlnb.models.adapters.sequential import Chained
 from marlnb.models.adapters.stacked import assemble, layer_of
 from marlnb.models.hooks.sites import SiteKind
@@ -42,7 +43,9 @@ class WithLogStd(nn.Module):
         return self.scaled(torch.cat((mean, log_std.expand_as(mean)), dim=-1))  # type: ignore[no-any-return]
 
 
-def policy_of(models: Sequence[Any], members: Sequence[Sequence[int]], group: GroupSpec, env: EnvSpec) -> ForeignPolicy:
+def policy_of(
+    models: Sequence[Any], members: Sequence[Sequence[int]], group: GroupSpec, env: EnvSpec
+) -> ExternalPolicy:
     """The policy of a group whose agents `members[k]` act by `models[k]`.
 
     Raises:
@@ -56,8 +59,8 @@ def policy_of(models: Sequence[Any], members: Sequence[Sequence[int]], group: Gr
     greedy = hasattr(models[0], "q_net")
     distribution, parameters = _distribution(models, members, group)
     critics = [] if greedy else [_critic(model) for model in models]
-    critic = ForeignCritic(group, _together(models, critics, members, group), env) if critics else None
-    return ForeignPolicy(group, network, distribution, parameters=parameters, greedy=greedy, critic=critic)
+    critic = ExternalCritic(group, _together(models, critics, members, group), env) if critics else None
+    return ExternalPolicy(group, network, distribution, parameters=parameters, greedy=greedy, critic=critic)
 
 
 def _actor(model: Any) -> list[nn.Module]:

@@ -20,13 +20,14 @@ from torchrl.modules import GRUModule, LSTMModule, QValueModule
 from torchrl.modules.models.multiagent import MultiAgentNetBase
 
 from marlnb.errors import ConfigError
+from marlnb.models.adapters.critic import ExternalCritic, Reads
 from marlnb.models.adapters.memory import memory_of
 from marlnb.models.adapters.module_network import ModuleNetwork, check_forgets
 from marlnb.models.adapters.naming import leaves
 from marlnb.models.adapters.parameters import Direct, FreeGaussian, LocScale, tanh_delta
-from marlnb.models.adapters.policy import ForeignCritic, ForeignPolicy, Reads
+from marlnb.models.adapters.policy import ExternalPolicy
 from marlnb.models.adapters.sequential import Chained
-from marlnb.models.adapters.soft_critic import ForeignSoftCritic
+from marlnb.models.adapters.soft_critic import ExternalSoftCritic
 from marlnb.models.adapters.stacked import by_path, place_parameter, stacked
 from marlnb.models.networks.by_agent import ByAgent
 from marlnb.models.networks.network import Network
@@ -47,8 +48,8 @@ def policy_of(
     group: GroupSpec,
     key: Key,
     *,
-    critic: ForeignCritic | ForeignSoftCritic | None = None,
-) -> ForeignPolicy:
+    critic: ExternalCritic | ExternalSoftCritic | None = None,
+) -> ExternalPolicy:
     """The policy of one group out of a torchrl policy, which may hold other groups' as well.
 
     Args:
@@ -87,13 +88,13 @@ def policy_of(
     distribution, parameters = _distribution(last, group.action, extractor)
     greedy = isinstance(last, QValueModule)
     made: dict[str, Any] = {"parameters": parameters, "greedy": greedy}
-    if not isinstance(critic, ForeignSoftCritic):
-        return ForeignPolicy(group, actor, distribution, critic=critic, **made)
+    if not isinstance(critic, ExternalSoftCritic):
+        return ExternalPolicy(group, actor, distribution, critic=critic, **made)
     if greedy or actor.recurrent_shape is not None:
         raise ConfigError(
             f"a critic of {group.name!r} that judges every action needs the probabilities of a policy without memory"
         )
-    return ForeignPolicy(group, actor, distribution, judges=critic, **made)
+    return ExternalPolicy(group, actor, distribution, action_critic=critic, **made)
 
 
 def network_of(
@@ -116,7 +117,7 @@ def network_of(
 
 def critic_of(
     module: TensorDictModuleBase, group: GroupSpec, env: EnvSpec, key: Key, *, alpha: float = 0.0
-) -> ForeignCritic | ForeignSoftCritic:
+) -> ExternalCritic | ExternalSoftCritic:
     """The critic of one group: a module that reads the group's observation or the state and writes a value.
 
     One that writes a number for each discrete action judges them, as discrete SAC's do; `alpha` is then the weight of
@@ -130,18 +131,18 @@ def critic_of(
     if reads == ("state",):
         state = GroupSpec(group.name, group.agents[:1], group.observation, group.action)
         shape = env.state_shape or ()
-        return _judge(group, ModuleNetwork(_inner(own[0]), state.n_agents, shape), env, "state", alpha)
-    return _judge(group, network_of(_pieces(_inner(own[0])), group), env, "observation", alpha)
+        return _critic_of(group, ModuleNetwork(_inner(own[0]), state.n_agents, shape), env, "state", alpha)
+    return _critic_of(group, network_of(_pieces(_inner(own[0])), group), env, "observation", alpha)
 
 
-def _judge(
+def _critic_of(
     group: GroupSpec, network: Network, env: EnvSpec, reads: Reads, alpha: float
-) -> ForeignCritic | ForeignSoftCritic:
+) -> ExternalCritic | ExternalSoftCritic:
     if network.out_features == 1:
-        return ForeignCritic(group, network, env, reads)
+        return ExternalCritic(group, network, env, reads)
     if network.recurrent_shape is not None:
         raise ConfigError(f"a critic of {group.name!r} that judges every action must not remember")
-    return ForeignSoftCritic(group, [network], env, reads, alpha=alpha)
+    return ExternalSoftCritic(group, [network], env, reads, alpha=alpha)
 
 
 def _network(piece: nn.Module, group: GroupSpec, shape: tuple[int, ...], keys: Sequence[Key]) -> Network:

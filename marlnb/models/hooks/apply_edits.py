@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from types import EllipsisType
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,9 @@ from marlnb.errors import ShapeError, SiteError, unknown
 from marlnb.models.hooks import episode_context
 from marlnb.models.hooks.edit import Edit, EditTarget, edit_target
 from marlnb.models.hooks.sites import OBSERVATION, match_sites
-from marlnb.models.policies.policy import Policy
+
+if TYPE_CHECKING:
+    from marlnb.models.policies.policy import Policy
 
 Index = slice | Tensor
 
@@ -40,7 +43,7 @@ def edit_targets(policies: Policy | Mapping[str, Policy], edit: Edit) -> list[Ed
     Raises:
         SiteError, ShapeError: as `edited`.
     """
-    members = [policies] if isinstance(policies, Policy) else list(policies.values())
+    members = list(policies.values()) if isinstance(policies, Mapping) else [policies]
     of_observation = edit.site.endswith(f"/{OBSERVATION}")
     sites = [
         (policy, site)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
 from marlnb.models.hooks.sites import OBSERVATION, Site, match_sites
-from marlnb.models.policies.policy import Policy
+
+if TYPE_CHECKING:
+    from marlnb.models.policies.policy import Policy
 
 
 @contextmanager
@@ -49,7 +52,7 @@ def all_sites(policies: Policy | Mapping[str, Policy]) -> list[Site]:
 
 
 def _members(policies: Policy | Mapping[str, Policy]) -> list[Policy]:
-    return [policies] if isinstance(policies, Policy) else list(policies.values())
+    return list(policies.values()) if isinstance(policies, Mapping) else [policies]
 
 
 def _store_in(activations: dict[str, Tensor], site: Site) -> Callable[[nn.Module, object, Tensor], None]:

@@ -123,7 +123,7 @@ class Steer(Edit):
     def bind(self, target: EditTarget) -> Change:
         assert self.direction is not None  # checked in __post_init__
         step = vectors([self.direction], target)[0] * (self.direction.scale * self.strength)
-        return lambda values, whole: values + step.to(values)
+        return lambda values, output: values + step.to(values)
 
 
 @EDITS.register("erase")
@@ -159,7 +159,7 @@ class Erase(Edit):
         offset = (left[:, rank].T @ means / sizes[rank]) @ basis  # the vector in their span with these projections
         basis, offset = basis.float(), offset.float()
 
-        def project(values: Tensor, whole: Tensor) -> Tensor:
+        def project(values: Tensor, output: Tensor) -> Tensor:
             rows = basis.to(values)
             return values - (values @ rows.T) @ rows + offset.to(values)
 
@@ -188,10 +188,10 @@ class Clamp(Edit):
 
     def bind(self, target: EditTarget) -> Change:
         if self.direction is None:
-            return lambda values, whole: torch.full_like(values, self.value)
+            return lambda values, output: torch.full_like(values, self.value)
         vector = vectors([self.direction], target)[0]
 
-        def set_projection(values: Tensor, whole: Tensor) -> Tensor:
+        def set_projection(values: Tensor, output: Tensor) -> Tensor:
             along = vector.to(values)
             return values + (self.value - values @ along).unsqueeze(-1) * along
 

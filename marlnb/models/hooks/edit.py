@@ -9,15 +9,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from fnmatch import fnmatchcase
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 
 from marlnb.errors import ConfigError, ShapeError, unknown
 from marlnb.models.hooks.activation_sources import open_activation_source
 from marlnb.models.hooks.sites import OBSERVATION, Site
-from marlnb.models.policies.policy import Policy
 from marlnb.registry import Registry
+
+if TYPE_CHECKING:
+    from marlnb.models.policies.policy import Policy
 
 EDITS: Registry = Registry("edit", "marlnb.models")
 

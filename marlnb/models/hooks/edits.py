@@ -58,13 +58,13 @@ class Ablate(Edit):
                 raise ShapeError(
                     f"got {len(constant)} values for {len(target.units)} units of {target.site.name!r}; give one each"
                 )
-        return lambda values, whole: constant.to(values).expand_as(values)
+        return lambda values, output: constant.to(values).expand_as(values)
 
     def _resample(self, target: EditTarget) -> Change:
         rows_by_agent = self._recorded_rows(target)
         generator = torch.Generator().manual_seed(self.seed)
 
-        def draw(values: Tensor, whole: Tensor) -> Tensor:
+        def draw(values: Tensor, output: Tensor) -> Tensor:
             samples = []
             for rows in rows_by_agent:
                 index = torch.randint(len(rows), values.shape[:-2], generator=generator)
@@ -96,7 +96,7 @@ class Scale(Edit):
     factor: float = 1.0
 
     def bind(self, target: EditTarget) -> Change:
-        return lambda values, whole: values * self.factor
+        return lambda values, output: values * self.factor
 
 
 @EDITS.register("noise")
@@ -111,4 +111,4 @@ class Noise(Edit):
 
     def bind(self, target: EditTarget) -> Change:
         generator = torch.Generator().manual_seed(self.seed)
-        return lambda values, whole: values + self.scale * torch.randn(values.shape, generator=generator).to(values)
+        return lambda values, output: values + self.scale * torch.randn(values.shape, generator=generator).to(values)

@@ -55,7 +55,7 @@ class PermuteChannel(Edit):
     def bind(self, target: EditTarget) -> Change:
         orders: dict[int, Tensor] = {}
 
-        def permute(values: Tensor, whole: Tensor) -> Tensor:
+        def permute(values: Tensor, output: Tensor) -> Tensor:
             n_envs = len(values)
             if n_envs not in orders:
                 orders[n_envs] = derangement(n_envs, self.seed)

@@ -67,16 +67,16 @@ class Patch(Edit):
         if self.source is None:
             rows = [_row_of(agent, target) for agent in agents]
             units = torch.tensor(target.units)
-            return lambda values, whole: whole[..., rows, :][..., units.to(whole.device)]
+            return lambda values, output: output[..., rows, :][..., units.to(output.device)]
         source, units_list = open_activation_source(self.source, self.digest), list(target.units)
         recorded = torch.stack(  # [row, agent, unit]
             [torch.from_numpy(source.values(target.site.name, agent)[:, units_list]) for agent in agents], dim=1
         )
         table = RowTable(source)
 
-        def insert(values: Tensor, whole: Tensor) -> Tensor:
+        def insert(values: Tensor, output: Tensor) -> Tensor:
             time_step = episode_context.now(f"the patch at {self.site!r}")
-            check_one_time_step(whole, time_step.t, target)
+            check_one_time_step(output, time_step.t, target)
             t = time_step.t + self.shift if self.at is None else torch.full_like(time_step.t, self.at)
             rows = table.rows(table.episodes(self.episode, time_step.episode), t)
             exists = rows >= 0

@@ -17,16 +17,16 @@ from marlnb.specs import InputSpec
 
 @dataclass(frozen=True)
 class NetworkConfig(ModelConfig):
-    """The options of every kind of network; a subclass says in `network` what is built of them."""
+    """The options of every kind of network; a subclass builds it in `network`."""
 
-    agent_id: bool = option(False, help="append the agent's index, one-hot, to what it reads; for shared weights")
+    agent_id: bool = option(False, help="append the agent's index, one-hot, to its input; for shared weights")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.agent_id and not self.share_parameters:
             raise ConfigError(
-                f"model {self.name!r}: agent_id=true tells apart agents that share weights; "
-                "with share_parameters=false each has its own"
+                f"model {self.name!r}: agent_id=true distinguishes agents that share weights; "
+                "it cannot be combined with share_parameters=false"
             )
 
     def build(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
@@ -37,7 +37,7 @@ class NetworkConfig(ModelConfig):
 
     @abstractmethod
     def network(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
-        """As `build`; the agent's index, if asked for, is among the inputs already, as their context."""
+        """As `build`; with `agent_id` the agent's index is already part of the inputs, as their context."""
 
 
 class AgentId(Network):
@@ -54,8 +54,8 @@ class AgentId(Network):
         self.register_buffer("one_hot", torch.eye(inner.n_agents), persistent=False)
 
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        outcome: tuple[Tensor, Tensor | None] = self.inner(self._with_id(x), recurrent)
-        return outcome
+        result: tuple[Tensor, Tensor | None] = self.inner(self._with_id(x), recurrent)
+        return result
 
     def sequence(
         self, x: Tensor, recurrent: Tensor | None, is_init: Tensor, acting: Tensor | None = None

@@ -1,4 +1,4 @@
-"""Attention: entities look at one another, are pooled, hidden layers and a head; registered as `attention`.
+"""Attention: self-attention over entities, a pool, hidden layers and a head; registered as `attention`.
 
 Source: Vaswani et al. 2017, section 3.2 (arXiv:1706.03762); over entities, Zambaldi et al. 2019.
 """
@@ -21,7 +21,7 @@ from marlnb.specs import InputSpec
 
 
 class AttentionWeights(nn.Module):
-    """Who looks at whom: `[..., n_agents, head * looking * seen]`, each head's rows add up to 1; a site."""
+    """A = softmax(Q K^T / sqrt(d)), `[..., n_agents, head * query * key]`; each query's weights sum to 1. A site."""
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         """query and key `[..., n_agents, head, entity, unit]`."""
@@ -30,19 +30,19 @@ class AttentionWeights(nn.Module):
 
 
 class Attended(nn.Module):
-    """The entities after they have looked, `[..., n_agents, entity * unit]`; a site."""
+    """The entities after attention, x + W_o A V, `[..., n_agents, entity * unit]`. A site."""
 
     def __init__(self, n_agents: int, units: int, *, shared: bool) -> None:
         super().__init__()
         self.output = AgentLinear(n_agents, units, units, shared=shared)
 
-    def forward(self, entities: Tensor, seen: Tensor) -> Tensor:
-        """entities `[..., n_agents, entity, unit]`; seen `[..., n_agents, head, entity, unit of a head]`."""
-        return (entities + each_entity(self.output, seen.transpose(-3, -2).flatten(-2))).flatten(-2)
+    def forward(self, entities: Tensor, attended: Tensor) -> Tensor:
+        """entities `[..., n_agents, entity, unit]`; attended, A V, `[..., n_agents, head, entity, unit of a head]`."""
+        return (entities + each_entity(self.output, attended.transpose(-3, -2).flatten(-2))).flatten(-2)
 
 
 class SelfAttention(nn.Module):
-    """`[..., n_agents, entity * unit]` -> the same; equal to `nn.MultiheadAttention` and the input, agent by agent."""
+    """`[..., n_agents, entity * unit]` -> the same; equals `nn.MultiheadAttention` plus the input, for each agent."""
 
     def __init__(self, n_agents: int, n_entities: int, units: int, n_heads: int, *, shared: bool) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class SelfAttention(nn.Module):
 
 
 class AttentionNetwork(Network):
-    """Entities of every set embedded, looking at one another, pooled; hidden layers and a linear head."""
+    """Embeds the entities of every set, applies self-attention and a pool, then hidden layers and a linear head."""
 
     def __init__(self, n_agents: int, inputs: InputSpec, out_features: int, config: AttentionConfig) -> None:
         super().__init__()
@@ -91,10 +91,10 @@ class AttentionNetwork(Network):
 
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         entities = join([embed(columns.take(x)) for embed, columns in zip(self.embeddings, self.columns)])
-        found = [self.pool(self.attention(entities))]
+        parts = [self.pool(self.attention(entities))]
         if self.rest.n_features:
-            found.append(self.rest.take(x))
-        x = join(found)
+            parts.append(self.rest.take(x))
+        x = join(parts)
         for layer in self.hidden:
             x = layer(x)
         return self.head(x), None
@@ -102,12 +102,12 @@ class AttentionNetwork(Network):
     def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
         embeddings = [cast(EntityLayer, layer) for layer in self.embeddings]
         attention = self.attention
-        found: list[tuple[str, nn.Module, int, SiteKind]] = [
+        entity_sites: list[tuple[str, nn.Module, int, SiteKind]] = [
             (f"{prefix}entity", layer, layer.n_entities * layer.units, "hidden")
             for prefix, layer in zip(set_names(len(embeddings)), embeddings)
         ]
         return [
-            *found,
+            *entity_sites,
             ("attention", attention.weights, attention.n_heads * attention.n_entities**2, "hidden"),
             ("attended", attention.attended, attention.n_entities * attention.units, "hidden"),
             ("pooled", self.pool, attention.units, "hidden"),
@@ -124,8 +124,8 @@ class AttentionConfig(HiddenConfig):
     reads_shape: ClassVar[bool] = True
 
     hidden: tuple[int, ...] = option((64,), help="units of each hidden layer after the pool", unit="units")
-    units: int = option(64, help="units of an entity", unit="units", ge=1)
-    heads: int = option(4, help="attention heads; they share the units out among them", ge=1)
+    units: int = option(64, help="units of an entity's embedding", unit="units", ge=1)
+    heads: int = option(4, help="attention heads; the units are divided among them", ge=1)
     pooling: Pooling = option("mean", help="over the entities", choices=("mean", "sum", "max"))
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
-"""Networks of different kinds within one group: some agents', or each agent's, are named in the experiment.
+"""Networks of different kinds within one group: the experiment names those of some agents, or of each.
 
-`models.bob=gru` is for the group bob, `models.bob_0=lstm` for its agent bob_0 alone. Agents of equal options still
-share weights where those options say so. Outside, it is one network: the agent axis is whole at input and output.
+`models.bob=gru` is for the group bob, `models.bob_0=lstm` for its agent bob_0 alone. Agents with equal options share
+weights if these options say so. From outside it is one network, with all agents on the axis of input and output.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ Run = Callable[[Network, Tensor, Tensor | None, list[int]], tuple[Tensor, Tensor
 
 
 class ByAgent(Network):
-    """A network for each of several sets of agents, which together are all.
+    """One network for each of several sets of agents; together the sets contain every agent once.
 
     Args:
         agents: the agents' names, in the group's order.
         members: for each network, the indices of its agents. Messages stay within one network.
+        networks: the networks.
     """
 
     order: Tensor
@@ -41,17 +42,17 @@ class ByAgent(Network):
         self.in_features, self.out_features = networks[0].in_features, networks[0].out_features
         self.recurrent_shape = widest_shape([network.recurrent_shape for network in networks])
         self.cross_agent = any(network.cross_agent for network in networks)
-        place = {agent: row for row, agent in enumerate(index for indices in self.members for index in indices)}
-        self.register_buffer("order", torch.tensor([place[k] for k in range(len(agents))]), persistent=False)
+        row_of = {agent: row for row, agent in enumerate(index for indices in self.members for index in indices)}
+        self.register_buffer("order", torch.tensor([row_of[k] for k in range(len(agents))]), persistent=False)
 
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        def one_moment(
+        def one_time_step(
             network: Network, x: Tensor, entering: Tensor | None, rows: list[int]
         ) -> tuple[Tensor, Tensor | None]:
-            outcome: tuple[Tensor, Tensor | None] = network(x, entering)
-            return outcome
+            result: tuple[Tensor, Tensor | None] = network(x, entering)
+            return result
 
-        return self._together(one_moment, x, recurrent)
+        return self._together(one_time_step, x, recurrent)
 
     def sequence(
         self, x: Tensor, recurrent: Tensor | None, is_init: Tensor, acting: Tensor | None = None
@@ -65,7 +66,7 @@ class ByAgent(Network):
         )
 
     def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
-        """Each module once, under the name of the first of its agents; `sites` has a site for every agent."""
+        """Each module once, under the name of its first agent; `sites` has a site for every agent."""
         return [
             (f"{self.agents[indices[0]]}/{layer}", module, n_units, kind)
             for indices, network in zip(self.members, self._networks)
@@ -74,15 +75,15 @@ class ByAgent(Network):
 
     def sites(self, prefix: str, n_agents: int, *, shared_forward: bool = False) -> list[Site]:
         """`<prefix>/<agent>/<layer>`, an agent's sites together, the agents in the group's order."""
-        found = []
+        sites = []
         for agent, name in enumerate(self.agents):
             indices, network = next(pair for pair in zip(self.members, self._networks) if agent in pair[0])
             row = indices.index(agent)
-            found += [
+            sites += [
                 Site(f"{prefix}/{name}/{layer}", module, 1, n_units, kind, agents=(agent,), rows=(row,))
                 for layer, module, n_units, kind in network.site_modules()
             ]
-        return found
+        return sites
 
     def _together(self, run: Run, x: Tensor, recurrent: Tensor | None) -> tuple[Tensor, Tensor | None]:
         outputs, states = [], []
@@ -106,9 +107,9 @@ class ByAgent(Network):
 
 @dataclass(frozen=True)
 class ByAgentConfig(ModelConfig):
-    """What `by_agent` makes of an experiment's options; it has no name of its own.
+    """The options that `by_agent` creates from an experiment's; they have no registered name.
 
-    As a whole it shares nothing: a head of its own, and a standard deviation, for every agent.
+    The group as a whole shares nothing: every agent has its own head and standard deviation.
     """
 
     share_parameters: bool = option(False, help="of the group as a whole")
@@ -122,8 +123,8 @@ class ByAgentConfig(ModelConfig):
     def build(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
         if n_agents != len(self.agents):
             raise ConfigError(
-                f"networks by agent, for {', '.join(self.agents)}, are of {len(self.agents)} agents; "
-                f"here one network is asked for, for {n_agents}"
+                f"networks by agent, for {', '.join(self.agents)}, have {len(self.agents)} agents; "
+                f"requested one network for {n_agents}"
             )
         kinds = [config for k, config in enumerate(self.configs) if config not in self.configs[:k]]
         members = [[k for k, config in enumerate(self.configs) if config == kind] for kind in kinds]

@@ -27,8 +27,11 @@ class AgentConv(nn.Module):
     """A convolution and a nonlinearity, `[..., n_agents, image * in]` -> `[..., n_agents, image * out]`.
 
     Each agent has `n_images` images of shape (height, width, channel), flattened in that order, and so is the output:
-    a site. Agents and copies are folded into the batch; weights of one's own go through one grouped convolution.
-    weight is `[out, in, kernel, kernel]`, orthogonal, or `[n_agents, out, in, kernel, kernel]`.
+    a site. Agents and environments are folded into the batch; unshared weights use one grouped convolution.
+
+    Attributes:
+        weight: `[out, in, kernel, kernel]` if shared, else `[n_agents, out, in, kernel, kernel]`; starts orthogonal.
+        bias: `[out]` or `[n_agents, out]`.
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class AgentConv(nn.Module):
         return self.n_images * height * width * channels
 
     def forward(self, x: Tensor) -> Tensor:
+        """x `[env, agent, image * height * width * in]`, with any leading axes -> the output images, flattened."""
         lead = x.shape[:-2]
         if self.shared:
             images = x.reshape(-1, *self.in_shape).permute(0, 3, 1, 2)
@@ -102,8 +106,8 @@ class Trunk(nn.Module):
         for channels, kernel, stride in zip(config.channels, config.kernels, config.strides, strict=True):
             if min(shape[:2]) < kernel:
                 raise ConfigError(
-                    f"model {config.name!r}: layer {len(self.convs) + 1} has kernels of {kernel} pixels, and what it "
-                    f"reads is {shape[0]} x {shape[1]} (of images {part}); give model.kernels and model.strides"
+                    f"model {config.name!r}: layer {len(self.convs) + 1} has kernels of {kernel} pixels, but its "
+                    f"input is {shape[0]} x {shape[1]} (of images {part}); set model.kernels and model.strides"
                 )
             conv = AgentConv(
                 n_agents,
@@ -134,8 +138,8 @@ class Trunk(nn.Module):
         """Flat images of any layout as (height, width, stack and channel)."""
         images = x.unflatten(-1, (-1, *((1,) if len(self.part) == 3 else ()), *self.part))
         stack, height, width, channel = (-4, -2, -1, -3) if self.layout == "first" else (-4, -3, -2, -1)
-        kept = range(images.ndim - 4)
-        return images.permute(*kept, *(images.ndim + axis for axis in (height, width, stack, channel))).flatten(-5)
+        leading = range(images.ndim - 4)
+        return images.permute(*leading, *(images.ndim + axis for axis in (height, width, stack, channel))).flatten(-5)
 
 
 class CNN(Network):
@@ -160,23 +164,23 @@ class CNN(Network):
         )
 
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        found = [trunk(x) for trunk in self._trunks]
+        parts = [trunk(x) for trunk in self._trunks]
         if self.rest.n_features:
-            found.append(self.rest.take(x))
-        x = found[0] if len(found) == 1 else torch.cat(found, dim=-1)
+            parts.append(self.rest.take(x))
+        x = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
         for layer in self.hidden:
             x = layer(x)
         return self.head(x), None
 
     def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
-        found: list[tuple[str, nn.Module, int, SiteKind]] = []
+        sites: list[tuple[str, nn.Module, int, SiteKind]] = []
         for number, trunk in enumerate(self._trunks, start=1):
             prefix = f"image_{number}/" if len(self.trunks) > 1 else ""
-            found += [
+            sites += [
                 (f"{prefix}conv_{index}", conv, cast(AgentConv, conv).units, "hidden")
                 for index, conv in enumerate(trunk.convs, start=1)
             ]
-        return [*found, *hidden_sites(self.hidden), ("head", self.head, self.out_features, "head")]
+        return [*sites, *hidden_sites(self.hidden), ("head", self.head, self.out_features, "head")]
 
     @property
     def _trunks(self) -> Sequence[Trunk]:
@@ -186,10 +190,10 @@ class CNN(Network):
 @MODELS.register("cnn")
 @dataclass(frozen=True)
 class CNNConfig(HiddenConfig):
-    """A convolutional network for images; inputs that are no images go round the convolutions.
+    """A convolutional network for images; other inputs bypass the convolutions.
 
-    Images are observations of 3 axes, or of 4 with a stack of frames before them, which become channels. Images of one
-    shape go through the same convolutions, as those of all agents that a centralised critic sees.
+    Images are observations with 3 axes, or 4 with a stack of frames, which become channels. Images of the same shape
+    share their convolutions, for example those of all agents that a centralised critic reads.
     """
 
     reads_shape: ClassVar[bool] = True

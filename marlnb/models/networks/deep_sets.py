@@ -1,4 +1,6 @@
-"""DeepSets: the same layers for every entity, a pool over them, hidden layers and a head; registered as `deep_sets`.
+"""DeepSets: the same layers for every entity, a pool, hidden layers and a head; registered as `deep_sets`.
+
+    f(X) = rho(pool_i phi(x_i), rest)      phi: entity layers; rho: hidden layers and head
 
 Source: Zaheer et al. 2017, Deep Sets, theorem 2 (arXiv:1703.06114).
 """
@@ -22,7 +24,7 @@ from marlnb.specs import InputSpec
 
 
 class PooledSet(nn.Module):
-    """One set of entities: layers alike for each of them, then a pool over them."""
+    """One set of entities: the same layers phi for each, then a pool over them."""
 
     def __init__(self, n_agents: int, entities: EntitySet, config: DeepSetsConfig) -> None:
         super().__init__()
@@ -51,11 +53,11 @@ class PooledSet(nn.Module):
         return pooled
 
     def site_modules(self, prefix: str) -> list[tuple[str, nn.Module, int, SiteKind]]:
-        found: list[tuple[str, nn.Module, int, SiteKind]] = []
+        sites: list[tuple[str, nn.Module, int, SiteKind]] = []
         for index, layer in enumerate(self.layers, start=1):
             layer = cast(EntityLayer, layer)
-            found.append((f"{prefix}entity_{index}", layer, layer.n_entities * layer.units, "hidden"))
-        return [*found, (f"{prefix}pooled", self.pool, self.units, "hidden")]
+            sites.append((f"{prefix}entity_{index}", layer, layer.n_entities * layer.units, "hidden"))
+        return [*sites, (f"{prefix}pooled", self.pool, self.units, "hidden")]
 
 
 class DeepSets(Network):
@@ -73,25 +75,25 @@ class DeepSets(Network):
         )
 
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        found = [pooled(x) for pooled in self.sets]
+        parts = [pooled(x) for pooled in self.sets]
         if self.rest.n_features:
-            found.append(self.rest.take(x))
-        x = join(found)
+            parts.append(self.rest.take(x))
+        x = join(parts)
         for layer in self.hidden:
             x = layer(x)
         return self.head(x), None
 
     def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
-        found: list[tuple[str, nn.Module, int, SiteKind]] = []
+        sites: list[tuple[str, nn.Module, int, SiteKind]] = []
         for prefix, pooled in zip(set_names(len(self.sets)), self.sets):
-            found += cast(PooledSet, pooled).site_modules(prefix)
-        return [*found, *hidden_sites(self.hidden), ("head", self.head, self.out_features, "head")]
+            sites += cast(PooledSet, pooled).site_modules(prefix)
+        return [*sites, *hidden_sites(self.hidden), ("head", self.head, self.out_features, "head")]
 
 
 @MODELS.register("deep_sets")
 @dataclass(frozen=True)
 class DeepSetsConfig(HiddenConfig):
-    """A network that does not care in which order it is told of things: rows of an observation, or other agents."""
+    """A permutation-invariant network over entities: rows of an observation, or the agents that a critic reads."""
 
     reads_shape: ClassVar[bool] = True
 

@@ -1,6 +1,6 @@
-"""Entities: the rows of an observation (N, F), or the parts of equal shape of what a centralised critic reads.
+"""Entities: the rows of an observation (N, F), or parts of equal shape that a centralised critic reads.
 
-The layers here treat every entity of a set alike and keep the agent axis, so that what they put out,
+The layers here apply the same weights to every entity of a set and keep the agent axis, so that their output,
 `[..., n_agents, entity * unit]`, is a site like any other.
 """
 
@@ -22,7 +22,13 @@ Pooling = Literal["mean", "sum", "max"]
 
 @dataclass(frozen=True)
 class EntitySet:
-    """Entities of one kind: `n` of them with `size` features each, in those columns of the input."""
+    """Entities of one kind.
+
+    Attributes:
+        columns: their columns of the input.
+        n: number of entities.
+        size: features of each.
+    """
 
     columns: Columns
     n: int
@@ -32,11 +38,11 @@ class EntitySet:
 def find_entities(model: str, inputs: InputSpec) -> tuple[list[EntitySet], Columns]:
     """The sets of entities among the inputs, and the columns of everything else.
 
-    Rows of the same length are one set, of however many parts; so are vectors of the same length, where there are two
-    or more of them. A vector of its own is no entity.
+    Rows of the same length form one set, also across parts; so do two or more vectors of the same length. A single
+    vector is not an entity.
 
     Raises:
-        ConfigError: there are no entities, or there are images.
+        ConfigError: the inputs have no entities, or have images.
     """
     kinds: dict[tuple[int, int], list[int]] = {}
     for index, part in enumerate(inputs.parts):
@@ -47,8 +53,8 @@ def find_entities(model: str, inputs: InputSpec) -> tuple[list[EntitySet], Colum
     sets = {kind: parts for kind, parts in kinds.items() if kind[0] == 2 or len(parts) > 1}
     if not sets:
         raise ConfigError(
-            f"model {model!r} reads entities: rows of an observation (N, F), or the equal parts of what a centralised "
-            f"critic sees; got inputs of shape {', '.join(map(str, inputs.parts))}"
+            f"model {model!r} reads entities: rows of an observation (N, F), or equal parts that a centralised "
+            f"critic reads; got inputs of shape {', '.join(map(str, inputs.parts))}"
         )
     members = {index for parts in sets.values() for index in parts}
     rest = Columns(inputs, [index for index in range(len(inputs.parts)) if index not in members], context=True)
@@ -83,7 +89,7 @@ class EntityLayer(nn.Module):
 
 
 class Pool(nn.Module):
-    """What the entities have in common: `[..., n_agents, entity * unit]` -> `[..., n_agents, unit]`; a site."""
+    """A pool over entities: `[..., n_agents, entity * unit]` -> `[..., n_agents, unit]`; a site."""
 
     def __init__(self, n_entities: int, pooling: Pooling) -> None:
         super().__init__()
@@ -103,7 +109,7 @@ def each_entity(layer: nn.Module, x: Tensor) -> Tensor:
 
 
 def set_names(n_sets: int) -> list[str]:
-    """What stands before the sites of each set: nothing where there is but one."""
+    """Prefix of the site names of each set; empty for a single set."""
     return [""] if n_sets == 1 else [f"set_{number}/" for number in range(1, n_sets + 1)]
 
 

@@ -1,8 +1,8 @@
-"""Affine maps and tanh by the fastest route of a CPU, for a learner's update; equal to torch's own to rounding.
+"""Affine maps and tanh by the fastest kernels of a CPU, for a learner's update; equal to torch's own to rounding.
 
-torch multiplies float32 matrices by MKL, which leaves half of an AMD processor's speed unused; oneDNN, which torch
-brings along, does not, and applies the tanh on the way. Where torch lacks oneDNN, on other devices, for other numbers
-and for small matrices, torch's own routes are taken.
+torch multiplies float32 matrices with MKL, which reaches half of an AMD processor's speed. oneDNN, which torch
+includes, reaches all of it and applies the tanh in the same pass. Without oneDNN, on other devices, for other dtypes
+and for small matrices, torch's own operations are used.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-WORTH_IT = 2**20  # multiplications of one product below which oneDNN's preparations cost more than it gains
+MIN_MULTIPLICATIONS = 2**20  # of one product; below it oneDNN's preparation costs more than it gains
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor, *, tanh: bool = False) -> Tensor:
-    """x `[..., in]` by weight `[out, in]` plus bias `[out]`, its tanh if asked for; `[..., out]`."""
+    """x `[..., in]` times weight `[out, in]` plus bias `[out]`, optionally its tanh; `[..., out]`."""
     if not torch.is_grad_enabled():
         return _product(x, weight, bias, tanh)
     y: Tensor = _Affine.apply(x, weight, bias, tanh)
@@ -25,11 +25,11 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor, *, tanh: bool = False) -> Te
 
 
 def tanh_(x: Tensor) -> Tensor:
-    """tanh to an absolute 2e-7, through the sigmoid, which torch computes several times faster on a CPU.
+    """tanh(x) = 2 sigmoid(2 x) - 1, to an absolute 2e-7: torch's sigmoid is several times faster on a CPU.
 
-    In x's own memory: to be used where nothing else needs what was there.
+    In place: nothing else may need x afterwards.
     """
-    if x._is_view():  # autograd follows no change of a view from within a function of ours
+    if x._is_view():  # autograd cannot follow an in-place change of a view inside a custom function
         x = x.clone()
     y: Tensor = _Tanh.apply(x) if torch.is_grad_enabled() else _tanh_by_sigmoid_(x)
     return y
@@ -38,7 +38,7 @@ def tanh_(x: Tensor) -> Tensor:
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None, tanh: bool = False) -> Tensor:
     """As `affine`, without gradient."""
     float32_on_cpu = x.dtype == weight.dtype == torch.float32 and x.device.type == "cpu"
-    if float32_on_cpu and x.numel() * len(weight) >= WORTH_IT and torch.backends.mkldnn.is_available():
+    if float32_on_cpu and x.numel() * len(weight) >= MIN_MULTIPLICATIONS and torch.backends.mkldnn.is_available():
         y: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "tanh" if tanh else "none", [], "")
         return y
     y = F.linear(x, weight, bias)
@@ -64,9 +64,9 @@ class _Tanh(torch.autograd.Function):
 
 
 class _Affine(torch.autograd.Function):
-    """The weight's gradient is formed with the shorter side first: for few inputs and many outputs 2 to 5 times faster.
+    """The weight's gradient puts the shorter side first: 2 to 5 times faster for few inputs and many outputs.
 
-    What needs no gradient, as a critic's weights through which an actor learns, costs none.
+    Weights that need no gradient, as a critic's through which an actor learns, cost nothing.
     """
 
     @staticmethod

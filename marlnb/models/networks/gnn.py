@@ -1,5 +1,9 @@
 """GNN: hidden layers, rounds of messages between the agents of a group, and a head; registered as `gnn`.
 
+    gatv2   e_ij = a . LeakyReLU(W_l x_j + W_r x_i)     alpha_ij = softmax_j e_ij
+            x_i' = act(W_o x_i + sum_j alpha_ij W_l x_j)
+    graph   x_i' = act(W_o x_i + sum_{j in N(i)} W_h x_j)
+
 Source: Brody et al. 2022, equations 1 and 7 (arXiv:2105.14491) for GATv2; Morris et al. 2019, equation 5
 (arXiv:1810.02244) for graph convolutions.
 """
@@ -30,7 +34,7 @@ LEAK = 0.2  # slope of the leaky rectifier, as in the paper
 class Messaging(nn.Module):
     """One round of messages: `[..., n_agents, in]` -> `[..., n_agents, unit]`; a site.
 
-    `graph` says who hears whom, bool `[..., hearing, heard]`; nobody is told to hear itself.
+    `graph[i, j]` is whether agent i receives agent j's message, bool `[..., receiver, sender]`; False on the diagonal.
     """
 
     def __init__(self, units: int, act: ActivationName) -> None:
@@ -40,15 +44,15 @@ class Messaging(nn.Module):
 
     @abstractmethod
     def forward(self, x: Tensor, graph: Tensor) -> Tensor:
-        """What each agent is after hearing the others."""
+        """x `[..., agent, in]`, graph `[..., receiver, sender]` -> `[..., agent, unit]`."""
 
     def inner_sites(self, number: int) -> list[tuple[str, nn.Module, int, SiteKind]]:
-        """Sites that fire before the round's own."""
+        """Sites that fire before the round's output."""
         return []
 
 
 class Edges(nn.Module):
-    """How much each agent takes of each one's message, `[..., hearing, head * heard]`; a head's add up to 1; a site."""
+    """Attention weights alpha_ij, `[..., receiver, head * sender]`; each head's sum to 1. A site."""
 
     def __init__(self, n_agents: int, n_heads: int, units: int, *, shared: bool) -> None:
         super().__init__()
@@ -57,7 +61,7 @@ class Edges(nn.Module):
         nn.init.normal_(self.score, std=(units // n_heads) ** -0.5)
 
     def forward(self, heard: Tensor, hearing: Tensor, graph: Tensor) -> Tensor:
-        """heard, hearing `[..., n_agents, head, unit]` -> the weights of a softmax over those heard and oneself."""
+        """heard, hearing `[..., n_agents, head, unit]` -> softmax weights over the senders and the agent itself."""
         score = self.score if self.score.ndim == 2 else self.score.unsqueeze(-3)
         met = F.leaky_relu(heard.unsqueeze(-4) + hearing.unsqueeze(-3), LEAK)  # [..., hearing, heard, head, unit]
         logits = (met * score).sum(-1)
@@ -67,9 +71,9 @@ class Edges(nn.Module):
 
 
 class GATv2(Messaging):
-    """Oneself, and all messages weighted by an attention that depends on who hears and who is heard.
+    """The agent's own input, and all messages weighted by an attention over (receiver, sender) pairs.
 
-    The term of its own (a residual, beyond the paper's equation) keeps the agents of a full graph from being alike.
+    The residual term W_o x_i is not in the paper; it keeps the agents of a full graph from becoming equal.
     """
 
     def __init__(
@@ -95,7 +99,7 @@ class GATv2(Messaging):
 
 
 class GraphConv(Messaging):
-    """Oneself, and the sum of all messages heard."""
+    """The agent's own input, and the sum of all received messages."""
 
     def __init__(self, n_agents: int, in_features: int, units: int, act: ActivationName, *, shared: bool) -> None:
         super().__init__(units, act)
@@ -136,23 +140,25 @@ class GNN(Network):
         return self.head(x), None
 
     def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
-        found = hidden_sites(self.hidden)
+        sites = hidden_sites(self.hidden)
         for number, messaging in enumerate(self.rounds, start=1):
             messaging = cast(Messaging, messaging)
-            found += [*messaging.inner_sites(number), (f"messages_{number}", messaging, messaging.units, "hidden")]
-        return [*found, ("head", self.head, self.out_features, "head")]
+            sites += [*messaging.inner_sites(number), (f"messages_{number}", messaging, messaging.units, "hidden")]
+        return [*sites, ("head", self.head, self.out_features, "head")]
 
 
 @MODELS.register("gnn")
 @dataclass(frozen=True)
 class GNNConfig(HiddenConfig):
-    """Agents of a group that tell each other what they see: an agent's output depends on the others' observations."""
+    """Agents of a group exchange messages: an agent's output depends on the others' observations."""
 
     hidden: tuple[int, ...] = option((64,), help="units of each hidden layer before the first round", unit="units")
     rounds: tuple[int, ...] = option((64,), help="units of each round of messages", unit="units", ge=1)
     messages: Messages = option("gatv2", help="weighted by attention, or summed", choices=("gatv2", "graph"))
-    heads: int = option(4, help="attention heads of gatv2; they share the units out among them", ge=1)
-    neighbours: int = option(0, help="how many of the nearest agents each one hears; 0: all", unit="agents", ge=0)
+    heads: int = option(4, help="attention heads of gatv2; the units are divided among them", ge=1)
+    neighbours: int = option(
+        0, help="number of nearest agents that each one hears; 0: all", unit="agents", ge=0
+    )
     positions: tuple[int, ...] = option((), help="the observation's features that are the agent's position", ge=0)
 
     def __post_init__(self) -> None:
@@ -178,8 +184,8 @@ class GNNConfig(HiddenConfig):
         check_sizes(self.name, hidden=self.hidden, inputs=(inputs.features,), out_features=(out_features,))
         if len(inputs.parts) > 1:
             raise ConfigError(
-                f"model {self.name!r} passes messages between agents that see one observation each; got "
-                f"{len(inputs.parts)} parts for each agent, as a centralised critic has them. "
+                f"model {self.name!r} passes messages between agents with one observation each; got "
+                f"{len(inputs.parts)} parts for each agent, as of a centralised critic. "
                 "Give it another network: critic=mlp, critic=deep_sets or critic=attention"
             )
         beyond = [feature for feature in self.positions if feature >= inputs.sizes[0]]
@@ -189,7 +195,7 @@ class GNNConfig(HiddenConfig):
 
 
 def nearest_others(position: Tensor, n: int) -> Tensor:
-    """Who is among the `n` nearest of whom, bool `[..., agent, other]`, from positions `[..., agent, coordinate]`."""
+    """Whether `other` is among an agent's `n` nearest, bool `[..., agent, other]`, by position `[..., agent, axis]`."""
     distance = (position.unsqueeze(-2) - position.unsqueeze(-3)).square().sum(-1)
     itself = torch.eye(position.shape[-2], dtype=torch.bool, device=position.device)
     nearest = distance.masked_fill(itself, torch.inf).argsort(dim=-1, stable=True)[..., :n]

@@ -36,7 +36,7 @@ class GRU(Network):
     def sequence(
         self, x: Tensor, recurrent: Tensor | None, is_init: Tensor, acting: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        projected = self._project(x)  # the whole stretch in one matmul; only the recurrent part goes step by step
+        projected = self._project(x)  # all steps in one matmul; only the recurrent part goes step by step
         state = self._zeros(projected[:, 0]) if recurrent is None else recurrent.squeeze(-2)
         keeps = (~is_init).to(state.dtype)[:, :, None, None].unbind(1)
         states = []

@@ -1,4 +1,4 @@
-"""The flat input of a network taken apart again: which of its columns are entities, images and the rest."""
+"""Columns of a network's flat input: which of them are entities, images and the rest."""
 
 from __future__ import annotations
 
@@ -12,31 +12,40 @@ from marlnb.specs import InputSpec
 
 
 class Columns:
-    """Chosen parts of a flat input, as one tensor `[..., feature]`; a view where they lie side by side.
+    """Chosen parts of a flat input, as one tensor `[..., feature]`; a view if they are adjacent.
 
     Args:
-        parts: indices of `inputs.parts`, in the order in which they lie.
+        parts: indices of `inputs.parts`, in their order.
         context: whether the features after the parts are taken as well.
     """
 
     def __init__(self, inputs: InputSpec, parts: Sequence[int], *, context: bool = False) -> None:
         ends = list(accumulate(inputs.sizes))
-        stretches = [(ends[part] - inputs.sizes[part], ends[part]) for part in parts]
+        spans = [(ends[part] - inputs.sizes[part], ends[part]) for part in parts]
         if context and inputs.context:
-            stretches.append((inputs.features - inputs.context, inputs.features))
-        self.stretches: list[tuple[int, int]] = []
-        for start, stop in stretches:
-            if self.stretches and self.stretches[-1][1] == start:
-                start = self.stretches.pop()[0]
-            self.stretches.append((start, stop))
+            spans.append((inputs.features - inputs.context, inputs.features))
+        self.spans: list[tuple[int, int]] = []
+        for start, stop in spans:
+            if self.spans and self.spans[-1][1] == start:
+                start = self.spans.pop()[0]
+            self.spans.append((start, stop))
 
     @property
     def n_features(self) -> int:
-        return sum(stop - start for start, stop in self.stretches)
+        return sum(stop - start for start, stop in self.spans)
 
     def take(self, x: Tensor) -> Tensor:
-        if len(self.stretches) == 1:
-            start, stop = self.stretches[0]
+        if len(self.spans) == 1:
+            start, stop = self.spans[0]
             return x if stop - start == x.shape[-1] else x[..., start:stop]
-        found = [x[..., start:stop] for start, stop in self.stretches]
-        return torch.cat(found, dim=-1) if found else x[..., :0]
+        parts = [x[..., start:stop] for start, stop in self.spans]
+        return torch.cat(parts, dim=-1) if parts else x[..., :0]
+
+
+def features(x: Tensor, n_axes: int) -> Tensor:
+    """One float32 vector for each agent: the last `n_axes` axes flattened, bytes scaled from 0..255 to 0..1."""
+    if n_axes != 1:
+        x = x.flatten(-n_axes) if n_axes else x.unsqueeze(-1)
+    if x.dtype == torch.uint8:
+        return x.float().div_(255)
+    return x if x.dtype == torch.float32 else x.float()

@@ -1,7 +1,7 @@
 """Layers that carry the agent axis: `[..., n_agents, in] -> [..., n_agents, out]`, with weights shared or not.
 
-Shared weights broadcast over the agents; unshared ones are `[n_agents, out, in]` and meet the input in one batched
-matmul. No vmap, so an ordinary hook sees a real tensor with an agent axis in both cases.
+Shared weights broadcast over the agents; unshared ones are `[n_agents, out, in]` and multiply the input in one batched
+matmul. There is no vmap, so an ordinary hook receives a real tensor with an agent axis in both cases.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from marlnb.errors import ConfigError, ShapeError, unknown
-from marlnb.models.networks import fused_ops as fast
+from marlnb.models.networks import fused_ops
 
 ActivationName = Literal["tanh", "relu", "elu", "gelu", "silu"]
 HIDDEN_GAIN = 2**0.5
@@ -30,10 +30,10 @@ _ACTIVATIONS: dict[str, type[nn.Module]] = {
 
 
 def activation(name: ActivationName) -> nn.Module:
-    """A nonlinearity of its own for one layer (captum's DeepLift needs each to be a module used once).
+    """A new nonlinearity for one layer (captum's DeepLift needs every module to be used once).
 
     Raises:
-        ConfigError: there is none of that name.
+        ConfigError: no activation has that name.
     """
     if name not in _ACTIVATIONS:
         raise ConfigError(unknown("activation", name, get_args(ActivationName)))
@@ -41,11 +41,14 @@ def activation(name: ActivationName) -> nn.Module:
 
 
 class AgentLinear(nn.Module):
-    """An affine map `[..., n_agents, in] -> [..., n_agents, out]`.
+    """An affine map y = W x + b, `[..., n_agents, in] -> [..., n_agents, out]`.
 
-    weight is `[out, in]` and bias `[out]` where the agents share them, else `[n_agents, out, in]` and
-    `[n_agents, out]`. Weights start orthogonal, each agent's on its own and each of `blocks` equal parts of `out` on
-    its own; biases start at zero.
+    Weights start orthogonal, separately for each agent and each of `blocks` equal parts of `out`; biases start at zero.
+
+    Attributes:
+        weight: `[out, in]` if the agents share it, else `[n_agents, out, in]`.
+        bias: `[out]` if the agents share it, else `[n_agents, out]`.
+        fast: use the faster kernels of `fused_ops` (set by `fast_training`).
     """
 
     fast = False
@@ -64,20 +67,21 @@ class AgentLinear(nn.Module):
                     nn.init.orthogonal_(block, gain)
 
     def forward(self, x: Tensor) -> Tensor:
+        """x `[env, agent, in]` -> `[env, agent, out]`, with any leading axes."""
         if self.shared:
-            return (fast.affine if self.fast else F.linear)(x, self.weight, self.bias)
+            return (fused_ops.affine if self.fast else F.linear)(x, self.weight, self.bias)
         if x.shape[-2] != self.n_agents:
             raise ShapeError(f"unshared weights of {self.n_agents} agents got [..., {x.shape[-2]}, {x.shape[-1]}]")
         by_agent = x.reshape(-1, self.n_agents, self.in_features).transpose(0, 1)
         out = torch.baddbmm(self.bias.unsqueeze(1), by_agent, self.weight.mT).transpose(0, 1)
-        return out.reshape(*x.shape[:-1], self.out_features)  # a view: the next layer finds each agent's rows together
+        return out.reshape(*x.shape[:-1], self.out_features)  # a view: the next layer reads each agent's rows together
 
     def extra_repr(self) -> str:
         return f"n_agents={self.n_agents}, {self.in_features} -> {self.out_features}, shared={self.shared}"
 
 
 class HiddenLayer(nn.Module):
-    """Linear, layer normalisation if asked for, nonlinearity. Its output `[..., n_agents, unit]` is a site."""
+    """Linear map, optional layer normalisation, nonlinearity. Its output `[..., n_agents, unit]` is a site."""
 
     fast = False
 
@@ -90,15 +94,16 @@ class HiddenLayer(nn.Module):
         self.activation = activation(act)
 
     def forward(self, x: Tensor) -> Tensor:
+        """x `[env, agent, in]` -> `[env, agent, unit]`, with any leading axes."""
         if self.fast and type(self.activation) is nn.Tanh and self.norm is None and self.linear.shared:
-            return fast.affine(x, self.linear.weight, self.linear.bias, tanh=True)
+            return fused_ops.affine(x, self.linear.weight, self.linear.bias, tanh=True)
         return self.activate(self.linear(x))
 
     def activate(self, x: Tensor) -> Tensor:
-        """The layer's output of what its affine map gives, in x's own memory where it is fast."""
+        """Normalisation and nonlinearity of the affine map's output x; in place if `fast`."""
         x = x if self.norm is None else self.norm(x)
         if self.fast and type(self.activation) is nn.Tanh:
-            return fast.tanh_(x)
+            return fused_ops.tanh_(x)
         activated: Tensor = self.activation(x)
         return activated
 
@@ -106,8 +111,12 @@ class HiddenLayer(nn.Module):
 class AgentGRUCell(nn.Module):
     """One step of a gated recurrent unit for each agent; equal to `nn.GRUCell` agent by agent.
 
-    It takes the input's part of the gates from `project`, so that a whole sequence is projected in one matmul. Its
-    output is the state that leaves the step, which makes it a site: an edit of it feeds back into the next step.
+        r = sigmoid(W_r x + U_r h)      z = sigmoid(W_z x + U_z h)
+        c = tanh(W_c x + r * (U_c h))   h' = (1 - z) * c + z * h
+
+    The input's part W x is computed by `project`, so that a whole sequence is projected in one matmul. The output is
+    the state after the step, which makes the cell a site: an edit of it feeds back into the next step.
+    Source: Cho et al. 2014 (arXiv:1406.1078), with the reset gate after the product, as in cuDNN and torch.
     """
 
     def __init__(self, n_agents: int, in_features: int, units: int, *, shared: bool) -> None:
@@ -117,7 +126,7 @@ class AgentGRUCell(nn.Module):
         self.state = AgentLinear(n_agents, units, 3 * units, shared=shared, blocks=3)
 
     def project(self, x: Tensor) -> Tensor:
-        """The input's part of the reset, update and candidate gates: `[..., n_agents, in]` -> `[..., 3 * unit]`."""
+        """The input's part of both gates and the candidate: `[..., n_agents, in]` -> `[..., n_agents, 3 * unit]`."""
         return self.input(x)
 
     def forward(self, projected: Tensor, state: Tensor) -> Tensor:
@@ -131,10 +140,10 @@ class AgentGRUCell(nn.Module):
 
 @contextmanager
 def fast_training(network: nn.Module) -> Iterator[None]:
-    """Inside the block the network's layers compute the same by faster routes; values may differ by rounding.
+    """Inside the block the network's layers use faster kernels; values may differ by rounding.
 
-    For a learner's update and for passes over recorded rows: outside, every layer is made of plain torch modules, for
-    captum and torch.func. Only sites may be hooked into meanwhile; what is inside a layer may not be called.
+    For a learner's update and for passes over recorded rows. Outside the block every layer consists of plain torch
+    modules, as captum and torch.func need. Inside it only sites can have hooks: a layer's submodules may not be called.
     """
     layers = [module for module in network.modules() if isinstance(module, AgentLinear | HiddenLayer)]
     try:

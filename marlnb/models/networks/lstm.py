@@ -16,7 +16,7 @@ from marlnb.models.networks.recurrent import RecurrentConfig
 
 
 class Memory(nn.Module):
-    """The cell state that leaves the step, `[..., n_agents, unit]`; a site, so an edit of it stays in the memory."""
+    """The cell state after the step, `[..., n_agents, unit]`: c' = f * c + i * g. A site: an edit of it persists."""
 
     def forward(self, gates: Tensor, cell: Tensor) -> Tensor:
         """gates `[..., n_agents, 4 * unit]`, before their nonlinearities; cell `[..., n_agents, unit]`."""
@@ -25,7 +25,7 @@ class Memory(nn.Module):
 
 
 class Exposure(nn.Module):
-    """The hidden state that leaves the step, `[..., n_agents, unit]`: what the memory shows; a site."""
+    """The hidden state after the step, `[..., n_agents, unit]`: h' = o * tanh(c'). A site."""
 
     def forward(self, gates: Tensor, cell: Tensor) -> Tensor:
         return torch.sigmoid(gates.chunk(4, dim=-1)[3]) * torch.tanh(cell)
@@ -34,8 +34,11 @@ class Exposure(nn.Module):
 class AgentLSTMCell(nn.Module):
     """One step of a long short-term memory for each agent; equal to `nn.LSTMCell` agent by agent.
 
-    The gates lie in the order forget, candidate, input, output (torch's is input, forget, candidate, output). The
-    forget gate's bias starts at 1.
+        f, i, o = sigmoid(W x + U h)    g = tanh(W_g x + U_g h)
+        c' = f * c + i * g              h' = o * tanh(c')
+
+    The gates' order is forget, candidate, input, output (torch's is input, forget, candidate, output). The forget
+    gate's bias starts at 1.
     Source: Hochreiter and Schmidhuber 1997; Gers et al. 2000; the bias, Jozefowicz et al. 2015.
     """
 
@@ -76,7 +79,7 @@ class LSTM(Network):
     def sequence(
         self, x: Tensor, recurrent: Tensor | None, is_init: Tensor, acting: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        projected = self._project(x)  # the whole stretch in one matmul; only the recurrent part goes step by step
+        projected = self._project(x)  # all steps in one matmul; only the recurrent part goes step by step
         state = self._zeros(projected[:, 0]) if recurrent is None else recurrent
         keeps = (~is_init).to(projected.dtype)[:, :, None, None, None].unbind(1)
         states = []

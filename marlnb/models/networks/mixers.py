@@ -1,4 +1,4 @@
-"""Mixers: from the agents' own Q values to one of the whole group; VDN adds them, QMIX weighs them by the state."""
+"""Mixers combine the agents' Q values to the team's: VDN adds them, QMIX weights them by the state."""
 
 from __future__ import annotations
 
@@ -10,47 +10,55 @@ from torch import Tensor, nn
 
 from marlnb.errors import ShapeError
 from marlnb.models.hooks.sites import Site
-from marlnb.models.policies.actor import features
+from marlnb.models.networks.inputs import features
 from marlnb.specs import EnvSpec, GroupSpec
 
 
 class Mixer(nn.Module, ABC):
-    """Q values `[..., agent]` to the group's `[...]`, never falling where one of them rises.
+    """Q values `[..., agent]` to the team's `[...]`, monotonic in each: dQ_tot / dQ_i >= 0.
 
-    `reads` names the groups whose observations it reads. An agent that is not alive takes part with a Q of 0.
+    An agent that is not alive takes part with a Q of 0.
+
+    Attributes:
+        reads: the groups whose observations the mixer reads.
     """
 
     reads: tuple[str, ...] = ()
 
     def inputs(self, observations: Mapping[str, Tensor], state: Tensor | None) -> Tensor | None:
-        """What `forward` takes as the state, made of `Policy.value`'s arguments; None for a mixer that reads none."""
+        """The second argument of `forward`, `[..., feature]`, from the arguments of `Policy.value`; None if unused."""
         return None
 
     @abstractmethod
-    def forward(self, q: Tensor, inputs: Tensor | None) -> Tensor: ...
+    def forward(self, q: Tensor, inputs: Tensor | None) -> Tensor:
+        """q `[..., agent]`, inputs `[..., feature]` -> the team's Q `[...]`."""
 
     def sites(self) -> list[Site]:
         return []
 
 
 class SumMixer(Mixer):
-    """VDN's. Source: Sunehag et al. 2017, equation 1 (arXiv:1706.05296)."""
+    """VDN: Q_tot = sum_i Q_i. Source: Sunehag et al. 2017, equation 1 (arXiv:1706.05296)."""
 
     def forward(self, q: Tensor, inputs: Tensor | None = None) -> Tensor:
         return q.sum(-1)
 
 
 class MonotonicMixer(Mixer):
-    """QMIX's: a hidden layer and an output whose weights are functions of the state, and never negative.
+    """QMIX: a hidden layer and an output whose weights are non-negative functions of the state s:
 
-    The state is the environment's; where it has none, every group's observations, agent by agent. `hyper` makes all
-    weights and biases in one affine map, and the last bias has a hidden layer of its own. The site
-    `<group>/mixer/hidden` has an agent axis of 1.
+        Q_tot = |w_2(s)| . ELU(|W_1(s)| Q + b_1(s)) + b_2(s)
+
+    s is the environment's state; without one, every group's observations, agent by agent. `hyper` computes all weights
+    and biases in one affine map, and b_2 has its own hidden layer. The site `<group>/mixer/hidden` has an agent axis
+    of 1.
 
     Args:
-        units: of the mixer's hidden layer.
-        hyper_units: of a tanh layer between the state and `hyper`. 0: none, as in the paper; weights that are linear
-            in a state without bounds, as positions, then grow with it, and so may the values.
+        group: the team.
+        env: the environment.
+        units: units of the mixer's hidden layer.
+        hyper_units: units of a tanh layer between the state and `hyper`. 0: none, as in the paper; the weights are then
+            linear in the state, and grow with unbounded states such as positions, as may the values.
     Source: Rashid et al. 2018, section 4 (arXiv:1803.11485); PyMARL also has hypernetworks of two layers.
     """
 
@@ -74,7 +82,7 @@ class MonotonicMixer(Mixer):
         """`[..., feature]`.
 
         Raises:
-            ShapeError: the environment has a state, and none was given.
+            ShapeError: the environment has a state, and `state` is None.
         """
         if self.state_axes is None:
             parts = [features(observations[name], self.axes[name]).flatten(-2) for name in self.reads]

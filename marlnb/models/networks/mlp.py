@@ -49,16 +49,16 @@ class HiddenConfig(NetworkConfig):
 class FlatConfig(HiddenConfig):
     """The options of a network that reads each agent's input as one vector."""
 
-    flatten: bool = option(True, help="read observations with several axes as one vector; false: refuse them")
+    flatten: bool = option(True, help="read observations with several axes as one vector; false: raise an error")
 
     def check_flat(self, inputs: InputSpec) -> None:
         """Raises ConfigError where inputs have several axes and must not be flattened."""
         shapes = sorted({part for part in inputs.parts if len(part) > 1})
         if shapes and not self.flatten:
-            found = ", ".join(map(str, shapes))
+            shape_list = ", ".join(map(str, shapes))
             readers = ", ".join(name for name, kind in MODELS.items() if kind.reads_shape)
             raise ConfigError(
-                f"model {self.name!r} with flatten=false reads vectors; got {found}. "
+                f"model {self.name!r} with flatten=false reads vectors; got {shape_list}. "
                 f"Models that read the shape: {readers}; or flatten=true"
             )
 

@@ -12,8 +12,14 @@ from marlnb.models.hooks.sites import Site, SiteKind
 class Network(nn.Module, ABC):
     """Maps `[..., n_agents, in_features]` to `[..., n_agents, out_features]`.
 
-    `recurrent_shape` is `(layer, unit)`, None for a feed-forward network. Submodules named in `site_modules` output
-    `[..., n_agents, unit]`. `cross_agent` says whether one agent's output may depend on another's input.
+    Submodules listed in `site_modules` output `[..., n_agents, unit]`.
+
+    Attributes:
+        n_agents: length of the agent axis.
+        in_features: features of each agent's input.
+        out_features: features of each agent's output.
+        recurrent_shape: `(layer, unit)` of the state; None for a feed-forward network.
+        cross_agent: whether one agent's output may depend on another's input.
     """
 
     n_agents: int
@@ -24,25 +30,34 @@ class Network(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """One moment: x `[..., n_agents, in]`, recurrent `[..., n_agents, layer, unit]` -> output and next state."""
+        """One time step.
+
+        Args:
+            x: `[..., n_agents, in]`, usually `[env, agent, feature]`.
+            recurrent: the state before the step, `[..., n_agents, layer, unit]`; None: zero.
+        Returns:
+            output `[..., n_agents, out]`, and the state after the step (None for a feed-forward network).
+        """
 
     def sequence(
         self, x: Tensor, recurrent: Tensor | None, is_init: Tensor, acting: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """A stretch of time: x `[env, time, n_agents, in]`; the state is zeroed where `is_init` `[env, time]`.
+        """Several time steps.
 
         Args:
-            recurrent: the state that enters the first step, `[env, n_agents, layer, unit]`.
-            acting: `[env, time, n_agents]` bool: the state of an agent that is not acting stays as it is; None for all.
+            x: `[env, time, n_agents, in]`.
+            recurrent: the state before the first step, `[env, n_agents, layer, unit]`.
+            is_init: `[env, time]` bool, the first steps of episodes: the state is zero there.
+            acting: `[env, time, n_agents]` bool; the state of an inactive agent stays unchanged. None: all act.
         Returns:
-            outputs `[env, time, n_agents, out]`, and the state that leaves each step
+            outputs `[env, time, n_agents, out]`, and the state after each step
             `[env, time, n_agents, layer, unit]` (None for a feed-forward network).
         """
         return self.forward(x)
 
     @abstractmethod
     def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
-        """(layer name, submodule, units, kind) of each site, in the order in which they fire."""
+        """(layer name, submodule, units, kind) of each site, in forward order."""
 
     def sites(self, prefix: str, n_agents: int, *, shared_forward: bool = False) -> list[Site]:
         """The sites of a group of `n_agents`, as `<prefix>/<layer>`."""

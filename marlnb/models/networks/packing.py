@@ -1,4 +1,4 @@
-"""Several recurrent states in one tensor `[..., agent, layer, unit]`: layers one after the other, units padded."""
+"""Several recurrent states in one tensor `[..., agent, layer, unit]`: layers concatenated, units padded."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ RecurrentShape = tuple[int, int] | None
 
 
 def stacked_shape(shapes: Sequence[RecurrentShape]) -> RecurrentShape:
-    """(layer, unit) that holds states of these shapes one after the other; None where there are none."""
-    found = [shape for shape in shapes if shape is not None]
-    return (sum(layers for layers, _ in found), max(units for _, units in found)) if found else None
+    """(layer, unit) that holds states of these shapes, concatenated; None if there are none."""
+    existing = [shape for shape in shapes if shape is not None]
+    return (sum(layers for layers, _ in existing), max(units for _, units in existing)) if existing else None
 
 
 def widest_shape(shapes: Sequence[RecurrentShape]) -> RecurrentShape:
-    """(layer, unit) that holds any one of these states; None where there are none."""
-    found = [shape for shape in shapes if shape is not None]
-    return (max(layers for layers, _ in found), max(units for _, units in found)) if found else None
+    """(layer, unit) that holds any one of these states; None if there are none."""
+    existing = [shape for shape in shapes if shape is not None]
+    return (max(layers for layers, _ in existing), max(units for _, units in existing)) if existing else None
 
 
 def unpad(state: Tensor, shape: tuple[int, int], first_layer: int = 0) -> Tensor:
-    """The state of that shape which begins at `first_layer`."""
+    """The state of that shape that starts at `first_layer`."""
     layers, units = shape
     return state[..., first_layer : first_layer + layers, :units]
 

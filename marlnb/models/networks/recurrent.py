@@ -1,4 +1,4 @@
-"""What the configurations of recurrent networks share: hidden layers, then one recurrent layer."""
+"""Base of the configurations of recurrent networks: hidden layers, then one recurrent layer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from marlnb.specs import InputSpec
 
 @dataclass(frozen=True)
 class RecurrentConfig(FlatConfig):
-    """The options of a recurrent network; a subclass says in `assemble` which."""
+    """The options of a recurrent network; a subclass builds it in `assemble`."""
 
     hidden: tuple[int, ...] = option((64,), help="units of each hidden layer before the recurrent one", unit="units")
     recurrent_size: int = option(64, help="units of the recurrent layer", unit="units", ge=1)

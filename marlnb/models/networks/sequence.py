@@ -1,4 +1,4 @@
-"""Sequence: models in order, each reading what the one before puts out; registered as `sequence`."""
+"""Sequence: models in order, each reading the previous one's output; registered as `sequence`."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class NetworkSequence(Network):
         self.cross_agent = any(network.cross_agent for network in networks)
 
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        def one_moment(network: Network, x: Tensor, entering: Tensor | None) -> tuple[Tensor, Tensor | None]:
-            outcome: tuple[Tensor, Tensor | None] = network(x, entering)
-            return outcome
+        def one_time_step(network: Network, x: Tensor, entering: Tensor | None) -> tuple[Tensor, Tensor | None]:
+            result: tuple[Tensor, Tensor | None] = network(x, entering)
+            return result
 
-        return self._in_order(one_moment, x, recurrent)
+        return self._in_order(one_time_step, x, recurrent)
 
     def sequence(
         self, x: Tensor, recurrent: Tensor | None, is_init: Tensor, acting: Tensor | None = None
@@ -47,12 +47,12 @@ class NetworkSequence(Network):
         return self._in_order(lambda network, x, entering: network.sequence(x, entering, is_init, acting), x, recurrent)
 
     def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
-        found: list[tuple[str, nn.Module, int, SiteKind]] = []
+        sites: list[tuple[str, nn.Module, int, SiteKind]] = []
         for name, network in zip(self.names, self._networks):
             last = network is self.networks[-1]
             for layer, module, n_units, kind in network.site_modules():
-                found.append((f"{name}/{layer}", module, n_units, "hidden" if kind == "head" and not last else kind))
-        return found
+                sites.append((f"{name}/{layer}", module, n_units, "hidden" if kind == "head" and not last else kind))
+        return sites
 
     def _in_order(self, run: Run, x: Tensor, recurrent: Tensor | None) -> tuple[Tensor, Tensor | None]:
         leaving: list[Tensor] = []

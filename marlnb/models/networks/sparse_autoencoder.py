@@ -1,4 +1,4 @@
-"""SparseAutoencoder: a site's activations as few active features of many, each with a direction of its own."""
+"""SparseAutoencoder: writes a site's activations as a sparse sum of many features, each with its direction."""
 
 from __future__ import annotations
 
@@ -17,13 +17,22 @@ _UNIT_AXIS = {"mean": 0, "decoder": 1, "encoder": 0, "decoder_bias": 0}
 class SparseAutoencoder(nn.Module):
     """`[..., unit]` -> `[..., feature]` -> `[..., unit]`; decoder rows have length 1.
 
-    topk keeps the `k` largest features of each activation (Gao et al. 2024, section 2.3, arXiv:2406.04093); standard
-    keeps all positive ones and is trained with an L1 penalty (Bricken et al. 2023, Towards Monosemanticity).
-    Activations are centred and scaled first, so that their mean square is 1 a unit, whatever the site's own units.
+        x~ = (x - mean) / scale                 mean square 1 for each unit, whatever the site's own units
+        f  = sparse(E (x~ - b_d) + b_e)         standard: relu; topk: the k largest of relu
+        x^ = scale * (D f + b_d) + mean
+
+    standard is trained with an L1 penalty, |x~ - x~^|^2 + l1 |f|_1 (Bricken et al. 2023, Towards Monosemanticity); topk
+    with |x~ - x~^|^2 alone (Gao et al. 2024, section 2.3, arXiv:2406.04093).
 
     Attributes:
-        mean `[unit]`, scale `[]`: of the activations, in their own units.
+        kind: standard or topk.
         k: features kept by topk; 0 for standard.
+        mean: `[unit]`, mean of the activations, in their own units.
+        scale: `[]`, their scale.
+        encoder: `[unit, feature]`.
+        decoder: `[feature, unit]`.
+        encoder_bias: `[feature]`.
+        decoder_bias: `[unit]`.
     """
 
     mean: Tensor
@@ -34,7 +43,7 @@ class SparseAutoencoder(nn.Module):
         if kind not in get_args(SparseKind):
             raise ConfigError(unknown("kind of dictionary", kind, get_args(SparseKind)))
         if n_features < 1 or (kind == "topk" and not 1 <= k <= n_features):
-            raise ConfigError(f"a topk dictionary keeps 1 to n_features features; got k={k} of {n_features}")
+            raise ConfigError(f"a topk dictionary needs 1 <= k <= n_features; got k={k}, n_features={n_features}")
         self.kind, self.k = kind, k if kind == "topk" else 0
         self.register_buffer("mean", torch.zeros(n_units))
         self.register_buffer("scale", torch.ones(()))
@@ -54,18 +63,18 @@ class SparseAutoencoder(nn.Module):
         return len(self.decoder)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Features `[..., feature]`, none negative, of activations `[..., unit]` in their own units."""
+        """Non-negative features `[..., feature]` of activations `[..., unit]` in their own units."""
         return self.sparse(self.before(self.normalised(x)))
 
     def decode(self, features: Tensor) -> Tensor:
-        """Activations `[..., unit]`, in their own units."""
+        """Activations `[..., unit]`, in their own units, of features `[..., feature]`."""
         return self.reconstruct(features) * self.scale + self.mean
 
     def normalised(self, x: Tensor) -> Tensor:
         return (x - self.mean) / self.scale
 
     def before(self, normalised: Tensor) -> Tensor:
-        """What features are before those that stay are chosen."""
+        """Pre-activations `[..., feature]` of normalised activations `[..., unit]`."""
         return (normalised - self.decoder_bias) @ self.encoder + self.encoder_bias
 
     def sparse(self, before: Tensor) -> Tensor:
@@ -76,33 +85,33 @@ class SparseAutoencoder(nn.Module):
         return torch.zeros_like(positive).scatter(-1, largest.indices, largest.values)
 
     def reconstruct(self, features: Tensor) -> Tensor:
-        """Normalised activations."""
+        """Normalised activations `[..., unit]` of features `[..., feature]`."""
         return features @ self.decoder + self.decoder_bias
 
     @torch.no_grad()
     def narrowed(self, units: Sequence[int]) -> SparseAutoencoder:
-        """What it is among some of the units `[unit of units]`, where it neither reads nor writes the others."""
+        """The autoencoder of some of the units, if it neither reads nor writes the others."""
         chosen = list(units)
-        found = SparseAutoencoder(len(chosen), self.n_features, self.kind, self.k)
+        narrow = SparseAutoencoder(len(chosen), self.n_features, self.kind, self.k)
         for name, tensor in self.state_dict().items():
             axis = _UNIT_AXIS.get(name)
-            found.state_dict()[name].copy_(tensor if axis is None else tensor.index_select(axis, torch.tensor(chosen)))
-        return found
+            narrow.state_dict()[name].copy_(tensor if axis is None else tensor.index_select(axis, torch.tensor(chosen)))
+        return narrow
 
     @torch.no_grad()
     def widened(self, units: Sequence[int], mean: Tensor) -> SparseAutoencoder:
-        """The same among more units, of which it reads and writes `units` alone; `mean` `[unit]` is that of all."""
-        found = SparseAutoencoder(len(mean), self.n_features, self.kind, self.k)
-        found.mean.copy_(mean)
+        """The autoencoder of more units, of which it reads and writes only `units`; `mean` `[unit]` is that of all."""
+        wide = SparseAutoencoder(len(mean), self.n_features, self.kind, self.k)
+        wide.mean.copy_(mean)
         for name, tensor in self.state_dict().items():
-            axis, wide = _UNIT_AXIS.get(name), found.state_dict()[name]
+            axis, target = _UNIT_AXIS.get(name), wide.state_dict()[name]
             if axis is None:
-                wide.copy_(tensor)
+                target.copy_(tensor)
                 continue
             if name != "mean":
-                wide.zero_()
-            wide.index_copy_(axis, torch.tensor(list(units)), tensor)
-        return found
+                target.zero_()
+            target.index_copy_(axis, torch.tensor(list(units)), tensor)
+        return wide
 
     @torch.no_grad()
     def unit_length(self) -> None:

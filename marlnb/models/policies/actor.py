@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from marlnb.config import ModelConfig
 from marlnb.models.hooks.sites import Site
+from marlnb.models.networks.inputs import features
 from marlnb.models.networks.network import Network
 from marlnb.models.policies.distributions import ActionDistribution, Gaussian, Squash, action_distribution
 from marlnb.models.policies.policy import Policy
@@ -109,15 +110,6 @@ class ActorPolicy(Policy):
             for part, network, shared_forward in self.networks()
             for site in network.sites(f"{self.group.name}/{part}", self.group.n_agents, shared_forward=shared_forward)
         ]
-
-
-def features(x: Tensor, n_axes: int) -> Tensor:
-    """One float32 vector for each agent: the last `n_axes` axes flattened, bytes scaled from 0..255 to 0..1."""
-    if n_axes != 1:
-        x = x.flatten(-n_axes) if n_axes else x.unsqueeze(-1)
-    if x.dtype == torch.uint8:
-        return x.float().div_(255)
-    return x if x.dtype == torch.float32 else x.float()
 
 
 @torch.no_grad()

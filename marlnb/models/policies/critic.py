@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from marlnb.config import ModelConfig
 from marlnb.errors import ShapeError
+from marlnb.models.networks.inputs import features
 from marlnb.models.networks.network import Network
-from marlnb.models.policies.actor import features
 from marlnb.specs import EnvSpec, GroupSpec, InputSpec
 
 

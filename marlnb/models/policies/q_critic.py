@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from marlnb.config import ModelConfig
 from marlnb.errors import ShapeError
+from marlnb.models.networks.inputs import features
 from marlnb.models.networks.layers import HiddenLayer
 from marlnb.models.networks.mlp import MLP
-from marlnb.models.policies.actor import features
 from marlnb.models.policies.critic import joint_input_spec
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, InputSpec
 

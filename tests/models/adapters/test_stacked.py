@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torchrl.modules import MultiAgentConvNet, MultiAgentMLP
 
 from marlnb.errors import ConfigError
-from marlnb.models.adapters.policy import ForeignPolicy
+from marlnb.models.adapters.policy import ExternalPolicy
 from marlnb.models.adapters.stacked import stacked
 from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import capture
@@ -42,8 +42,8 @@ def seen() -> Tensor:
     return torch.randn(4, 3, 6, generator=torch.Generator().manual_seed(1))
 
 
-def policy_of(net: MultiAgentMLP) -> ForeignPolicy:
-    return ForeignPolicy(GROUP, stacked(net, (6,)), Categorical(5))
+def policy_of(net: MultiAgentMLP) -> ExternalPolicy:
+    return ExternalPolicy(GROUP, stacked(net, (6,)), Categorical(5))
 
 
 def unrolled(net: MultiAgentMLP, seen: Tensor, agent: int) -> Iterator[Tensor]:
@@ -101,7 +101,10 @@ def test_an_identity_edit_changes_nothing(net: MultiAgentMLP, seen: Tensor) -> N
 def test_ablating_one_agent_leaves_the_others_alone(net: MultiAgentMLP, seen: Tensor) -> None:
     policy = policy_of(net)
     if net.centralized and net.share_params:
-        with pytest.raises(Exception, match="one forward pass for all"), edited(policy, [Ablate("*/hidden_1", agents=(1,))]):
+        with (
+            pytest.raises(Exception, match="one forward pass for all"),
+            edited(policy, [Ablate("*/hidden_1", agents=(1,))]),
+        ):
             pass
         return
     plain = policy.logits(seen)[0]

@@ -95,7 +95,10 @@ def test_directions_survive_json_and_misfits_raise(build_policy: Callable[..., A
     with pytest.raises(ConfigError, match="no strength"):
         along.erase().at_strength(2.0)
     policy = build_policy()
-    with pytest.raises(ShapeError, match="8 units; the edit covers 16 units"), edited(policy, [Steer("*/actor/hidden_1", along)]):
+    with (
+        pytest.raises(ShapeError, match="8 units; the edit covers 16 units"),
+        edited(policy, [Steer("*/actor/hidden_1", along)]),
+    ):
         pass
     assert not any(module._forward_hooks for module in policy.modules())
 

@@ -112,7 +112,7 @@ def test_filters_start_orthogonal(share: bool) -> None:
 def test_what_it_cannot_read_is_said() -> None:
     with pytest.raises(ConfigError, match=r"reads images.*\(6,\), \(4, 3\)"):
         make(InputSpec(((6,), (4, 3))))
-    with pytest.raises(ConfigError, match="layer 2 has kernels of 4 pixels, and what it reads is 3 x 2"):
+    with pytest.raises(ConfigError, match="layer 2 has kernels of 4 pixels, but its input is 3 x 2"):
         make(InputSpec(((9, 7, 2),)), kernels=(4, 4))
     with pytest.raises(ConfigError, match="one value for each convolution"):
         CNNConfig(channels=(4,))
