@@ -30,9 +30,10 @@ import nbformat
 
 from benchmarks.table import Row, report
 from marlnb.batch.batch import Batch
+from marlnb.batch.executor import executor_of
 from marlnb.batch.job.job import JobStatus
-from marlnb.batch.overview import ask, rows
-from marlnb.batch.submit import begin, plan_submission, submit
+from marlnb.batch.overview import job_rows, query_executor
+from marlnb.batch.submit import plan_submission, submit, submit_plan
 from marlnb.batch.sweep.grammar import values_of_python
 from marlnb.training.runs.files import METRICS
 
@@ -109,7 +110,7 @@ def kills(folder: Path, repetitions: int) -> list[Row]:
     found = []
     for number in (signal.SIGKILL, signal.SIGUSR1):
         source = _notebook(folder / f"{number.name}.ipynb")
-        options = {"on": "local", "changes": {"resubmits": repetitions + 1}, "wait": False, "progress": False}
+        options = {"on": "local", "profile_overrides": {"resubmits": repetitions + 1}, "wait": False, "progress": False}
         batch = submit(source, {"frames": LONG}, out=folder / number.name, **options)  # type: ignore[arg-type]
         try:
             values = tuple(_seconds_of_kill(batch, number) for _ in range(repetitions))
@@ -127,19 +128,19 @@ def sweep(folder: Path, repetitions: int) -> list[Row]:
         for repetition in range(repetitions):
             given = values_of_python({"seed": range(N_JOBS)})
             out = folder / f"sweep {repetition}"
-            began = time.perf_counter()
+            started = time.perf_counter()
             plan = plan_submission(source, given, on="slurm", out=out)
-            seconds["planned"].append(time.perf_counter() - began)
-            began = time.perf_counter()
-            batch = begin(plan, force=True)
-            seconds["submitted"].append(time.perf_counter() - began)
+            seconds["planned"].append(time.perf_counter() - started)
+            started = time.perf_counter()
+            batch = submit_plan(plan, force=True)
+            seconds["submitted"].append(time.perf_counter() - started)
             for job in batch.jobs()[: N_JOBS // 2]:
                 job.write_status(JobStatus(state="complete", attempt=1, seconds=60.0))
             calls.write_text("")
-            began = time.perf_counter()
-            known, complaint = ask(batch)
-            table = rows(batch, known)
-            seconds["status refreshed"].append(time.perf_counter() - began)
+            started = time.perf_counter()
+            known, complaint = query_executor(batch)
+            table = job_rows(batch, known)
+            seconds["status refreshed"].append(time.perf_counter() - started)
             states = {state: sum(row.state == state for row in table) for state in ("complete", "queued")}
             if complaint or states != {"complete": N_JOBS // 2, "queued": N_JOBS // 2}:
                 raise SystemExit(f"the sweep is not what it should be: {states}; {complaint}")
@@ -166,21 +167,21 @@ def _seconds_of_kill(batch: Batch, number: signal.Signals) -> float:
     attempt = job.status().attempt
     process, wanted = job.status().pid, _lines(metrics) + WARM_ITERATIONS
     _wait(lambda: _lines(metrics) >= wanted)
-    file, began = metrics.stat().st_ino, time.perf_counter()
+    file, started = metrics.stat().st_ino, time.perf_counter()
     os.kill(process, number)
     _wait(lambda: metrics.stat().st_ino != file)  # cut to the last checkpoint, as the next attempt begins
     kept = _lines(metrics)
     _wait(lambda: _lines(metrics) > kept)
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - started
     _wait(lambda: job.status().attempt > max(before, attempt))
     return seconds
 
 
 def _end(batch: Batch) -> None:
     """Cancels what runs, and waits until it has ended."""
-    batch.executor().cancel(batch, batch.jobs())
+    executor_of(batch).cancel(batch, batch.jobs())
     with suppress(SystemExit):
-        _wait(lambda: not batch.jobs()[0].is_held)
+        _wait(lambda: not batch.jobs()[0].is_executing)
 
 
 def _wait(condition: Callable[[], bool]) -> None:
@@ -196,11 +197,11 @@ def _lines(path: Path) -> int:
 
 
 def _timed(command: list[str]) -> float:
-    began = time.perf_counter()
+    started = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{command} ended with {done.returncode}:\n{done.stdout[-1000:]}{done.stderr[-2000:]}")
-    return time.perf_counter() - began
+    return time.perf_counter() - started
 
 
 def _notebook(path: Path) -> Path:

@@ -13,22 +13,22 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.verify.checks import CHECKS, Check, choose
-from marlnb.batch.benchmark.folder import Benchmark
-from marlnb.batch.benchmark.plan import Plan
-from marlnb.batch.benchmark.verb import benchmark
+from marlnb.batch.benchmark.benchmark import Benchmark
+from marlnb.batch.benchmark.run_benchmark import benchmark
+from marlnb.batch.benchmark.spec import BenchmarkSpec
 from marlnb.errors import MarlnbError
 
 EVALUATION = ("evaluation_episodes=100",)
 
 
-def plan_of(check: Check) -> Plan:
+def plan_of(check: Check) -> BenchmarkSpec:
     """The check as a benchmark of one algorithm in one environment."""
     env = next(word.removeprefix("env=") for word in check.overrides if word.startswith("env="))
     if any(word.startswith("algorithm=") for word in check.overrides):
         label = next(word.removeprefix("algorithm=") for word in check.overrides if word.startswith("algorithm="))
     else:
         label = "mixture"
-    return Plan.make({label: check.overrides}, [env], check.seeds, overrides=EVALUATION, evaluations=10)
+    return BenchmarkSpec.make({label: check.overrides}, [env], check.seeds, overrides=EVALUATION, evaluations=10)
 
 
 def results(found: Benchmark, check: Check) -> dict[int, float]:

@@ -127,7 +127,7 @@ def make_plan(
     for name in only:
         if name not in names and not (name == REPORT and then is not None):
             raise BatchError(unknown(f"job of {batch.path}", name, names))
-    n_submissions = len(batch.submissions())  # read first: a submission by another process meanwhile is then noticed
+    n_submissions = len(batch.submissions())  # read first, to notice a submission by another process
     infos, notes = _query(batch)
     _check_executor(batch, infos)
     statuses = batch.statuses()

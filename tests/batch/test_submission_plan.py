@@ -76,7 +76,8 @@ def test_costs_are_those_of_finished_jobs(tmp_path: Path, mixed: Batch) -> None:
     told = plan.describe()
     assert "submit   5: 1 complete; 1 failed before, run again; 2 interrupted before, continues" in told
     assert (
-        "about 5 min 00 s of jobs, 10 min 00 s of cores (1 min 00 s each, measured on 1 finished job of this batch)" in told
+        "about 5 min 00 s of jobs, 10 min 00 s of cores (1 min 00 s each, measured on 1 finished job of this batch)"
+        in told
     )
     assert "at most 5 h 00 min (1 h 00 min per attempt, each with 2 cores)" in told
     assert "about 5.0" in told and " MB (1.0" in told
@@ -93,7 +94,8 @@ def test_unknown_costs_are_called_unknown_unless_the_notebook_tells(tmp_path: Pa
     plan = plan_of(tmp_path, 2)
     assert (plan.cost.seconds, plan.cost.size_bytes) == (5400.0, 20e6)
     assert (
-        "about 3 h 00 min of jobs, 6 h 00 min of cores (1 h 30 min each, stated by a.ipynb for its default parameters" in plan.describe()
+        "about 3 h 00 min of jobs, 6 h 00 min of cores (1 h 30 min each, stated by a.ipynb for its default parameters"
+        in plan.describe()
     )
     assert not (tmp_path / "batch").exists()
 

@@ -1,1 +1,1 @@
-"""Benchmarks: algorithms × environments × seeds, trained, evaluated and compared, from one plan."""
+"""Benchmarks: algorithms × environments × seeds, trained, evaluated and compared, from one specification."""

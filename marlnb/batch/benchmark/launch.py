@@ -76,7 +76,7 @@ def run_in_turn(folder: Path, runs: Sequence[PlannedRun], display: BenchmarkProg
     outcomes: list[Outcome] = []
     with interrupt_on_signals():
         for planned in runs:
-            display.begin(planned)
+            display.start(planned)
             try:
                 outcome = Outcome(planned, finish(_open_or_create(folder, planned), display, planned))
             except KeyboardInterrupt:
@@ -104,7 +104,7 @@ def run_side_by_side(folder: Path, runs: Sequence[PlannedRun], display: Benchmar
             while waiting or running:
                 while waiting and slots:
                     running.append(_Job.start(folder, waiting.popleft(), slots.popleft(), jobs))
-                    display.begin(running[-1].planned)
+                    display.start(running[-1].planned)
                 time.sleep(POLL_S)
                 outcomes += _collect(running, slots, display)
         except KeyboardInterrupt:

@@ -31,7 +31,7 @@ class BenchmarkProgress:
         self._ended = 0
         self._line = StatusLine(stream)
 
-    def begin(self, run: PlannedRun) -> None:
+    def start(self, run: PlannedRun) -> None:
         self._running.append(str(run))
         self.draw()
 
@@ -68,7 +68,7 @@ class SilentProgress(BenchmarkProgress):
     def __init__(self) -> None:
         super().__init__([], {})
 
-    def begin(self, run: PlannedRun) -> None: ...
+    def start(self, run: PlannedRun) -> None: ...
 
     def update(self, run: PlannedRun, frames: int) -> None: ...
 

@@ -64,11 +64,11 @@ def _folder(request: DoctorRequest) -> Iterator[Answer]:
 
 @check("space")
 def _space(request: DoctorRequest) -> Iterator[Answer]:
-    parent, n_jobs, each = nearest_folder(request.folder), len(request.sweep), _job_bytes(request)
+    parent, n_jobs, job_bytes = nearest_folder(request.folder), len(request.sweep), _job_bytes(request)
     stats = os.statvfs(parent)
     free, total = stats.f_bavail * stats.f_frsize, stats.f_blocks * stats.f_frsize
-    text = f"{parent}: {format_bytes(free)} free, about {format_bytes(n_jobs * each)} needed"
-    if free < n_jobs * each:
+    text = f"{parent}: {format_bytes(free)} free, about {format_bytes(n_jobs * job_bytes)} needed"
+    if free < n_jobs * job_bytes:
         yield "fail", text, "free some space, or give --out a folder on another file system"
     elif free < MIN_FREE_SHARE * total:
         yield "warn", f"{text}; it is nearly full ({free / total:.1%} free)", "free some space: others use it too"
@@ -97,8 +97,8 @@ def _job_bytes(request: DoctorRequest) -> float:
     """Size of a job in bytes, from the notebook's metadata (`"marlnb": {"megabytes": 30}`), or a guess."""
     if request.notebook is None:
         return JOB_BYTES
-    told = json.loads(request.notebook.read_text(encoding="utf-8"))["metadata"].get("marlnb", {})
-    return float(told.get("megabytes", JOB_BYTES / 1e6)) * 1e6
+    stated = json.loads(request.notebook.read_text(encoding="utf-8"))["metadata"].get("marlnb", {})
+    return float(stated.get("megabytes", JOB_BYTES / 1e6)) * 1e6
 
 
 def _shared(request: DoctorRequest, path: Path, what: str) -> Iterator[Answer]:

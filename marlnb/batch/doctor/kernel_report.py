@@ -80,7 +80,8 @@ def start_kernel(
         return KernelReport("", problem="the notebook names no kernel")
     question = {"start": True, "kernel": kernel, "timeout_s": TIMEOUT_S, "packages": PACKAGES}
     answer = ask_python(python, {**question, "modules": modules, "envs": environments}, cwd, variables)
-    return KernelReport(kernel, **{key: tuple(v) if isinstance(v, list) else v for key, v in answer.items()})
+    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in answer.items()}
+    return KernelReport(kernel, **fields)
 
 
 def ask_python(python: str, question: dict[str, Any], cwd: Path, variables: Mapping[str, str]) -> dict[str, Any]:

@@ -48,8 +48,10 @@ class Labextension:
         present = f"labextension {self.name} {self.installed_version} is already in {self.folder}"
         if self.installed_version == self.version:
             return f"{present}: not changed"
-        advice = f"; if widgets do not show, move that folder away and install again, for {self.version}"
-        return f"{present}, this environment has {self.version}: not changed{advice if self.action == 'theirs' else ''}"
+        advice = ""
+        if self.action == "keep_foreign":
+            advice = f"; if widgets do not show, move that folder away and install again, for {self.version}"
+        return f"{present}, this environment has {self.version}: not changed{advice}"
 
 
 def find(data: Path, owned: set[str]) -> list[Labextension]:

@@ -1,1 +1,1 @@
-"""One job: a notebook executed in a folder of its own."""
+"""One job: a notebook executed in its own folder."""

@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MarlnbError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return BAD_REQUEST
-        executed = job.folder / NOTEBOOK
+    executed = job.folder / NOTEBOOK
     if status.state == "complete":
         print(f"{executed}\n{executed.with_suffix('.html')}")
         return 0

@@ -39,9 +39,8 @@ class KernelClient(PapermillNotebookClient):
     def execute_as_job(self, cwd: Path, environment: dict[str, str]) -> None:
         """Executes all cells; afterwards the kernel has ended in any case."""
         try:
-            with (
-                warnings.catch_warnings()
-            ):  # Python 3.12 warns about fork with threads; the code after the fork takes no lock
+            # Python 3.12 warns about fork with threads; the code after the fork takes no lock
+            with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message=".*fork", category=DeprecationWarning)
                 self.execute(cwd=str(cwd), env=environment, preexec_fn=_prepare_kernel_process)
         except _CellsDoneError:

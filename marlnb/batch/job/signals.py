@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -136,7 +136,7 @@ def interrupt_on_signals() -> Iterator[None]:
         _restore_handlers(previous)
 
 
-def _restore_handlers(handlers: dict[int, Any]) -> None:
+def _restore_handlers(handlers: Mapping[Any, Any]) -> None:
     for number, handler in handlers.items():
         # None: the handler was not installed by Python, and cannot be set again
         signal.signal(number, handler if handler is not None else signal.SIG_DFL)

@@ -1,1 +1,1 @@
-"""Jobs on this machine: what it has, who has taken it, and the process that brings a submission to its end."""
+"""Jobs on this machine: its resources, their use, and the process that runs a submission."""

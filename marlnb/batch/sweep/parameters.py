@@ -94,21 +94,21 @@ def read_parameters(notebook: Path) -> dict[str, Parameter]:
     return {parameter.name: parameter for node in body for parameter in _assigned(node, source, comments)}
 
 
-def check_parameters(notebook: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+def check_parameters(notebook: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     """Values for a notebook's parameters, as JSON.
 
     Raises:
         ConfigError: as `read_parameters`; an unknown parameter, or an invalid value.
     """
     parameters = read_parameters(notebook)
-    return {name: find_parameter(parameters, name, notebook).check(value) for name, value in given.items()}
+    return {name: find_parameter(parameters, name, notebook).check(value) for name, value in values.items()}
 
 
-def job_parameters(notebook: Path, given: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def job_parameters(notebook: Path, values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """As `check_parameters`, with the folder as `run` if the notebook has that parameter and no value is given."""
     parameters = read_parameters(notebook)
-    values = {name: find_parameter(parameters, name, notebook).check(value) for name, value in given.items()}
-    return {RUN: str(folder), **values} if RUN in parameters else values
+    checked = {name: find_parameter(parameters, name, notebook).check(value) for name, value in values.items()}
+    return {RUN: str(folder), **checked} if RUN in parameters else checked
 
 
 def find_parameter(parameters: Mapping[str, Parameter], name: str, notebook: Path) -> Parameter:

@@ -81,7 +81,7 @@ def test_a_cancelled_job_is_asked_again_when_its_start_took_the_request_away(mak
     assert process.popen.wait(timeout=120) == 130
     process.cancel()
     assert not stop.exists()  # nothing stays for the next attempt
-    assert process.outcome() == "stopped" and process.asked == "cancelled"
+    assert process.outcome() == "stopped" and process.end_request == "cancelled"
 
 
 def test_it_is_bound_to_its_cores_and_leads_a_session(maker: Maker) -> None:

@@ -154,7 +154,7 @@ def test_quoted_as_json_every_text_passes_the_command_line(tmp_path: Path) -> No
     for text in texts:
         assert values_of_texts([f"x={json.dumps(text)}"])["x"].items == (text,)
     unquoted = [text for text in texts if "," not in text and text[:1] not in ('"', "[", "{")]
-    assert len(to_json_value) > 60
+    assert len(unquoted) > 60
     for text in unquoted:
         if not _is_something_else(text):
             assert values_of_texts([f"x={text}"])["x"].items == (text,)
