@@ -27,7 +27,7 @@ def team_map(roles: Roles, *, title: str | None = None, ax: Axes | None = None) 
     """Distances between agents, sorted by team. The title says if the teams are not beyond chance."""
     order = np.argsort(roles.team, kind="stable")
     names = [roles.agents[k] for k in order]
-    n, has_teams = len(names), roles.agents_clustering.found
+    n, has_teams = len(names), roles.agents_clustering.has_clusters
     heading = title or f"Agents by {roles.of}: {'teams found' if has_teams else 'no teams beyond chance'}"
     width = width_with_title(heading, left=0.4 + 0.07 * max(map(len, names)))
     ax = axes(ax, width=max(3.2 + 0.6 * n, width), height=2.2 + 0.55 * n)
@@ -68,7 +68,7 @@ def role_map(roles: Roles, *, title: str | None = None, ax: Axes | None = None) 
     )
     ax.legend(frameon=False, fontsize=8.5, markerscale=1.6)
     states = roles.states_clustering
-    if states.found:
+    if states.has_clusters:
         verdict = "roles of moments"
     else:
         verdict = "a continuum, not roles" if states.structured else "no roles beyond chance"

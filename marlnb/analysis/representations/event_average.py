@@ -267,14 +267,14 @@ def _nanmean(samples: np.ndarray) -> np.ndarray:
     return np.where(count > 0, np.nansum(samples, axis=0) / np.maximum(count, 1), np.nan)
 
 
-def _warnings(n_found: int, n_episodes: int, n_overlapping: int, n_events: np.ndarray) -> Iterator[str]:
-    if n_found < MIN_EVENTS:
-        yield f"only {n_found} events"
+def _warnings(n_selected: int, n_episodes: int, n_overlapping: int, n_events: np.ndarray) -> Iterator[str]:
+    if n_selected < MIN_EVENTS:
+        yield f"only {n_selected} events"
     if n_episodes < MIN_EPISODES:
         yield f"only {n_episodes} episodes have an event"
-    if n_overlapping > n_found / 2:
+    if n_overlapping > n_selected / 2:
         yield (
-            f"{n_overlapping} of {n_found} events have another one in their window, which mixes lags; use "
+            f"{n_overlapping} of {n_selected} events have another one in their window, which mixes lags; use "
             "no_other_within="
         )
     if n_events.min() == 0:

@@ -37,7 +37,7 @@ class Clustering:
     gap: float | None = None
 
     @property
-    def found(self) -> bool:
+    def has_clusters(self) -> bool:
         """Whether there are clusters: beyond chance, alike in both halves of the episodes, and separated."""
         return self.structured and (self.gap is None or self.gap > MIN_GAP)
 
@@ -98,12 +98,12 @@ class Roles(Result):
     warnings: tuple[str, ...] = ()
 
     @property
-    def teams_found(self) -> bool:
-        return self.agents_clustering.found
+    def has_teams(self) -> bool:
+        return self.agents_clustering.has_clusters
 
     @property
-    def roles_found(self) -> bool:
-        return self.states_clustering.found
+    def has_roles(self) -> bool:
+        return self.states_clustering.has_clusters
 
     @property
     def divided(self) -> bool:
@@ -117,15 +117,17 @@ class Roles(Result):
     def table(self) -> pd.DataFrame:
         """One row for each clustering."""
         clusterings = {"agents": self.agents_clustering, "states": self.states_clustering}
-        return pd.DataFrame([{"of": name, **asdict(c), "found": c.found} for name, c in clusterings.items()])
+        return pd.DataFrame(
+            [{"of": name, **asdict(c), "has_clusters": c.has_clusters} for name, c in clusterings.items()]
+        )
 
     def verdict(self) -> str:
         """The result in words."""
         agents, states = self.agents_clustering, self.states_clustering
         teams = " | ".join(", ".join(team) for team in self.teams)
-        of_agents = f"agents differ permanently: {teams}" if self.teams_found else "no permanent roles of agents found"
-        of_states = f"{states.n} roles over time" if self.roles_found else "no roles over time found"
-        if states.structured and not states.found:
+        of_agents = f"agents differ permanently: {teams}" if self.has_teams else "no permanent roles of agents found"
+        of_states = f"{states.n} roles over time" if self.has_roles else "no roles over time found"
+        if states.structured and not states.has_clusters:
             of_states += f": a continuum without clusters (gap {states.gap:.2f})"
         division = "divided among agents" if self.divided else "not divided beyond chance"
         silhouettes = [
@@ -133,7 +135,7 @@ class Roles(Result):
             for c in (agents, states)
         ]
         return f"{of_agents} {silhouettes[0]}; {of_states} {silhouettes[1]}" + (
-            f", {division}" if self.roles_found else ""
+            f", {division}" if self.has_roles else ""
         )
 
     def __repr__(self) -> str:

@@ -25,7 +25,7 @@ def roles_of(instance: Instance) -> Finding:
         whole = roles(instance.recording, n_shuffles=N_SHUFFLES)
     except AnalysisError:  # nothing varies between the agents
         return instance.finding("roles", ("agents", "onset"), [])
-    apart = [team[0] for team in whole.teams if len(team) == 1] if whole.teams_found else []
+    apart = [team[0] for team in whole.teams if len(team) == 1] if whole.has_teams else []
     claims = [AgentsClaim(agents=tuple(apart))]
     if apart and instance.task.onset:
         claims += _switches(instance, group, apart)

@@ -36,14 +36,14 @@ def test_two_planted_teams(monkeypatch: pytest.MonkeyPatch, recording: Recording
     values = noise(4)
     values[:, [1, 3], :2] += 4
     result = planted(monkeypatch, recording, values)
-    assert result.teams_found and result.teams == [["agent_0", "agent_2"], ["agent_1", "agent_3"]]
+    assert result.has_teams and result.teams == [["agent_0", "agent_2"], ["agent_1", "agent_3"]]
     assert result.agents_clustering.p_value == 1 / 21 and result.agents_clustering.stability == 1.0
     assert result.distances[0, 1] > 3 * result.distances[0, 2]
 
 
 def test_identical_agents_have_no_roles(monkeypatch: pytest.MonkeyPatch, recording: Recording) -> None:
     result = planted(monkeypatch, recording, noise(3))
-    assert not result.teams_found and not result.roles_found
+    assert not result.has_teams and not result.has_roles
     assert "no permanent roles of agents found" in repr(result) and "no roles over time found" in result.verdict()
 
 
@@ -53,7 +53,7 @@ def test_roles_that_agents_exchange(monkeypatch: pytest.MonkeyPatch, recording: 
     values = noise(3)
     values[chaser, :3] += 7
     result = planted(monkeypatch, recording, values)
-    assert not result.teams_found and result.roles_found and result.states_clustering.n == 2
+    assert not result.has_teams and result.has_roles and result.states_clustering.n == 2
     assert adjusted_rand_score(chaser.ravel(), result.role) == 1.0
     assert result.division == 2.0 and result.division_chance < 1.8 and result.divided
     np.testing.assert_allclose(result.taken[:, 1], chaser.mean(axis=0))  # role 1 is the rarer
@@ -65,7 +65,7 @@ def test_a_ring_is_a_continuum_without_roles(monkeypatch: pytest.MonkeyPatch, re
     ring = np.stack([np.cos(angle), np.sin(angle)], axis=2)
     values = np.concatenate([ring, 0.1 * np.random.default_rng(3).standard_normal((200, 2, 3))], axis=2)
     result = planted(monkeypatch, recording, np.concatenate([values] * 1))
-    assert result.states_clustering.gap is not None and result.states_clustering.gap < 1.25 and not result.roles_found
+    assert result.states_clustering.gap is not None and result.states_clustering.gap < 1.25 and not result.has_roles
 
 
 def test_the_gap_by_hand() -> None:
