@@ -131,9 +131,10 @@ class OnPolicyLearner(Learner):
         config = self.config
         acted = rollout[self.group.name, "acting"] if self.turn_based else None
         values = rollout_values(self.policy, rollout, self._critic_state, self._critic_acted(acted))
-        self._critic_state = values.state_out
+        self._critic_state = values.state_out  # the next rollout continues this one
         self.frames += rollout.batch_size.numel()
         if self.turn_based:
+            # From here on, "acting" marks the turns whose results are known. The critic has seen every step before.
             ends = ends_of(rollout, self.group)
             rollout = with_turns(rollout, self.group, ends)
             values = values._replace(next_value=ends.gather(values.next_value))
@@ -174,6 +175,7 @@ class OnPolicyLearner(Learner):
             "value_mean": values.value[acting].mean(),
         }
         if config.normalise_values:
+            # Update first: the targets below are on the scale that the critic's values have from now on.
             policy.value_norm.update(acted_returns)
         if config.normalise_advantages and acted_advantage.numel() > 1:
             advantage = (advantage - acted_advantage.mean()) / (acted_advantage.std() + 1e-8)
@@ -184,7 +186,7 @@ class OnPolicyLearner(Learner):
         }
         if self.needs_old_values:
             samples["value"] = policy.value_norm.normalise(values.value)
-        if not bool(acting.all()):
+        if not bool(acting.all()):  # without a mask, means are one operation instead of three
             samples["weight"] = acting.float()
         if acted is not None and self.recurrent:
             samples["acting"] = acted

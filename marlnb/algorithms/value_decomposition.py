@@ -187,6 +187,7 @@ class QLearner(OffPolicyLearner):
         reward, terminated = (sample["next", group, name].squeeze(-1) for name in ("reward", "terminated"))
         acting, has_future = sample[group, "acting"], ~terminated
         if self.policy.mixer is not None:
+            # Dead agents have no future either, but only the step at which they died is marked as terminated.
             has_future &= acting | sample["next", group, "alive"]
             chosen, next_value = self._mixed(sample, chosen * acting, next_value * has_future)
             reward = _team_reward(reward, acting)

@@ -80,7 +80,7 @@ class Loop:
         """
         start = time.perf_counter()
         self._collector.timing = timing = Timing()
-        with self._streams.active():
+        with self._streams.active():  # the notebook's random numbers neither affect the training nor change
             rollout = self._collector.collect()
             self._check_rollout(rollout)
             episodes = self.episodes.add(rollout)

@@ -123,7 +123,7 @@ class Collector:
             before = perf_counter()
             step = env.step(actions)
             stepping_s += perf_counter() - before
-            self._done_at[t].copy_(step.done)
+            self._done_at[t].copy_(step.done)  # the environment reuses its buffers at the next step
             for group in groups:
                 group.store_outcome(step.groups[group.name], t)
             if step.done.any():
@@ -266,6 +266,7 @@ class _GroupBuffers:
         self._truncated_at[t].copy_(step.truncated)
         ended = step.terminated | step.truncated
         if ended.any():
+            # the next row holds the next episode's first observation, so keep the final one until `finish`
             self._finals.append(_Final(t, ended, step.final_observation.clone()))
 
     def reset(self, done: Tensor) -> None:
