@@ -23,7 +23,7 @@ def nothing_given(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith(("SLURM", "CUDA_")) or name == "MARLNB_ENDS_AT":
             monkeypatch.delenv(name)
-    monkeypatch.setattr("marlnb.allocations._ends_known", {})
+    monkeypatch.setattr("marlnb.allocations._known_ends", {})
 
 
 @pytest.fixture
@@ -108,9 +108,9 @@ def test_newer_slurms_say_it_in_a_variable(monkeypatch: pytest.MonkeyPatch, sque
 @pytest.mark.parametrize(
     ("script", "told"),
     [
-        ("echo 'Invalid job id specified' >&2; exit 1", "not known: squeue said 'Invalid job id specified'"),
+        ("echo 'Invalid job id specified' >&2; exit 1", "not known: squeue answered 'Invalid job id specified'"),
         ("echo N/A", "no limit"),
-        ("true", "not known: squeue said 'nothing'"),
+        ("true", "not known: squeue answered 'nothing'"),
         (None, "not known: squeue is not on this node"),
     ],
 )

@@ -36,5 +36,5 @@ def test_every_name_that_type_checkers_see_is_public_and_the_same_object(package
 def test_an_unknown_name_says_the_nearest() -> None:
     with pytest.raises(AttributeError, match="module 'marlnb' has no attribute 'Experimnt'; did you mean 'Experiment'"):
         marlnb.Experimnt  # noqa: B018
-    with pytest.raises(AttributeError, match="module 'marlnb.plots' has no attribute 'tuning_curve'; did you mean"):
+    with pytest.raises(AttributeError, match=r"module 'marlnb.plots' has no attribute 'tuning_curve'; did you mean"):
         marlnb.plots.tuning_curve  # noqa: B018

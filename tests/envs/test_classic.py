@@ -1,4 +1,4 @@
-"""PettingZoo's board and card games, copy by copy against its own turn-based loop, and the contract."""
+"""PettingZoo's board and card games, env by env against its own turn-based loop, and the contract."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def raw(name: str) -> Any:
 
 
 class Loop:
-    """One copy in PettingZoo's own loop, and what `last` has told each agent that it was given."""
+    """One env in PettingZoo's own loop, and the rewards that `last` returned to each agent."""
 
     def __init__(self, name: str, index: int) -> None:
         self.env, self.index, self.episode = raw(name), index, 0

@@ -34,7 +34,7 @@ def test_pettingzoo(name: str, wrong: str, meant: str, also: str, workers: int) 
     assert {meant, also} <= set(listed) and "self" not in listed and "Traceback" not in str(caught.value)
 
 
-def test_vmas_does_not_go_on_without_what_was_asked_for() -> None:
+def test_vmas_does_not_ignore_unknown_arguments() -> None:
     pytest.importorskip("vmas")
     message = r"^vmas/navigation: .*no keyword argument 'n_agent'; did you mean 'n_agents'.*Valid: .*shared_rew"
     with pytest.raises(EnvBuildError, match=message):
@@ -62,7 +62,7 @@ def test_vmas_does_not_go_on_without_what_was_asked_for() -> None:
         ),
     ],
 )
-def test_openspiel_in_the_games_own_words(asked: str, message: str) -> None:
+def test_openspiel_arguments(asked: str, message: str) -> None:
     pytest.importorskip("pyspiel")
     name, word = asked.split()
     with pytest.raises(EnvBuildError, match=message) as caught:
@@ -130,7 +130,7 @@ def test_import_paths(path: str, message: str, workers: int) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_library_that_is_lacking_and_pictures_that_cannot_be_had(workers: int) -> None:
+def test_a_missing_library_and_a_missing_render_mode(workers: int) -> None:
     config = compose_env("pettingzoo/custom", f"env.entry_point={__name__}:_lacks", f"env.workers={workers}")
     with pytest.raises(EnvBuildError, match=r"custom needs 'shimmy', .* pip install shimmy open_spiel$"):
         config.build(1)
@@ -172,7 +172,7 @@ def test_an_import_path_in_place_of_a_name() -> None:
 
 
 def test_kinds_of_errors_cross_processes() -> None:
-    """One that a worker raises is of the kind it had there, as when this process steps the copies."""
+    """An error raised in a worker keeps its class, as when this process steps the envs."""
     for workers in (0, 1):
         with pytest.raises(EnvBuildError, match="have different observation spaces") as caught:
             vector_env(sample_envs.Mixed, 1, workers=workers)

@@ -174,12 +174,12 @@ class Twins(Spoiled):
         return step
 
 
-def test_copies_that_are_one_are_found() -> None:
+def test_identical_envs_are_detected() -> None:
     with pytest.raises(EnvError, match="clause 'distinct envs'"):
         check_vector_env(lambda n_envs: Twins(n_envs, Twins._same))  # type: ignore[arg-type]
 
 
-def test_copies_whose_seed_is_not_what_they_say_are_found() -> None:
+def test_wrong_episode_seeds_are_detected() -> None:
     def biased(env: Spoiled, step: Step) -> None:
         if env.was_reset:
             rows(step).observation[1, 0, 0] += 0.5
@@ -193,7 +193,7 @@ def test_episodes_without_an_end_are_found() -> None:
         check_vector_env(lambda n_envs: vector_env(Scripted, n_envs, workers=0), max_steps=5)
 
 
-def test_the_wrong_number_of_copies_is_found() -> None:
+def test_a_wrong_number_of_envs_is_detected() -> None:
     with pytest.raises(EnvError, match="clause 'number of envs'"):
         check_vector_env(lambda n_envs: vector_env(Scripted, n_envs + 1, workers=0))
 
@@ -208,7 +208,7 @@ def test_labels_that_the_spec_does_not_tell_of_are_found() -> None:
         check_vector_env(labelled)
 
 
-def test_labels_that_are_told_otherwise_later_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_different_labels_computed_later_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     def shifted(env: MPE, moments: torch.Tensor) -> dict[str, torch.Tensor]:
         return {name: value + 1 for name, value in told(env, moments).items()}
 

@@ -97,7 +97,7 @@ def test_features_of_different_names_lose_them() -> None:
         ({**SPLIT, "none": ()}, "group 'none' has no agents"),
     ],
 )
-def test_groups_that_cannot_be(groups: Any, message: str) -> None:
+def test_invalid_groups(groups: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Regrouped(TAG.build(1), groups)
 

@@ -184,7 +184,7 @@ def test_vmas_through_torchrl_is_vmas(continuous: bool, categorical: bool) -> No
         first, second = env.step(actions), other.step(actions)
 
 
-def test_copies_do_not_disturb_each_other_or_the_process() -> None:
+def test_envs_do_not_change_each_others_random_numbers_or_the_processs() -> None:
     torch.manual_seed(1)
     expected = torch.rand(2)
     torch.manual_seed(1)
@@ -210,7 +210,7 @@ def test_openspiel(game: str) -> None:
     check_vector_env(lambda n_envs: ENVIRONMENTS.get(f"openspiel/{game}")().build(n_envs))
 
 
-def test_players_take_turns_and_rewards_are_told_once() -> None:
+def test_players_take_turns_and_get_each_reward_once() -> None:
     pytest.importorskip("pyspiel")
     env = ENVIRONMENTS.get("openspiel/tic_tac_toe")().build(1)
     step = env.reset(0)

@@ -157,7 +157,7 @@ def test_labels_are_where_agents_are() -> None:
     assert env.spec.labels[0].group == "agent"
 
 
-def test_groups_of_ones_own() -> None:
+def test_custom_groups() -> None:
     env = built("balance", 2, groups={"left": ("agent_0",), "right": ("agent_2", "agent_1")})
     step, plain = env.reset(0), built("balance", 2).reset(0).groups["agent"]
     assert torch.equal(step.groups["right"].observation, plain.observation[:, [2, 1]])
@@ -179,7 +179,7 @@ def test_errors(act: Any, message: str) -> None:
         act(built("balance", 2))
 
 
-def test_arguments_that_vmas_refuses() -> None:
+def test_arguments_that_vmas_rejects() -> None:
     with pytest.raises(EnvError, match=r"vmas/balance: the constructor, called with \{'n_agents': 'three'\}, raised"):
         built("balance", 2, kwargs={"n_agents": "three"})
     with pytest.raises(EnvError, match="at least one env"):

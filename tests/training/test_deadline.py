@@ -66,7 +66,7 @@ def test_a_limit_that_was_shortened_since_it_was_shown_is_heeded(
     monkeypatch.setenv("SLURM_JOB_ID", "17")
     for name in ("MARLNB_ENDS_AT", "MARLNB_JOB", "SLURM_JOB_END_TIME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("marlnb.allocations._ends_known", {"17": (time.time() + 10_000, "")})
+    monkeypatch.setattr("marlnb.allocations._known_ends", {"17": (time.time() + 10_000, "")})
     assert Deadline().reason_to_stop(950) is not None
 
 

@@ -38,7 +38,7 @@ def test_contract_with_early_endings() -> None:
 
 
 @pytest.mark.parametrize("config", [SimpleSpreadConfig(), SimpleTagConfig(terminate_on_success=True)])
-def test_an_episode_does_not_depend_on_the_number_of_copies(config: SimpleSpreadConfig | SimpleTagConfig) -> None:
+def test_an_episode_does_not_depend_on_the_number_of_envs(config: SimpleSpreadConfig | SimpleTagConfig) -> None:
     few, many = config.build(2), config.build(37)
     few.reset(seed=100), many.reset(seed=95)  # copy 5 of the many runs under the seed of copy 0 of the few
     generator = torch.Generator().manual_seed(0)
@@ -142,7 +142,7 @@ def test_labels_tell_the_goal_that_the_observation_shows() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_labels_told_later_are_those_told_at_the_time(name: str) -> None:
+def test_labels_computed_later_equal_those_computed_at_once(name: str) -> None:
     env = ENVIRONMENTS.get(name)().build(4)
     step, generator = env.reset(seed=3), torch.Generator().manual_seed(0)
     moments, told = [], []
@@ -165,7 +165,7 @@ def test_labels_of_reference_are_the_partners_knowledge() -> None:
     assert torch.equal(env.labels()["goal"], shown.flip(1))
 
 
-def test_errors_say_what_was_asked() -> None:
+def test_errors_name_the_request() -> None:
     with pytest.raises(EnvError, match="n_envs=0"):
         SimpleSpreadConfig().build(0)
     env = SimpleSpreadConfig().build(2)

@@ -1,4 +1,4 @@
-"""The shorter ways through known environments, step by step against their own parallel_env."""
+"""The faster equivalents of known environments, step by step against their own parallel_env."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ import numpy as np
 import pytest
 
 from marlnb.envs.pettingzoo import installed
-from marlnb.envs.workers import fast_parallel as cycles
+from marlnb.envs.workers import fast_parallel
 from marlnb.envs.workers.source import EnvSource
 
 
 @pytest.mark.parametrize(
     ("name", "kwargs", "way"),
     [
-        ("multiwalker", {"max_cycles": 50}, cycles.MultiWalker),
-        ("multiwalker", {"terminate_on_fall": False, "max_cycles": 100}, cycles.MultiWalker),
+        ("multiwalker", {"max_cycles": 50}, fast_parallel.MultiWalker),
+        ("multiwalker", {"terminate_on_fall": False, "max_cycles": 100}, fast_parallel.MultiWalker),
         (
             "multiwalker",
             {"terminate_on_fall": False, "remove_on_fall": False, "shared_reward": False},
-            cycles.MultiWalker,
+            fast_parallel.MultiWalker,
         ),
-        ("multiwalker", {"n_walkers": 1, "max_cycles": 30}, cycles.MultiWalker),
-        ("simple_spread", {}, cycles.NotedActions),
-        ("simple_spread", {"continuous_actions": True, "N": 5, "local_ratio": 0.2}, cycles.NotedActions),
-        ("simple_tag", {}, cycles.NotedActions),
-        ("simple_world_comm", {}, cycles.NotedActions),
-        ("simple_crypto", {"continuous_actions": True}, cycles.NotedActions),
-        ("simple_reference", {}, cycles.NotedActions),
-        ("knights_archers_zombies", {"spawn_delay": 3}, cycles.KnightsArchersZombies),
+        ("multiwalker", {"n_walkers": 1, "max_cycles": 30}, fast_parallel.MultiWalker),
+        ("simple_spread", {}, fast_parallel.SimpleEnvScenarios),
+        ("simple_spread", {"continuous_actions": True, "N": 5, "local_ratio": 0.2}, fast_parallel.SimpleEnvScenarios),
+        ("simple_tag", {}, fast_parallel.SimpleEnvScenarios),
+        ("simple_world_comm", {}, fast_parallel.SimpleEnvScenarios),
+        ("simple_crypto", {"continuous_actions": True}, fast_parallel.SimpleEnvScenarios),
+        ("simple_reference", {}, fast_parallel.SimpleEnvScenarios),
+        ("knights_archers_zombies", {"spawn_delay": 3}, fast_parallel.KnightsArchersZombies),
         (
             "knights_archers_zombies",
             {"spawn_delay": 3, "obs_method": "vector-masked", "line_death": True},
-            cycles.KnightsArchersZombies,
+            fast_parallel.KnightsArchersZombies,
         ),
-        ("knights_archers_zombies", {"obs_method": "image", "max_cycles": 10}, cycles.KnightsArchersZombies),
-        ("pistonball", {"n_pistons": 4, "render_mode": "rgb_array", "max_cycles": 30}, cycles.Pistonball),
-        ("pistonball", {"n_pistons": 4, "continuous": False, "max_cycles": 30}, cycles.Pistonball),
-        ("cooperative_pong", {"render_mode": "rgb_array"}, cycles.CooperativePong),
-        ("pursuit", {"max_cycles": 20, "n_evaders": 5, "n_pursuers": 3}, cycles.FastParallel),
+        ("knights_archers_zombies", {"obs_method": "image", "max_cycles": 10}, fast_parallel.KnightsArchersZombies),
+        ("pistonball", {"n_pistons": 4, "render_mode": "rgb_array", "max_cycles": 30}, fast_parallel.Pistonball),
+        ("pistonball", {"n_pistons": 4, "continuous": False, "max_cycles": 30}, fast_parallel.Pistonball),
+        ("cooperative_pong", {"render_mode": "rgb_array"}, fast_parallel.CooperativePong),
+        ("pursuit", {"max_cycles": 20, "n_evaders": 5, "n_pursuers": 3}, fast_parallel.FastParallel),
     ],
 )
 def test_equal_to_the_stock_environment(name: str, kwargs: dict[str, Any], way: type) -> None:
     source = EnvSource(name, installed()[name], kwargs)
-    stock, short = source.make(), cycles.fast_parallel(source.make())
+    stock, short = source.make(), fast_parallel.fast_parallel(source.make())
     assert type(short) is way
     spaces = {agent: stock.action_space(agent) for agent in stock.possible_agents}
     for seed in range(2):
@@ -73,6 +73,6 @@ def test_anything_else_is_stepped_as_it_comes() -> None:
     from tests.envs.sample_envs import Scripted
 
     env = Scripted()
-    assert cycles.fast_parallel(env) is env
+    assert fast_parallel.fast_parallel(env) is env
     rps = EnvSource("rps", installed()["rps"]).make()
-    assert cycles.fast_parallel(rps) is rps
+    assert fast_parallel.fast_parallel(rps) is rps
