@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -264,6 +265,22 @@ def test_a_site_that_never_fires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(SiteError, match=r"never fired.*a/actor/dead"):
         record(run, episodes=3, progress=False)
     assert run.recordings == {}
+
+
+def test_a_site_that_stops_firing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run(tmp_path / "run", LivesConfig())
+    kind = type(run.policies()["a"])
+    original, calls = kind.act, itertools.count()
+
+    def act(self: Any, observation: torch.Tensor, **options: Any) -> Any:
+        if next(calls) < 200:  # beyond the dry run
+            self.dead(torch.zeros(len(observation), self.group.n_agents, 4))
+        return original(self, observation, **options)
+
+    monkeypatch.setattr(kind, "sites", _with_a_dead_site)
+    monkeypatch.setattr(kind, "act", act)
+    with pytest.raises(SiteError, match=r"'./actor/dead' fired at first, but not at every step"):
+        record(run, episodes=400, n_envs=2, fill="captured", progress=False)
 
 
 def _with_a_dead_site(policy: object) -> list[object]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -141,3 +143,16 @@ def test_a_pinned_edit_refuses_another_recording(tmp_path: Path) -> None:
         edited(run.policies(), [edit]),
     ):
         pass
+
+
+def test_an_edit_opens_its_recording_in_a_process_that_has_not_imported_recordings(tmp_path: Path) -> None:
+    _, recording = make(tmp_path, "mlp", True)
+    recording.close()
+    code = (
+        "import sys; from marlnb.models.hooks.edits_patch import Patch;"
+        "assert not any(name.startswith('marlnb.recording') for name in sys.modules);"
+        "print(Patch('a/actor/hidden_1', sys.argv[1]).pinned().digest)"
+    )
+    command = [sys.executable, "-c", code, str(recording.path)]
+    output = subprocess.run(command, check=True, capture_output=True, text=True, timeout=200).stdout
+    assert output.strip() == RecordedActivations(str(recording.path)).digest
