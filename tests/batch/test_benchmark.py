@@ -157,11 +157,11 @@ def test_known_levels_are_those_of_the_table(tmp_path: Path) -> None:
 
 
 def test_a_plan_in_yaml(tmp_path: Path) -> None:
-    (tmp_path / "plan.yaml").write_text(
+    (tmp_path / "spec.yaml").write_text(
         "algorithms:\n  ippo: [algorithm.lr=1e-3]\n  careful: algorithm=mappo\n"
         "environments: [mpe/simple_spread]\nseeds: [3, 5]\noverrides: [frames=6400, n_envs=16, algorithm.lr=1e-2]\n"
     )
-    spec = read_spec(tmp_path / "plan.yaml")
+    spec = read_spec(tmp_path / "spec.yaml")
     runs = spec.runs()
     assert [run.folder for run in runs][:2] == [f"runs/mpe/simple_spread/{name}/seed_3" for name in ("ippo", "careful")]
     assert [run.experiment.algorithm.name for run in runs] == ["ippo", "mappo"] * 2
@@ -175,31 +175,31 @@ def test_a_plan_in_yaml(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("algoritms: [ippo]\nenvironments: [x]\nseeds: 1", "no key 'algoritms'; did you mean 'algorithms'"),
-        ("algorithms: [ippo]\nseeds: 1", "lacks environments"),
-        ("algorithms: [ippo]\nenvironments: [x]\nseeds: 0", "seeds: a number of them"),
-        ("algorithms: [ippo]\nenvironments: [x]\nseeds: [1, 1]", "seeds: a number of them"),
-        ("algorithms: {ippo: lr}\nenvironments: [x]\nseeds: 1", "algorithms: ippo: overrides are a list of key=value"),
-        ("algorithms: ['../x']\nenvironments: [x]\nseeds: 1", "'../x' cannot name a folder"),
-        ("algorithms: [ippo]\nenvironments: ['../x']\nseeds: 1", "'../x' cannot name a folder"),
-        ("algorithms: [ippo]\nenvironments: [x]\nseeds: 1\ncompare: [gone.json]", "compare: nothing at .*gone.json"),
-        ("- a", "a plan is a mapping"),
-        ("{", "cannot be read as a plan in YAML"),
+        ("algorithms: [ippo]\nseeds: 1", "the key environments is missing"),
+        ("algorithms: [ippo]\nenvironments: [x]\nseeds: 0", "seeds: expected their number"),
+        ("algorithms: [ippo]\nenvironments: [x]\nseeds: [1, 1]", "seeds: expected their number"),
+        ("algorithms: {ippo: lr}\nenvironments: [x]\nseeds: 1", "algorithms: ippo: expected a list of key=value"),
+        ("algorithms: ['../x']\nenvironments: [x]\nseeds: 1", "'../x' is not a valid name"),
+        ("algorithms: [ippo]\nenvironments: ['../x']\nseeds: 1", "'../x' is not a valid name"),
+        ("algorithms: [ippo]\nenvironments: [x]\nseeds: 1\ncompare: [gone.json]", "compare: .*gone.json does not exist"),
+        ("- a", "expected a mapping with"),
+        ("{", "is not a readable YAML file"),
     ],
 )
-def test_a_plan_that_is_none_is_refused(text: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "plan.yaml").write_text(text)
+def test_an_invalid_spec_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "spec.yaml").write_text(text)
     with pytest.raises(ConfigError, match=message):
-        read_spec(tmp_path / "plan.yaml")
+        read_spec(tmp_path / "spec.yaml")
 
 
 def test_what_cannot_be_composed_names_its_place_and_starts_nothing(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"toy/count, ipo: .*did you mean 'ippo'"):
         toy_benchmark(tmp_path / "b", environments=["toy/count"], algorithms=["ipo"])
-    with pytest.raises(ConfigError, match="seed= is no override"):
+    with pytest.raises(ConfigError, match="does not accept the override seed="):
         toy_benchmark(tmp_path / "b", overrides=("seed=1",))
-    with pytest.raises(ConfigError, match="jobs: 1 or more"):
+    with pytest.raises(ConfigError, match="jobs: expected at least 1"):
         toy_benchmark(tmp_path / "b", jobs=0)
-    with pytest.raises(ConfigError, match="a plan, or algorithms and environments"):
+    with pytest.raises(ConfigError, match="or algorithms and environments"):
         benchmark()
     assert not (tmp_path / "b").exists()
 
@@ -208,7 +208,7 @@ def words_of(out: Path, *more: str) -> list[str]:
     return ["benchmark", "--algorithms", "ippo", "--envs", "mpe/simple_spread", "--out", str(out), *MPE, *more]
 
 
-def test_the_command_shows_its_plan_and_trains_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_shows_its_runs_and_trains_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words_of(tmp_path / "b", "--seeds", "2", "--dry-run")) == 0
     told = capsys.readouterr().out
     assert "2 runs in" in told and "0 complete; 400 frames to train" in told and "missing" in told
@@ -216,7 +216,7 @@ def test_the_command_shows_its_plan_and_trains_nothing(tmp_path: Path, capsys: p
     assert main(words_of(tmp_path / "b", "--dry-run", "--json")) == 0
     assert [run["seed"] for run in json.loads(capsys.readouterr().out)["runs"]] == [0, 1, 2]
     assert main(["benchmark", "--envs", "mpe/simple_spread"]) == 2
-    assert "needs a plan" in capsys.readouterr().err
+    assert "needs a YAML file" in capsys.readouterr().err
     assert main(["benchmark", str(tmp_path / "gone.yaml")]) == 2
     assert "gone.yaml" in capsys.readouterr().err
 

@@ -224,7 +224,7 @@ def test_a_kernel_of_somebody_elses_is_neither_replaced_nor_removed(data: Path) 
     other = data / "kernels" / "marlnb"
     other.mkdir(parents=True)
     (other / "kernel.json").write_text("{}")
-    with pytest.raises(BatchError, match="is there already and was not made by `marlnb hub install`; give another"):
+    with pytest.raises(BatchError, match="already exists and was not made by `marlnb hub install`; give another"):
         Installation().install(HubKernel())
     with pytest.raises(BatchError, match=r"no kernel of marlnb hub install 'marlnb'.* was not made by"):
         Installation().uninstall("marlnb")
@@ -278,7 +278,7 @@ def test_a_wrong_request_is_refused_and_nothing_is_done(
 
 
 def test_a_zero_byte_is_refused() -> None:
-    with pytest.raises(ConfigError, match="cannot hold a zero byte"):
+    with pytest.raises(ConfigError, match="must not contain a zero byte"):
         HubKernel(variables={"A": "\0"})
 
 

@@ -79,7 +79,7 @@ def test_what_was_never_begun_is_begun_and_the_report_follows(make: Maker) -> No
     assert len(batch.submissions()) == 2
 
 
-def test_a_job_whose_supervisor_was_killed_is_begun_again_with_the_reason(make: Maker) -> None:
+def test_a_job_whose_supervisor_was_killed_is_restarted_with_the_reason(make: Maker) -> None:
     batch = make("", python=make.script(ONCE))
     lose(batch)
     text = told(batch)

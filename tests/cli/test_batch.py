@@ -128,7 +128,7 @@ def test_jobs_as_json_log_and_list(batch: Batch, capsys: pytest.CaptureFixture[s
     code, out, _ = marlnb(capsys, "jobs", "runs/a-batch", "--json")
     told: dict[str, Any] = json.loads(out)
     assert code == 1 and [job["state"] for job in told["jobs"]] == ["complete", "failed", "queued"]
-    assert told["jobs"][1]["error"]["cell"] == 3 and told["jobs"][1]["again"].endswith("--only n=1")
+    assert told["jobs"][1]["error"]["cell"] == 3 and told["jobs"][1]["rerun_command"].endswith("--only n=1")
     assert marlnb(capsys, "jobs", "runs/a-batch", "--log", "n=1", "--lines", "1")[:2] == (0, "last words\n")
     code, out, _ = marlnb(capsys, "jobs")
     assert code == 0 and " ".join(out.splitlines()[1].split()) == (

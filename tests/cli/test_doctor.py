@@ -23,7 +23,7 @@ def test_a_notebook_that_is_well_ends_with_0(tmp_path: Path, capsys: pytest.Capt
     source = write(tmp_path / "a.ipynb", "import numpy", parameters='run = "runs/x"\nseed = 0')
     assert main(["doctor", str(source), "-p", "seed=0..4"]) == 0
     said = capsys.readouterr().out
-    assert "ok    notebook: a.ipynb: 2 cells of code, 2 parameters, jobs: 5" in said and "0 would fail" in said
+    assert "ok    notebook: a.ipynb: 2 code cells, 2 parameters, 5 jobs" in said and "0 would fail" in said
     assert not (tmp_path / "runs").exists()  # nothing was made
 
 

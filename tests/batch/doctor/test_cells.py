@@ -87,7 +87,7 @@ def test_data_that_is_not_there_fails_and_what_is_written_does_not(tmp_path: Pat
     examined = subject(tmp_path, *cells, sweep=Sweep({}, {"name": "x"}))
     found = answers("data and weights", examined)
     first, second = told("fail", found)
-    assert "cell 3 opens 'runs/missing' by mnb.Run.open()" in first
+    assert "cell 3 opens 'runs/missing' with mnb.Run.open()" in first
     assert "cell 6 opens 'data/x.txt'" in second
     (warned,) = told("warn", found)
     assert "cell 8 names /no/such/folder/w.pt" in warned
@@ -102,7 +102,7 @@ def test_paths_on_a_disk_of_this_machine_are_told_for_a_cluster(tmp_path: Path) 
     assert told("warn", answers("data and weights", subject(tmp_path, cell))) == []
     examined = subject(tmp_path, cell, profile=Profile(executor="slurm"))
     (warned,) = told("warn", answers("data and weights", examined))
-    assert "nodes do not see it" in warned
+    assert "nodes cannot see" in warned
 
 
 def test_variables_that_nobody_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,8 +138,8 @@ def test_imports_and_environments_are_read_from_the_cells(tmp_path: Path) -> Non
 
 def test_the_notebook_itself(tmp_path: Path) -> None:
     (found,) = told("fail", answers("notebook", subject(tmp_path, "x = (1,", "y = 2")))
-    assert "cell 3 is no Python" in found
+    assert "cell 3 is not valid Python" in found
     bare = write(tmp_path / "b.ipynb", parameters="n: int\nseed = 0")
     found_ = answers("notebook", DoctorRequest(Profile(), tmp_path, tmp_path, bare))
-    assert "parameter 'n' has no default" in told("fail", found_)[0]
+    assert "parameter 'n' has neither a default nor a value" in told("fail", found_)[0]
     assert "no parameter `run`" in told("warn", found_)[0]

@@ -61,4 +61,4 @@ def test_a_machine_without_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     only = {"executor": checks()["executor"]}
     monkeypatch.setattr("marlnb.batch.doctor.check.checks", lambda: only)
     (found,) = examine(subject(tmp_path, profile=Profile(executor="slurm")))
-    assert found.level == "fail" and "no sbatch on this machine" in found.finding
+    assert found.level == "fail" and "sbatch was not found on this machine" in found.finding

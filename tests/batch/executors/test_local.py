@@ -124,7 +124,7 @@ def test_a_time_limit_without_headway_is_counted(make: Maker) -> None:
     batch = make("", python=make.script("echo run >> attempts; sleep 60"), **WARNED_SOON, resubmits=1)
     submit(batch)
     state, reason = finish(batch)["n=0"]
-    assert state == "failed" and reason.startswith("time limit: killed by SIGUSR1; it was begun again 1 times")
+    assert state == "failed" and reason.startswith("time limit: killed by SIGUSR1; given up after 1 restarts")
     assert (batch.job("n=0").folder / "attempts").read_text() == "run\n" * 2
 
 
@@ -162,11 +162,11 @@ def test_a_process_that_cannot_be_begun_is_a_failed_job(make: Maker) -> None:
 def test_what_this_machine_cannot_do_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a")
     refused = {
-        f"1000 cores; this machine has {usable_cores()}": Profile(cores=1000),
-        r"2 GPUs; this machine has 1 \(GPU-a\)": Profile(gpus=2),
-        "90000 GB of memory": Profile(memory_gb=90_000),
-        "time_limit 00:01:00 is not longer than the 120 s": Profile(time_limit="00:01:00"),
-        "nothing for partition, modules": Profile(partition="gpu", modules=("cuda",)),
+        f"cores is 1000, but this machine has {usable_cores()}": Profile(cores=1000),
+        r"gpus is 2, but this machine has 1 \(GPU-a\)": Profile(gpus=2),
+        "memory_gb is 90000, but": Profile(memory_gb=90_000),
+        "time_limit 00:01:00 must be longer than warn_s, 120 s": Profile(time_limit="00:01:00"),
+        "does not support partition, modules": Profile(partition="gpu", modules=("cuda",)),
     }
     for message, profile in refused.items():
         with pytest.raises(BatchError, match=message):

@@ -110,7 +110,7 @@ def test_a_submission_is_one_script_one_call_and_one_record(make: Make, schedule
     )
     assert [_indexed(submission, k) for k in range(3)] == [job.folder for job in batch.jobs()]
     assert Job.open(batch.report_job().folder).parameters == {"batch": str(batch.path)}
-    with pytest.raises(BatchError, match="has no job 3; it has 3"):
+    with pytest.raises(BatchError, match="has no job 3; valid: 0 to 2"):
         _indexed(submission, 3)
 
 
@@ -128,7 +128,7 @@ def test_without_slurm_that_is_said(make: Make, monkeypatch: pytest.MonkeyPatch)
     batch, executor = make()
     executor.check()
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(BatchError, match="no sbatch on this machine: SLURM's commands are on a cluster's login nodes"):
+    with pytest.raises(BatchError, match="sbatch was not found on this machine; SLURM's commands are on a cluster's login nodes"):
         executor.check()
     assert "#SBATCH --array=0-2\n" in executor.preview(batch, batch.jobs(), then=False)
 
@@ -152,7 +152,7 @@ def test_what_slurm_refuses_is_told_and_counts_for_nothing(make: Make, scheduler
     with pytest.raises(BatchError) as caught:
         executor.submit(batch, batch.jobs(), then=False, reason="NODE_FAIL")
     told = str(caught.value)
-    assert words in told and "see the profile's key `partition`; partitions here are: debug, urgent" in told
+    assert words in told and "check the profile's key `partition`; partitions here are: debug, urgent" in told
     assert batch.submissions() == [] and (batch.path / "submissions" / "refused" / "script.sbatch").is_file()
     assert {known.state for known in executor.query(batch).values()} == {"unknown"}
     assert words in (batch.path / "events.log").read_text()

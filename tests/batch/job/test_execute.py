@@ -60,7 +60,7 @@ def test_bad_requests_run_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[
     source = notebook(tmp_path / "a.ipynb", "print(1)")
     with pytest.raises(ConfigError, match=r"no parameter of a\.ipynb 'm'"):
         execute(source, tmp_path / "run", {"m": 1})
-    with pytest.raises(ConfigError, match="no notebook at"):
+    with pytest.raises(ConfigError, match="does not exist"):
         execute(tmp_path / "b.ipynb", tmp_path / "run")
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "thesis.tex").touch()

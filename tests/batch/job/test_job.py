@@ -23,9 +23,9 @@ def test_opens_as_it_was_written(tmp_path: Path) -> None:
     job = make(tmp_path)
     assert Job.open(job.folder) == job and job.folder.stat().st_mode & 0o777 == 0o700
     job.write()
-    with pytest.raises(BatchError, match="holds another job already"):
+    with pytest.raises(BatchError, match="already holds a job with other parameters"):
         replace(job, parameters={"n": 2}).write()
-    with pytest.raises(BatchError, match="is no job"):
+    with pytest.raises(BatchError, match="is not a job"):
         Job.open(tmp_path)
     moved = job.folder.rename(tmp_path / "moved")  # with the notebook beside it, as on another node's path
     assert Job.open(moved).notebook == tmp_path / "a.ipynb"

@@ -91,7 +91,7 @@ def test_the_command_that_runs_again_is_one_that_a_shell_reads_as_meant(tmp_path
 
 def test_bad_requests_execute_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path)]) == 2
-    assert "is no job" in capfd.readouterr().err
+    assert "is not a job" in capfd.readouterr().err
     job = make(tmp_path / "job", "print(1)", m=1)
     assert run(job) == 2
     assert job.status().state == "failed" and "no parameter of job.ipynb 'm'" in job.log.read_text()

@@ -75,7 +75,7 @@ def test_settings_are_compared_over_what_repeats(batch: Batch) -> None:
         "mappo": [1, 2, 6], "ippo": [10, 20],
     }  # fmt: skip
     assert groups == found.settings("mpe/simple_spread")
-    assert found.left_out == {"algorithm=ippo,seed=2": "failed, and it has trained nothing: cell 1: ValueError: no"}
+    assert found.excluded == {"algorithm=ippo,seed=2": "failed, and it has trained nothing: cell 1: ValueError: no"}
     with pytest.raises(BatchError, match=r"no compared axis of the batch 'seed'. Valid: algorithm"):
         found.by("seed", "mpe/simple_spread")
 
@@ -114,7 +114,7 @@ def test_a_single_run_has_no_interval_and_a_sweep_need_not_repeat(tmp_path: Path
     assert list(groups) == ["0.0001"] and math.isnan(estimates(groups, lambda r: r.score)["0.0001"].low)
     assert np.isnan(bands(groups)["0.0001"][1].low).all()
     assert ">0.0001</td>" in linked(job_table(batch, found), batch, tmp_path)  # not rounded
-    assert found.left_out == {"lr=0.2": "waiting, and it has trained nothing"}
+    assert found.excluded == {"lr=0.2": "waiting, and it has trained nothing"}
 
 
 def test_one_job_without_anything_swept(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_batch_that_trained_nothing_compares_states_and_durations(tmp_path: Pa
     for job in batch.jobs():
         end(job)
     found = compare_batch(batch)
-    assert found.tasks == [] and found.left_out["size=1"] == "complete, and it has trained nothing"
+    assert found.tasks == [] and found.excluded["size=1"] == "complete, and it has no training"
     assert list(job_table(batch, found)["frames"]) == [0, 0]
 
 
@@ -146,7 +146,7 @@ def test_a_run_counts_when_its_training_is_complete_whatever_became_of_its_noteb
     end(going, "interrupted", reason="SIGUSR1")
     found = compare_batch(batch)
     assert [result.score for result in found.compared] == [3.0, -9.0]
-    assert found.left_out == {"seed=2": "its training is stopped at 300 of 300 frames (SIGUSR1)"}
+    assert found.excluded == {"seed=2": "its training is stopped at 300 of 300 frames (SIGUSR1)"}
     assert list(job_table(batch, found)["score"]) == [3.0, -9.0, 100.0]
 
 
@@ -156,7 +156,7 @@ def test_evaluations_are_compared_where_every_training_has_some(batch: Batch) ->
         Run.open(folder).append_evaluation({"iteration": 10, "frames": 1000, "returns": {"a": [k, k + 2], "b": [k, k]}})
     assert compare_batch(batch).measure == "training"
     lacking = compare_batch(batch, measure="evaluation")
-    assert lacking.left_out["algorithm=ippo,seed=1"] == "its training has no evaluation to compare"
+    assert lacking.excluded["algorithm=ippo,seed=1"] == "its training has no evaluation to compare"
     Run.open(folders[4]).append_evaluation({"iteration": 10, "frames": 1000, "returns": {"a": [4, 6], "b": [4, 4]}})
     found = compare_batch(batch)
     assert found.measure == "evaluation" and [r.score for r in found.compared] == [0.5, 1.5, 2.5, 3.5, 4.5]
