@@ -10,7 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from marlnb.codec import from_json, to_json
 from marlnb.errors import MarlnbError
-from marlnb.values import hints, settle
+from marlnb.values import check_value, hints
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.wording import meaning
 
@@ -60,7 +60,7 @@ class OptionField:
         Raises:
             ConfigError: it is not valid; `problem` has the same message.
         """
-        return settle(self._parsed(), self.annotation, self.item.name, self.item, _from_json)
+        return check_value(self._parsed(), self.annotation, self.item.name, self.item, _from_json)
 
     @property
     def is_default(self) -> bool:
@@ -107,7 +107,7 @@ class OptionField:
 
     def _check(self) -> None:
         try:
-            settle(self._parsed(), self.annotation, self.item.name, self.item, _from_json)
+            check_value(self._parsed(), self.annotation, self.item.name, self.item, _from_json)
         except MarlnbError as error:
             self.set_problem(str(error))
         else:
