@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from marlnb.cores import usable_cores
 from marlnb.errors import ConfigError
 from marlnb.formatting import format_duration
 
 ENDS_AT = "MARLNB_ENDS_AT"  # seconds since 1970; overrides the scheduler
 ASK_TIMEOUT_S = 5.0
 CGROUPS = Path("/sys/fs/cgroup")
+CGROUP_QUOTA = CGROUPS / "cpu.max"
 MEMBERSHIPS = Path("/proc/self/cgroup")
 UNLIMITED_BYTES = 1 << 60  # version 1 of control groups writes "no limit" as a number about this large
 NO_GPU = ("", "-1", "NoDevFiles")
@@ -123,6 +123,16 @@ class Allocation:
 def allocation() -> Allocation:
     """This notebook's allocation: node, cores, GPUs, memory, and the time left, which is read again at each call."""
     return Allocation.current(ask_again=True)
+
+
+def usable_cores() -> int:
+    """Usable cores by affinity, limited by the container's quota if there is one."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = CGROUP_QUOTA.read_text().split()
+    except (OSError, ValueError):
+        return cores
+    return cores if quota == "max" else max(1, min(cores, round(int(quota) / int(period))))
 
 
 def _end(job: str, ask_again: bool) -> tuple[float | None, str]:

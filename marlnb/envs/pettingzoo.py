@@ -9,9 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from marlnb.allocations import usable_cores
 from marlnb.codec import from_json, to_json
 from marlnb.config import ENVIRONMENTS, EnvConfig, option
-from marlnb.cores import usable_cores
 from marlnb.errors import ConfigError
 from marlnb.imports import load_object
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal
 
+from marlnb.allocations import usable_cores
 from marlnb.batch.benchmark.progress_display import BenchmarkProgress
 from marlnb.batch.benchmark.results import evaluate_final, is_complete
 from marlnb.batch.benchmark.spec import PlannedRun
 from marlnb.batch.job.signals import interrupt_on_signals
 from marlnb.batch.local.machine import core_numbers
-from marlnb.cores import usable_cores
 from marlnb.errors import MarlnbError
 from marlnb.training.runs.files import is_run
 from marlnb.training.runs.run import Run

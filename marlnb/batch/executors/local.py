@@ -15,13 +15,13 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from marlnb.allocations import usable_cores
 from marlnb.batch.batch import REPORT, Batch
 from marlnb.batch.executor import Executor, executor
 from marlnb.batch.job.job import Job, JobInfo
 from marlnb.batch.local.capacity import check_capacity, n_parallel_jobs
 from marlnb.batch.local.machine import gpu_names
 from marlnb.batch.local.supervisor_files import LOCK, LOG, has_supervisor, is_local, read_entries, request_cancel
-from marlnb.cores import usable_cores
 from marlnb.training.runs.files import JOB_VARIABLE, STOP, read_json
 from marlnb.training.runs.lock import read_holder
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
+from marlnb.allocations import usable_cores
 from marlnb.batch.local.machine import gpu_names, memory_gb
 from marlnb.batch.profile import Profile
-from marlnb.cores import usable_cores
 from marlnb.errors import BatchError
 
 SCHEDULER_KEYS = ("partition", "account", "qos", "constraint", "gres", "options", "modules", "setup")

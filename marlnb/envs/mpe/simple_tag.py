@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 from marlnb.config import ENVIRONMENTS, option
 from marlnb.envs.mpe.layout import Body, Feature, Layout
 from marlnb.envs.mpe.partial_view import PartialView, PartialViewConfig
-from marlnb.envs.mpe.pursuit import caught, chaser_names, out_of_bounds
 from marlnb.envs.mpe.scenario import Scenario
 from marlnb.specs import LabelSpec
 
@@ -79,3 +78,23 @@ class SimpleTag(PartialView):
             "agent_caught": touches.any(0).t().long(),
             "adversary_prey_distance": prey_distance.t(),
         }
+
+
+def chaser_names(n: int) -> list[str]:
+    return [f"adversary_{i}" for i in range(n)]
+
+
+def caught(world: World, n_adversaries: int) -> Tensor:
+    """`[adversary, good, env]` bool: the adversary touches the good agent."""
+    return world.touching(slice(n_adversaries), slice(n_adversaries, world.n_agents))
+
+
+def out_of_bounds(world: World, agents: slice) -> Tensor:
+    """`[agent, env]`: the penalty for leaving the square.
+
+    Per axis, with x = abs(position): 0 for x < 0.9; 10 (x - 0.9) for x < 1; min(exp(2x - 2), 10) beyond.
+    """
+    x = world.position[:, : world.n_agents][:, agents].abs()
+    inside = (x - 0.9).mul_(10).clamp_(min=0)
+    outside = (2 * x - 2).exp_().clamp_(max=10)
+    return outside.where(x >= 1, inside).sum(0)

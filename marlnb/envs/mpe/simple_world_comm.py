@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 from marlnb.config import ENVIRONMENTS, option
 from marlnb.envs.mpe.config import MPEConfig
 from marlnb.envs.mpe.layout import AXES, Body, Feature, Layout
-from marlnb.envs.mpe.pursuit import caught, chaser_names, out_of_bounds
 from marlnb.envs.mpe.scenario import Scenario, block
+from marlnb.envs.mpe.simple_tag import caught, chaser_names, out_of_bounds
 from marlnb.specs import LabelSpec
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from marlnb.cores import usable_cores
+from marlnb.allocations import usable_cores
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from marlnb.cores import usable_cores
+from marlnb.allocations import usable_cores
 from marlnb.experiment import Experiment
 
 MIN_WIDE_LAYER = 256  # units from which a GPU, or several threads, pay off

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from marlnb.allocations import usable_cores
 from marlnb.batch.executor import executor_of
 from marlnb.batch.local.capacity import check_capacity
 from marlnb.batch.local.process import processes_of
 from marlnb.batch.local.supervisor_files import read_entries
 from marlnb.batch.profile import Profile
-from marlnb.cores import usable_cores
 from marlnb.errors import BatchError
 from tests.batch.batches import Maker, finish, has_printed, kill, output, submit, supervisor, wait_until
 
