@@ -62,11 +62,13 @@ browser-setup: $(READY)
 lab: $(READY) ## open JupyterLab on the notebooks
 	$(BIN)/jupyter lab --notebook-dir notebooks
 
-check: $(READY) ## lint, format, types and layers
+check: $(READY) ## lint, format, types, layers, vocabulary and the architecture picture
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/vocabulary.py
+	$(BIN)/python docs/images/architecture.py --check
 
 format: $(READY) ## put the code into its format
 	$(BIN)/ruff check --fix
