@@ -181,7 +181,10 @@ def test_a_plan_in_yaml(tmp_path: Path) -> None:
         ("algorithms: {ippo: lr}\nenvironments: [x]\nseeds: 1", "algorithms: ippo: expected a list of key=value"),
         ("algorithms: ['../x']\nenvironments: [x]\nseeds: 1", "'../x' is not a valid name"),
         ("algorithms: [ippo]\nenvironments: ['../x']\nseeds: 1", "'../x' is not a valid name"),
-        ("algorithms: [ippo]\nenvironments: [x]\nseeds: 1\ncompare: [gone.json]", "compare: .*gone.json does not exist"),
+        (
+            "algorithms: [ippo]\nenvironments: [x]\nseeds: 1\ncompare: [gone.json]",
+            "compare: .*gone.json does not exist",
+        ),
         ("- a", "expected a mapping with"),
         ("{", "is not a readable YAML file"),
     ],

@@ -136,9 +136,11 @@ def test_a_module_that_cannot_be_loaded_says_so(data: Path, tmp_path: Path) -> N
 def test_a_kernel_whose_environment_is_gone_says_so(data: Path, tmp_path: Path) -> None:
     Installation().install(HubKernel(python=tmp_path / "gone" / "bin" / "python"))
     launched = subprocess.run(["bash", data / "kernels" / "marlnb" / "launch.sh"], capture_output=True, text=True)
-    assert launched.returncode == 127 and "gone/bin/python is gone, so this kernel cannot start" in launched.stderr
+    assert (
+        launched.returncode == 127 and "gone/bin/python does not exist, so this kernel cannot start" in launched.stderr
+    )
     assert Installation().problems("marlnb") == [
-        f"{tmp_path / 'gone' / 'bin' / 'python'} is gone: the kernel cannot start"
+        f"{tmp_path / 'gone' / 'bin' / 'python'} does not exist: the kernel cannot start"
     ]
 
 
@@ -170,8 +172,10 @@ def test_a_users_own_labextension_is_left_and_told(data: Path, environment: Path
     own.mkdir(parents=True)
     (own / "package.json").write_text('{"version": "9.9.9"}')
     told = Installation().install(HubKernel())
-    assert told[1].startswith(f"labextension {WIDGETS} 9.9.9 is in {own} already, this environment has 5.0.1: left as")
-    assert told[2:] == ["labextension anywidget 0.9.0 installed", "labextension marlnb: this environment has none"]
+    assert told[1].startswith(
+        f"labextension {WIDGETS} 9.9.9 is already in {own}, this environment has 5.0.1: not changed"
+    )
+    assert told[2:] == ["labextension anywidget 0.9.0 installed", "labextension marlnb: not in this environment"]
     Installation().uninstall("marlnb")
     assert _files(data) == {f"labextensions/{WIDGETS}/package.json": b'{"version": "9.9.9"}'}
 
@@ -183,7 +187,7 @@ def test_a_labextension_that_every_lab_has_is_not_put_before_it(
     everybodys.mkdir(parents=True)
     (everybodys / "package.json").write_text('{"version": "0.9.0"}')
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "everybodys"))
-    assert f"labextension anywidget 0.9.0 is in {everybodys} already: left as it is" in Installation().install(
+    assert f"labextension anywidget 0.9.0 is already in {everybodys}: not changed" in Installation().install(
         HubKernel()
     )
     assert not (data / "labextensions" / "anywidget").exists()
@@ -199,8 +203,8 @@ def test_installing_again_brings_the_newer_version_but_not_over_somebody_elses(d
     assert sorted(_files(there)) == ["package.json", "static/new.js"]
     (there / "package.json").write_text('{"version": "6.0.0"}')  # as pip install --user would
     told = Installation().install(HubKernel())
-    assert told[1].startswith(f"labextension {WIDGETS} 6.0.0 is in {there} already, this environment has 5.1.0")
-    assert f"labextension {WIDGETS} was changed since it was installed, and is left in {there}" in (
+    assert told[1].startswith(f"labextension {WIDGETS} 6.0.0 is already in {there}, this environment has 5.1.0")
+    assert f"labextension {WIDGETS} was changed since the installation and stays in {there}" in (
         Installation().uninstall("marlnb")
     )
     assert sorted(_files(data)) == [f"labextensions/{WIDGETS}/package.json", f"labextensions/{WIDGETS}/static/new.js"]
@@ -214,7 +218,7 @@ def test_changed_files_are_told_and_kept_unless_forced(data: Path, capsys: pytes
     assert f"{launcher} was changed" in capsys.readouterr().out
     for words in (["install"], ["uninstall"]):
         assert main(["hub", *words]) == 2
-        assert f"{launcher}: changed since it was installed" in capsys.readouterr().err
+        assert f"{launcher}: changed since the installation" in capsys.readouterr().err
     assert launcher.read_text().endswith("# mine\n")
     assert main(["hub", "uninstall", "--force"]) == 0
     assert not data.exists()
@@ -235,7 +239,7 @@ def test_what_was_put_beside_the_kernel_since_stays(data: Path) -> None:
     Installation().install(HubKernel())
     mine = data / "kernels" / "marlnb" / "notes.txt"
     mine.write_text("mine")
-    assert "it holds notes.txt, which marlnb did not put there" in Installation().uninstall("marlnb")[-1]
+    assert "it contains notes.txt, which marlnb did not install" in Installation().uninstall("marlnb")[-1]
     assert _files(data) == {"kernels/marlnb/notes.txt": b"mine"}
 
 
@@ -258,15 +262,15 @@ def test_a_folder_that_cannot_be_written_is_refused(data: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["install", "--name", "../x"], "a kernel's name has letters, digits"),
-        (["install", "--name", ".."], "a kernel's name has letters, digits"),
-        (["install", "--display-name", "a\nb"], "a kernel's display name is one line of text"),
-        (["install", "--module=-f"], "a module is named as `module load` takes it, like cuda/12.4; got '-f'"),
-        (["install", "--env", "X"], "--env takes KEY=VALUE; got 'X'"),
-        (["install", "--env", "a b=c"], "'a b' cannot be a variable's name"),
-        (["install", "--env", "UID=0"], "'UID' cannot be a variable's name: bash makes that one itself"),
-        (["install", "--force"], "marlnb hub install does not take --force"),
-        (["uninstall", "--env", "A=b"], "marlnb hub uninstall does not take --env"),
+        (["install", "--name", "../x"], "a kernel's name may contain letters, digits"),
+        (["install", "--name", ".."], "a kernel's name may contain letters, digits"),
+        (["install", "--display-name", "a\nb"], "a kernel's display name must be one line of text"),
+        (["install", "--module=-f"], "expected the name of a module as for `module load`, e.g. cuda/12.4; got '-f'"),
+        (["install", "--env", "X"], "--env: expected KEY=VALUE; got 'X'"),
+        (["install", "--env", "a b=c"], "'a b' is not a valid name of a variable"),
+        (["install", "--env", "UID=0"], "'UID' is not a valid name of a variable: bash sets it itself"),
+        (["install", "--force"], "marlnb hub install does not accept --force"),
+        (["uninstall", "--env", "A=b"], "marlnb hub uninstall does not accept --env"),
         (["uninstall", "--name", "x"], "no kernel of marlnb hub install 'x'. Valid: (none)"),
     ],
 )

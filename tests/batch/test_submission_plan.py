@@ -137,4 +137,4 @@ def test_the_report_follows_when_all_are_complete(tmp_path: Path) -> None:
 
 def test_jobs_of_an_earlier_sweep_are_named(tmp_path: Path, mixed: Batch) -> None:
     (note,) = plan_of(tmp_path, 2).notes
-    assert note.startswith("4 jobs of an earlier sweep lie in this batch") and "n=2" in note
+    assert note.startswith("4 jobs of an earlier sweep are in this folder") and "n=2" in note

@@ -191,7 +191,7 @@ def test_cancel_ends_what_has_not_ended(batch: Batch, noting: Told, capsys: pyte
 def test_stop_leaves_a_request(batch: Batch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = batch.job("n=2").folder
     code, _, err = marlnb(capsys, "stop", str(folder))
-    assert code == 2 and "nothing runs in" in err and "`marlnb cancel BATCH JOB`" in err
+    assert code == 2 and "nothing runs in" in err and "marlnb cancel BATCH JOB" in err
     with RunLock(folder / JOB_LOCK):
         code, _, err = marlnb(capsys, "stop", str(folder))
     assert code == 0 and (folder / "STOP").exists() and "--only n=2" in err
@@ -211,4 +211,4 @@ def test_a_report_that_was_not_run_is_told(noting: Told, capsys: pytest.CaptureF
     capsys.readouterr()
     assert end_of_batch(batch, as_json=False, show_failures=False) == 1
     out, err = capsys.readouterr()
-    assert out == f"{batch.path}: 1 complete, 1 failed\n" and "compare.ipynb was not run" in err
+    assert out == f"{batch.path}: 1 complete, 1 failed\n" and "compare.ipynb did not run" in err

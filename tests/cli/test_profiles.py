@@ -44,10 +44,10 @@ def test_profiles_are_listed_with_where_they_come_from(own: Path, capsys: pytest
         "profile": "mine",
         "executor": "slurm",
         "from": str(own / "mine.yaml"),
-        "what it is": "My cluster.",
+        "description": "My cluster.",
     }
     assert rows["jean-zay"]["from"] == "marlnb" and rows["local"]["executor"] == "local"
-    assert "did you mean 'executor'" in rows["wrong"]["what it is"]
+    assert "did you mean 'executor'" in rows["wrong"]["description"]
     assert main(["profiles"]) == 0
     told = capsys.readouterr()
     assert "My cluster." in told.out and "~/.config/marlnb/profiles/<name>.yaml" in told.err
@@ -74,5 +74,5 @@ def test_a_profile_that_there_is_not(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_a_time_without_quotes_is_told_apart(own: Path) -> None:
     (own / "mine.yaml").write_text("executor: slurm\ntime_limit: 20:00:00\n")
-    with pytest.raises(BatchError, match='time_limit needs quotes in YAML, as "20:00:00"; got 72000'):
+    with pytest.raises(BatchError, match='time_limit needs quotes in YAML, e.g. "20:00:00"; got the number 72000'):
         find_profile("mine")

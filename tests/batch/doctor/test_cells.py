@@ -121,7 +121,7 @@ def test_variables_that_nobody_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     slurm = Profile(executor="slurm", environment={"FROM_PROFILE": "x"})
     warned = told("warn", answers("variables", subject(tmp_path, *cells, profile=slurm)))
     (handed,) = [text for text in warned if "cell 6" in text]
-    assert "SET_IN_THE_SHELL" in handed and "not handed to jobs" in handed
+    assert "SET_IN_THE_SHELL" in handed and "not passed to jobs" in handed
 
 
 def test_imports_and_environments_are_read_from_the_cells(tmp_path: Path) -> None:

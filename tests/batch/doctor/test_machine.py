@@ -99,7 +99,7 @@ def test_a_check_that_breaks_is_told_and_the_others_go_on(tmp_path: Path, monkey
 
     monkeypatch.setattr("marlnb.batch.doctor.check.checks", lambda: {"a": breaks, "internet": checks()["internet"]})
     first, second = examine(subject(tmp_path))
-    assert first == Finding("a", "warn", "this could not be checked: ZeroDivisionError: by zero", first.remedy)
+    assert first == Finding("a", "warn", "this check failed: ZeroDivisionError: by zero", first.remedy)
     assert second.name == "internet"
 
 

@@ -128,7 +128,9 @@ def test_without_slurm_that_is_said(make: Make, monkeypatch: pytest.MonkeyPatch)
     batch, executor = make()
     executor.check()
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(BatchError, match="sbatch was not found on this machine; SLURM's commands are on a cluster's login nodes"):
+    with pytest.raises(
+        BatchError, match="sbatch was not found on this machine; SLURM's commands are on a cluster's login nodes"
+    ):
         executor.check()
     assert "#SBATCH --array=0-2\n" in executor.preview(batch, batch.jobs(), then=False)
 
