@@ -184,5 +184,5 @@ def test_what_cannot_begin_leaves_no_folder(tmp_path: Path, asked: list[str], sa
 def test_what_is_no_experiment_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"must be an Experiment.*got dict"):
         train({"env": "mpe/simple_spread"}, tmp_path / "run")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"overrides are texts.*got 3"):
+    with pytest.raises(ConfigError, match=r"overrides are strings.*got 3"):
         Experiment.compose("env=mpe/simple_spread", 3)  # type: ignore[arg-type]
