@@ -1,4 +1,4 @@
-"""Draft: one instance of a circuit while it is drawn up. It keeps the wiring of each group and writes the key along."""
+"""CircuitBuilder: builds one instance of a circuit. It holds the wiring of each group and writes the answer key."""
 
 from __future__ import annotations
 
@@ -15,18 +15,34 @@ from marlnb.recording.capture.sources import LabelFn
 from marlnb.specs import EnvSpec
 
 MINOR_READOUT = 0.02
-"""Logits for one unit of activation of a unit that matters too little to be named; circuits' are 2 and more."""
+"""Logits for one unit of activation of a unit that is too small to be named; circuits' are 2 and more."""
 MINOR_UNITS = 3
 
 
 @dataclass
 class CircuitBuilder:
-    """An instance being made.
+    """An instance under construction.
 
     Attributes:
-        wirings: by group; labels: what recordings hold beside the environment's own.
-        concept, kind, onset: as Question has them.
+        name: name of the circuit.
+        network: the instance's network.
+        shared: whether agents share weights.
+        seed: the instance's seed.
+        env: the environment's configuration.
+        spec: its spaces.
+        rng: random generator of the instance.
+        concept: as in PublicTask.
+        kind: as in PublicTask.
+        onset: as in PublicTask.
         users: agents that use the concept, in the order in which it passes through them.
+        code: as in AnswerKey.
+        influences: as in AnswerKey.
+        wirings: weights by group.
+        labels: labels of recordings besides the environment's.
+        nodes: the circuit's nodes so far.
+        decoys: the decoys so far.
+        minor: the minor units so far.
+        driven: by group, the outputs that the circuit drives.
     """
 
     name: str
@@ -55,7 +71,7 @@ class CircuitBuilder:
         return self.wirings[group]
 
     def drive(self, group: str, agent: int, units: Sequence[int], weights: Mapping[int, Sequence[float]]) -> None:
-        """Second-layer units of an agent to logits: output -> weight of each unit."""
+        """Connects second-layer units of an agent to logits; weights: output -> weight of each unit."""
         self.driven.setdefault(group, set()).update(weights)
         for output, by_unit in weights.items():
             self.wiring(group).drive(output, units, by_unit, agent)
@@ -72,7 +88,7 @@ class CircuitBuilder:
         readout: Mapping[int, Sequence[float]] | None = None,
         written: np.ndarray | None = None,
     ) -> None:
-        """Writes a node of the circuit into the key; basis `[dimension, unit of units]`, written `[direction, ...]`."""
+        """Adds a circuit node to the key; basis `[dimension, unit of units]`, written `[direction, unit of units]`."""
         node = self._node(group, agent, layer, units, basis, exact, readout)
         self.nodes.append(node if written is None else replace(node, written=_wide(written, units)))
 
@@ -85,14 +101,14 @@ class CircuitBuilder:
         agent: int | None = None,
         basis: np.ndarray | None = None,
     ) -> None:
-        """Writes units, or a subspace of theirs, that drive nothing into the key, of one agent or of each."""
+        """Adds a decoy to the key: units, or a subspace of theirs, that drive nothing, of one agent or of each."""
         members = range(self.spec.group(group).n_agents) if agent is None else (agent,)
         outputs = range(self.spec.group(group).action.n[0]) if layer == 2 else ()
         none = {output: [0.0] * len(units) for output in outputs}
         self.decoys += [self._node(group, member, layer, units, basis, True, none) for member in members]
 
     def add_minor(self) -> None:
-        """Gives a few units of random features a small readout, in every agent."""
+        """Gives a few random-feature units a small readout, in every agent."""
         for group, outputs in sorted(self.driven.items()):
             wiring, chosen = self.wiring(group), sorted(outputs)
             units = tuple(sorted(map(int, wiring.free[2][:MINOR_UNITS])))

@@ -1,8 +1,8 @@
-"""Wiring: one group's actor whose weights are set by hand, circuit units among units of random features.
+"""Wiring: one group's actor with weights set by hand: circuit units among random-feature units.
 
-Two layers of hidden units in front of a linear head. `mlp`: relu, relu. `gru`: relu, gated recurrent; a unit of it
-either follows its input (update gate shut on the past) or latches it (keeps its value until it is told a new one).
-Agents that share weights read their own index as well: what one of them alone computes is gated by it.
+Two hidden layers before a linear head. `mlp`: relu, relu. `gru`: relu, gated recurrent; a recurrent unit either follows
+its input (update gate closed to the past) or latches it (keeps its value until the next cue). Agents that share weights
+also read their own index: it gates what one of them alone computes.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ from marlnb.specs import EnvSpec
 
 UNITS = 32
 GATE = 100.0
-"""Weight of another agent's index: larger than any sum of features, so that a relu behind it stays shut."""
-SHUT = 16.0
-"""Logit at which an update gate is open or shut to 1e-7."""
+"""Weight of another agent's index: larger than any sum of features, so that the relu stays at zero."""
+GATE_LOGIT = 16.0
+"""Logit at which an update gate is open or closed to 1e-7."""
 TANH_GAIN = 0.25
-"""By how much what goes into a gated unit is scaled down, so that its tanh keeps most of the range."""
+"""Scale of a gated unit's input, so that its tanh stays in a useful range."""
 
 
 class Wiring:
     """Weights of one group's actor, being set.
 
     Attributes:
-        gain: an input of 1 makes a second-layer unit of `gain` (mlp: 1; gru: before its tanh).
-        second: the second hidden layer's name.
+        gain: activation of a second-layer unit for an input of 1 (mlp: 1; gru: before its tanh).
+        second: name of the second hidden layer.
+        free: by layer, the units that no circuit uses yet, in random order.
     """
 
     def __init__(self, env: EnvSpec, group: str, network: NetworkName, shared: bool, rng: np.random.Generator) -> None:
@@ -60,7 +61,7 @@ class Wiring:
         return f"{self.group.name}/actor/{'hidden_1' if layer == 1 else self.second}"
 
     def take(self, layer: int, count: int) -> tuple[int, ...]:
-        """`count` random units of a layer (1 or 2) that nothing uses yet, in increasing order."""
+        """Reserves `count` random unused units of a layer (1 or 2), in increasing order."""
         taken = sorted(int(self.free[layer].pop()) for _ in range(count))
         return tuple(taken)
 
@@ -69,10 +70,10 @@ class Wiring:
     ) -> None:
         """First-layer units: relu(sum of weights[feature][i] * feature + bias), of one agent alone or of all."""
         for block in self._blocks_of(agent):
-            for place, unit in enumerate(units):
+            for position, unit in enumerate(units):
                 row = np.zeros(self.w1.shape[-1])
                 for feature, by_unit in weights.items():
-                    row[self.features.index(feature)] = by_unit[place]
+                    row[self.features.index(feature)] = by_unit[position]
                 if agent is not None and self.reads_id:
                     others = [k for k in range(self.group.n_agents) if k != agent]
                     row[[len(self.features) + k for k in others]] = -GATE
@@ -90,26 +91,26 @@ class Wiring:
         """Second-layer units from first-layer ones: `matrix` `[unit, source]` before the nonlinearity.
 
         Args:
-            latch: weights on the sources that sum to 1 when there is news and to 0 when there is none: a gated unit
-                then takes its input, and keeps its value otherwise; a relu unit follows in any case.
+            latch: weights on the sources that sum to 1 with a cue and to 0 without: a gated unit then takes its input,
+                and keeps its value otherwise; a relu unit always follows its input.
         """
         for block in self._blocks_of(agent):
-            for place, unit in enumerate(units):
+            for position, unit in enumerate(units):
                 self.w2[block, unit] = 0.0
-                self.w2[block, unit, list(sources)] = matrix[place]
+                self.w2[block, unit, list(sources)] = matrix[position]
                 self.b2[block, unit] = 0.0
                 self.update_w[block, unit] = 0.0
-                self.update_b[block, unit] = -SHUT if latch is None else SHUT
+                self.update_b[block, unit] = -GATE_LOGIT if latch is None else GATE_LOGIT
                 if latch is not None:
-                    self.update_w[block, unit, list(sources)] = -2 * SHUT * latch
+                    self.update_w[block, unit, list(sources)] = -2 * GATE_LOGIT * latch
 
     def add(self, units: Sequence[int], sources: Sequence[int], matrix: np.ndarray, agent: int | None = None) -> None:
-        """More sources of second-layer units that `relay` has set: `matrix` `[unit, source]`."""
+        """Adds sources to second-layer units that `relay` has set: `matrix` `[unit, source]`."""
         for block in self._blocks_of(agent):
             self.w2[np.ix_([block], units, sources)] += matrix
 
     def shift(self, units: Sequence[int], bias: np.ndarray) -> None:
-        """Adds to what enters second-layer units, in every agent: `bias` `[unit]`."""
+        """Adds a bias `[unit]` to second-layer units, in every agent."""
         self.b2[:, list(units)] += bias
 
     def drive(
@@ -125,7 +126,7 @@ class Wiring:
             self.head_b[block, output] += logits
 
     def build(self) -> ActorCritic:
-        """The policy; units of random features read no circuit's unit."""
+        """The policy; random-feature units read no circuit unit."""
         policy = ActorCritic(self.group, self.env, self._config(), MLPConfig(hidden=(4,)))
         network = policy.actor.network
         inner = cast("MLP | GRU", network.inner if isinstance(network, AgentId) else network)
@@ -156,7 +157,7 @@ class Wiring:
         )
 
     def _put_gru(self, network: GRU, free: list[int]) -> None:
-        """Reset gates stay at a half; the state enters the candidates of free units alone, from free units alone."""
+        """Reset gates stay at one half; the state enters only free units' candidates, only from free units."""
         zero_w, zero_b = np.zeros_like(self.w2), np.zeros_like(self.b2)
         _put(
             network.gru.input,

@@ -4,7 +4,7 @@ import pytest
 
 from marlnb.errors import AnalysisError, UnknownNameError
 from marlnb.groundtruth import benchmark as benchmarks
-from marlnb.groundtruth.benchmark import DISCOVERY_TARGET, RECOVERED_TARGET, Benchmark, benchmark
+from marlnb.groundtruth.benchmark import DISCOVERY_TARGET, RECOVERED_TARGET, Benchmark, benchmark, run_and_score
 from marlnb.groundtruth.instance import Instance, analyses
 
 CAUSAL = [

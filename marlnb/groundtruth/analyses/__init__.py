@@ -1,1 +1,1 @@
-"""marlnb's analyses as they answer a case, one file each; a file registers its own by `@analysis`."""
+"""marlnb's analyses applied to an instance, one file each; `@analysis` registers them."""

@@ -1,4 +1,4 @@
-"""ablate: every hidden unit set to zero by itself; those that move the driven logits carry the circuit."""
+"""ablate: sets every hidden unit to zero by itself; those that move the driven logits carry the circuit."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ def ablate(instance: Instance) -> Finding:
     units: dict[tuple[str, str], tuple[int, ...]] = {}
     for group in instance.task.groups:
         batch = instance.batch(group)
-        whole = instance.logits(group, batch, [])
+        baseline = instance.logits(group, batch, [])
         for site in instance.hidden_sites(group):
             change = np.stack(
                 [
-                    np.abs(instance.logits(group, batch, [Ablate(site, units=(unit,))]) - whole).mean(0).max(-1)
+                    np.abs(instance.logits(group, batch, [Ablate(site, units=(unit,))]) - baseline).mean(0).max(-1)
                     for unit in range(instance.width(site))
                 ],
                 axis=-1,

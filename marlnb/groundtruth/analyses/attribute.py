@@ -1,7 +1,7 @@
 """attribute: gradients and integrated gradients of the driven logits, to hidden units and to observations.
 
 Units are named by their integrated gradients, planes by the gradients' span, effects by the gradient along a step. Who
-says something to whom is read off the observed features that an output is attributed to: another agent's place or word.
+influences whom follows from the observed features that an output is attributed to: another agent's position or message.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ def attribute_units(instance: Instance) -> Finding:
         for site in sites:
             size = np.abs(_values(instance, group, site, "integrated_gradients")).mean(1).max(0)  # [agent, unit]
             sizes = {(agent, site): size[k] for k, agent in enumerate(instance.members(group))}
-            here = select_large(sizes, instance.task.min_effect_share, instance.min_effect(group))
-            units |= here
+            selected = select_large(sizes, instance.task.min_effect_share, instance.min_effect(group))
+            units |= selected
             slopes = _values(instance, group, site, "gradient").mean(1)  # [output, agent, unit]
             for k, agent in enumerate(instance.members(group)):
-                if here.get((agent, site)):
-                    claims += _along(agent, site, here[agent, site], slopes[:, k], instance.outputs[group])
+                if selected.get((agent, site)):
+                    claims += _along(agent, site, selected[agent, site], slopes[:, k], instance.outputs[group])
     attempts = ("agents", "sites", "units", "subspace", "effect")
     return instance.finding("attribute", attempts, [*claims_from_units(units), *claims])
 
 
 def _values(instance: Instance, group: str, site: str, method: str) -> np.ndarray:
     """`[output, row, agent, unit]`."""
-    found = [
+    values = [
         attribute(
             instance.recording,
             group=group,
@@ -53,16 +53,16 @@ def _values(instance: Instance, group: str, site: str, method: str) -> np.ndarra
         ).values
         for output in instance.outputs[group]
     ]
-    return np.nan_to_num(np.stack(found))
+    return np.nan_to_num(np.stack(values))
 
 
 def _along(agent: str, site: str, units: tuple[int, ...], slopes: np.ndarray, outputs: list[int]) -> list[Claim]:
-    """The plane and the effects of an agent's gradients `[output, unit]`, of the units that were named."""
+    """The plane and the effects of an agent's gradients `[output, unit]`, restricted to the named units."""
     named = np.zeros_like(slopes)
     named[:, list(units)] = slopes[:, list(units)]
     _, sizes, directions = np.linalg.svd(named, full_matrices=False)
     basis = directions[sizes > RANK_SHARE * sizes[0]] if sizes[0] > 0 else directions[:0]
-    claims = [SubspaceClaim(agent=agent, site=site, basis=tuple(map(tuple, basis.tolist())))]
+    claims: list[Claim] = [SubspaceClaim(agent=agent, site=site, basis=tuple(map(tuple, basis.tolist())))]
     for row, output in zip(named, outputs):
         for step in (*np.eye(slopes.shape[1])[list(units)], *basis):
             value = float(row @ step)

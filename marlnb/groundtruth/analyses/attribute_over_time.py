@@ -1,4 +1,4 @@
-"""attribute_over_time: from which step of an episode the last action's logits come, so when the memory was filled."""
+"""attribute_over_time: the step of an episode that the last action's logits come from: when the memory was filled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def filled_at(instance: Instance) -> Finding:
     memory = instance.task.network == "gru" and instance.task.onset
     last = int(instance.recording.rows["t"].max())
     for group in instance.task.groups if memory else ():
-        found = [
+        results = [
             attribute_over_time(
                 instance.recording,
                 group=group,
@@ -30,9 +30,9 @@ def filled_at(instance: Instance) -> Finding:
             )
             for output in instance.outputs[group]
         ]
-        size = sum(np.abs(np.nan_to_num(each.values)).sum(-1) for each in found)  # [row, agent, lag]
+        size = sum(np.abs(np.nan_to_num(result.values)).sum(-1) for result in results)  # [row, agent, lag]
         for k, agent in enumerate(instance.members(group)):
             lags = np.asarray(size)[:, k].argmax(-1)
-            steps = tuple((int(e), int(t) - int(lag)) for e, t, lag in zip(found[0].episode, found[0].t, lags))
+            steps = tuple((int(e), int(t) - int(lag)) for e, t, lag in zip(results[0].episode, results[0].t, lags))
             claims.append(OnsetClaim(agent=agent, site=instance.hidden_sites(group)[-1], steps=steps))
     return instance.finding("attribute_over_time", ("onset",), claims)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from marlnb.analysis.communication.communication import communication
 from marlnb.groundtruth.instance import Instance, analysis
 from marlnb.groundtruth.scoring.circuit_claims import AgentsClaim, CodeClaim, InfluenceClaim
+from marlnb.groundtruth.scoring.claims import Claim
 from marlnb.groundtruth.scoring.finding import Finding
 
 
@@ -12,9 +13,9 @@ from marlnb.groundtruth.scoring.finding import Finding
 def code_of(instance: Instance) -> Finding:
     attempts = ("code", "influence", "agents")
     if len(instance.task.groups) < 2:
-        return instance.finding("communication", ("code",), [])  # nobody speaks in this world
+        return instance.finding("communication", ("code",), [])  # no agent speaks in this environment
     speaker, listener = (instance.members(group)[0] for group in instance.task.groups)
-    found = communication(
+    result = communication(
         instance.recording,
         speaker=speaker,
         listener=listener,
@@ -24,8 +25,10 @@ def code_of(instance: Instance) -> Finding:
         n_bootstrap=40,
     )
     names = instance.agents.spec.group(instance.task.groups[0]).action.names
-    words = [names.index(found.messages[row]) if found.messages[row] in names else row for row in found.code.argmax(0)]
-    claims = [CodeClaim(code=tuple(int(word) for word in words))]
-    if found.speaks and found.listens:
+    words = [
+        names.index(result.messages[row]) if result.messages[row] in names else row for row in result.code.argmax(0)
+    ]
+    claims: list[Claim] = [CodeClaim(code=tuple(int(word) for word in words))]
+    if result.speaks and result.listens:
         claims += [InfluenceClaim(pairs=((speaker, listener),)), AgentsClaim(agents=(speaker, listener))]
     return instance.finding("communication", attempts, claims)

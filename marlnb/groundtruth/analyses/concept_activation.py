@@ -1,8 +1,7 @@
-"""concept_activation: whose driven logits the concept moves, by the derivative in each agent's last hidden layer.
+"""concept_activation: agents whose driven logits the concept moves, by the derivative in the last hidden layer.
 
-concept_score reads the share of steps at which a logit would rise, TCAV itself, as if it were use. It is here to show
-what signs alone are worth: in agents that share weights an agent that never has the concept has the readout of the one
-that uses it.
+concept_score takes the share of steps at which a logit would rise, TCAV itself, as evidence of use. It shows what signs
+alone are worth: with shared weights, an agent that never has the concept has the readout of the one that uses it.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ N_RUNS = 20
 def moved_agents(instance: Instance) -> Finding:
     agents: list[str] = []
     for group in instance.task.groups:
-        found = list(scores(instance, group))
-        select_large = max((max(abs(each.effect), each.follows) for each in found), default=0.0)
-        least = max(instance.min_effect(group), instance.task.min_effect_share * select_large)
+        results = list(scores(instance, group))
+        largest = max((max(abs(score.effect), score.follows) for score in results), default=0.0)
+        least = max(instance.min_effect(group), instance.task.min_effect_share * largest)
         level = ALPHA / len(instance.outputs[group])
-        agents += [score.agent for score in found if score.moves(least, level)]
+        agents += [score.agent for score in results if score.moves(least, level)]
     return instance.finding("concept_activation", ("agents",), [AgentsClaim(agents=tuple(dict.fromkeys(agents)))])
 
 
@@ -44,7 +43,7 @@ def sensitive_agents(instance: Instance) -> Finding:
 
 @lru_cache(maxsize=4)
 def scores(instance: Instance, group: str) -> tuple[ConceptScore, ...]:
-    """Of every agent and driven output; kept, since two analyses read them."""
+    """Scores of every agent and driven output; cached, since two analyses need them."""
     return tuple(_scores(instance, group))
 
 
@@ -53,7 +52,7 @@ def _scores(instance: Instance, group: str) -> Iterator[ConceptScore]:
     for agent in instance.members(group):
         for output in instance.outputs[group]:
             try:
-                found = concept_activation(
+                results = concept_activation(
                     instance.recording,
                     site=instance.hidden_sites(group)[-1],
                     concept=label,
@@ -65,11 +64,11 @@ def _scores(instance: Instance, group: str) -> Iterator[ConceptScore]:
                 )
             except AnalysisError:  # the layer does not vary, or the logit does not depend on it
                 continue
-            yield from found.scores
+            yield from results.scores
 
 
 def _binary(instance: Instance) -> np.ndarray:
-    """The concept above its median, or its last class, `[row]` or `[row, agent]`."""
+    """Whether the concept is above its median, or its last class, `[row]` or `[row, agent]`."""
     values = instance.recording.label(instance.task.concept).to_numpy()
     if instance.task.kind == "classes":
         return np.asarray(values == values.max())

@@ -1,7 +1,7 @@
-"""decode: from where a linear model reads the concept, and whether it reads nonsense too.
+"""decode: where a linear model can read the concept, and whether it can read nonsense too.
 
-decode_as_use reads the same answer as people often do, as if who holds a concept used it: every agent, site and plane
-from which it is decoded. It is here to show how far the two are apart.
+decode_as_use takes the same answer for use, as people often do: it claims every agent, site and plane from which the
+concept is decoded. It shows how far the two are apart.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ from marlnb.analysis.results import ALPHA
 from marlnb.analysis.stats.linear_models import Kind
 from marlnb.groundtruth.instance import Instance, analysis
 from marlnb.groundtruth.scoring.circuit_claims import AgentsClaim, RepresentsClaim, SitesClaim, SubspaceClaim
-from marlnb.groundtruth.scoring.claims import NONSENSE
+from marlnb.groundtruth.scoring.claims import NONSENSE, Claim
 from marlnb.groundtruth.scoring.finding import Finding
 
 N_SHUFFLES = 19
 ABOVE = 0.1
-"""By how much a score must be above chance: of what lies between chance and perfect."""
+"""Minimal score above chance, as a share of the interval from chance to perfect."""
 
 
 @analysis("decode")
 def decode_concept(instance: Instance) -> Finding:
-    claims = [RepresentsClaim(agent=agent, site=site) for agent, site, _ in _read(instance, decoded(instance))]
+    claims: list[Claim] = [
+        RepresentsClaim(agent=agent, site=site) for agent, site, _ in _read(instance, decoded(instance))
+    ]
     sites = [instance.hidden_sites(group)[-1] for group in instance.task.groups]
     nonsense_label = _decode(instance, sites, instance.nonsense_label(), "classification")
     claims += [RepresentsClaim(agent=a, site=s, concept=NONSENSE) for a, s, _ in _read(instance, nonsense_label)]
@@ -37,7 +39,9 @@ def decode_concept(instance: Instance) -> Finding:
 @analysis("decode_as_use")
 def decode_as_use(instance: Instance) -> Finding:
     read = list(_read(instance, decoded(instance)))
-    claims = [SubspaceClaim(agent=a, site=s, basis=tuple(map(tuple, basis.tolist()))) for a, s, basis in read]
+    claims: list[Claim] = [
+        SubspaceClaim(agent=a, site=s, basis=tuple(map(tuple, basis.tolist()))) for a, s, basis in read
+    ]
     claims.append(SitesClaim(sites=tuple((agent, site) for agent, site, _ in read)))
     claims.append(AgentsClaim(agents=tuple(dict.fromkeys(agent for agent, _, _ in read))))
     return instance.finding("decode_as_use", ("agents", "sites", "subspace"), claims)
@@ -45,7 +49,7 @@ def decode_as_use(instance: Instance) -> Finding:
 
 @lru_cache(maxsize=1)
 def decoded(instance: Instance) -> Decoding:
-    """The concept, from every hidden site of every agent; kept, since three analyses read it."""
+    """The concept, from every hidden site of every agent; cached, since three analyses need it."""
     sites = [site for group in instance.task.groups for site in instance.hidden_sites(group)]
     return _decode(
         instance, sites, instance.task.concept, "classification" if instance.task.kind == "classes" else "regression"
@@ -58,9 +62,9 @@ def _decode(instance: Instance, sites: list[str], label: str | np.ndarray, kind:
     )
 
 
-def _read(instance: Instance, found: Decoding) -> Iterator[tuple[str, str, np.ndarray]]:
-    """(agent, site, basis of the patterns' plane) wherever the score is beyond chance, corrected for all of them."""
-    for score, reading in zip(found.scores, found.decoders):
+def _read(instance: Instance, decoding: Decoding) -> Iterator[tuple[str, str, np.ndarray]]:
+    """(agent, site, basis of the patterns' plane) wherever the score is above chance, corrected for all of them."""
+    for score, reading in zip(decoding.scores, decoding.decoders):
         if score.p_max <= ALPHA and score.score - score.chance > ABOVE * (1 - score.chance):
             patterns = reading.patterns
             centred = patterns - patterns.mean(0) if len(patterns) > 1 else patterns

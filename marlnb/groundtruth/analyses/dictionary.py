@@ -39,32 +39,35 @@ from marlnb.models.hooks.directions import Direction, Erase
 from marlnb.models.hooks.edit import Edit
 from marlnb.recording.capture.recorder import record
 
-MOST_FEATURES, FEATURES_A_UNIT = 64, 4
-STARTS = 3
-"""Dictionaries that are pruned, each from its own draw; the one of fewest features is taken."""
+MAX_FEATURES, FEATURES_PER_UNIT = 64, 4
+N_STARTS = 3
+"""Number of dictionaries that are pruned, each from its own random start; the smallest is used."""
 MISSED = (0.2, 0.05, 0.01)
-"""Shares of what a feature writes that may be missed without it; a smaller one where choices miss more than that."""
-LEAST_EXPRESSED, LEAST_KEPT, MOST_LEFT = 0.95, 0.95, 0.05
-"""Shares of the driven logits' variance: that the named features express; that their span alone keeps; that is left
-without it."""
-LEAST_READ, LEAST_STRENGTH = 0.95, 0.1
-"""Shares: of a feature's direction, that choices read; of the largest singular value of what units move, below which
-nothing is read."""
-LEAST_SILENT, REST = 0.05, 1e-3
-"""Share of rows at which a unit is at rest, and what counts as rest, in activations."""
+"""Shares of a feature's contribution that may be lost without it; a smaller one is tried if choices lose more."""
+MIN_EXPRESSED, MIN_KEPT, MAX_REMAINING = 0.95, 0.95, 0.05
+"""Shares of the driven logits' variance: expressed by the named features, kept by their span alone, left without it."""
+MIN_READ, MIN_STRENGTH = 0.95, 0.1
+"""Shares: of a feature's direction that choices read; of the largest singular value of the slopes, below which nothing
+is read."""
+MIN_SILENT, REST = 0.05, 1e-3
+"""Share of rows at which a unit is at rest, and the tolerance of rest, in activations."""
 
 
 @dataclass(frozen=True)
 class _Used:
-    """What one agent's choices come through.
+    """The features that drive one agent's choices.
 
     Attributes:
-        parts: `[feature named, row, output]`, what the driven logits lose without each.
-        values: `[row, feature named]`, in the site's units; directions: `[feature named, unit]`.
-        expressed: share of the driven logits' variance that the named features express; kurtosis: their mean excess
-            kurtosis, by the variance of their parts.
-        read: smallest share of a named feature's direction that choices read; from_rest: whether features add to
-            silent units.
+        agent: agent name.
+        site: site name.
+        group: group name.
+        parts: `[named feature, row, output]`, the change of the driven logits without each.
+        values: `[row, named feature]`, in the site's units.
+        directions: `[named feature, unit]`.
+        expressed: share of the driven logits' variance that the named features express.
+        kurtosis: their mean excess kurtosis, weighted by the variance of their parts.
+        read: smallest share of a named feature's direction that choices read.
+        from_rest: whether features add to silent units.
     """
 
     agent: str
@@ -80,23 +83,23 @@ class _Used:
 
     @property
     def rare(self) -> bool:
-        """Whether what the features stand for is as rarely there as a Laplace distribution says."""
+        """Whether the features are as rarely active as a Laplace distribution."""
         return self.kurtosis >= RARE_KURTOSIS
 
     @property
     def doubts(self) -> list[str]:
-        """Why single features are not to be taken for directions of the network's own."""
+        """Reasons why single features may not be directions of the network."""
         found = []
         often = f"{self.agent}: what the features stand for is often there (excess kurtosis {self.kurtosis:.1f}; a "
         often += f"Laplace distribution has {RARE_KURTOSIS:g})"
-        if not self.rare and self.read < LEAST_READ:
+        if not self.rare and self.read < MIN_READ:
             found.append(
                 f"{often}, and choices read {self.read:.0%} of what one of them writes: how much of the rest belongs "
                 f"to it the data do not decide"
             )
         if not self.rare and not self.from_rest:
             found.append(f"{often}, and units that are never silent do not tell what features add to")
-        if self.expressed < LEAST_EXPRESSED:
+        if self.expressed < MIN_EXPRESSED:
             found.append(f"{self.agent}: the features express {self.expressed:.0%} of what drives the choices")
         return found
 
@@ -119,7 +122,7 @@ def features_used(instance: Instance) -> Finding:
         whole, alone, without = _by_edits(instance, used)
         kept, left = share_kept(whole, alone), share_kept(whole, without)
         claims.append(_onsets(instance, used, whole - without))
-        if kept < LEAST_KEPT or left > MOST_LEFT:
+        if kept < MIN_KEPT or left > MAX_REMAINING:
             abstains |= {"span", "onset", "complete", "necessary"}
             doubts.append(
                 f"{used.agent}: the features' span alone keeps {kept:.0%} of the choices; {left:.0%} go without"
@@ -142,9 +145,9 @@ def _look(instance: Instance) -> Iterator[_Used]:
                     continue
                 values = instance.recording[site].sel(agent=[agent]).to_numpy()[:, 0, list(units)]
                 silent = np.isclose(values, 0.0, atol=REST).mean(0).min()
-                n_features, rests = min(MOST_FEATURES, FEATURES_A_UNIT * len(units)), bool(silent >= LEAST_SILENT)
+                n_features, rests = min(MAX_FEATURES, FEATURES_PER_UNIT * len(units)), bool(silent >= MIN_SILENT)
                 begin = partial(train, seen, site, agent, n_features=n_features, units=units, from_rest=rests)
-                starts = [begin(seed=seed) for seed in range(STARTS)]
+                starts = [begin(seed=seed) for seed in range(N_STARTS)]
                 used = None
                 for missed in MISSED:
                     pruned = [
@@ -152,7 +155,7 @@ def _look(instance: Instance) -> Iterator[_Used]:
                     ]
                     found = min(pruned, key=lambda one: (len(one.warnings), one.n_features))
                     used = _named(instance, group, agent, found, slopes[instance.members(group).index(agent)], least)
-                    if used is None or used.expressed >= LEAST_EXPRESSED:
+                    if used is None or used.expressed >= MIN_EXPRESSED:
                         break
                 if used is not None:
                     yield used
@@ -173,7 +176,7 @@ def _named(
         return None
     directions = found.autoencoder.decoder.numpy()[named]
     _, strengths, reading = np.linalg.svd(slopes, full_matrices=False)
-    reading = reading[strengths > LEAST_STRENGTH * strengths[0]]
+    reading = reading[strengths > MIN_STRENGTH * strengths[0]]
     return _Used(
         agent=agent,
         site=found.site,
@@ -217,7 +220,7 @@ def _rows(used: _Used) -> tuple[tuple[float, ...], ...]:
 
 def _moves(instance: Instance, used: _Used) -> list[Claim]:
     """By feature, the output that it moves most, and by how much for a step along its direction."""
-    claims = []
+    claims: list[Claim] = []
     for row, value, part in zip(_rows(used), used.values.T, used.parts):
         slopes = value @ part / float(value @ value)
         most = int(np.abs(slopes).argmax())

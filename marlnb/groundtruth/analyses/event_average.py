@@ -1,5 +1,4 @@
-"""event_average: at which lag from the event the last hidden layer of each agent changes most, so from when it holds
-the concept."""
+"""event_average: the lag from the event at which each agent's last hidden layer changes most: its onset."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ def onsets(instance: Instance) -> Finding:
     for group in instance.task.groups:
         site = instance.hidden_sites(group)[-1]
         for agent in instance.members(group):
-            found = event_average(
+            average = event_average(
                 instance.recording,
                 event=label,
                 site=site,
@@ -35,8 +34,8 @@ def onsets(instance: Instance) -> Finding:
                 n_shuffles=20,
                 n_bootstrap=20,
             )
-            jumps = np.abs(np.diff(found.mean, axis=0)).sum(1)  # [lag after the first]
-            lag = int(found.lags[1:][np.nanargmax(jumps)])
+            jumps = np.abs(np.diff(average.mean, axis=0)).sum(1)  # [lag after the first]
+            lag = int(average.lags[1:][np.nanargmax(jumps)])
             steps = tuple((int(episode), int(t) + lag) for episode, t in first.items())
             claims.append(OnsetClaim(agent=agent, site=site, steps=steps))
     return instance.finding("event_average", ("onset",), claims)

@@ -1,4 +1,4 @@
-"""influence: which agent drives which other, through what they say or through what is seen of them."""
+"""influence: which agent drives which other, through messages or through what is observed of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from marlnb.groundtruth.instance import Instance, analysis
 from marlnb.groundtruth.scoring.circuit_claims import InfluenceClaim
 from marlnb.groundtruth.scoring.finding import Finding
 
-SMALLEST_SHARE = {"observation": 0.05, "communication": 0.05}
+MIN_SHARE = {"observation": 0.05, "communication": 0.05}
 """Of the largest influence, own observations included; or, of communication, in nats."""
 
 
@@ -20,12 +20,12 @@ def pairs_of_agents(instance: Instance) -> Finding:
     ways: tuple[Through, ...] = ("observation", "communication")
     for through in ways:
         try:
-            found = influence(instance.recording, through, policies=instance.policies, n_steps=16)
-        except AnalysisError:  # nobody hears anybody
+            result = influence(instance.recording, through, policies=instance.policies, n_steps=16)
+        except AnalysisError:  # no agent receives messages
             continue
-        top = float(np.nanmax(found.values)) if through == "observation" else 1.0
-        for a, agent in enumerate(found.agents):
-            for s, source in enumerate(found.sources):
-                if agent != source and found.low[a, s] > SMALLEST_SHARE[through] * top:
+        top = float(np.nanmax(result.values)) if through == "observation" else 1.0
+        for a, agent in enumerate(result.agents):
+            for s, source in enumerate(result.sources):
+                if agent != source and result.low[a, s] > MIN_SHARE[through] * top:
                     pairs.add((source, agent))
     return instance.finding("influence", ("influence",), [InfluenceClaim(pairs=tuple(sorted(pairs)))])

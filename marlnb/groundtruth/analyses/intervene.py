@@ -1,4 +1,4 @@
-"""intervene: episodes with each agent's last hidden layer held at its mean; whose actions change uses what is in it."""
+"""intervene: holds each agent's last hidden layer at its mean; an agent whose actions change uses its content."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from marlnb.models.hooks.edits import Ablate
 
 EPISODES = 32
 NEGLIGIBLE = 0.02
-"""Total variation between action distributions at the same moments that one would not call use."""
+"""Total variation between action distributions at the same steps below which one would not call it use."""
 
 
 @analysis("intervene")
@@ -26,7 +26,7 @@ def agents_that_change(instance: Instance) -> Finding:
 
 def _moves(instance: Instance, site: str, agent: str) -> bool:
     edit = Ablate(site, agents=(agent,), value="mean", source=str(instance.recording.path))
-    found = intervene(instance.agents, edit, episodes=EPISODES)
-    (arm,) = found.arms
+    result = intervene(instance.agents, edit, episodes=EPISODES)
+    (arm,) = result.arms
     (effect,) = [effect for effect in arm.effects if effect.outcome == "tv_direct" and effect.who == agent]
     return effect.low > NEGLIGIBLE

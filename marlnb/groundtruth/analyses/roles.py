@@ -26,7 +26,7 @@ def roles_of(instance: Instance) -> Finding:
     except AnalysisError:  # nothing varies between the agents
         return instance.finding("roles", ("agents", "onset"), [])
     apart = [team[0] for team in whole.teams if len(team) == 1] if whole.has_teams else []
-    claims = [AgentsClaim(agents=tuple(apart))]
+    claims: list[Claim] = [AgentsClaim(agents=tuple(apart))]
     if apart and instance.task.onset:
         claims += _switches(instance, group, apart)
     return instance.finding("roles", ("agents", "onset"), claims)
@@ -37,7 +37,7 @@ def _switches(instance: Instance, group: str, apart: list[str]) -> list[Claim]:
     found = roles(instance.recording, window=1, n_shuffles=N_SHUFFLES)
     if not found.states_clustering.structured:
         return []
-    claims = []
+    claims: list[Claim] = []
     for agent in apart:
         mine = found.agent_index == found.agents.index(agent)
         steps = []

@@ -1,6 +1,6 @@
-"""steer: a step along every hidden unit; how the driven logits move gives units, plane and effect.
+"""steer: a step along every hidden unit; the change of the driven logits gives units, plane and effect.
 
-A step is the standard deviation of the unit in each agent: where a unit never moves, what it would do is no effect.
+A step is the unit's standard deviation in each agent: a unit that never varies has no effect.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def steer(instance: Instance) -> Finding:
 
 
 def _claims(agent: str, site: str, units: tuple[int, ...], slopes: np.ndarray, outputs: list[int]) -> list[Claim]:
-    claims = [UnitsClaim(agent=agent, site=site, units=units)]
+    claims: list[Claim] = [UnitsClaim(agent=agent, site=site, units=units)]
     named = np.zeros_like(slopes)
     named[:, list(units)] = slopes[:, list(units)]
     _, sizes, directions = np.linalg.svd(named, full_matrices=False)

@@ -1,5 +1,7 @@
-"""trace: observations exchanged between episodes, and every site of every agent restored in its turn; where that
-brings the actions back, the circuit runs through."""
+"""trace: exchanges observations between episodes and restores each site of each agent.
+
+Sites that bring the actions back carry the circuit.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,13 @@ from marlnb.models.hooks.edits_channel import PermuteChannel
 
 EPISODES = 24
 SPAN = 4
-SMALLEST = 0.1
-"""Share of the corruption's effect, summed over the restored windows, from which on a line is named."""
+MIN_SHARE = 0.1
+"""Share of the corruption's effect, summed over the restored windows, above which a site is named."""
 
 
 @analysis("trace")
 def carriers(instance: Instance) -> Finding:
-    found = trace(
+    result = trace(
         instance.agents,
         PermuteChannel(instance.task.groups[0], units=("*",)),
         outcome="actions",
@@ -25,7 +27,7 @@ def carriers(instance: Instance) -> Finding:
         span=SPAN,
         episodes=EPISODES,
     )
-    shares = found.recovered.sum(1)
-    named = tuple((a, s) for a, s, share in zip(found.agents, found.sites, shares) if share > SMALLEST)
+    shares = result.recovered.sum(1)
+    named = tuple((a, s) for a, s, share in zip(result.agents, result.sites, shares) if share > MIN_SHARE)
     agents = tuple(dict.fromkeys(agent for agent, _ in named))
     return instance.finding("trace", ("agents", "sites"), [SitesClaim(sites=named), AgentsClaim(agents=agents)])

@@ -1,7 +1,7 @@
-"""tuning: which units follow the concept. As with decoding, they hold it; whether they use it is another question.
+"""tuning: which units vary with the concept. As in decoding, they represent it; this does not mean that they use it.
 
-A tuning's p-values are corrected for the units of one agent at one site. A label is asked of several, so they are
-multiplied by the number of these (Bonferroni), or each agent would have its own chance to be named by luck.
+A tuning's p-values are corrected for the units of one agent at one site. Several are tested, so the p-values are
+multiplied by their number (Bonferroni); otherwise each agent could be named by chance.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ def tuned_units(instance: Instance) -> Finding:
 
 
 def _tuned(
-    instance: Instance, places: list[tuple[str, str]], by: str | np.ndarray
+    instance: Instance, pairs: list[tuple[str, str]], label: str | np.ndarray
 ) -> dict[tuple[str, str], tuple[int, ...]]:
-    """By (agent, site), the units whose p-value times the number of places is at most ALPHA, where there are any."""
-    found = {}
-    for site, agent in places:
+    """By (agent, site), the units whose p-value times the number of pairs is at most ALPHA, where there are any."""
+    tuned = {}
+    for site, agent in pairs:
         try:
             p = tuning(
-                instance.recording, site=site, label=by, agent=agent, n_shuffles=N_SHUFFLES, n_bootstrap=20
+                instance.recording, site=site, label=label, agent=agent, n_shuffles=N_SHUFFLES, n_bootstrap=20
             ).p_value
         except AnalysisError:  # the agent's units or label never vary: nothing is tuned
             continue
-        units = tuple(map(int, np.flatnonzero(p * len(places) <= ALPHA)))
+        units = tuple(map(int, np.flatnonzero(p * len(pairs) <= ALPHA)))
         if units:
-            found[agent, site] = units
-    return found
+            tuned[agent, site] = units
+    return tuned

@@ -1,4 +1,4 @@
-"""usage: which agents use what decoding finds in their last hidden layer; or what the units hold that are tuned to it.
+"""usage: which agents use what decoding finds in their last hidden layer, or what the units tuned to it represent.
 
 Decoding sees where the concept moves the units' mean. A unit that a concept gates follows something else while it is
 on, and its mean may be the same whatever the concept is: tuning finds it, and mediation sees whether choices hang on
@@ -34,12 +34,12 @@ def used(instance: Instance) -> Finding:
         agent
         for group in instance.task.groups
         for agent in instance.members(group)
-        if _uses(instance, instance.hidden_sites(group)[-1], agent)
+        if _is_used(instance, instance.hidden_sites(group)[-1], agent)
     )
     return instance.finding("usage", ("agents",), [AgentsClaim(agents=agents)])
 
 
-def _uses(instance: Instance, site: str, agent: str) -> bool:
+def _is_used(instance: Instance, site: str, agent: str) -> bool:
     corrected = holm(np.array([*_by_directions(instance, site, agent), _by_units(instance, site, agent)]))
     return bool(corrected.min() <= ALPHA)
 
@@ -50,7 +50,7 @@ def _by_directions(instance: Instance, site: str, agent: str) -> tuple[float, fl
     The effect does not hang on the random directions, so these are tried only where it is not negligible.
     """
     try:
-        found = decode(
+        decoding = decode(
             instance.recording,
             site=site,
             label=instance.task.concept,
@@ -62,7 +62,7 @@ def _by_directions(instance: Instance, site: str, agent: str) -> tuple[float, fl
         )
     except AnalysisError:  # the layer or the label never varies: there is nothing to use
         return 1.0, 1.0
-    ask = partial(usage, instance.agents, found.directions(agent), agent=agent, episodes=EPISODES, n_envs=EPISODES)
+    ask = partial(usage, instance.agents, decoding.directions(agent), agent=agent, episodes=EPISODES, n_envs=EPISODES)
     tests = ask(n_random_directions=1).tests
     if any(test.low > NEGLIGIBLE for test in tests):
         tests = ask(n_random_directions=N_RANDOM).tests

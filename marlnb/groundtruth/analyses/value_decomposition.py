@@ -1,4 +1,4 @@
-"""value_decomposition: what each agent's Q adds to the team's under a mixer, and who adds nothing."""
+"""value_decomposition: what each agent's Q adds to the team's value under a mixer, and which agent adds nothing."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def weights_of(instance: Instance) -> Finding:
     claims: list[Claim] = []
     teams = [group for group in instance.task.groups if len(instance.members(group)) > 1]
     for group in teams:
-        found = decompose_value(
+        result = decompose_value(
             instance.recording, group, baseline="mean", n_steps=16, policies={group: instance.mixed_policy(group)}
         )
-        weights = np.nanmean(found.weight, axis=0)
-        for agent, weight in zip(found.agents, weights):
+        weights = np.nanmean(result.weight, axis=0)
+        for agent, weight in zip(result.agents, weights):
             if weight >= instance.task.min_effect_share * weights.max():
                 claims.append(ValueWeightClaim(agent=agent, value=float(weight)))
     return instance.finding("value_decomposition", ("value_weight",) if teams else (), claims)

@@ -1,8 +1,8 @@
 """Cued goal: an MPE-like world in which agents receive a cue at a random step and an alarm at another.
 
 Three agents move freely among three landmarks without collisions. Every agent observes the same: at step `cue_step`
-which landmark is the partner's goal (one of three numbers is 1), at step `alarm_step` an alarm. Each lasts one step, or,
-with `persistent`, to the end of the episode: then a network without a memory can follow it too.
+which landmark is the partner's goal (one of three numbers is 1), at step `alarm_step` an alarm. Each lasts one step,
+or, with `persistent`, to the end of the episode: then a network without a memory can follow it too.
 """
 
 from __future__ import annotations

@@ -63,7 +63,8 @@ def faithfulness(planted: Planted, recording: Recording, finding: Finding) -> li
         if subspace.basis:
             parts[subspace.agent, subspace.site] = np.linalg.qr(np.array(subspace.basis).T)[0].T
     written: dict[tuple[str, str], list[tuple[float, ...]]] = {}
-    for claim in (*finding.of(FeatureClaim), *finding.of(SpanClaim)):
+    features: list[FeatureClaim | SpanClaim] = [*finding.of(FeatureClaim), *finding.of(SpanClaim)]
+    for claim in features:
         written.setdefault((claim.agent, claim.site), []).extend(claim.basis)
     for effect in finding.of(FeatureEffectClaim):
         written.setdefault((effect.agent, effect.site), []).append(effect.direction)

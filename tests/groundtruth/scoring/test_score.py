@@ -25,7 +25,6 @@ from marlnb.groundtruth.scoring.circuit_claims import (
     ValueWeightClaim,
     principal_overlap,
 )
-from marlnb.groundtruth.scoring.claims import Claim
 from marlnb.groundtruth.scoring.feature_claims import FeatureClaim, FeatureEffectClaim, SpanClaim
 from marlnb.groundtruth.scoring.score import Score
 
