@@ -200,7 +200,7 @@ def test_edits_saved_with_a_run_give_the_same_numbers_again(talkers: Run, capsys
     assert table["name"].tolist() == ["deaf"] and table["note"][0] == "hears the mean message"
     with pytest.raises(RunError, match="'daef'; did you mean 'deaf'"):
         load_edits(moved, "daef")
-    with pytest.raises(RunError, match="there already"):
+    with pytest.raises(RunError, match="exists already"):
         save_edits(moved, "deaf", edits[1])
     with pytest.raises(ConfigError, match="letters"):
         save_edits(moved, "../deaf", edits[1])
