@@ -68,11 +68,11 @@ def test_bad_requests_run_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[
         execute(source, tmp_path / "data")
     broken = tmp_path / "broken.ipynb"
     broken.write_text("{", encoding="utf-8")
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="is not a notebook of format 4"):
         execute(broken, tmp_path / "run")
     assert not (tmp_path / "run").exists()
     assert main([str(source), "--out", str(tmp_path / "run"), "-p", "n"]) == 2
-    assert "key=value" in capsys.readouterr().err
+    assert "NAME=VALUE" in capsys.readouterr().err
 
 
 def test_parameters_are_json_or_text() -> None:
@@ -112,7 +112,7 @@ def test_an_interrupt_lets_the_training_save(tmp_path: Path) -> None:
         _, errors = started.communicate(timeout=120)
     finally:
         started.kill()
-    assert started.returncode == 130 and b"the same command goes on" in errors
+    assert started.returncode == 130 and b"the same command continues" in errors
     assert "asked the training to save and stop" in (folder / "output.log").read_text()
     assert (Job.open(folder).status().state, Job.open(folder).status().reason) == ("interrupted", "SIGINT")
     status = json.loads((folder / "status.json").read_text())
