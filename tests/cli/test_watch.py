@@ -61,6 +61,6 @@ def test_an_interrupt_ends_the_watching_alone(make: Maker) -> None:
 
 def test_what_is_no_batch_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], make: Maker) -> None:
     assert main(["watch", str(tmp_path / "none")]) == 2
-    assert "is no batch" in capsys.readouterr().err
+    assert "is not a batch" in capsys.readouterr().err
     assert main(["watch", str(make("").path), "--poll", "0"]) == 2
-    assert "--poll takes seconds above 0; got 0" in capsys.readouterr().err
+    assert "--poll must be above 0 s; got 0" in capsys.readouterr().err

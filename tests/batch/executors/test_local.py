@@ -52,7 +52,7 @@ def test_killed_jobs_are_begun_again_up_to_a_cap_failed_ones_are_not_and_the_oth
     assert "ZeroDivisionError" in found["n=1"][1]
     assert "killed by SIGKILL" in found["n=4"][1] and "given up" in found["n=4"][1]
     events = (batch.path / "events.log").read_text(encoding="utf-8")
-    assert "n=2: begun again: killed by SIGKILL" in events and "n=3: begun again: interrupted (the kernel" in events
+    assert "n=2: restarted: killed by SIGKILL" in events and "n=3: restarted: interrupted (the kernel" in events
     cores, threads = output(batch.job("n=2").folder).rsplit(maxsplit=1)
     assert len(ast.literal_eval(cores)) == 1 and threads == "1"
     assert not batch.report_job().folder.exists()  # not all are complete
