@@ -244,7 +244,7 @@ def test_a_signal_saves_what_is_running_and_the_same_line_goes_on(tmp_path: Path
         time.sleep(0.1)
     os.kill(process.pid, signal.SIGTERM)
     _, told = process.communicate(timeout=200)
-    assert process.returncode == 130 and "goes on" in told
+    assert process.returncode == 130 and "to continue" in told
     run = Run.open(folder)
     assert run.status()["state"] == "stopped" and run.checkpoints[-1].frames == run.status()["frames"] > 0
 

@@ -135,7 +135,7 @@ def test_jobs_as_json_log_and_list(batch: Batch, capsys: pytest.CaptureFixture[s
         "runs/a-batch a.ipynb 3 1 complete, 1 waiting, 1 failed"
     )
     code, _, err = marlnb(capsys, "jobs", "runs/a-batch/jobs/n=1")
-    assert code == 2 and "is no batch" in err
+    assert code == 2 and "is not a batch" in err
     code, _, err = marlnb(capsys, "jobs", "runs/a-batch", "--log", "n=7")
     assert code == 2 and "no job of" in err
 

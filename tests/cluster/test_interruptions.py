@@ -199,7 +199,7 @@ def test_time_limits_with_and_without_a_warning(cluster: Cluster, send: Send, un
         warned.await_complete(timeout_s=480)
         unwarned.await_complete(timeout_s=480)
     assert "SIGUSR1" in reasons(warned)[0][1]
-    assert "begun again" not in warned.events()  # the scheduler was asked for another turn, by the job itself
+    assert "restarted" not in warned.events()  # the scheduler was asked for another turn, by the job itself
     assert "nearly over" in reasons(unwarned)[0][1]  # nobody warned it: it knows itself when its allocation ends
     assert "TIMEOUT" not in unwarned.events()
     assert_as_undisturbed(warned, undisturbed)
@@ -214,6 +214,6 @@ def test_a_job_that_is_killed_each_time_is_given_up_with_the_reason(cluster: Clu
             sent.running_id()
             kill_group(sent.status().pid)
         sent.await_states("failed", timeout_s=240)
-    assert "begun again 1 times" in sent.status().reason
+    assert "given up after 1 restarts" in sent.status().reason
     assert "given up" in sent.events()
     assert marlnb(cluster, "jobs", str(sent.folder), check=False).returncode == 1
