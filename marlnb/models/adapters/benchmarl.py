@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from marlnb.errors import CheckpointError, ConfigError
 from marlnb.models.adapters.benchmarl_networks import (
-    Given,
+    NetworkInput,
     Tensors,
     below_all,
     first_size,
@@ -84,7 +84,7 @@ def policy_of(experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Ten
         ConfigError: a kind of network or distribution that cannot be read.
     """
     name, tensors = _first(state, ACTORS, group)
-    given = Given(group.n_agents, group.observation.shape)
+    given = NetworkInput(group.n_agents, group.observation.shape)
     actor = network(own_model(experiment.model, group.name), tensors, given, name)
     distribution, parameters = _distribution(experiment, group.action)
     greedy = experiment.algorithm.kind in VALUE_BASED
@@ -105,11 +105,13 @@ def _critic(experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Tenso
     if not own:
         return None
     model, where = own_model(experiment.critic_model, group.name), "the critic"
-    given, reads = _read(experiment, model, own, Given(group.n_agents, group.observation.shape), env)
+    given, reads = _read(experiment, model, own, NetworkInput(group.n_agents, group.observation.shape), env)
     return ExternalCritic(group, network(model, own, given, where), env, reads)
 
 
-def _read(experiment: Experiment, model: Record, own: Tensors, given: Given, env: EnvSpec) -> tuple[Given, Reads]:
+def _read(
+    experiment: Experiment, model: Record, own: Tensors, given: NetworkInput, env: EnvSpec
+) -> tuple[NetworkInput, Reads]:
     """What a critic reads: what it is `given` of each agent, or one array for all."""
     n_listed = n_reading_one(model, own, given)
     if not n_listed:
@@ -117,7 +119,7 @@ def _read(experiment: Experiment, model: Record, own: Tensors, given: Given, env
     state = env.state_shape
     by_rows = state is not None and len(state) > 1
     shape = tuple(state) if state is not None and by_rows else (first_size(own),)
-    return Given(n_listed, shape, for_all=True), "joint" if state is None else "state"
+    return NetworkInput(n_listed, shape, for_all=True), "joint" if state is None else "state"
 
 
 def _action_critic(
@@ -135,17 +137,17 @@ def _action_critic(
         each = [{name: tensor[k] for name, tensor in own.items()} for k in range(len(next(iter(own.values()))))]
     model, where = own_model(experiment.critic_model, group.name), "the critic"
     if group.action.kind == "continuous":
-        given = Given(group.n_agents, group.observation.shape, group.action.n_components)
+        given = NetworkInput(group.n_agents, group.observation.shape, group.action.n_components)
         given, reads = _read(experiment, model, each[0], given, env)
         judges = [network(model, one, given, where) for one in each]
         return None if judges[0].recurrent_shape else ExternalQCritic(group, judges, env, reads)
-    given, reads = Given(group.n_agents, group.observation.shape), "observation"
+    given, reads = NetworkInput(group.n_agents, group.observation.shape), "observation"
     coupled = bool(experiment.algorithm.get("coupled_discrete_values", True))
     if kind != "MasacConfig" or coupled:
         given, reads = _read(experiment, model, each[0], given, env)
     else:  # each agent's row: what the others would do, then the state or all observations
         reads = "joint" if env.state_shape is None else "state"
-        given = Given(group.n_agents, (first_size(each[0]),))
+        given = NetworkInput(group.n_agents, (first_size(each[0]),))
     networks = [network(model, one, given, where) for one in each]
     if networks[0].recurrent_shape:
         return None

@@ -13,11 +13,11 @@ from torchrl.modules import MLP, ConvNet
 
 from marlnb.errors import CheckpointError, ConfigError
 from marlnb.models.adapters.benchmarl_graphs import graph_layer
-from marlnb.models.adapters.cnn_chain import Pictured
+from marlnb.models.adapters.cnn_chain import CNNChain
 from marlnb.models.adapters.memory import Kind, StackedMemory
 from marlnb.models.adapters.pooled_sets import POOLS, PooledSets
 from marlnb.models.adapters.safe_unpickle import Record
-from marlnb.models.adapters.sequential import Chained
+from marlnb.models.adapters.sequential import SequentialNetwork
 from marlnb.models.adapters.stacked import StackedNetwork, assemble, below, layer_of
 from marlnb.models.networks.network import Network
 
@@ -27,7 +27,7 @@ FIRST_PART = {"MlpConfig": "mlp", "CnnConfig": "cnn", **MEMORIES}
 
 
 @dataclass(frozen=True)
-class Given:
+class NetworkInput:
     """What a network reads.
 
     Attributes:
@@ -47,7 +47,7 @@ class Given:
         return int(torch.Size(self.shape).numel()) + self.n_others
 
 
-def network(model: Record, tensors: Tensors, given: Given, where: str) -> Network:
+def network(model: Record, tensors: Tensors, given: NetworkInput, where: str) -> Network:
     """The network of a checkpoint's tensors, as its configuration describes it.
 
     Args:
@@ -71,7 +71,7 @@ def own_model(model: Record, group: str) -> Record:
     return each[group]
 
 
-def n_reading_one(model: Record, tensors: Tensors, given: Given) -> int:
+def n_reading_one(model: Record, tensors: Tensors, given: NetworkInput) -> int:
     """How many networks read one array for all agents, such as the environment's state; 0: they read the agents'."""
     while model.kind == "SequenceModelConfig":
         model, tensors = model.get("model_configs")[0], _of_sequence(tensors)[0]
@@ -97,17 +97,17 @@ def below_all(tensors: Tensors, path: str) -> dict[str, Tensor]:
     }
 
 
-def _perceptron(model: Record, tensors: Tensors, given: Given, where: str) -> Network:
+def _perceptron(model: Record, tensors: Tensors, given: NetworkInput, where: str) -> Network:
     return _chain(model, "", _part(tensors, "mlp")[0], given.n_agents, given.n_features, where)
 
 
-def _remembering(model: Record, tensors: Tensors, given: Given, where: str) -> Network:
+def _remembering(model: Record, tensors: Tensors, given: NetworkInput, where: str) -> Network:
     memory = _memory(model, tensors, given.n_agents, given.n_features, where)
     chain = _part(tensors, "mlp")[0]
-    return Chained([memory, _chain(model, "mlp_", chain, given.n_agents, memory.out_features, where)])
+    return SequentialNetwork([memory, _chain(model, "mlp_", chain, given.n_agents, memory.out_features, where)])
 
 
-def _convolutional(model: Record, tensors: Tensors, given: Given, where: str) -> Network:
+def _convolutional(model: Record, tensors: Tensors, given: NetworkInput, where: str) -> Network:
     if len(given.shape) != 3:
         raise ConfigError(f"{where} reads images [x, y, channel]; the environment gives {list(given.shape)}")
     cells, _ = _part(tensors, "cnn")
@@ -125,10 +125,10 @@ def _convolutional(model: Record, tensors: Tensors, given: Given, where: str) ->
     once = trunk.shared_forward
     n_read = trunk.out_features + given.n_others * (n_agents if once else 1)
     mlp = _chain(model, "mlp_", _part(tensors, "mlp")[0], 1 if once else n_agents, n_read, where)
-    return Pictured(trunk, mlp, given.shape, given.n_others)
+    return CNNChain(trunk, mlp, given.shape, given.n_others)
 
 
-def _of_sets(model: Record, tensors: Tensors, given: Given, where: str) -> Network:
+def _of_sets(model: Record, tensors: Tensors, given: NetworkInput, where: str) -> Network:
     aggr = str(model.get("aggr"))
     if aggr not in POOLS:
         raise ConfigError(f"sets pooled by {aggr!r} cannot be read; valid: {', '.join(POOLS)}")
@@ -149,26 +149,26 @@ def _of_sets(model: Record, tensors: Tensors, given: Given, where: str) -> Netwo
         parts.append(PooledSets(each, whole, aggr, shape=shape, n_others=n_others, n_agents=given.n_agents))
     if not parts:
         raise CheckpointError(f"no weights for {where}")
-    return parts[0] if len(parts) == 1 else Chained(parts)
+    return parts[0] if len(parts) == 1 else SequentialNetwork(parts)
 
 
-def _of_graphs(model: Record, tensors: Tensors, given: Given, where: str) -> Network:
+def _of_graphs(model: Record, tensors: Tensors, given: NetworkInput, where: str) -> Network:
     own, listed = _part(tensors, "gnns")
     own = {name: tensor.unsqueeze(0) for name, tensor in own.items()} if listed == 1 else own
     return graph_layer(model, own, given.n_agents, given.n_features, central=given.central, where=where)
 
 
-def _sequence(model: Record, tensors: Tensors, given: Given, where: str) -> Network:
+def _sequence(model: Record, tensors: Tensors, given: NetworkInput, where: str) -> Network:
     parts: list[Network] = []
     for config, own in zip(model.get("model_configs"), _of_sequence(tensors), strict=True):
         if parts:
             listed = _part(own, FIRST_PART[config.kind])[1] if config.kind in FIRST_PART else 0
-            given = Given(listed or given.n_agents, (parts[-1].out_features,))
+            given = NetworkInput(listed or given.n_agents, (parts[-1].out_features,))
         parts.append(network(config, own, given, where))
-    return Chained(parts)
+    return SequentialNetwork(parts)
 
 
-BUILDERS: dict[str, Callable[[Record, Tensors, Given, str], Network]] = {
+BUILDERS: dict[str, Callable[[Record, Tensors, NetworkInput, str], Network]] = {
     "MlpConfig": _perceptron,
     "GruConfig": _remembering,
     "LstmConfig": _remembering,

@@ -1,4 +1,4 @@
-"""Pictured: convolutions over each agent's image, then a perceptron, as BenchMARL's Cnn chains torchrl's two."""
+"""CNNChain: convolutions over each agent's image, then a perceptron, as BenchMARL's Cnn combines torchrl's two."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from marlnb.models.hooks.sites import Site, SiteKind
 from marlnb.models.networks.network import Network
 
 
-class Pictured(Network):
-    """An agent's image, channels last, through `trunk`; what else it reads joins before `mlp`.
+class CNNChain(Network):
+    """An agent's image, channels last, passes through `trunk`; its other features are appended before `mlp`.
 
-    Sites are the trunk's and the perceptron's, numbered through: hidden_1 is the first convolution (an image is no
-    site), hidden_<n convolutions> the row of units that the last one leaves.
+    Sites are the trunk's and the perceptron's, numbered continuously: hidden_1 is the first convolution (its image is
+    not a site), hidden_<n convolutions> the flattened output of the last one.
 
     Args:
-        trunk: its images have their channels first; a central one takes those of all agents as channels.
-        mlp: of one row where a central trunk is shared, for it is then computed once for all agents.
-        shape: of one image, `(x, y, channel)`, numbers as they are (bytes are not scaled); n_others: features after it.
+        trunk: reads images with channels first; a centralised one reads all agents' images as channels.
+        mlp: has an agent axis of 1 if a centralised trunk is shared: one forward pass then serves all agents.
+        shape: of one image, `(x, y, channel)`; bytes are not scaled.
+        n_others: number of features after the image.
     Source: benchmarl.models.cnn.Cnn.
     """
 

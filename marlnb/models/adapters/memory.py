@@ -1,7 +1,7 @@
-"""StackedMemory: recurrent layers of torch, torchrl and BenchMARL on layers that keep the agent axis.
+"""StackedMemory: recurrent layers of torch, torchrl and BenchMARL, with an agent axis.
 
-The very parameters of such layers (not copies) work here `[..., agent, unit]`, shared by the agents or one set each,
-and the state that enters a step is an argument, so that it can be recorded, edited and explained as marlnb's own is.
+The parameters are the original ones, not copies, shared by the agents or one set each. The state before a step is an
+argument, so that it can be recorded, edited and explained like that of marlnb's networks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
 class StackedMemory(Network):
-    """Recurrent layers, each reading the state that leaves the one before; its output is the last one's.
+    """Recurrent layers, each reading the previous one's new state; the output is the last one's.
 
     The recurrent state is (hidden of each layer) for gated recurrent units, (hidden of each layer, cell of each layer)
     for long short-term memories. Sites are `gru`, or `lstm` and `cell`; numbered from 1 where there are several layers.
@@ -32,8 +32,8 @@ class StackedMemory(Network):
     Args:
         layers: the parameters of each by torch's names, as `weight_ih [(agent,) gate * unit, in]`.
         shared: one set of parameters for all agents; else each has an axis of agents.
-        centralised: every agent's layers read all agents' observations; if shared they run once for all agents.
-        keys: where a tensordict of torchrl's holds the states: hidden, then cell.
+        centralised: every agent's layers read all agents' observations; if shared, in one forward pass for all agents.
+        keys: torchrl's tensordict keys of the states: hidden, then cell.
     Source of the gates' order: torch.nn.GRUCell and torch.nn.LSTMCell.
     """
 
@@ -66,11 +66,11 @@ class StackedMemory(Network):
         state = x.new_zeros(*x.shape[:-1], *self.recurrent_shape) if recurrent is None else recurrent
         state = state[..., :1, :, :] if self.shared_forward else state
         hidden, cells = [], []
-        for place, layer in enumerate(self.layers):
+        for index, layer in enumerate(self.layers):
             if self.kind == "gru":
-                x = cast(AgentGRUCell, layer)(layer.project(x), state[..., place, :])  # type: ignore[operator]
+                x = cast(AgentGRUCell, layer)(layer.project(x), state[..., index, :])  # type: ignore[operator]
             else:
-                x, cell = layer(x, state[..., place, :], state[..., len(self.layers) + place, :])
+                x, cell = layer(x, state[..., index, :], state[..., len(self.layers) + index, :])
                 cells.append(cell)
             hidden.append(x)
         after = torch.stack([*hidden, *cells], dim=-2)
@@ -80,8 +80,8 @@ class StackedMemory(Network):
 
     def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
         found: list[tuple[str, nn.Module, int, SiteKind]] = []
-        for place, layer in enumerate(self.layers, start=1):
-            number = f"_{place}" if len(self.layers) > 1 else ""
+        for index, layer in enumerate(self.layers, start=1):
+            number = f"_{index}" if len(self.layers) > 1 else ""
             if isinstance(layer, LSTMLayer):
                 found.append((f"cell{number}", layer.cell.memory, self.units, "recurrent"))
                 found.append((f"lstm{number}", layer.cell.exposure, self.units, "recurrent"))
@@ -94,7 +94,7 @@ class StackedMemory(Network):
 
 
 class LSTMLayer(nn.Module):
-    """One step of a long short-term memory whose parameters have torch's order of gates."""
+    """One step of an LSTM whose parameters have torch's order of gates."""
 
     def __init__(self, cell: AgentLSTMCell) -> None:
         super().__init__()
@@ -113,10 +113,10 @@ def memory_of(module: Any, n_agents: int, *, keys: Sequence[tuple[str, ...]] = (
     """The layers of an `nn.GRU` or `nn.LSTM`, or of torchrl's own, which all agents share.
 
     Raises:
-        ConfigError: they read backwards in time too, or project what they put out.
+        ConfigError: they are bidirectional, or project their output.
     """
     if getattr(module, "bidirectional", False) or getattr(module, "proj_size", 0):
-        raise ConfigError(f"{type(module).__name__} with bidirectional or proj_size cannot be read; valid: neither")
+        raise ConfigError(f"{type(module).__name__} with bidirectional or proj_size is not supported; valid: neither")
     parameters = dict(module.named_parameters())
     layers = [
         {name: parameters[f"{name}_l{k}"] for name in NAMES if f"{name}_l{k}" in parameters}
@@ -137,5 +137,5 @@ def _layer(kind: Kind, parameters: Mapping[str, Tensor], n_agents: int, shared: 
 
 
 def _for_all(state: Tensor, n_agents: int) -> Tensor:
-    """The one state of all agents on each agent's row, `[..., agent, layer, unit]`."""
+    """The agents' common state on each agent's row, `[..., agent, layer, unit]`."""
     return state.expand(*state.shape[:-3], n_agents, *state.shape[-2:])

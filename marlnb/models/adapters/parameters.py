@@ -1,4 +1,4 @@
-"""From what a foreign network puts out to the parameters of marlnb's distributions, and those distributions."""
+"""From the output of a network from elsewhere to parameters of marlnb's distributions."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Kind = Literal["categorical", "greedy", "tanh_normal", "normal", "tanh", "direct
 
 
 class FreeGaussian(Gaussian):
-    """A Gaussian whose log_std is what the network says, within no limits.
+    """A Gaussian whose log_std is the network's output, without limits.
 
-    With squash "clip" the environment's own units are scaled to `[-1, 1]` by `Normal`.
+    With squash "clip" the environment's units are scaled to `[-1, 1]`.
     """
 
     def _split(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
@@ -45,13 +45,13 @@ class Direct(Deterministic):
 
 
 class LocScale(nn.Module):
-    """(location, scale) laid side by side -> (mean, log_std) as `FreeGaussian` takes them.
+    """(location, scale) concatenated -> (mean, log_std) for `FreeGaussian`.
 
     Args:
-        extractor: makes the two of the network's output, as torchrl's NormalParamExtractor; None: it is them already.
+        extractor: computes both from the network's output, as torchrl's NormalParamExtractor; None: the output is both.
         log_scale: the second half is the logarithm of the scale.
-        units: of a normal that is clipped: the bounds by which both are scaled to `[-1, 1]`; None: no scaling.
-        upscale: torchrl's tanh_loc: the location is held within +-upscale by a tanh; None: it is not.
+        units: of a clipped normal: the bounds that are scaled to `[-1, 1]`; None: no scaling.
+        upscale: torchrl's tanh_loc: a tanh bounds the location to +-upscale; None: no bound.
     """
 
     low: Tensor
@@ -80,7 +80,7 @@ class LocScale(nn.Module):
 
 
 class Shifted(nn.Module):
-    """The output and the middle of the bounds: torchrl's TanhDelta adds it before the tanh."""
+    """The output plus the midpoint of the bounds, which torchrl's TanhDelta adds before the tanh."""
 
     middle: Tensor
 
@@ -94,30 +94,30 @@ class Shifted(nn.Module):
 
 
 def tanh_delta(action: ActionSpec) -> tuple[ActionDistribution, nn.Module | None]:
-    """torchrl's TanhDelta over an environment's bounds, and what makes its parameters of a network's output."""
+    """torchrl's TanhDelta for an action's bounds, and the module from a network's output to its parameters."""
     shifted = Shifted(action)
     return Deterministic(action.low, action.high), shifted if shifted.middle.any() else None
 
 
 def distribution_of(kind: Kind, action: ActionSpec) -> tuple[ActionDistribution, nn.Module | None, bool]:
-    """A distribution, what makes its parameters of (mean, log_std) or logits, and whether the best is always taken.
+    """A distribution, the module from (mean, log_std) or logits to its parameters, and whether it is greedy.
 
     Args:
         kind: categorical (logits), greedy (Q values: the largest is taken); for continuous actions tanh_normal and
             normal ((mean, log_std) side by side, the normal in the environment's units and clipped), tanh (the action
             is the tanh of the output, scaled to the bounds) and direct (the output is the action).
     Raises:
-        ConfigError: there is no such kind, or it is none for these actions.
+        ConfigError: an unknown kind, or one that does not fit the actions.
     """
     if kind not in get_args(Kind):
         raise ConfigError(unknown("distribution", str(kind), get_args(Kind)))
     continuous = action.kind == "continuous"
     if continuous == (kind in ("categorical", "greedy")):
         valid = ("tanh_normal", "normal", "tanh", "direct") if continuous else ("categorical", "greedy")
-        raise ConfigError(f"distribution {kind!r} is none for {action.kind} actions; valid: {', '.join(valid)}")
+        raise ConfigError(f"distribution {kind!r} does not fit {action.kind} actions; valid: {', '.join(valid)}")
     if not continuous:
         if kind == "greedy" and action.kind != "discrete":
-            raise ConfigError("greedy actions of Q values are for discrete actions; got multi_discrete ones")
+            raise ConfigError("greedy actions of Q values need discrete actions; got multi_discrete ones")
         return action_distribution(action), None, kind == "greedy"
     if kind == "tanh":
         return Deterministic(action.low, action.high), None, False

@@ -1,7 +1,7 @@
-"""Pickles read without running them: every class they name becomes a plain record, and nothing is imported.
+"""Reads pickles without executing them: every class becomes a plain record, and nothing is imported.
 
-Python's pickles are programs. This reader lets them build numbers, text, lists, dictionaries and records, and refuses
-the rest, so that a file from a stranger can do nothing but be read.
+Python's pickles are programs. This reader allows them to build numbers, text, lists, dictionaries and records, and
+raises an error for everything else. So an untrusted file cannot run code.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from marlnb.errors import CheckpointError
 
 
 class Record:
-    """An object of a class that is not here: where the class was, and the object's state.
+    """An object of a class that is not imported.
 
     Attributes:
-        home: module and name of the class, as `benchmarl.models.mlp.MlpConfig`; kind: the name alone.
-        state: its attributes by name.
-        arguments: what it was made with.
+        home: module and name of the class, as `benchmarl.models.mlp.MlpConfig`.
+        kind: the name alone.
+        state: the object's attributes by name.
+        arguments: the arguments of its constructor.
     """
 
     home = ""
@@ -45,7 +46,7 @@ class Record:
         return self.home.rpartition(".")[2]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """An attribute of the object that it stands for."""
+        """An attribute of the original object."""
         return self.state.get(name, default)
 
     def __repr__(self) -> str:
@@ -53,27 +54,27 @@ class Record:
 
 
 class _Reader(pickle.Unpickler):
-    """Makes a class of records of every name; functions that pickles call are refused."""
+    """Turns every class into a class of records; raises for functions."""
 
     def find_class(self, module: str, name: str) -> Any:
         if module.partition(".")[0] in REFUSED and (module, name) not in PLAIN:
-            raise CheckpointError(f"it asks for {module}.{name}, which is neither data nor a class of the experiment's")
+            raise CheckpointError(f"it refers to {module}.{name}, which is neither data nor a class of the experiment")
         if (module, name) in PLAIN:
             return PLAIN[module, name]
         return type(name.rpartition(".")[2], (Record,), {"home": f"{module}.{name}"})
 
     def persistent_load(self, pid: Any) -> NoReturn:
-        raise CheckpointError("it refers to objects that lie outside of it")
+        raise CheckpointError("it refers to objects outside the file")
 
 
 def _new(kind: Any, *arguments: Any) -> Any:
     if not (isinstance(kind, type) and issubclass(kind, Record)):
-        raise CheckpointError(f"it builds a {kind!r} in a way that only runs code")
+        raise CheckpointError(f"it builds a {kind!r} by running code")
     return kind()
 
 
 def _member(kind: Any, name: Any) -> Any:
-    """A member of an enumeration, which is pickled as an attribute of its class."""
+    """A member of an enumeration, pickled as an attribute of its class."""
     made = _new(kind)
     made.state = {"name": str(name)}
     return made
@@ -131,18 +132,18 @@ PLAIN: dict[tuple[str, str], Callable[..., Any]] = {
 
 
 def read_records(path: Path) -> list[Any]:
-    """The objects that were pickled into a file one after another, classes as `Record`s.
+    """The objects of a file of successive pickles, instances of classes as `Record`s.
 
     Raises:
-        CheckpointError: the file is no pickle, or asks for more than plain data.
+        CheckpointError: the file is not a pickle, or contains more than plain data.
     """
     data = io.BytesIO(path.read_bytes())
-    found = []
+    records = []
     while data.tell() < len(data.getbuffer()):
         try:
-            found.append(_Reader(data).load())
+            records.append(_Reader(data).load())
         except CheckpointError as error:
-            raise CheckpointError(f"{path} is not read: {error}") from error
+            raise CheckpointError(f"{path} is not plain data: {error}") from error
         except Exception as error:
             raise CheckpointError(f"{path} cannot be read: {type(error).__name__}: {error}") from error
-    return found
+    return records

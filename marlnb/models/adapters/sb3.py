@@ -14,7 +14,7 @@ from marlnb.models.adapters.memory import memory_of
 from marlnb.models.adapters.module_network import ModuleNetwork, check_forgets
 from marlnb.models.adapters.parameters import FreeGaussian, LocScale
 from marlnb.models.adapters.policy import ExternalPolicy
-from marlnb.models.adapters.sequential import Chained
+from marlnb.models.adapters.sequential import SequentialNetwork
 from marlnb.models.adapters.stacked import assemble, layer_of
 from marlnb.models.hooks.sites import SiteKind
 from marlnb.models.networks.by_agent import ByAgent
@@ -126,7 +126,7 @@ def _network(model: Any, chain: list[nn.Module], n_agents: int, group: GroupSpec
     if memory is not None:
         remembering = memory_of(chain[memory], n_agents)
         parts += [remembering, _layers(after, n_agents, (remembering.out_features,))]
-    return Chained(parts)
+    return SequentialNetwork(parts)
 
 
 def _layers(chain: Sequence[nn.Module], n_agents: int, shape: Sequence[int]) -> Network:

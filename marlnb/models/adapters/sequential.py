@@ -1,4 +1,4 @@
-"""Chained: networks from elsewhere one after another, each reading what the one before puts out."""
+"""SequentialNetwork: networks from elsewhere in order, each reading the previous one's output."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from marlnb.models.networks.network import Network
 from marlnb.models.networks.packing import pad, stacked_shape, unpad
 
 
-class Chained(Network):
-    """Networks in order. The recurrent state holds the layers of each that remembers, in that order.
+class SequentialNetwork(Network):
+    """Networks in order. The recurrent state holds the layers of each recurrent part, in that order.
 
-    A part of one row among parts of an axis of agents reads what the first row holds, which is then the same in all,
-    and is computed once for all agents.
+    A part with an agent axis of 1 among parts with an axis of agents reads the first row, as all rows are equal there,
+    in one forward pass for all agents.
 
-    Sites keep the names that they have in their networks where those differ; else they are told apart, all of them, as
-    `part_1.<name>`, `part_2.<name>`.
+    Sites keep the names of their networks if these differ; otherwise all are named `part_1.<name>`, `part_2.<name>`.
     """
 
     def __init__(self, parts: Sequence[Network]) -> None:

@@ -26,7 +26,7 @@ from marlnb.models.adapters.module_network import ModuleNetwork, check_forgets
 from marlnb.models.adapters.naming import leaves
 from marlnb.models.adapters.parameters import Direct, FreeGaussian, LocScale, tanh_delta
 from marlnb.models.adapters.policy import ExternalPolicy
-from marlnb.models.adapters.sequential import Chained
+from marlnb.models.adapters.sequential import SequentialNetwork
 from marlnb.models.adapters.soft_critic import ExternalSoftCritic
 from marlnb.models.adapters.stacked import by_path, place_parameter, stacked
 from marlnb.models.networks.by_agent import ByAgent
@@ -112,7 +112,7 @@ def network_of(
         shape = (parts[-1].out_features,)
     if not parts:
         raise ConfigError(f"the policy of {group.name!r} has no network")
-    return parts[0] if len(parts) == 1 else Chained(parts)
+    return parts[0] if len(parts) == 1 else SequentialNetwork(parts)
 
 
 def critic_of(
