@@ -82,7 +82,7 @@ def test_a_removed_checkpoint_is_gone_and_the_run_goes_on_from_the_one_before(ru
     remove_checkpoint(run, 9)
     assert [one.iteration for one in run.checkpoints] == [3, 6]
     assert sorted(path.name for path in (run.path / "checkpoints").iterdir()) == ["3", "6"]
-    assert "checkpoint 9 was removed" in run.events()[-1]
+    assert "checkpoint 9 was deleted" in run.events()[-1]
     with pytest.raises(CheckpointError, match="valid: last, best or one of: 3, 6"):
         remove_checkpoint(run, 9)
 
