@@ -31,9 +31,9 @@ def plan_of(check: Check) -> BenchmarkSpec:
     return BenchmarkSpec.make({label: check.overrides}, [env], check.seeds, overrides=EVALUATION, evaluations=10)
 
 
-def results(found: Benchmark, check: Check) -> dict[int, float]:
+def results(benchmark: Benchmark, check: Check) -> dict[int, float]:
     """By seed, the mean return of the best policy over 1,000 episodes that it was not chosen by."""
-    return {run.seed: run.score(check.metric, "absolute") for run in found.own_runs()}
+    return {run.seed: run.score(check.metric, "absolute") for run in benchmark.complete_runs()}
 
 
 def row(check: Check, scores: dict[int, float]) -> str:
