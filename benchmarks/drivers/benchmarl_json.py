@@ -1,4 +1,4 @@
-"""How tests/analysis/data/benchmarl was made: BenchMARL's own JSON of two tiny runs of IPPO on simple_spread.
+"""How tests/analysis/benchmarking/data/benchmarl was made: BenchMARL's JSON of two tiny IPPO runs on simple_spread.
 
     .peers/benchmarl/bin/python -m benchmarks.drivers.benchmarl_json FOLDER
 

@@ -89,15 +89,15 @@ def verify(chosen: Sequence[Check], out: Path, jobs: int) -> int:
     for number, check in enumerate(chosen, 1):
         print(f"check {number} of {len(chosen)}: {check.name}", file=sys.stderr)
         try:
-            found = benchmark(plan_of(check), out / check.name, jobs=jobs, report=False)
+            trained = benchmark(plan_of(check), out / check.name, jobs=jobs, report=False)
         except MarlnbError as error:
             print(f"{check.name}: {error}", file=sys.stderr)
             missed = True
             continue
-        scores = results(found, check)
+        scores = results(trained, check)
         missed |= len(scores) < len(check.seeds)
         missed |= check.target is not None and bool(scores) and median(scores.values()) < check.target
-        if found.stopped:
+        if trained.stopped:
             stopped = True
             break
     rows = [row(check, scores_of(out, check)) for check in CHECKS]

@@ -197,7 +197,7 @@ def _check_report(then: Path | None) -> None:
         return
     parameters = read_parameters(then)
     find_parameter(parameters, "batch", then)
-    missing = [name for name, found in parameters.items() if found.is_required and name not in ("batch", "run")]
+    missing = [name for name, parameter in parameters.items() if parameter.is_required and name not in ("batch", "run")]
     if missing:
         raise ConfigError(
             f"the report {then.name} has no default for {', '.join(missing)}; a report is given only `batch`, so give "

@@ -41,8 +41,8 @@ def event_response(
         ax.plot(lags, average.mean[:, channel], color=colour, linestyle=dash, linewidth=2.2, label=name)  # type: ignore[arg-type]
         ax.plot(lags, average.control[:, channel], color=MUTED, linestyle=dash, linewidth=1.0)  # type: ignore[arg-type]
     ax.axvline(0, color=INK, linewidth=1.1)
-    fewest, most = int(average.n_events.min()), int(average.n_events.max())
-    events = f"{most} events" if fewest == most else f"{fewest} to {most} events a lag"
+    min_count, max_count = int(average.n_events.min()), int(average.n_events.max())
+    events = f"{max_count} events" if min_count == max_count else f"{min_count} to {max_count} events a lag"
     ax.legend(frameon=False, fontsize=8.5)
     finish(
         ax,

@@ -110,7 +110,7 @@ exercise("2.4", "one of a, b, c, d")(
                 "Its mean is larger, but look how far apart its seeds are: if drawn again, the order may well reverse."
             ),
             "f88c8d1163": (
-                "One good seed is the best result, not the expected one: whoever runs more seeds would always win."
+                "One good seed is the best result, not the expected one: the method with more seeds would always win."
             ),
             "d1d40c3902": (
                 "No clear difference does not mean that they are equal. With three seeds, a large difference "

@@ -23,7 +23,7 @@ ENTRY = "env=pettingzoo/custom env.entry_point=tests.envs.sample_envs"
         ("env=no_such_module:Env", "cannot import 'no_such_module'"),
         ("env=pettingzoo/custom env.entry_point=no_such_module:env", "cannot import 'no_such_module'"),
         ("env=torchrl/custom env.entry_point=no_such_module:env", "cannot import 'no_such_module'"),
-        (f"{ENTRY}:Unseeded", "PettingZoo's API asks reset(seed=None, options=None)"),
+        (f"{ENTRY}:Unseeded", "PettingZoo's API requires reset(seed=None, options=None)"),
         ("env=pettingzoo/simple_spread env.groups={a:[agent_0]}", "must name each of ['agent_0', 'agent_1'"),
     ],
 )
@@ -73,7 +73,7 @@ def test_pictures_of_an_environment_built_without(tmp_path: Path, capsys: pytest
     assert main(["train", *given, "--quiet", f"run={folder}"]) == 0
     capsys.readouterr()
     assert main(["record", str(folder), "--episodes", "2", "--frames", "1", "--quiet"]) == 2
-    assert "was built without pictures; build it with render=True, env.render=true" in capsys.readouterr().err
+    assert "was built without rendering; build it with render=True (env.render=true)" in capsys.readouterr().err
     assert list((folder / "recordings").glob("*.h5")) == []
 
 

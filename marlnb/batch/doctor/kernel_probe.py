@@ -25,7 +25,7 @@ def look(request: dict) -> dict:  # type: ignore[type-arg]
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             versions[name] = ""
-    missing = [name for name in request["modules"] if not _can_be_found(name)]
+    missing = [name for name in request["modules"] if not _is_importable(name)]
     spec = importlib.util.find_spec("marlnb")
     report = {
         "executable": sys.executable,
@@ -46,7 +46,7 @@ def look(request: dict) -> dict:  # type: ignore[type-arg]
     return report
 
 
-def _can_be_found(name: str) -> bool:
+def _is_importable(name: str) -> bool:
     """Whether `import a.b.c` would find its file; nothing is imported, which could take minutes or need a GPU."""
     import importlib.util
     from importlib.machinery import PathFinder

@@ -106,8 +106,13 @@ def _show_parameters(notebook: Path, as_json: bool) -> int:
     if as_json:
         print_json(
             {
-                name: {"takes": found.takes, "default": found.default, "code": found.code, "help": found.help}
-                for name, found in parameters.items()
+                name: {
+                    "takes": parameter.takes,
+                    "default": parameter.default,
+                    "code": parameter.code,
+                    "help": parameter.help,
+                }
+                for name, parameter in parameters.items()
             }
         )
         return 0
@@ -115,7 +120,7 @@ def _show_parameters(notebook: Path, as_json: bool) -> int:
         raise ConfigError(
             f"{notebook} has no parameters; tag a cell `parameters` in JupyterLab and assign them there, e.g. seed = 0"
         )
-    rows = [[found.name, found.takes, found.code or "(required)", found.help] for found in parameters.values()]
+    rows = [[each.name, each.takes, each.code or "(required)", each.help] for each in parameters.values()]
     print_table(["parameter", "takes", "default", "meaning"], rows)
     return 0
 
