@@ -145,7 +145,7 @@ def test_what_remembers_is_recorded_explained_and_edited(tmp_path: Path) -> None
     assert np.nanmax(np.abs(found.convergence_delta)) < 1e-3 and not found.warnings
     value = mnb.attribute(recording, group="agent", to="value", steps=[0, 9], policies=agents.by_group, progress=False)
     assert value.sources == "state" and np.abs(value.convergence_delta).max() < 1e-3 and np.abs(value.values).max() > 0
-    with pytest.raises(AnalysisError, match="is explained by sources='state'"):
+    with pytest.raises(AnalysisError, match="needs sources='state'"):
         mnb.attribute(
             recording, group="agent", to="value", steps=[0], sources="all", policies=agents.by_group, progress=False
         )
