@@ -6,11 +6,11 @@ from pathlib import Path
 
 import nbformat
 
-from marlnb.batch.benchmark.verb import NOTEBOOK, benchmark
+from marlnb.batch.benchmark.run_benchmark import NOTEBOOK, benchmark
 
 ROOT = Path(__file__).parents[2]
 BENCHMARL = {
-    "path": ROOT / "tests" / "analysis" / "data" / "benchmarl",
+    "path": ROOT / "tests" / "analysis" / "benchmarking" / "data" / "benchmarl",
     "label": "BenchMARL",
     "tasks": {"pettingzoo/simple_spread": "mpe/simple_spread"},
 }
@@ -40,6 +40,6 @@ def test_the_report_compares_what_was_run_here_and_elsewhere(tmp_path: Path) -> 
     figures = [output for output in outputs if "image/png" in output.get("data", {})]
     assert len(figures) == 5  # one task, all tasks, aggregates, profiles, improvement
     told = "".join(output.get("text", "") for output in outputs)
-    assert "4 of 4 runs complete, 2 from elsewhere" in told
+    assert "4 of 4 runs complete, 2 external" in told
     assert "mpe/simple_spread: 0 = random (-26.4), 1 = scripted oracle (-7.67)" in told
     assert "image/png" in found.report.with_suffix(".html").read_text(encoding="utf-8")
