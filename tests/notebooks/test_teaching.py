@@ -27,7 +27,7 @@ from marlnb.teaching.student import student_version, without_solutions
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks" / "teaching"
 INSTRUCTOR = sorted((FOLDER / "instructor").glob("*.ipynb"))
-SMALL: dict[str, dict[str, Any]] = {"2": {"seeds": [0]}, "3": {"episodes": 60}, "4": {"n_random_directions": 6}}
+SMALL: dict[str, dict[str, Any]] = {"2": {"seeds": [0]}, "3": {"episodes": 60}, "4": {"n_random_sets": 6}}
 DATA = ROOT / "data" / "speaker_listener"
 THERE = {  # by chapter: mistakes that are judged with what the notebook has found, and what is said of them
     "3": (
