@@ -112,8 +112,8 @@ def test_card_games_need_no_torch() -> None:
     """A worker process that played hold'em has not loaded torch."""
     code = (
         "import sys\n"
-        "from marlnb.envs.workers.source import Source\n"
-        "Source('x', 'pettingzoo.classic.rlcard_envs.texas_holdem:env').make().reset(0)\n"
+        "from marlnb.envs.workers.source import EnvSource\n"
+        "EnvSource('x', 'pettingzoo.classic.rlcard_envs.texas_holdem:env').make().reset(0)\n"
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=200)

@@ -95,7 +95,7 @@ def _counters(ends: int = 3) -> Any:
         ),
         (
             lambda: vector_env(sample_envs.in_need, 1, workers=1, kwargs={"size": 3}),
-            "in_need: its constructor needs 'colour'; given {'size': 3}. It takes size, colour, speed",
+            "in_need: its constructor needs 'colour'; got {'size': 3}. Valid: size, colour, speed",
         ),
         (
             lambda: torchrl_vector_env(_counters, 1, kwargs={"end": 4}),
@@ -160,7 +160,7 @@ def test_a_file_of_ones_own_that_hides_a_library(module: str, words: str, tmp_pa
     hiding = tmp_path / f"{module}.py"
     hiding.write_text(f"import marlnb as mnb\nmnb.Experiment.compose(*{words.split()!r}).env.build(1)\n")
     ran = subprocess.run([sys.executable, str(hiding)], cwd=tmp_path, capture_output=True, text=True, timeout=100)
-    assert f"the file {hiding} hides the installed library '{module}'" in ran.stderr.splitlines()[-1]
+    assert f"the file {hiding} has the name of the installed library '{module}'" in ran.stderr.splitlines()[-1]
     assert "pip install" not in ran.stderr
 
 

@@ -23,7 +23,7 @@ FIVE = re.escape("(observations, rewards, terminations, truncations, infos), eac
             rf"step returned 4 values \(dict, dict, dict, dict\); PettingZoo's API requires .*{FIVE}",
         ),
         ("flags of all", rf"step returned a bool as terminations; .*{FIVE}"),
-        ("a reward less", r"rewards lack agent 'a_1': got \['a_0'\]"),
+        ("a reward less", r"rewards lack agent 'a_1'; got \['a_0'\]"),
         ("a stranger sees", r"contain agent 'b_0', which is not among possible_agents \['a_0', 'a_1', 'a_2'\]"),
         ("rewards of two", r"the reward of agent 'a_1' is array\(\[0., 0.\]\); expected a number"),
     ],
@@ -42,7 +42,7 @@ def test_a_missing_reward_when_an_agent_ends() -> None:
     env.reset(0)
     for _ in range(2):
         env.step({"a": torch.zeros(1, 3, dtype=torch.int64)})
-    with pytest.raises(EnvError, match=r"in step 3 .*rewards lack agent 'a_1': got \['a_0', 'a_2'\]"):
+    with pytest.raises(EnvError, match=r"in step 3 .*rewards lack agent 'a_1'; got \['a_0', 'a_2'\]"):
         env.step({"a": torch.zeros(1, 3, dtype=torch.int64)})
 
 
