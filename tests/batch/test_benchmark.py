@@ -94,7 +94,7 @@ def test_more_seeds_add_runs_and_other_options_are_refused(tmp_path: Path) -> No
         toy_benchmark(tmp_path / "b", **options, overrides=(*SMALL, "algorithm.lr=0.1"))
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "thesis.tex").touch()
-    with pytest.raises(RunError, match=r"holds thesis.tex, but no benchmark"):
+    with pytest.raises(RunError, match=r"holds thesis.tex but no benchmark"):
         toy_benchmark(tmp_path / "c", **options)
 
 

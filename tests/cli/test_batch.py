@@ -199,7 +199,7 @@ def test_stop_leaves_a_request(batch: Batch, tmp_path: Path, capsys: pytest.Capt
     assert marlnb(capsys, "stop", str(run.path))[0] == 2
     with RunLock(run.path / "lock"):
         code, _, err = marlnb(capsys, "stop", str(run.path))
-    assert code == 0 and (run.path / "STOP").exists() and f"`marlnb resume {run.path}`" in err
+    assert code == 0 and (run.path / "STOP").exists() and f"marlnb resume {run.path}" in err
     assert marlnb(capsys, "stop", str(tmp_path))[0] == 2
 
 

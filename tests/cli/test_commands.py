@@ -98,9 +98,9 @@ def test_record_in_another_environment(run: Path, capsys: pytest.CaptureFixture[
     assert main(["info", capsys.readouterr().out.strip(), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["steps"] == 14
     for wrong, message in {
-        ("env.max_cycles=7",): "is an option of --env, which is not given",
+        ("env.max_cycles=7",): "is an option of another environment; give --env NAME too",
         ("--env", "mpe/simple_spread"): "the run was trained on mpe/simple_speaker_listener",
-        ("--env", "mpe/simple_speaker_listener", "seed=3"): "is not an option of the environment",
+        ("--env", "mpe/simple_speaker_listener", "seed=3"): "expected an option of the environment, env.KEY=VALUE",
     }.items():
         assert main([*words, *wrong]) == 2
         assert message in capsys.readouterr().err
@@ -177,7 +177,7 @@ def test_list_names_and_sites(run: Path, tmp_path: Path, capsys: pytest.CaptureF
         (["evaluate", "{run}", "--env", "mpe/simple_spread"], "groups"),
         (["evaluate", "{run}", "--env", "mpe/simple_spred"], "did you mean 'mpe/simple_spread'"),
         (["evaluate", "{run}", "--policy", "randm"], "did you mean 'random'"),
-        (["evaluate", "{run}", "--checkpoint", "99"], "valid: last, best or an iteration"),
+        (["evaluate", "{run}", "--checkpoint", "99"], "valid: last, best or one of: 2, 4"),
         (["evaluate", "{run}", "--episodes", "0"], "episodes"),
         (["evaluate", "{run}", "--ablate", "listener/actor/hiden_1"], "did you mean 'listener/actor/hidden_1'"),
         (["evaluate", "{run}", "--ablate", "listener/actor/hidden_1:x"], "expected numbers of units"),

@@ -43,9 +43,9 @@ def test_a_batch_that_would_fail_ends_with_1(tmp_path: Path, capsys: pytest.Capt
         (["a.ipynb", "-p", "sed=1"], "did you mean 'seed'"),
         (["b.ipynb"], "b.ipynb"),
         (["--on", "no-such-profile"], "no profile 'no-such-profile'"),
-        (["--run", "runs/none"], "is no run"),
-        (["--batch", "a.ipynb"], "is no batch"),
-        (["-p", "seed=1"], "no notebook"),
+        (["--run", "runs/none"], "is not a run"),
+        (["--batch", "a.ipynb"], "is not a batch"),
+        (["-p", "seed=1"], "-p needs a notebook"),
     ],
 )
 def test_bad_requests_end_with_2(

@@ -75,7 +75,7 @@ def test_settings_are_compared_over_what_repeats(batch: Batch) -> None:
         "mappo": [1, 2, 6], "ippo": [10, 20],
     }  # fmt: skip
     assert groups == found.settings("mpe/simple_spread")
-    assert found.excluded == {"algorithm=ippo,seed=2": "failed, and it has trained nothing: cell 1: ValueError: no"}
+    assert found.excluded == {"algorithm=ippo,seed=2": "failed, and it has no training: cell 1: ValueError: no"}
     with pytest.raises(BatchError, match=r"no compared axis of the batch 'seed'. Valid: algorithm"):
         found.by("seed", "mpe/simple_spread")
 
@@ -114,7 +114,7 @@ def test_a_single_run_has_no_interval_and_a_sweep_need_not_repeat(tmp_path: Path
     assert list(groups) == ["0.0001"] and math.isnan(estimates(groups, lambda r: r.score)["0.0001"].low)
     assert np.isnan(bands(groups)["0.0001"][1].low).all()
     assert ">0.0001</td>" in linked(job_table(batch, found), batch, tmp_path)  # not rounded
-    assert found.excluded == {"lr=0.2": "waiting, and it has trained nothing"}
+    assert found.excluded == {"lr=0.2": "waiting, and it has no training"}
 
 
 def test_one_job_without_anything_swept(tmp_path: Path) -> None:
