@@ -1,7 +1,7 @@
 """Requests to a training, as files in its run folder: save, pause or stop.
 
 A training checks for them between iterations. So a button in a notebook, a command in a terminal and a script on
-another node of a cluster all work the same way: whoever can write to the folder can control the training.
+another node of a cluster all work the same way: every process that can write to the folder can control the training.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class Trainer:
         self._env: VectorEnv | None = None
         self._evaluator = Evaluator(experiment, run.path / EVALUATION)
         self._loggers: list[Logger] = []
-        self._watchers: list[TrainingCallback] = []
+        self._callbacks: list[TrainingCallback] = []
         try:
             self._env = build_env(experiment, experiment.n_envs, device=experiment.device)
             run.write_spec(self._env.spec)
@@ -111,7 +111,7 @@ class Trainer:
             check_length(experiment, self._env.spec)
             self._begin()
             for callback in callbacks:
-                self._watchers.append(callback)
+                self._callbacks.append(callback)
                 callback.begin(self)
         except BaseException as error:
             self._fail(error)
@@ -262,7 +262,7 @@ class Trainer:
         if self.state != "running" or time.monotonic() - self._status_at >= STATUS_INTERVAL_S:
             self._lock.touch()
             self._write_status()
-        for callback in self._watchers:
+        for callback in self._callbacks:
             callback.after_iteration(self)
         return report
 
@@ -369,7 +369,7 @@ class Trainer:
         with suppress(OSError):
             self._write_status(**facts)
         try:
-            for callback in self._watchers:
+            for callback in self._callbacks:
                 callback.end(self)
             for resource in (*self._loggers, self._env, self._evaluator):
                 if resource is not None:

@@ -89,19 +89,19 @@ class _Used:
     @property
     def doubts(self) -> list[str]:
         """Reasons why single features may not be directions of the network."""
-        found = []
+        reasons = []
         often = f"{self.agent}: what the features stand for is often there (excess kurtosis {self.kurtosis:.1f}; a "
         often += f"Laplace distribution has {RARE_KURTOSIS:g})"
         if not self.rare and self.read < MIN_READ:
-            found.append(
+            reasons.append(
                 f"{often}, and choices read {self.read:.0%} of what one of them writes: how much of the rest belongs "
                 f"to it the data do not decide"
             )
         if not self.rare and not self.from_rest:
-            found.append(f"{often}, and units that are never silent do not tell what features add to")
+            reasons.append(f"{often}, and units that are never silent do not tell what features add to")
         if self.expressed < MIN_EXPRESSED:
-            found.append(f"{self.agent}: the features express {self.expressed:.0%} of what drives the choices")
-        return found
+            reasons.append(f"{self.agent}: the features express {self.expressed:.0%} of what drives the choices")
+        return reasons
 
 
 @analysis("dictionary")
@@ -153,8 +153,8 @@ def _look(instance: Instance) -> Iterator[_Used]:
                     pruned = [
                         prune_dictionary(one, seen, max_loss=missed, seed=seed) for seed, one in enumerate(starts)
                     ]
-                    found = min(pruned, key=lambda one: (len(one.warnings), one.n_features))
-                    used = _named(instance, group, agent, found, slopes[instance.members(group).index(agent)], least)
+                    smallest = min(pruned, key=lambda one: (len(one.warnings), one.n_features))
+                    used = _named(instance, group, agent, smallest, slopes[instance.members(group).index(agent)], least)
                     if used is None or used.expressed >= MIN_EXPRESSED:
                         break
                 if used is not None:
@@ -162,32 +162,32 @@ def _look(instance: Instance) -> Iterator[_Used]:
 
 
 def _named(
-    instance: Instance, group: str, agent: str, found: Dictionary, slopes: np.ndarray, least: float
+    instance: Instance, group: str, agent: str, dictionary: Dictionary, slopes: np.ndarray, least: float
 ) -> _Used | None:
     """The features whose part of a driven logit has at least that variance; None: there is none.
 
     Args:
         slopes: `[output, unit]`, of the agent.
     """
-    lost, whole = parts(instance, group, agent, found), driven_logits(instance, group, agent)
+    lost, whole = parts(instance, group, agent, dictionary), driven_logits(instance, group, agent)
     sizes = lost.var(1).max(1)
     named = np.flatnonzero(sizes >= least)
     if not len(named):
         return None
-    directions = found.autoencoder.decoder.numpy()[named]
+    directions = dictionary.autoencoder.decoder.numpy()[named]
     _, strengths, reading = np.linalg.svd(slopes, full_matrices=False)
     reading = reading[strengths > MIN_STRENGTH * strengths[0]]
     return _Used(
         agent=agent,
-        site=found.site,
+        site=dictionary.site,
         group=group,
         parts=lost[named],
-        values=found.features(instance.recording)[:, 0, named] * float(found.autoencoder.scale),
+        values=dictionary.features(instance.recording)[:, 0, named] * float(dictionary.autoencoder.scale),
         directions=directions,
         expressed=share_kept(whole, lost[named].sum(0)),
-        kurtosis=float(np.average(found.kurtosis[named], weights=sizes[named])),
+        kurtosis=float(np.average(dictionary.kurtosis[named], weights=sizes[named])),
         read=float(np.square(directions @ reading.T).sum(1).min()),
-        from_rest=found.from_rest,
+        from_rest=dictionary.from_rest,
     )
 
 
@@ -198,12 +198,12 @@ def _by_edits(instance: Instance, used: _Used) -> list[np.ndarray]:
     mean = instance.recording[used.site].sel(agent=[used.agent]).to_numpy()[:, 0].mean(0)
     basis, sizes, _ = np.linalg.svd(used.directions.T)
     rank = int((sizes > 1e-6 * sizes[0]).sum())
-    found = [instance.logits(used.group, batch, [])[:, k]]
+    logits = [instance.logits(used.group, batch, [])[:, k]]
     for rows in (basis.T[rank:], basis.T[:rank]):
         gone = tuple(Direction(used.site, used.agent, tuple(map(float, r)), float(mean @ r), 1.0) for r in rows)
         edits: list[Edit] = [Erase(used.site, directions=gone, agents=(used.agent,))] if gone else []
-        found.append(instance.logits(used.group, batch, edits)[:, k])
-    return found
+        logits.append(instance.logits(used.group, batch, edits)[:, k])
+    return logits
 
 
 def _single(used: _Used) -> list[Claim]:

@@ -34,11 +34,11 @@ def _directions(instance: Instance) -> Iterator[Claim]:
             site = instance.hidden_sites(group)[-1]
             for agent in instance.members(group):
                 try:
-                    found = train(seen, site, agent, n_features=N_FEATURES, seed=0)
+                    dictionary = train(seen, site, agent, n_features=N_FEATURES, seed=0)
                 except AnalysisError:  # the layer never varies
                     continue
                 whole = driven_logits(instance, group, agent)
-                covariance = np.einsum("fro,ro->fo", parts(instance, group, agent, found), whole - whole.mean(0))
+                covariance = np.einsum("fro,ro->fo", parts(instance, group, agent, dictionary), whole - whole.mean(0))
                 for feature in np.flatnonzero(covariance.max(1) / len(whole) >= least):
-                    row = tuple(found.autoencoder.decoder[feature].tolist())
+                    row = tuple(dictionary.autoencoder.decoder[feature].tolist())
                     yield FeatureClaim(agent=agent, site=site, basis=(row,))

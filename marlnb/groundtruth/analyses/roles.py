@@ -34,16 +34,16 @@ def roles_of(instance: Instance) -> Finding:
 
 def _switches(instance: Instance, group: str, apart: list[str]) -> list[Claim]:
     """For each agent the first step of an episode at which its role is another than at the first."""
-    found = roles(instance.recording, window=1, n_shuffles=N_SHUFFLES)
-    if not found.states_clustering.structured:
+    result = roles(instance.recording, window=1, n_shuffles=N_SHUFFLES)
+    if not result.states_clustering.structured:
         return []
     claims: list[Claim] = []
     for agent in apart:
-        mine = found.agent_index == found.agents.index(agent)
+        mine = result.agent_index == result.agents.index(agent)
         steps = []
-        for episode in sorted(set(found.episode[mine].tolist())):
-            here = mine & (found.episode == episode)
-            t, role = found.t[here], found.role[here]
+        for episode in sorted(set(result.episode[mine].tolist())):
+            here = mine & (result.episode == episode)
+            t, role = result.t[here], result.role[here]
             changed = t[role != role[t.argmin()]]
             if len(changed):
                 steps.append((int(episode), int(changed.min())))

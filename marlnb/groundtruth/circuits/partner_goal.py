@@ -2,8 +2,8 @@
 
 The goal g (of three) is a corner z_g of a triangle in a plane; a random rotation Q spreads it over twelve units.
 
-    first layer   12 units relu(1 + Q z_g) when the goal is told, else 0
-    second layer  12 units: mlp 1 + R z_g while it is told; gru 0.8 R z_g from then on, latched
+    first layer   12 units relu(1 + Q z_g) when the cue is on, else 0
+    second layer  12 units: mlp 1 + R z_g while it is on; gru 0.8 R z_g from then on, latched
     logits        of the action that belongs to goal h: 6 z_h . R' units (gru: / 0.8)
 
 Q and R have orthonormal columns that sum to zero, so that each plane is exactly the subspace that holds the belief.
@@ -22,7 +22,7 @@ GROUP = "agent"
 N_UNITS = 12
 STRENGTH = 6.0
 MEMORY = 0.8
-LARGEST_SHARE, SMALLEST_SHARE = 0.5, 0.03
+MAX_SHARE, MIN_SHARE = 0.5, 0.03
 CORNERS = np.sqrt(2 / 3) * np.array([[np.cos(a), np.sin(a)] for a in 2 * np.pi * np.arange(3) / 3]).T
 
 
@@ -32,12 +32,12 @@ def plant(builder: CircuitBuilder) -> None:
     agent = int(rng.integers(wiring.group.n_agents))
     first, second = wiring.take(1, N_UNITS), wiring.take(2, N_UNITS)
     inward, belief = rotation(rng), rotation(rng)
-    told = 1 + inward @ CORNERS
+    cued = 1 + inward @ CORNERS
     size = MEMORY if builder.network == "gru" else 1.0
-    held = np.arctanh(MEMORY * belief @ CORNERS) if builder.network == "gru" else 1 + belief @ CORNERS
-    wiring.sense(first, {name: told[:, g] for g, name in enumerate(CUES)}, agent=agent)
-    news = np.full(N_UNITS, 1 / N_UNITS)  # the first layer's units sum to 12 when told, since Q's columns sum to 0
-    wiring.relay(second, first, held @ np.linalg.pinv(told), agent, latch=news)
+    remembered = np.arctanh(MEMORY * belief @ CORNERS) if builder.network == "gru" else 1 + belief @ CORNERS
+    wiring.sense(first, {name: cued[:, g] for g, name in enumerate(CUES)}, agent=agent)
+    news = np.full(N_UNITS, 1 / N_UNITS)  # the first layer's units sum to 12 with a cue, since Q's columns sum to 0
+    wiring.relay(second, first, remembered @ np.linalg.pinv(cued), agent, latch=news)
     actions = [int(a) for a in rng.permutation(np.arange(1, 5))[:3]]
     weights = {action: STRENGTH / size * belief @ CORNERS[:, g] for g, action in enumerate(actions)}
     builder.drive(GROUP, agent, second, weights)
@@ -55,7 +55,7 @@ def rotation(rng: np.random.Generator) -> np.ndarray:
         drawn = rng.normal(size=(N_UNITS, 2))
         q = np.linalg.qr(drawn - drawn.mean(0))[0]
         shares = (q**2).sum(1)
-        if shares.max() < LARGEST_SHARE and shares.min() > SMALLEST_SHARE:
+        if shares.max() < MAX_SHARE and shares.min() > MIN_SHARE:
             return q
 
 

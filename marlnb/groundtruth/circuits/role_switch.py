@@ -4,8 +4,8 @@
     second layer  r = a               gru: r latches tanh(4) = 0.9993 at the alarm and keeps it
     logits        before 4 - 8 r, after 8 r - 4 of two actions; r is 0 in all other agents
 
-Decoys in every agent: a unit that holds the alarm just the same and drives nothing, and one that holds whether the
-partner's goal was told.
+Decoys in every agent: a unit that holds the alarm just the same and drives nothing, and one that remembers whether
+the partner's goal was cued.
 """
 
 from __future__ import annotations

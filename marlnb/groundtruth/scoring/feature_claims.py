@@ -30,7 +30,7 @@ class FeatureClaim(Claim):
     """One feature: what it writes when the concept is present, and by which it moves the choices.
 
     Score: for each driven direction the squared cosine with the nearest feature, without decoys' units: units that
-    always do the same cannot be told apart by what they encode.
+    are always equal cannot be distinguished by what they encode.
 
     Attributes:
         agent: agent name.

@@ -195,5 +195,5 @@ def _first(state: Tensors, names: tuple[str, ...], group: GroupSpec) -> tuple[st
         tensors = below_all(state, name)
         if tensors:
             return name, tensors
-    found = sorted({key.partition(".")[0] for key in state})
-    raise CheckpointError(f"no actor of {group.name!r} among {found}; expected one of {', '.join(names)}")
+    keys = sorted({key.partition(".")[0] for key in state})
+    raise CheckpointError(f"no actor of {group.name!r} among {keys}; expected one of {', '.join(names)}")

@@ -181,12 +181,12 @@ BUILDERS: dict[str, Callable[[Record, Tensors, NetworkInput, str], Network]] = {
 
 def _of_sequence(tensors: Tensors) -> list[dict[str, Tensor]]:
     """The tensors of each model of a sequence."""
-    found: dict[int, dict[str, Tensor]] = {}
+    models: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         match = re.fullmatch(r".*?models\.module\.(\d+)\.(.+)", name)
         if match is not None:
-            found.setdefault(int(match[1]), {})[match[2]] = tensor
-    return [found[place] for place in sorted(found)]
+            models.setdefault(int(match[1]), {})[match[2]] = tensor
+    return [models[index] for index in sorted(models)]
 
 
 def _part(tensors: Tensors, part: str) -> tuple[dict[str, Tensor], int]:
@@ -195,14 +195,14 @@ def _part(tensors: Tensors, part: str) -> tuple[dict[str, Tensor], int]:
     BenchMARL keeps the networks of agents in `<part>.params`, stacked, and those that read one vector for all, as
     critics do, in a list (sets and graphs always). Of several in a list the tensors are stacked too.
     """
-    found: dict[str, dict[str, Tensor]] = {}
+    by_name: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         match = re.fullmatch(rf"(?:.*\.)?{part}\.(params|\d+)\.(.+)", name)
         if match is not None:
-            found.setdefault(match[2], {})[match[1]] = tensor
-    listed = {which for each in found.values() for which in each} - {"params"}
+            by_name.setdefault(match[2], {})[match[1]] = tensor
+    listed = {which for each in by_name.values() for which in each} - {"params"}
     joined = {}
-    for name, each in found.items():
+    for name, each in by_name.items():
         several = [each[which] for which in sorted(each, key=lambda which: (len(which), which))]
         joined[name] = several[0] if len(several) == 1 else torch.stack(several)
     return joined, len(listed)
@@ -277,7 +277,7 @@ def _nonlinear(model: Record, prefix: str) -> dict[str, Any]:
 def _class_of(named: Any) -> type[nn.Module]:
     """A layer's class that a record names: one of torch.nn's own, and no other."""
     home = named.home if isinstance(named, type) and issubclass(named, Record) else ""
-    found = getattr(nn, home.rpartition(".")[2], None) if home.startswith("torch.nn.") else None
-    if not (isinstance(found, type) and issubclass(found, nn.Module)):
+    layer_class = getattr(nn, home.rpartition(".")[2], None) if home.startswith("torch.nn.") else None
+    if not (isinstance(layer_class, type) and issubclass(layer_class, nn.Module)):
         raise ConfigError(f"layers of {home or named!r} cannot be read; valid: those of torch.nn")
-    return found
+    return layer_class

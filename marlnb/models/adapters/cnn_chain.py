@@ -55,8 +55,8 @@ class CNNChain(Network):
         return [(name, module, units, "hidden") for name, module, units, _ in self.trunk.site_modules()]
 
     def _mlp_sites(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
-        found, before = [], len(self.trunk.layers)
+        sites, before = [], len(self.trunk.layers)
         for name, module, units, kind in self.mlp.site_modules():
             start, _, number = name.rpartition("_")
-            found.append((f"{start}_{before + int(number)}" if start == "hidden" else name, module, units, kind))
-        return found
+            sites.append((f"{start}_{before + int(number)}" if start == "hidden" else name, module, units, kind))
+        return sites

@@ -79,15 +79,15 @@ class StackedMemory(Network):
         return x, after
 
     def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
-        found: list[tuple[str, nn.Module, int, SiteKind]] = []
+        sites: list[tuple[str, nn.Module, int, SiteKind]] = []
         for index, layer in enumerate(self.layers, start=1):
             number = f"_{index}" if len(self.layers) > 1 else ""
             if isinstance(layer, LSTMLayer):
-                found.append((f"cell{number}", layer.cell.memory, self.units, "recurrent"))
-                found.append((f"lstm{number}", layer.cell.exposure, self.units, "recurrent"))
+                sites.append((f"cell{number}", layer.cell.memory, self.units, "recurrent"))
+                sites.append((f"lstm{number}", layer.cell.exposure, self.units, "recurrent"))
             else:
-                found.append((f"gru{number}", layer, self.units, "recurrent"))
-        return found
+                sites.append((f"gru{number}", layer, self.units, "recurrent"))
+        return sites
 
     def sites(self, prefix: str, n_agents: int, *, shared_forward: bool = False) -> list[Site]:
         return super().sites(prefix, n_agents, shared_forward=shared_forward or self.shared_forward)

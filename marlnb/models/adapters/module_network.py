@@ -183,9 +183,9 @@ def _check_moments(network: ModuleNetwork, output: Tensor, inputs: tuple[Tensor,
 def check_forgets(module: nn.Module, group: str) -> None:
     """Raises ConfigError where a policy from elsewhere has layers that remember."""
     layers = (nn.RNNBase, nn.RNNCellBase)
-    found = sorted({type(layer).__name__ for layer in module.modules() if isinstance(layer, layers)})
-    if found:
-        raise ConfigError(f"the policy of {group!r} has {', '.join(found)} layers; {NO_MEMORY}")
+    recurrent = sorted({type(layer).__name__ for layer in module.modules() if isinstance(layer, layers)})
+    if recurrent:
+        raise ConfigError(f"the policy of {group!r} has {', '.join(recurrent)} layers; {NO_MEMORY}")
 
 
 def _named(
@@ -227,7 +227,7 @@ def _named(
 
 @torch.enable_grad()
 def _mixes(output: Tensor, inputs: tuple[Tensor, ...]) -> bool:
-    """Whether any agent's output has a gradient at another's input or state; True where none can be had."""
+    """Whether any agent's output has a gradient at another's input or state; True if gradients are not available."""
     n_agents = inputs[0].shape[1]
     known = [given for given in inputs if given.requires_grad]
     if not output.requires_grad or len(known) < len(inputs):

@@ -41,34 +41,37 @@ NORMS = (nn.LayerNorm,)
 
 
 def leaves(module: nn.Module) -> Iterator[nn.Module] | None:
-    """The layers of nested `nn.Sequential`s in order; None where a module is anything else."""
-    found = _leaves(module)
-    return iter(found) if found is not None else None
+    """The layers of nested `nn.Sequential`s in order; None if a module is anything else."""
+    layers = _leaves(module)
+    return iter(layers) if layers is not None else None
 
 
 def _leaves(module: nn.Module) -> list[nn.Module] | None:
     if not isinstance(module, nn.Sequential):
         return [module] if not list(module.children()) else None
-    found: list[nn.Module] = []
+    layers: list[nn.Module] = []
     for child in module:
         below = _leaves(child)
         if below is None:
             return None
-        found += below
-    return found
+        layers += below
+    return layers
 
 
 def stages(layers: Sequence[nn.Module]) -> list[list[int]] | None:
-    """Indices of a chain's layers, one list for each map with what follows it; None where it begins with no map."""
-    found: list[list[int]] = []
+    """Indices of a chain's layers, one list for each map and the layers after it.
+
+    None if the chain does not start with a map.
+    """
+    indices: list[list[int]] = []
     for index, layer in enumerate(layers):
         if isinstance(layer, MAPS):
-            found.append([index])
-        elif not found:
+            indices.append([index])
+        elif not indices:
             return None
         else:
-            found[-1].append(index)
-    return found
+            indices[-1].append(index)
+    return indices
 
 
 def chain_names(module: nn.Module, kept: Sequence[nn.Module]) -> dict[int, str] | None:

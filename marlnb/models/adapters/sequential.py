@@ -57,12 +57,12 @@ class SequentialNetwork(Network):
 
     def sites(self, prefix: str, n_agents: int, *, shared_forward: bool = False) -> list[Site]:
         """Of each part, since one may compute once for all agents and another not."""
-        found = []
+        sites_in_order = []
         for part, names in zip(self._parts, self._names()):
             once = shared_forward or self._once(part) or bool(getattr(part, "shared_forward", False))
             for (_, module, n_units, kind), name in zip(part.site_modules(), names):
-                found.append(Site(f"{prefix}/{name}", module, n_agents, n_units, self._kind(part, kind), once))
-        return found
+                sites_in_order.append(Site(f"{prefix}/{name}", module, n_agents, n_units, self._kind(part, kind), once))
+        return sites_in_order
 
     def _names(self) -> list[list[str]]:
         """Of each part's sites."""

@@ -67,12 +67,12 @@ class StackedNetwork(Network):
         return x.reshape(*lead, n, self.out_features), None
 
     def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
-        found: list[tuple[str, nn.Module, int, SiteKind]] = []
+        sites: list[tuple[str, nn.Module, int, SiteKind]] = []
         for number, layer in enumerate(self.layers, start=1):
             stage = cast(Stage, layer)
             bare = number == len(self.layers) and not stage.after
-            found.append(("head" if bare else f"hidden_{number}", layer, stage.units, "head" if bare else "hidden"))
-        return [item for item in found if item[2]]
+            sites.append(("head" if bare else f"hidden_{number}", layer, stage.units, "head" if bare else "hidden"))
+        return [item for item in sites if item[2]]
 
     def sites(self, prefix: str, n_agents: int, *, shared_forward: bool = False) -> list[Site]:
         return super().sites(prefix, n_agents, shared_forward=shared_forward or self.shared_forward)

@@ -53,7 +53,7 @@ def policy_of(
     """The policy of one group out of a torchrl policy, which may hold other groups' as well.
 
     Args:
-        key: the group's place in the tensordict, as `("agents",)`; its observation and action lie beneath.
+        key: the group's key in the tensordict, such as `("agents",)`; it holds the observation and the action.
     Raises:
         ConfigError: it remembers in another way than by GRUModule or LSTMModule, nothing writes the group's action,
             something else than the observation is read on the way, or the distribution is none that marlnb has.
@@ -249,8 +249,8 @@ def _distribution(
         if squash == "tanh":
             _check_bounds(options, action)
         upscale = float(options.get("upscale", 5.0)) if options.get("tanh_loc", False) else None
-        found: Gaussian = FreeGaussian(action.low, action.high, squash)  # type: ignore[arg-type]
-        return found, LocScale(extractor, units=None if squash == "tanh" else action, upscale=upscale)
+        distribution: Gaussian = FreeGaussian(action.low, action.high, squash)  # type: ignore[arg-type]
+        return distribution, LocScale(extractor, units=None if squash == "tanh" else action, upscale=upscale)
     if name in ("Delta", "TanhDelta") and len(keys) == 1 and extractor is None:
         _kind(action, "continuous", name)
         if name == "Delta":

@@ -129,7 +129,7 @@ def move_recording(path: Path, target: Path) -> None:
 
 
 def _is_outdated(file: h5py.File, path: Path) -> bool:
-    """Whether the folder has rows that the joined file lacks, and nobody is writing them."""
+    """Whether the folder has rows that the joined file lacks, and no process is writing them."""
     segments = _readable_segments(path)
     if not segments or not os.access(path.parent, os.W_OK) or is_being_written(segments[-1]):
         return False

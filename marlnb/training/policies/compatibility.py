@@ -21,11 +21,11 @@ def check_fit(trained: EnvSpec, other: EnvSpec) -> None:
 
 def check_group_fit(trained: GroupSpec, trained_on: str, other: GroupSpec, where: str) -> None:
     """Raises ConfigError if a policy trained for one group, in `trained_on`, cannot act for the other, in `where`."""
-    expected, found = _interface(trained), _interface(other)
+    expected, actual = _interface(trained), _interface(other)
     for what, value in expected.items():
-        if found[what] != value:
+        if actual[what] != value:
             raise ConfigError(
-                f"group {other.name!r} of {where} has {what} {found[what]}; "
+                f"group {other.name!r} of {where} has {what} {actual[what]}; "
                 f"the run was trained on {trained_on} with {value}"
             )
 
