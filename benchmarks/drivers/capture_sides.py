@@ -33,14 +33,14 @@ def network() -> nn.Sequential:
 def marlnb(net: nn.Sequential, x: Tensor) -> tuple[Call, Call]:
     """`capture` as a rollout uses it: opened once, its dict read after each pass."""
     from marlnb.models.adapters.module_network import ModuleNetwork
-    from marlnb.models.adapters.policy import ForeignPolicy
+    from marlnb.models.adapters.policy import ExternalPolicy
     from marlnb.models.hooks.capture import capture
     from marlnb.models.policies.distributions import Categorical
     from marlnb.specs import ActionSpec, GroupSpec, ObservationSpec
 
     agents = tuple(f"agent_{index}" for index in range(N_AGENTS))
     group = GroupSpec("agent", agents, ObservationSpec((N_FEATURES,)), ActionSpec("discrete", (N_CHOICES,)))
-    policy = ForeignPolicy(group, ModuleNetwork(net, N_AGENTS, (N_FEATURES,)), Categorical(N_CHOICES))
+    policy = ExternalPolicy(group, ModuleNetwork(net, N_AGENTS, (N_FEATURES,)), Categorical(N_CHOICES))
 
     def all_calls() -> None:
         with capture(policy, "agent/actor/hidden_*") as activations:

@@ -21,7 +21,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "episodes": 50,
         "traced_episodes": 16,
         "traced_every": 12,
-        "n_random": 9,
+        "n_random_directions": 9,
         "n_shuffles": 1,
     },
 }
