@@ -11,8 +11,6 @@ from collections.abc import Callable
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, cast
 
-from marlnb.errors import ConfigError
-
 if TYPE_CHECKING:
     import numpy as np
 
@@ -57,6 +55,8 @@ def open_activation_source(path: str, digest: str | None = None) -> ActivationSo
         ConfigError: the recording has another digest.
         RecordingError: there is no recording.
     """
+    from marlnb.errors import ConfigError  # here, because `import marlnb` imports this module and must stay light
+
     source = _readers[0](path)
     if digest is not None and source.digest != digest:
         raise ConfigError(

@@ -416,7 +416,7 @@ def test_a_reward_beyond_all_numbers() -> None:
     def play(client: Client) -> None:
         client.begin_episode()
         client._socket.sendall(HEADER.pack(MAGIC, len(header), 0) + header)
-        assert "reward of 'boss': got inf" in client._received().header["message"]
+        assert "reward of 'boss': got inf" in client._receive().header["message"]
         client._episode.act({"boss": [1.0]})  # type: ignore[union-attr]
 
     with built() as env:
@@ -430,14 +430,14 @@ def test_a_reward_beyond_all_numbers() -> None:
 @pytest.mark.parametrize(
     ("header", "body", "message"),
     [
-        (b"{", b"", "a header that is not JSON"),
-        (b"[" * 100_000, b"", "a header that is not JSON"),
-        (b"[]", b"", "a header without an op"),
-        (b'{"op": "x"}', b"abc", "3 bytes that belong to no array"),
-        (b'{"op": "x", "arrays": [["o", "a", "float32", [2]]]}', b"abcd", "cut short"),
-        (b'{"op": "x", "arrays": [["o", "a", "object", [2]]]}', b"", "an array must be told as"),
-        (b'{"op": "x", "arrays": [["o", "a", "float32", [-1]]]}', b"", "an array must be told as"),
-        (b'{"op": "x", "arrays": 3}', b"", "an array must be told as"),
+        (b"{", b"", "the header is not JSON"),
+        (b"[" * 100_000, b"", "the header is not JSON"),
+        (b"[]", b"", "the header has no op"),
+        (b'{"op": "x"}', b"abc", "3 bytes belong to no array"),
+        (b'{"op": "x", "arrays": [["o", "a", "float32", [2]]]}', b"abcd", "is incomplete"),
+        (b'{"op": "x", "arrays": [["o", "a", "object", [2]]]}', b"", "an array must be described as"),
+        (b'{"op": "x", "arrays": [["o", "a", "float32", [-1]]]}', b"", "an array must be described as"),
+        (b'{"op": "x", "arrays": 3}', b"", "an array must be described as"),
     ],
 )
 def test_bytes_that_are_no_message(header: bytes, body: bytes, message: str) -> None:
