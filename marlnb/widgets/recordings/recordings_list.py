@@ -7,7 +7,6 @@ from pathlib import Path
 
 import ipywidgets as w
 
-import marlnb
 from marlnb.formatting import format_bytes
 from marlnb.recording.capture.plan import recording_path
 from marlnb.training.runs.run import Run
@@ -68,17 +67,19 @@ class RecordingsList:
     @with_ui_lock
     def open(self) -> None:
         """Opens the chosen recording in the microscope, below the table."""
+        from marlnb.widgets.microscope.microscope import Microscope, microscope  # slow to import: only when opened
+
         path = recording_path(self.run, self.table.chosen)
         self._microscope_box.children = (w.HTML(note_html("opening")),)
 
-        def show(microscope: object) -> None:
-            self.microscope = microscope
-            self._microscope_box.children = (microscope.widget,)  # type: ignore[attr-defined]
+        def show(opened: Microscope) -> None:
+            self.microscope = opened
+            self._microscope_box.children = (opened.widget,)
 
         def fail(error: Exception) -> None:
             self._microscope_box.children = (w.HTML(problem_html(str(error))),)
 
-        self._reading.request(lambda: marlnb.microscope(open_shared(path)), show, fail)
+        self._reading.request(lambda: microscope(open_shared(path)), show, fail)
 
     def _show_chosen(self) -> None:
         name = self.table.chosen
