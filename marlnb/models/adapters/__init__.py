@@ -1,1 +1,1 @@
-"""Networks that were made elsewhere, with sites."""
+"""Networks of other libraries (BenchMARL, torchrl, Stable-Baselines3, PyTorch), with sites."""

@@ -1,4 +1,4 @@
-"""Policies and critics of a BenchMARL experiment, rebuilt from its configuration and the tensors of a checkpoint."""
+"""Rebuilds the policies and critics of a BenchMARL experiment from its configuration and a checkpoint's tensors."""
 
 from __future__ import annotations
 
@@ -40,10 +40,15 @@ ACTORS = ("actor_network_params", "value_network_params", "local_value_network_p
 
 @dataclass(frozen=True)
 class Experiment:
-    """What `config.pkl` of a BenchMARL 1.5 experiment says, as records.
+    """The contents of a BenchMARL 1.5 experiment's `config.pkl`, as records.
 
     Attributes:
-        task: its class, name and options; algorithm, model, critic_model, settings: their configurations.
+        task: the task's class and name.
+        algorithm: the algorithm's configuration.
+        model: the actor's configuration.
+        critic_model: the critic's configuration.
+        settings: BenchMARL's ExperimentConfig.
+        options: the task's options by name.
     """
 
     task: Record
@@ -55,7 +60,7 @@ class Experiment:
 
     @property
     def continuous(self) -> bool:
-        """Whether it chose continuous actions where the task has both kinds."""
+        """Whether the algorithm uses continuous actions if the task supports both kinds."""
         if self.algorithm.kind in VALUE_BASED:
             return False
         return self.algorithm.kind in DETERMINISTIC or bool(self.settings.get("prefer_continuous_actions", True))
@@ -65,27 +70,33 @@ def experiment_of(records: list[Any]) -> Experiment:
     """The experiment in the eight objects of a `config.pkl`.
 
     Raises:
-        CheckpointError: they are others.
+        CheckpointError: the objects are not such a configuration.
+        ConfigError: the algorithm is not supported.
     """
     if len(records) < 7 or not all(isinstance(records[index], Record) for index in (0, 2, 3, 5, 6)):
-        raise CheckpointError(f"expected the configuration of a BenchMARL 1.5 experiment; found {records!r:.300}")
+        raise CheckpointError(f"expected the configuration of a BenchMARL 1.5 experiment; got {records!r:.300}")
     task, options, algorithm, model, _, settings, critic_model = records[:7]
     known = (*STOCHASTIC, *VALUE_BASED, *DETERMINISTIC)
     if algorithm.kind not in known:
-        raise ConfigError(f"the algorithm {algorithm.kind} cannot be read; valid: {', '.join(known)}")
+        raise ConfigError(f"algorithm {algorithm.kind} is not supported; valid: {', '.join(known)}")
     return Experiment(task, algorithm, model, critic_model, settings, dict(options or {}))
 
 
 def policy_of(experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Tensors) -> ExternalPolicy:
-    """The policy of one group out of its loss's tensors by name.
+    """The policy of one group.
 
+    Args:
+        experiment: the experiment.
+        group: the group.
+        env: the environment.
+        state: the state dict of the group's loss.
     Raises:
-        CheckpointError: tensors are missing or of other shapes than the configuration and the environment say.
-        ConfigError: a kind of network or distribution that cannot be read.
+        CheckpointError: tensors are missing, or do not fit the configuration and the environment.
+        ConfigError: the network or the distribution is not supported.
     """
-    name, tensors = _first(state, ACTORS, group)
-    given = NetworkInput(group.n_agents, group.observation.shape)
-    actor = network(own_model(experiment.model, group.name), tensors, given, name)
+    name, tensors = _actor_tensors(state, ACTORS, group)
+    inputs = NetworkInput(group.n_agents, group.observation.shape)
+    actor = network(own_model(experiment.model, group.name), tensors, inputs, name)
     distribution, parameters = _distribution(experiment, group.action)
     greedy = experiment.algorithm.kind in VALUE_BASED
     return ExternalPolicy(
@@ -101,54 +112,58 @@ def policy_of(experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Ten
 
 
 def _critic(experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Tensors) -> ExternalCritic | None:
-    own = below_all(state, "critic_network_params")
-    if not own:
+    tensors = below_all(state, "critic_network_params")
+    if not tensors:
         return None
     model, where = own_model(experiment.critic_model, group.name), "the critic"
-    given, reads = _read(experiment, model, own, NetworkInput(group.n_agents, group.observation.shape), env)
-    return ExternalCritic(group, network(model, own, given, where), env, reads)
+    inputs, reads = _critic_input(
+        experiment, model, tensors, NetworkInput(group.n_agents, group.observation.shape), env
+    )
+    return ExternalCritic(group, network(model, tensors, inputs, where), env, reads)
 
 
-def _read(
-    experiment: Experiment, model: Record, own: Tensors, given: NetworkInput, env: EnvSpec
+def _critic_input(
+    experiment: Experiment, model: Record, tensors: Tensors, inputs: NetworkInput, env: EnvSpec
 ) -> tuple[NetworkInput, Reads]:
-    """What a critic reads: what it is `given` of each agent, or one array for all."""
-    n_listed = n_reading_one(model, own, given)
+    """The input of a critic: one row per agent, or one array for all agents."""
+    n_listed = n_reading_one(model, tensors, inputs)
     if not n_listed:
-        return replace(given, central=experiment.algorithm.kind in CENTRAL), "observation"
+        return replace(inputs, central=experiment.algorithm.kind in CENTRAL), "observation"
     state = env.state_shape
     by_rows = state is not None and len(state) > 1
-    shape = tuple(state) if state is not None and by_rows else (first_size(own),)
+    shape = tuple(state) if state is not None and by_rows else (first_size(tensors),)
     return NetworkInput(n_listed, shape, for_all=True), "joint" if state is None else "state"
 
 
 def _action_critic(
     experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Tensors
 ) -> ExternalQCritic | ExternalSoftCritic | None:
-    """The critics of actions, of SAC's kind (several) and DDPG's (one); None of those that remember."""
+    """The Q networks of SAC (twins) and DDPG (one); None if they are recurrent."""
     kind = experiment.algorithm.kind
     if kind not in (*SOFT, *DETERMINISTIC):
         return None
-    own = below_all(state, f"{'q' if kind in SOFT else ''}value_network_params")
-    if not own:
+    tensors = below_all(state, f"{'q' if kind in SOFT else ''}value_network_params")
+    if not tensors:
         return None
-    each = [own]
-    if kind in SOFT:  # its networks lie along the first axis
-        each = [{name: tensor[k] for name, tensor in own.items()} for k in range(len(next(iter(own.values()))))]
+    per_network = [tensors]
+    if kind in SOFT:  # torchrl stacks the twins along the first axis
+        per_network = [
+            {name: tensor[k] for name, tensor in tensors.items()} for k in range(len(next(iter(tensors.values()))))
+        ]
     model, where = own_model(experiment.critic_model, group.name), "the critic"
     if group.action.kind == "continuous":
-        given = NetworkInput(group.n_agents, group.observation.shape, group.action.n_components)
-        given, reads = _read(experiment, model, each[0], given, env)
-        judges = [network(model, one, given, where) for one in each]
-        return None if judges[0].recurrent_shape else ExternalQCritic(group, judges, env, reads)
-    given, reads = NetworkInput(group.n_agents, group.observation.shape), "observation"
+        inputs = NetworkInput(group.n_agents, group.observation.shape, group.action.n_components)
+        inputs, reads = _critic_input(experiment, model, per_network[0], inputs, env)
+        networks = [network(model, one, inputs, where) for one in per_network]
+        return None if networks[0].recurrent_shape else ExternalQCritic(group, networks, env, reads)
+    inputs, reads = NetworkInput(group.n_agents, group.observation.shape), "observation"
     coupled = bool(experiment.algorithm.get("coupled_discrete_values", True))
     if kind != "MasacConfig" or coupled:
-        given, reads = _read(experiment, model, each[0], given, env)
-    else:  # each agent's row: what the others would do, then the state or all observations
+        inputs, reads = _critic_input(experiment, model, per_network[0], inputs, env)
+    else:  # each row: the other agents' actions, then the state or all observations
         reads = "joint" if env.state_shape is None else "state"
-        given = NetworkInput(group.n_agents, (first_size(each[0]),))
-    networks = [network(model, one, given, where) for one in each]
+        inputs = NetworkInput(group.n_agents, (first_size(per_network[0]),))
+    networks = [network(model, one, inputs, where) for one in per_network]
     if networks[0].recurrent_shape:
         return None
     return ExternalSoftCritic(
@@ -157,9 +172,11 @@ def _action_critic(
 
 
 def _alpha(experiment: Experiment, state: Tensors) -> float:
-    """The weight of the entropy in SAC's values, as the loss bounds it."""
+    """SAC's entropy weight: `alpha = clip(exp(log_alpha), min_alpha, max_alpha)`."""
     if "log_alpha" not in state:
-        raise CheckpointError(f"no log_alpha among {sorted({key.partition('.')[0] for key in state})}")
+        raise CheckpointError(
+            f"the checkpoint has no log_alpha; it has {sorted({key.partition('.')[0] for key in state})}"
+        )
     low, high = experiment.algorithm.get("min_alpha"), experiment.algorithm.get("max_alpha")
     alpha = float(state["log_alpha"].exp())
     return min(max(alpha, low or 0.0), float("inf") if high is None else high)
@@ -177,10 +194,12 @@ def _distribution(experiment: Experiment, action: ActionSpec) -> tuple[ActionDis
     algorithm = experiment.algorithm
     if action.kind != "continuous":
         if algorithm.kind in DETERMINISTIC:
-            raise ConfigError(f"{algorithm.kind} chose continuous actions; the environment's are {action.kind}")
+            raise ConfigError(
+                f"{algorithm.kind} was trained on continuous actions; the environment has {action.kind} actions"
+            )
         return action_distribution(action), None
     if algorithm.kind in VALUE_BASED:
-        raise ConfigError(f"{algorithm.kind} chose among discrete actions; the environment's are continuous")
+        raise ConfigError(f"{algorithm.kind} was trained on discrete actions; the environment has continuous actions")
     if algorithm.kind in DETERMINISTIC:
         tanh = algorithm.get("use_tanh_mapping", True)
         return tanh_delta(action) if tanh else (Direct(action.low, action.high), None)
@@ -190,10 +209,10 @@ def _distribution(experiment: Experiment, action: ActionSpec) -> tuple[ActionDis
     return FreeGaussian(action.low, action.high, "clip"), LocScale(extractor, units=action)
 
 
-def _first(state: Tensors, names: tuple[str, ...], group: GroupSpec) -> tuple[str, dict[str, Tensor]]:
+def _actor_tensors(state: Tensors, names: tuple[str, ...], group: GroupSpec) -> tuple[str, dict[str, Tensor]]:
     for name in names:
         tensors = below_all(state, name)
         if tensors:
             return name, tensors
     keys = sorted({key.partition(".")[0] for key in state})
-    raise CheckpointError(f"no actor of {group.name!r} among {keys}; expected one of {', '.join(names)}")
+    raise CheckpointError(f"no actor of {group.name!r}; the checkpoint has {keys}; expected one of {', '.join(names)}")

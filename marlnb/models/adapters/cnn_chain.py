@@ -1,4 +1,4 @@
-"""CNNChain: convolutions over each agent's image, then a perceptron, as BenchMARL's Cnn combines torchrl's two."""
+"""CNNChain: convolutions over each agent's image, then an MLP, as in BenchMARL's Cnn."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from marlnb.models.networks.network import Network
 
 
 class CNNChain(Network):
-    """An agent's image, channels last, passes through `trunk`; its other features are appended before `mlp`.
+    """Maps an agent's image with `trunk`, appends its other features, and maps both with `mlp`.
 
-    Sites are the trunk's and the perceptron's, numbered continuously: hidden_1 is the first convolution (its image is
-    not a site), hidden_<n convolutions> the flattened output of the last one.
+    Sites are those of the trunk and the MLP, numbered in one sequence: hidden_<n convolutions> is the flattened output
+    of the last convolution. The images before it are not sites.
 
     Args:
-        trunk: reads images with channels first; a centralised one reads all agents' images as channels.
-        mlp: has an agent axis of 1 if a centralised trunk is shared: one forward pass then serves all agents.
-        shape: of one image, `(x, y, channel)`; bytes are not scaled.
+        trunk: reads images with channels first; a centralised trunk reads all agents' images as channels.
+        mlp: its agent axis has size 1 if a centralised trunk is shared: one forward pass then serves all agents.
+        shape: of one image, `(x, y, channel)`, channels last; uint8 values are not scaled.
         n_others: number of features after the image.
     Source: benchmarl.models.cnn.Cnn.
     """
@@ -35,28 +35,28 @@ class CNNChain(Network):
         self.in_features = (self.image_size + n_others) * (self.n_agents if self.centralised else 1)
 
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """x `[..., agent, feature]`: an image flattened, then the others."""
+        """x `[..., agent, feature]`: a flattened image, then the other features."""
         x = x if x.is_floating_point() else x.float()
         image = x[..., : self.image_size].unflatten(-1, self.shape).movedim(-1, -3).flatten(-3)
-        seen, others = self.trunk(image)[0], x[..., self.image_size :]
+        image_features, others = self.trunk(image)[0], x[..., self.image_size :]
         if self.trunk.shared_forward:
-            seen, others = seen[..., :1, :], others.flatten(-2).unsqueeze(-2)
-        output = self.mlp(torch.cat((seen, others), dim=-1))[0]
+            image_features, others = image_features[..., :1, :], others.flatten(-2).unsqueeze(-2)
+        output = self.mlp(torch.cat((image_features, others), dim=-1))[0]
         return output.expand(*output.shape[:-2], self.n_agents, -1), None
 
     def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
         return [*self._trunk_sites(), *self._mlp_sites()]
 
     def sites(self, prefix: str, n_agents: int, *, shared_forward: bool = False) -> list[Site]:
-        once = shared_forward or self.trunk.shared_forward
-        return super().sites(prefix, n_agents, shared_forward=once)
+        once_for_all = shared_forward or self.trunk.shared_forward
+        return super().sites(prefix, n_agents, shared_forward=once_for_all)
 
     def _trunk_sites(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
         return [(name, module, units, "hidden") for name, module, units, _ in self.trunk.site_modules()]
 
     def _mlp_sites(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
-        sites, before = [], len(self.trunk.layers)
+        sites, n_convolutions = [], len(self.trunk.layers)
         for name, module, units, kind in self.mlp.site_modules():
-            start, _, number = name.rpartition("_")
-            sites.append((f"{start}_{before + int(number)}" if start == "hidden" else name, module, units, kind))
+            stem, _, number = name.rpartition("_")
+            sites.append((f"{stem}_{n_convolutions + int(number)}" if stem == "hidden" else name, module, units, kind))
         return sites

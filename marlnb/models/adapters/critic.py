@@ -1,4 +1,4 @@
-"""ExternalCritic: a critic of states from elsewhere; and what critics from elsewhere can read."""
+"""ExternalCritic: a state-value critic of another library; and the inputs that such critics can read."""
 
 from __future__ import annotations
 
@@ -14,20 +14,24 @@ from marlnb.models.networks.network import Network
 from marlnb.specs import EnvSpec, GroupSpec
 
 Reads = Literal["observation", "joint", "state"]
-"""observation: each agent's own, or those of the group concatenated if the network is centralised; joint: all agents'
-observations concatenated, in the order of `EnvSpec.agents`; state: the environment's state."""
+"""What a critic reads.
+
+observation: each agent's observation; if the network is centralised, those of the group, concatenated.
+joint: all agents' observations, concatenated in the order of `EnvSpec.agents`.
+state: the environment's state.
+"""
 
 
 class ExternalCritic(nn.Module):
-    """A critic of states: a network, and what it reads.
+    """A state-value critic: a network and its input.
 
     Args:
         group: the group whose values it estimates.
-        network: has an agent axis as long as the group, or of 1 if one forward pass serves all agents.
+        network: its agent axis has the group's size, or size 1 if one forward pass serves all agents.
         env: the environment.
         reads: what the network reads.
     Raises:
-        ConfigError: what it reads has another size in this environment.
+        ConfigError: its input has another size in this environment.
     """
 
     def __init__(self, group: GroupSpec, network: Network, env: EnvSpec, reads: Reads = "observation") -> None:
@@ -38,23 +42,23 @@ class ExternalCritic(nn.Module):
         self.recurrent_shape = network.recurrent_shape
 
     def forward(self, observations: Mapping[str, Tensor], state: Tensor | None) -> Tensor:
-        """Values `[..., agent]` from the zero recurrent state."""
+        """Values `[..., agent]`, from a recurrent state of zeros."""
         return self.step(observations, state)[0]
 
     def step(
         self, observations: Mapping[str, Tensor], state: Tensor | None, recurrent: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """Values `[..., agent]`, and the recurrent state after the step, `[..., agent, layer, unit]`."""
+        """Values `[..., agent]`, and the next recurrent state `[..., agent, layer, unit]`."""
         if recurrent is not None and self.shared_forward:
             recurrent = recurrent[..., :1, :, :]
-        output, after = self.network(self.inputs(observations, state), recurrent)
+        output, next_state = self.network(self.inputs(observations, state), recurrent)
         values, n = output.squeeze(-1), self.group.n_agents
-        if after is not None:
-            after = after.expand(*after.shape[:-3], n, *after.shape[-2:])
-        return values.expand(*values.shape[:-1], n), after
+        if next_state is not None:
+            next_state = next_state.expand(*next_state.shape[:-3], n, *next_state.shape[-2:])
+        return values.expand(*values.shape[:-1], n), next_state
 
     def inputs(self, observations: Mapping[str, Tensor], state: Tensor | None) -> Tensor:
-        """`[..., row, feature]`, one row for each agent, or one for all."""
+        """`[..., row, feature]`, one row per agent, or one for all agents."""
         if self.reads == "observation":
             return flat(observations[self.group.name], self.group)
         joint = joint_input(self.group, self.env, self.reads, observations, state)
@@ -71,11 +75,11 @@ def check_input_size(
 
     Args:
         group: the critic's group.
-        network: its network.
+        network: the critic's network.
         env: the environment.
         reads: what it reads.
-        per_agent: further features of each agent, if it reads observations.
-        joint: further features in all, if it reads a joint vector.
+        per_agent: number of additional features per agent, if it reads observations.
+        joint: number of additional features of a joint vector.
     Raises:
         ConfigError: the size differs.
     """
@@ -87,7 +91,8 @@ def check_input_size(
     if size != network.in_features:
         inputs = f"{reads} and actions" if per_agent or joint else reads
         raise ConfigError(
-            f"the critic of {group.name!r} reads {network.in_features} features; the {inputs} in {env.name}: {size}"
+            f"the critic of {group.name!r} reads {network.in_features} features; {inputs} in {env.name}: "
+            f"{size} features"
         )
 
 
@@ -97,22 +102,22 @@ def joint_input(
     """All agents' observations, in the order of `EnvSpec.agents`, or the environment's state, as `[..., feature]`.
 
     Raises:
-        SiteError: the critic reads the state, and there is none.
+        SiteError: the critic reads the state, and the state is None.
     """
     if reads == "joint":
         return torch.cat([flat(observations[member.name], member).flatten(-2) for member in env.groups], dim=-1)
     if state is None or env.state_shape is None:
-        raise SiteError(f"the critic of {group.name!r} reads the environment's state; got None")
+        raise SiteError(f"the critic of {group.name!r} reads the environment's state; got state=None")
     return state.flatten(state.ndim - len(env.state_shape))
 
 
 def is_centralised(network: Network) -> bool:
-    """Whether its `in_features` count every agent's observation."""
+    """Whether the network's `in_features` count all agents' observations."""
     return bool(getattr(network, "centralised", False))
 
 
 def flat(observation: Tensor, group: GroupSpec) -> Tensor:
-    """`[..., agent, *shape]` -> `[..., agent, feature]`, in its own dtype."""
+    """`[..., agent, *shape]` -> `[..., agent, feature]`, with the same dtype."""
     n_axes = len(group.observation.shape)
     if n_axes == 1:
         return observation

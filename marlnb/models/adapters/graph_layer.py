@@ -1,7 +1,7 @@
-"""GraphLayer: one convolution over the graph of the agents, as BenchMARL's Gnn takes it of torch_geometric.
+"""GraphLayer: one torch_geometric convolution over the graph of the agents, as in BenchMARL's Gnn.
 
-torch_geometric sends messages along a list of edges; between agents that all hear one another (or none) they are sums
-over the agent axis, so nothing but torch is needed here.
+torch_geometric sends messages along a list of edges. In a full or an empty graph these are sums over the agent axis, so
+torch alone is enough here.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from marlnb.models.networks.network import Network
 
 
 class Convolution(nn.Module, ABC):
-    """A convolution for each network of parameters: `[..., agent, feature]` -> `[..., network, agent, feature]`.
+    """One convolution per set of parameters: `[..., agent, feature]` -> `[..., network, agent, feature]`.
 
     Args:
-        tensors: by torch_geometric's names, stacked `[network, ...]`.
-        edges: `[hearing agent, heard agent]` bool.
+        tensors: the parameters by torch_geometric's names, stacked `[network, ...]`.
+        edges: `[receiver, sender]` bool.
     """
 
     edges: Tensor
@@ -44,10 +44,12 @@ class Convolution(nn.Module, ABC):
 
 
 class GraphConv(Convolution):
-    """A map of the neighbours' pool plus one of the agent's own: torch_geometric.nn.GraphConv.
+    """torch_geometric.nn.GraphConv: `y_i = W_rel pool_j(x_j) + W_root x_i`, over the neighbours j of agent i.
 
     Args:
-        pool: add, sum, mean or max. A pool of no neighbours is 0.
+        tensors: as in Convolution.
+        edges: as in Convolution.
+        pool: add, sum, mean or max; 0 if there are no neighbours.
     """
 
     POOLS = ("add", "sum", "mean", "max")
@@ -57,19 +59,19 @@ class GraphConv(Convolution):
         self.pool = pool
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.linear(self._heard(x), "lin_rel") + self.linear(x, "lin_root")
+        return self.linear(self._pooled(x), "lin_rel") + self.linear(x, "lin_root")
 
-    def _heard(self, x: Tensor) -> Tensor:
-        hears = self.edges.to(x.dtype)
+    def _pooled(self, x: Tensor) -> Tensor:
+        weights = self.edges.to(x.dtype)
         if self.pool == "max":
-            far = x.unsqueeze(-3).masked_fill(~self.edges.unsqueeze(-1), -torch.inf).amax(-2)
-            return torch.where(self.edges.any(-1, keepdim=True), far, torch.zeros_like(far))
-        total = torch.einsum("ij,...jf->...if", hears, x)
-        return total / hears.sum(-1, keepdim=True).clamp(min=1) if self.pool == "mean" else total
+            largest = x.unsqueeze(-3).masked_fill(~self.edges.unsqueeze(-1), -torch.inf).amax(-2)
+            return torch.where(self.edges.any(-1, keepdim=True), largest, torch.zeros_like(largest))
+        total = torch.einsum("ij,...jf->...if", weights, x)
+        return total / weights.sum(-1, keepdim=True).clamp(min=1) if self.pool == "mean" else total
 
 
 class GATv2Conv(Convolution):
-    """Attention over the neighbours: torch_geometric.nn.GATv2Conv, heads averaged or there being but one."""
+    """torch_geometric.nn.GATv2Conv: attention over the neighbours; the heads are averaged."""
 
     def __init__(self, tensors: Mapping[str, Tensor], edges: Tensor, negative_slope: float) -> None:
         super().__init__(tensors, edges)
@@ -78,19 +80,24 @@ class GATv2Conv(Convolution):
     def forward(self, x: Tensor) -> Tensor:
         attention = self.tensors["att"].squeeze(1)  # [network, head, unit]
         heads = attention.shape[1:]
-        heard = self.linear(x, "lin_l").unflatten(-1, heads).movedim(-2, -3)  # [..., network, head, agent, unit]
-        hearing = self.linear(x, "lin_r").unflatten(-1, heads).movedim(-2, -3)
-        scores = self.bent(hearing.unsqueeze(-2) + heard.unsqueeze(-3)) * attention[:, :, None, None, :]
+        senders = self.linear(x, "lin_l").unflatten(-1, heads).movedim(-2, -3)  # [..., network, head, agent, unit]
+        receivers = self.linear(x, "lin_r").unflatten(-1, heads).movedim(-2, -3)
+        scores = self.bent(receivers.unsqueeze(-2) + senders.unsqueeze(-3)) * attention[:, :, None, None, :]
         weights = self.weighing(scores.sum(-1).masked_fill(~self.edges, -torch.inf))
         weights = torch.where(self.edges.any(-1, keepdim=True), weights, torch.zeros_like(weights))
-        output = (weights @ heard).mean(-3)
+        output = (weights @ senders).mean(-3)
         return output + self.tensors["bias"].unsqueeze(-2) if "bias" in self.tensors else output
 
 
 class GraphLayer(Network):
-    """A convolution that the agents share, or one for each of them; centralised: the mean over the agents.
+    """A graph convolution that all agents share, or one per agent. Its site is `head`, the output.
 
-    Its site is `head`: the output.
+    Args:
+        convolution: the convolution.
+        n_agents: number of agents.
+        in_features: number of features of each agent.
+        out_features: number of outputs of each agent.
+        centralised: the output is the mean over the agents.
 
     Source: benchmarl.models.gnn.Gnn.
     """

@@ -1,7 +1,7 @@
 """StackedMemory: recurrent layers of torch, torchrl and BenchMARL, with an agent axis.
 
-The parameters are the original ones, not copies, shared by the agents or one set each. The state before a step is an
-argument, so that it can be recorded, edited and explained like that of marlnb's networks.
+The parameters are the original ones, not copies. The agents share one set, or have one set each. The recurrent state is
+an argument, so it can be recorded, edited and attributed like that of marlnb's networks.
 """
 
 from __future__ import annotations
@@ -24,17 +24,19 @@ NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
 class StackedMemory(Network):
-    """Recurrent layers, each reading the previous one's new state; the output is the last one's.
+    """A stack of GRU or LSTM layers. The output is the hidden state of the last layer.
 
-    The recurrent state is (hidden of each layer) for gated recurrent units, (hidden of each layer, cell of each layer)
-    for long short-term memories. Sites are `gru`, or `lstm` and `cell`; numbered from 1 where there are several layers.
+    The recurrent state of a GRU is (hidden state of each layer); of an LSTM (hidden state of each layer, cell state of
+    each layer). Sites are `gru`, or `lstm` and `cell`; with several layers they are numbered from 1.
 
     Args:
-        layers: the parameters of each by torch's names, as `weight_ih [(agent,) gate * unit, in]`.
-        shared: one set of parameters for all agents; else each has an axis of agents.
-        centralised: every agent's layers read all agents' observations; if shared, in one forward pass for all agents.
+        kind: gru or lstm.
+        layers: each layer's parameters by torch's names, for example `weight_ih [(agent,) gate * unit, in]`.
+        n_agents: number of agents.
+        shared: one set of parameters for all agents; otherwise the tensors have an agent axis.
+        centralised: every agent's layers read all agents' observations; if shared, one forward pass serves all agents.
         keys: torchrl's tensordict keys of the states: hidden, then cell.
-    Source of the gates' order: torch.nn.GRUCell and torch.nn.LSTMCell.
+    Source: torch.nn.GRUCell and torch.nn.LSTMCell (the order of the gates).
     """
 
     def __init__(
@@ -73,10 +75,10 @@ class StackedMemory(Network):
                 x, cell = layer(x, state[..., index, :], state[..., len(self.layers) + index, :])
                 cells.append(cell)
             hidden.append(x)
-        after = torch.stack([*hidden, *cells], dim=-2)
+        next_state = torch.stack([*hidden, *cells], dim=-2)
         if self.shared_forward:
-            x, after = x.expand(*x.shape[:-2], self.n_agents, -1), _for_all(after, self.n_agents)
-        return x, after
+            x, next_state = x.expand(*x.shape[:-2], self.n_agents, -1), _expanded(next_state, self.n_agents)
+        return x, next_state
 
     def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
         sites: list[tuple[str, nn.Module, int, SiteKind]] = []
@@ -94,29 +96,32 @@ class StackedMemory(Network):
 
 
 class LSTMLayer(nn.Module):
-    """One step of an LSTM whose parameters have torch's order of gates."""
+    """One step of an LSTM with torch's order of gates."""
 
     def __init__(self, cell: AgentLSTMCell) -> None:
         super().__init__()
         self.cell = cell
 
     def forward(self, x: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-        """x `[..., agent, in]`, hidden and cell `[..., agent, unit]` -> the next two."""
+        """x `[..., agent, in]`, hidden and cell `[..., agent, unit]` -> the next hidden and cell state."""
         gates = self.cell.input(x) + self.cell.state(hidden)
-        write, keep, candidate, show = gates.chunk(4, dim=-1)
-        gates = torch.cat((keep, candidate, write, show), dim=-1)
+        input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=-1)
+        gates = torch.cat((forget_gate, candidate, input_gate, output_gate), dim=-1)
         cell = self.cell.memory(gates, cell)
         return self.cell.exposure(gates, cell), cell
 
 
 def memory_of(module: Any, n_agents: int, *, keys: Sequence[tuple[str, ...]] = ()) -> StackedMemory:
-    """The layers of an `nn.GRU` or `nn.LSTM`, or of torchrl's own, which all agents share.
+    """The layers of an `nn.GRU` or `nn.LSTM`, or of torchrl's GRU or LSTM, shared by all agents.
 
     Raises:
-        ConfigError: they are bidirectional, or project their output.
+        ConfigError: the module is bidirectional, or has proj_size.
     """
     if getattr(module, "bidirectional", False) or getattr(module, "proj_size", 0):
-        raise ConfigError(f"{type(module).__name__} with bidirectional or proj_size is not supported; valid: neither")
+        raise ConfigError(
+            f"{type(module).__name__} with bidirectional or proj_size is not supported; "
+            "valid: bidirectional=False, proj_size=0"
+        )
     parameters = dict(module.named_parameters())
     layers = [
         {name: parameters[f"{name}_l{k}"] for name in NAMES if f"{name}_l{k}" in parameters}
@@ -130,12 +135,14 @@ def _layer(kind: Kind, parameters: Mapping[str, Tensor], n_agents: int, shared: 
     n_units, n_inputs = parameters["weight_hh"].shape[-1], parameters["weight_ih"].shape[-1]
     make = AgentGRUCell if kind == "gru" else AgentLSTMCell
     cell: AgentGRUCell | AgentLSTMCell = make(n_agents, n_inputs, n_units, shared=shared)
-    for side, ends in (("input", "_ih"), ("state", "_hh")):
-        own = {name.removesuffix(ends): value for name, value in parameters.items() if name.endswith(ends)}
-        setattr(cell, side, linear(own, n_agents, shared=shared))
+    for side, suffix in (("input", "_ih"), ("state", "_hh")):
+        side_parameters = {
+            name.removesuffix(suffix): value for name, value in parameters.items() if name.endswith(suffix)
+        }
+        setattr(cell, side, linear(side_parameters, n_agents, shared=shared))
     return LSTMLayer(cell) if isinstance(cell, AgentLSTMCell) else cell
 
 
-def _for_all(state: Tensor, n_agents: int) -> Tensor:
-    """The agents' common state on each agent's row, `[..., agent, layer, unit]`."""
+def _expanded(state: Tensor, n_agents: int) -> Tensor:
+    """The shared state, expanded to one row per agent: `[..., agent, layer, unit]`."""
     return state.expand(*state.shape[:-3], n_agents, *state.shape[-2:])

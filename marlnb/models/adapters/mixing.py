@@ -1,4 +1,4 @@
-"""TorchrlMixer: torchrl's QMixer, which BenchMARL's QMIX learns with, as a mixer whose hidden layer can be seen."""
+"""TorchrlMixer: the QMixer of torchrl, used by BenchMARL's QMIX, with a site at its hidden layer."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ HYPER = ("hyper_w_1", "hyper_b_1", "hyper_w_final")
 
 
 class TorchrlMixer(Mixer):
-    """Q values mixed by weights that are functions of the state, and never negative.
+    """Mixes the agents' Q values with non-negative weights that depend on the state.
 
-    It reads the environment's state; where that has none, the observations of the group, agent by agent. The site
-    `<group>/mixer/hidden` has an agent axis of 1.
+    `Q_total = |w_final(s)| . elu(|W_1(s)| q + b_1(s)) + V(s)`. The state s is the environment's. If it has none, s
+    is the group's concatenated observations. The site `<group>/mixer/hidden` has an agent axis of size 1.
 
     Args:
-        tensors: as torchrl's QMixer names them: `hyper_w_1.weight`, ..., `V.2.bias`.
+        group: the group whose Q values are mixed.
+        env: the environment.
+        tensors: by the names in torchrl's QMixer: `hyper_w_1.weight`, ..., `V.2.bias`.
     Raises:
-        CheckpointError: tensors are missing, or read a state of another size.
+        CheckpointError: tensors are missing, or the state has another size.
     Source: Rashid et al. 2018, section 4 (arXiv:1803.11485), as in `torchrl.modules.QMixer`.
     """
 
@@ -33,10 +35,10 @@ class TorchrlMixer(Mixer):
         super().__init__()
         self.group, self.state_axes = group, None if env.state_shape is None else len(env.state_shape)
         self.reads = () if self.state_axes is not None else (group.name,)
-        wanted = [f"{name}.{kind}" for name in (*HYPER, "V.0", "V.2") for kind in ("weight", "bias")]
-        missing = [name for name in wanted if name not in tensors]
+        required = [f"{name}.{kind}" for name in (*HYPER, "V.0", "V.2") for kind in ("weight", "bias")]
+        missing = [name for name in required if name not in tensors]
         if missing:
-            raise CheckpointError(f"the mixer of {group.name!r} lacks {missing}; it has {sorted(tensors)}")
+            raise CheckpointError(f"the mixer of {group.name!r} has no tensors {missing}; it has {sorted(tensors)}")
         size = group.n_agents * group.observation.size
         if env.state_shape is not None:
             size = torch.Size(env.state_shape).numel()
@@ -53,7 +55,7 @@ class TorchrlMixer(Mixer):
         if self.state_axes is None:
             return features(observations[self.group.name], len(self.group.observation.shape)).flatten(-2)
         if state is None:
-            raise ShapeError(f"the mixer of {self.group.name!r} needs the environment's state; got None")
+            raise ShapeError(f"the mixer of {self.group.name!r} needs the environment's state; got state=None")
         return features(state, self.state_axes)
 
     def forward(self, q: Tensor, inputs: Tensor | None) -> Tensor:
@@ -71,6 +73,6 @@ class TorchrlMixer(Mixer):
 
 def _linear(tensors: Mapping[str, Tensor], name: str) -> nn.Linear:
     weight = tensors[f"{name}.weight"]
-    made = nn.Linear(weight.shape[1], weight.shape[0])
-    made.weight, made.bias = nn.Parameter(weight), nn.Parameter(tensors[f"{name}.bias"])
-    return made
+    linear = nn.Linear(weight.shape[1], weight.shape[0])
+    linear.weight, linear.bias = nn.Parameter(weight), nn.Parameter(tensors[f"{name}.bias"])
+    return linear

@@ -1,4 +1,4 @@
-"""Names of the layers of a chain: hidden_1, hidden_2, ..., head, as marlnb's own networks have them."""
+"""Names of the layers of a chain: hidden_1, hidden_2, ..., head, as in marlnb's networks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NORMS = (nn.LayerNorm,)
 
 
 def leaves(module: nn.Module) -> Iterator[nn.Module] | None:
-    """The layers of nested `nn.Sequential`s in order; None if a module is anything else."""
+    """The layers of nested `nn.Sequential`s in order; None if another kind of module contains layers."""
     layers = _leaves(module)
     return iter(layers) if layers is not None else None
 
@@ -51,17 +51,17 @@ def _leaves(module: nn.Module) -> list[nn.Module] | None:
         return [module] if not list(module.children()) else None
     layers: list[nn.Module] = []
     for child in module:
-        below = _leaves(child)
-        if below is None:
+        child_layers = _leaves(child)
+        if child_layers is None:
             return None
-        layers += below
+        layers += child_layers
     return layers
 
 
 def stages(layers: Sequence[nn.Module]) -> list[list[int]] | None:
-    """Indices of a chain's layers, one list for each map and the layers after it.
+    """Indices of a chain's layers. Each list is a linear map or convolution and the layers after it.
 
-    None if the chain does not start with a map.
+    None if the chain starts with another layer.
     """
     indices: list[list[int]] = []
     for index, layer in enumerate(layers):
@@ -75,7 +75,7 @@ def stages(layers: Sequence[nn.Module]) -> list[list[int]] | None:
 
 
 def chain_names(module: nn.Module, kept: Sequence[nn.Module]) -> dict[int, str] | None:
-    """For the modules `kept` of a chain the name of each that ends a layer, by its place; None where it is no chain."""
+    """Names of the modules in `kept` that end a stage, by their index in `kept`; None if `module` is no chain."""
     chain = leaves(module)
     if chain is None:
         return None
@@ -84,11 +84,11 @@ def chain_names(module: nn.Module, kept: Sequence[nn.Module]) -> dict[int, str] 
     known = all(isinstance(layer, (*MAPS, *POINTWISE, *NORMS)) for layer in layers)
     if parts is None or not known or len({id(layer) for layer in layers}) != len(layers):
         return None
-    place = {id(layer): index for index, layer in enumerate(kept)}
+    index_of = {id(layer): index for index, layer in enumerate(kept)}
     names: dict[int, str] = {}
     for number, part in enumerate(parts, start=1):
-        end = next((i for i in reversed(part) if id(layers[i]) in place), None)
+        end = next((i for i in reversed(part) if id(layers[i]) in index_of), None)
         if end is not None:
-            bare = number == len(parts) and len(part) == 1
-            names[place[id(layers[end])]] = "head" if bare else f"hidden_{number}"
+            is_head = number == len(parts) and len(part) == 1
+            names[index_of[id(layers[end])]] = "head" if is_head else f"hidden_{number}"
     return names

@@ -1,4 +1,4 @@
-"""From the output of a network from elsewhere to parameters of marlnb's distributions."""
+"""Maps the output of another library's network to the parameters of marlnb's distributions."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Kind = Literal["categorical", "greedy", "tanh_normal", "normal", "tanh", "direct
 
 
 class FreeGaussian(Gaussian):
-    """A Gaussian whose log_std is the network's output, without limits.
+    """A Gaussian whose log_std is the network's output, without bounds.
 
-    With squash "clip" the environment's units are scaled to `[-1, 1]`.
+    With squash "clip", the action bounds are scaled to `[-1, 1]`.
     """
 
     def _split(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
@@ -32,7 +32,7 @@ class FreeGaussian(Gaussian):
 
 
 class Direct(Deterministic):
-    """The network's output is the action, in the environment's units; clipped to the bounds."""
+    """The network's output is the action, in the environment's units, clipped to the bounds."""
 
     def __init__(self, low: tuple[float, ...], high: tuple[float, ...]) -> None:
         super().__init__(low, high)
@@ -45,13 +45,13 @@ class Direct(Deterministic):
 
 
 class LocScale(nn.Module):
-    """(location, scale) concatenated -> (mean, log_std) for `FreeGaussian`.
+    """Maps concatenated (loc, scale) to (mean, log_std) for `FreeGaussian`.
 
     Args:
-        extractor: computes both from the network's output, as torchrl's NormalParamExtractor; None: the output is both.
-        log_scale: the second half is the logarithm of the scale.
-        units: of a clipped normal: the bounds that are scaled to `[-1, 1]`; None: no scaling.
-        upscale: torchrl's tanh_loc: a tanh bounds the location to +-upscale; None: no bound.
+        extractor: maps the output to (loc, scale), as torchrl's NormalParamExtractor does; None: the two halves.
+        log_scale: the second half is log(scale).
+        units: of a clipped normal: the action whose bounds are scaled to `[-1, 1]`; None: no scaling.
+        upscale: torchrl's tanh_loc: `loc = upscale * tanh(loc / upscale)`; None: no bound.
     """
 
     low: Tensor
@@ -80,7 +80,7 @@ class LocScale(nn.Module):
 
 
 class Shifted(nn.Module):
-    """The output plus the midpoint of the bounds, which torchrl's TanhDelta adds before the tanh."""
+    """Adds the midpoint of the bounds to the output, as torchrl's TanhDelta does before the tanh."""
 
     middle: Tensor
 
@@ -94,20 +94,21 @@ class Shifted(nn.Module):
 
 
 def tanh_delta(action: ActionSpec) -> tuple[ActionDistribution, nn.Module | None]:
-    """torchrl's TanhDelta for an action's bounds, and the module from a network's output to its parameters."""
+    """torchrl's TanhDelta for an action's bounds, and the module that maps a network's output to its parameters."""
     shifted = Shifted(action)
     return Deterministic(action.low, action.high), shifted if shifted.middle.any() else None
 
 
 def distribution_of(kind: Kind, action: ActionSpec) -> tuple[ActionDistribution, nn.Module | None, bool]:
-    """A distribution, the module from (mean, log_std) or logits to its parameters, and whether it is greedy.
+    """A distribution, the module that maps a network's output to its parameters, and whether it is greedy.
 
     Args:
-        kind: categorical (logits), greedy (Q values: the largest is taken); for continuous actions tanh_normal and
-            normal ((mean, log_std) side by side, the normal in the environment's units and clipped), tanh (the action
-            is the tanh of the output, scaled to the bounds) and direct (the output is the action).
+        kind: discrete actions: categorical (logits) or greedy (Q values; the largest is chosen). Continuous actions:
+            tanh_normal (concatenated mean and log_std), normal (the same, in the environment's units, clipped), tanh
+            (the tanh of the output, scaled to the bounds) or direct (the output is the action).
+        action: the group's action.
     Raises:
-        ConfigError: an unknown kind, or one that does not fit the actions.
+        ConfigError: the kind is unknown, or does not fit the actions.
     """
     if kind not in get_args(Kind):
         raise ConfigError(unknown("distribution", str(kind), get_args(Kind)))
@@ -117,7 +118,7 @@ def distribution_of(kind: Kind, action: ActionSpec) -> tuple[ActionDistribution,
         raise ConfigError(f"distribution {kind!r} does not fit {action.kind} actions; valid: {', '.join(valid)}")
     if not continuous:
         if kind == "greedy" and action.kind != "discrete":
-            raise ConfigError("greedy actions of Q values need discrete actions; got multi_discrete ones")
+            raise ConfigError(f"distribution 'greedy' needs discrete actions; got {action.kind} actions")
         return action_distribution(action), None, kind == "greedy"
     if kind == "tanh":
         return Deterministic(action.low, action.high), None, False

@@ -1,4 +1,4 @@
-"""ExternalPolicy: a policy made of networks from elsewhere, with marlnb's sites and distributions."""
+"""ExternalPolicy: a policy with the networks of another library, and marlnb's sites and distributions."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from marlnb.specs import GroupSpec
 
 
 class ExternalPolicy(Policy):
-    """A policy of networks that marlnb did not make.
+    """A policy with the networks of another library.
 
     Args:
         group: the agents and their spaces.
-        actor: flattened observations `[..., agent, feature]` -> `[..., agent, output]`.
+        actor: maps flattened observations `[..., agent, feature]` to `[..., agent, output]`.
         distribution: the distribution of actions.
         parameters: maps the actor's output to the distribution's parameters; None: the identity.
-        greedy: the outputs are Q values: the largest is taken, exploring or not, and there is no log-probability.
+        greedy: the outputs are Q values. The largest is always chosen, and the log-probability is 0.
         critic: estimates values from states.
-        action_critic: evaluates actions; the value is its estimate for the actions that all agents would take.
-        mixer: combines the agents' best Q values to a team's value.
+        action_critic: estimates Q values; the value is its estimate for the policy's actions.
+        mixer: combines the agents' largest Q values into the team's value.
     """
 
-    value_scale = 1.0  # of a mixer's output, in reward
+    value_scale = 1.0  # of the mixer's output, in units of reward
 
     def __init__(
         self,
@@ -72,8 +72,8 @@ class ExternalPolicy(Policy):
         return self._logits(self.observe(observation), recurrent)
 
     def _logits(self, observation: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        output, after = self.network(flat(observation, self.group), recurrent)
-        return output if self.parameters_of is None else self.parameters_of(output), after
+        output, next_state = self.network(flat(observation, self.group), recurrent)
+        return output if self.parameters_of is None else self.parameters_of(output), next_state
 
     def value(
         self, observations: Mapping[str, Tensor], *, state: Tensor | None = None, recurrent: Tensor | None = None
@@ -82,15 +82,15 @@ class ExternalPolicy(Policy):
             return self.critic.step(observations, state, recurrent)
         if self.action_critic is None and self.mixer is None:
             return super().value(observations, state=state, recurrent=recurrent)
-        logits, after = self._logits(observations[self.group.name], recurrent)
+        logits, next_state = self._logits(observations[self.group.name], recurrent)
         if self.mixer is None:
             assert self.action_critic is not None
             return self.action_critic.estimate(observations, state, logits, self._distribution), None
         best = logits.amax(-1)
-        return self.mixer(best, self.mixer.inputs(observations, state)).unsqueeze(-1).expand_as(best), after
+        return self.mixer(best, self.mixer.inputs(observations, state)).unsqueeze(-1).expand_as(best), next_state
 
     def to_reward_units(self, value: Tensor) -> Tensor:
-        """The mixer's output is in units of reward already."""
+        """The value: the mixer's output is in units of reward."""
         return value
 
     @property
@@ -120,8 +120,8 @@ class ExternalPolicy(Policy):
         group, n_parameters = self.group, self._distribution.n_parameters
         if self.network.in_features != group.observation.size * (group.n_agents if is_centralised(self.network) else 1):
             raise ConfigError(
-                f"the network of {group.name!r} reads {self.network.in_features} features; an observation "
-                f"has {group.observation.size}, of {group.n_agents} agents"
+                f"the network of {group.name!r} reads {self.network.in_features} features; each of "
+                f"{group.n_agents} agents observes {group.observation.size} features"
             )
         device = next((p.device for p in self.network.parameters()), torch.device("cpu"))
         dtype = getattr(torch, group.observation.dtype)
@@ -130,5 +130,5 @@ class ExternalPolicy(Policy):
         if shape != (2, group.n_agents, n_parameters):
             raise ConfigError(
                 f"the network of {group.name!r} gives {list(shape[1:])} [agent, parameter]; "
-                f"{type(self._distribution).__name__} of its actions has {[group.n_agents, n_parameters]}"
+                f"{type(self._distribution).__name__} needs {[group.n_agents, n_parameters]}"
             )

@@ -1,4 +1,4 @@
-"""PooledSets: a map of each element of a set, their pool, and a map of it, as BenchMARL's Deepsets have them."""
+"""PooledSets: maps each element of a set, pools the results and maps the pool, as BenchMARL's Deepsets do."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ POOLS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class PooledSets(Network):
-    """The elements of each agent's set, or the agents themselves as elements of one set, pooled.
+    """A function of a set: `y = whole(pool_i(each(x_i)), others)`.
 
-    Sites are `pooled` and the layers of `whole`; what `each` makes of one element has no agent axis, and is none.
+    Each agent observes a set, or the agents are the elements of one set. Sites are `pooled` and the layers of `whole`.
+    The outputs of `each` have no agent axis, so they are not sites.
 
     Args:
-        each: reads one element; whole: reads the pool, and after it what else an agent is given.
-        pool: of POOLS.
-        shape: of a set, `(element, feature)`; None: the agents are the elements, their rows the features.
-        n_others: features after a set's.
-        n_agents: of the group; beside a set of agents there may be one network for all, of one row.
+        each: reads one element.
+        whole: reads the pool, followed by the agent's other features.
+        pool: a name in POOLS.
+        shape: of an agent's set, `(element, feature)`; None: the agents are the elements.
+        n_others: number of features after the set.
+        n_agents: number of agents; over a set of agents, one network may serve all agents, with one row.
     Source: benchmarl.models.deepsets.Deepsets (arXiv:1703.06114).
     """
 
@@ -55,7 +57,7 @@ class PooledSets(Network):
         self.in_features = n_agents * each.in_features if shape is None else self.set_size + n_others
 
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """x `[..., agent, feature]`: a set flattened, then the others; or an agent as an element."""
+        """x `[..., agent, feature]`: a flattened set, then the other features; or each agent is an element."""
         x = x if x.is_floating_point() else x.float()
         if self.shape is None:
             elements, others = x.unsqueeze(-2).expand(*x.shape[:-1], self.each.n_agents, -1), x[..., :1, :0]

@@ -1,4 +1,4 @@
-"""ExternalQCritic: critics of continuous actions from elsewhere, as those of SAC, DDPG and MADDPG."""
+"""ExternalQCritic: Q networks of other libraries for continuous actions, as in SAC, DDPG and MADDPG."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from marlnb.specs import EnvSpec, GroupSpec
 
 
 class ExternalQCritic(nn.Module):
-    """One network that evaluates the actions of a group's agents, or several (twins), whose smallest value counts.
+    """One or several (twin) Q networks of a group's actions: `Q = min_k Q_k`.
 
     Args:
         group: the group whose actions it evaluates.
-        networks: the networks.
+        networks: the Q networks.
         env: the environment.
-        reads: read besides the actions. observation: each agent's observation followed by its action (a centralised
-            network reads those of all agents, concatenated); joint or state: followed by all actions of the group.
+        reads: the input before the actions. observation: each agent's observation, then its action (a centralised
+            network reads those of all agents, concatenated); joint or state: one vector, then all actions of the group.
     Raises:
-        ConfigError: what it reads has another size in this environment.
+        ConfigError: the input has another size in this environment.
     """
 
     def __init__(self, group: GroupSpec, networks: Sequence[Network], env: EnvSpec, reads: Reads) -> None:
@@ -41,7 +41,7 @@ class ExternalQCritic(nn.Module):
 
         Args:
             observations: by group, `[..., agent, *shape]`.
-            state: `[..., *state_shape]` where the environment has one.
+            state: `[..., *state_shape]` if the environment has a state.
             action: `[..., agent, component]`, in the environment's units.
         """
         inputs = self._inputs(observations, state, action)
@@ -51,14 +51,14 @@ class ExternalQCritic(nn.Module):
     def estimate(
         self, observations: Mapping[str, Tensor], state: Tensor | None, logits: Tensor, distribution: ActionDistribution
     ) -> Tensor:
-        """Values `[..., agent]`: the smallest Q of the actions without exploration."""
+        """Values `[..., agent]`: the smallest Q of the actions chosen without exploration."""
         return self(observations, state, distribution.mode(logits).action).amin(0)  # type: ignore[no-any-return]
 
     def sites(self) -> list[Site]:
         return critic_sites(self._networks, self.group, shared_forward=self.shared_forward)
 
     def _inputs(self, observations: Mapping[str, Tensor], state: Tensor | None, action: Tensor) -> Tensor:
-        """`[..., row, feature]`, one row for each agent, or one for all."""
+        """`[..., row, feature]`, one row per agent, or one for all agents."""
         if self.reads == "observation":
             return torch.cat((flat(observations[self.group.name], self.group), action), dim=-1)
         joint = joint_input(self.group, self.env, self.reads, observations, state)

@@ -1,7 +1,7 @@
 """Reads pickles without executing them: every class becomes a plain record, and nothing is imported.
 
 Python's pickles are programs. This reader allows them to build numbers, text, lists, dictionaries and records, and
-raises an error for everything else. So an untrusted file cannot run code.
+raises an error for everything else, so an untrusted file cannot run code.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class Record:
     """An object of a class that is not imported.
 
     Attributes:
-        home: module and name of the class, as `benchmarl.models.mlp.MlpConfig`.
-        kind: the name alone.
+        home: module and name of the class, for example `benchmarl.models.mlp.MlpConfig`.
+        kind: the name of the class.
         state: the object's attributes by name.
         arguments: the arguments of its constructor.
     """
@@ -28,9 +28,9 @@ class Record:
     home = ""
 
     def __new__(cls, *arguments: Any) -> Record:
-        made = super().__new__(cls)
-        made.arguments, made.state = arguments, {}
-        return made
+        record = super().__new__(cls)
+        record.arguments, record.state = arguments, {}
+        return record
 
     def __init__(self, *arguments: Any) -> None:
         self.arguments: tuple[Any, ...]
@@ -46,7 +46,7 @@ class Record:
         return self.home.rpartition(".")[2]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """An attribute of the original object."""
+        """An attribute of the original object, or the default."""
         return self.state.get(name, default)
 
     def __repr__(self) -> str:
@@ -54,30 +54,30 @@ class Record:
 
 
 class _Reader(pickle.Unpickler):
-    """Turns every class into a class of records; raises for functions."""
+    """Replaces every class with a subclass of Record; raises an error for functions."""
 
     def find_class(self, module: str, name: str) -> Any:
         if module.partition(".")[0] in REFUSED and (module, name) not in PLAIN:
-            raise CheckpointError(f"it refers to {module}.{name}, which is neither data nor a class of the experiment")
+            raise CheckpointError(f"{module}.{name} is neither data nor a class of the experiment")
         if (module, name) in PLAIN:
             return PLAIN[module, name]
         return type(name.rpartition(".")[2], (Record,), {"home": f"{module}.{name}"})
 
     def persistent_load(self, pid: Any) -> NoReturn:
-        raise CheckpointError("it refers to objects outside the file")
+        raise CheckpointError("an object is stored outside the file")
 
 
 def _new(kind: Any, *arguments: Any) -> Any:
     if not (isinstance(kind, type) and issubclass(kind, Record)):
-        raise CheckpointError(f"it builds a {kind!r} by running code")
+        raise CheckpointError(f"building {kind!r} would run code")
     return kind()
 
 
 def _member(kind: Any, name: Any) -> Any:
-    """A member of an enumeration, pickled as an attribute of its class."""
-    made = _new(kind)
-    made.state = {"name": str(name)}
-    return made
+    """An enum member, which is pickled as an attribute of its class."""
+    record = _new(kind)
+    record.state = {"name": str(name)}
+    return record
 
 
 REFUSED = frozenset(
@@ -132,10 +132,10 @@ PLAIN: dict[tuple[str, str], Callable[..., Any]] = {
 
 
 def read_records(path: Path) -> list[Any]:
-    """The objects of a file of successive pickles, instances of classes as `Record`s.
+    """The objects of a file of consecutive pickles. Instances of classes become `Record`s.
 
     Raises:
-        CheckpointError: the file is not a pickle, or contains more than plain data.
+        CheckpointError: the file is not a pickle, or contains more than data.
     """
     data = io.BytesIO(path.read_bytes())
     records = []

@@ -1,4 +1,4 @@
-"""The networks inside Stable-Baselines3's models, for agents that share one or have one each."""
+"""The networks of Stable-Baselines3 models, one for all agents or one per agent."""
 
 from __future__ import annotations
 
@@ -29,9 +29,11 @@ VALID = (
 
 
 class WithLogStd(nn.Module):
-    """The mean, and beside it a log standard deviation that does not depend on the observation, `[(agent,) component]`.
+    """Concatenates the mean and a log standard deviation that does not depend on the observation.
 
-    log_stds: one for all agents or one each, the models' own.
+    Args:
+        log_stds: the models' parameters `[component]`, one for all agents or one per agent.
+        scaled: maps (mean, log_std) to the distribution's parameters.
     """
 
     def __init__(self, log_stds: Sequence[nn.Parameter], scaled: LocScale) -> None:
@@ -46,20 +48,20 @@ class WithLogStd(nn.Module):
 def policy_of(
     models: Sequence[Any], members: Sequence[Sequence[int]], group: GroupSpec, env: EnvSpec
 ) -> ExternalPolicy:
-    """The policy of a group whose agents `members[k]` act by `models[k]`.
+    """The policy of a group; `models[k]` controls the agents `members[k]`.
 
     Raises:
-        ConfigError: a model of another kind, or with another features extractor than flattening and NatureCNN.
+        ConfigError: the model or its features extractor is not supported; the message lists the supported ones.
     """
     for model in models:
         if not _memories(model):
             check_forgets(model.policy, group.name)
     actors = [_actor(model) for model in models]
-    network = _together(models, actors, members, group)
+    network = _group_network(models, actors, members, group)
     greedy = hasattr(models[0], "q_net")
     distribution, parameters = _distribution(models, members, group)
     critics = [] if greedy else [_critic(model) for model in models]
-    critic = ExternalCritic(group, _together(models, critics, members, group), env) if critics else None
+    critic = ExternalCritic(group, _group_network(models, critics, members, group), env) if critics else None
     return ExternalPolicy(group, network, distribution, parameters=parameters, greedy=greedy, critic=critic)
 
 
@@ -68,7 +70,7 @@ def _actor(model: Any) -> list[nn.Module]:
     if hasattr(model, "q_net"):
         return [*_features(model.q_net.features_extractor), *model.q_net.q_net]
     if not (hasattr(policy, "mlp_extractor") and hasattr(policy, "action_net")):
-        raise ConfigError(f"{type(model).__name__} with {type(policy).__name__} cannot be read; valid: {VALID}")
+        raise ConfigError(f"{type(model).__name__} with {type(policy).__name__} is not supported; valid: {VALID}")
     head = [*policy.mlp_extractor.policy_net, policy.action_net]
     return [*_features(policy.pi_features_extractor), *_memories(model)[:1], *head]
 
@@ -80,10 +82,10 @@ def _critic(model: Any) -> list[nn.Module]:
 
 
 def _memories(model: Any) -> list[nn.Module]:
-    """What stands before the actor's and the critic's perceptron in sb3-contrib's recurrent policies; else nothing.
+    """The layers before the actor's and the critic's MLP in sb3-contrib's recurrent policies; otherwise none.
 
-    A critic that shares the actor's memory (`shared_lstm`) keeps its own copy of the state, which is always equal; one
-    without a memory (`enable_critic_lstm=False`) has a linear map in its place.
+    With `shared_lstm`, the critic has a copy of the actor's state, which is always equal. With
+    `enable_critic_lstm=False`, the critic has a linear map instead of an LSTM.
     """
     policy = model.policy
     if not (hasattr(policy, "lstm_actor") and hasattr(policy, "shared_lstm")):
@@ -93,19 +95,19 @@ def _memories(model: Any) -> list[nn.Module]:
 
 
 def _features(extractor: Any) -> list[nn.Module]:
-    """The layers of what extracts features: none where it flattens."""
+    """The layers of a features extractor; none for FlattenExtractor."""
     kind = type(extractor).__name__
     if kind == "NatureCNN":
         return [*extractor.cnn, *extractor.linear]
     if kind != "FlattenExtractor":
         raise ConfigError(
-            f"a model that extracts features by {kind} cannot be read; valid: {VALID}. Its policy can be given to "
-            "agents_from_module as a module of your own"
+            f"features extractor {kind} is not supported; valid: {VALID}. For another model: pass its policy's module "
+            "to agents_from_module"
         )
     return []
 
 
-def _together(
+def _group_network(
     models: Sequence[Any], chains: Sequence[list[nn.Module]], members: Sequence[Sequence[int]], group: GroupSpec
 ) -> Network:
     if len(chains) == 1:
@@ -115,17 +117,17 @@ def _together(
 
 
 def _network(model: Any, chain: list[nn.Module], n_agents: int, group: GroupSpec) -> Network:
-    memory = next((place for place, layer in enumerate(chain) if isinstance(layer, nn.LSTM)), None)
-    if memory is None and not isinstance(chain[0], nn.Conv2d):
+    lstm_index = next((index for index, layer in enumerate(chain) if isinstance(layer, nn.LSTM)), None)
+    if lstm_index is None and not isinstance(chain[0], nn.Conv2d):
         return ModuleNetwork(nn.Sequential(*chain), n_agents, (group.observation.size,))
-    before, after = (chain, []) if memory is None else (chain[:memory], chain[memory + 1 :])
+    before, after = (chain, []) if lstm_index is None else (chain[:lstm_index], chain[lstm_index + 1 :])
     parts: list[Network] = []
     if before:
         image = AsTrained(model, n_agents, group)
         parts += [image, _layers(before, n_agents, image.shows)]
-    if memory is not None:
-        remembering = memory_of(chain[memory], n_agents)
-        parts += [remembering, _layers(after, n_agents, (remembering.out_features,))]
+    if lstm_index is not None:
+        recurrent_part = memory_of(chain[lstm_index], n_agents)
+        parts += [recurrent_part, _layers(after, n_agents, (recurrent_part.out_features,))]
     return SequentialNetwork(parts)
 
 
@@ -135,7 +137,7 @@ def _layers(chain: Sequence[nn.Module], n_agents: int, shape: Sequence[int]) -> 
 
 
 class AsTrained(Network):
-    """Images as a model was trained on them: channels first, and divided by 255 where they are bytes.
+    """Converts images to the model's format: channels first, and divided by 255 if they are uint8.
 
     Raises:
         ConfigError: the environment's images have another shape than the model's.
@@ -151,7 +153,7 @@ class AsTrained(Network):
         self.channels_last = self.shape != self.shows
         if self.channels_last and (*self.shape[-1:], *self.shape[:-1]) != self.shows:
             raise ConfigError(
-                f"the model of {group.name!r} sees images {list(self.shows)}; an observation has {list(self.shape)}"
+                f"the model of {group.name!r} reads images {list(self.shows)}; observations have {list(self.shape)}"
             )
         self.scale = 255.0 if model.policy.normalize_images and is_image_space(space) else 1.0
 
@@ -170,10 +172,10 @@ def _distribution(
     action = group.action
     if action.kind != "continuous":
         return action_distribution(action), None
-    of_agent = {agent: model for model, rows in zip(models, members) for agent in rows}
-    policies = [of_agent[agent].policy for agent in range(group.n_agents)]
+    model_of = {agent: model for model, rows in zip(models, members) for agent in rows}
+    policies = [model_of[agent].policy for agent in range(group.n_agents)]
     if any(getattr(policy, "use_sde", False) or not hasattr(policy, "log_std") for policy in policies):
-        raise ConfigError("policies with state-dependent exploration cannot be read; valid: use_sde=False")
+        raise ConfigError("state-dependent exploration (use_sde=True) is not supported; valid: use_sde=False")
     log_stds = [policies[0].log_std] if len(models) == 1 else [policy.log_std for policy in policies]
     squash = LocScale(log_scale=True, units=action)
     return FreeGaussian(action.low, action.high, "clip"), WithLogStd(log_stds, squash)

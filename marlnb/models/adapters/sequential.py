@@ -1,4 +1,4 @@
-"""SequentialNetwork: networks from elsewhere in order, each reading the previous one's output."""
+"""SequentialNetwork: networks in order; each reads the output of the previous one."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from marlnb.models.networks.packing import pad, stacked_shape, unpad
 
 
 class SequentialNetwork(Network):
-    """Networks in order. The recurrent state holds the layers of each recurrent part, in that order.
+    """Networks in order. The recurrent state concatenates the layers of the recurrent networks, in that order.
 
-    A part with an agent axis of 1 among parts with an axis of agents reads the first row, as all rows are equal there,
-    in one forward pass for all agents.
+    A network whose agent axis has size 1 reads the first row, because all rows are equal there. One forward pass serves
+    all agents.
 
-    Sites keep the names of their networks if these differ; otherwise all are named `part_1.<name>`, `part_2.<name>`.
+    Sites keep the names of their networks if the names are unique; otherwise they are `part_1.<name>`, `part_2.<name>`.
     """
 
     def __init__(self, parts: Sequence[Network]) -> None:
@@ -32,7 +32,7 @@ class SequentialNetwork(Network):
         self.recurrent_shape = stacked_shape([part.recurrent_shape for part in parts])
 
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        leaving: list[Tensor] = []
+        next_states: list[Tensor] = []
         layer = 0
         for part in self._parts:
             shape = part.recurrent_shape
@@ -40,13 +40,13 @@ class SequentialNetwork(Network):
             if shape is None or self.recurrent_shape is None:
                 x, _ = part(x)
                 continue
-            entering = None if recurrent is None else unpad(recurrent, shape, layer)
-            x, after = part(x, entering[..., :1, :, :] if entering is not None and self._once(part) else entering)
-            after = after.expand(*after.shape[:-3], self.n_agents, *after.shape[-2:])
-            leaving.append(pad(after, (shape[0], self.recurrent_shape[1])))
+            state = None if recurrent is None else unpad(recurrent, shape, layer)
+            x, next_state = part(x, state[..., :1, :, :] if state is not None and self._once(part) else state)
+            next_state = next_state.expand(*next_state.shape[:-3], self.n_agents, *next_state.shape[-2:])
+            next_states.append(pad(next_state, (shape[0], self.recurrent_shape[1])))
             layer += shape[0]
         x = x.expand(*x.shape[:-2], self.n_agents, -1)
-        return x, torch.cat(leaving, dim=-2) if leaving else None
+        return x, torch.cat(next_states, dim=-2) if next_states else None
 
     def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
         return [
@@ -56,7 +56,7 @@ class SequentialNetwork(Network):
         ]
 
     def sites(self, prefix: str, n_agents: int, *, shared_forward: bool = False) -> list[Site]:
-        """Of each part, since one may compute once for all agents and another not."""
+        """The sites of each part; a part may compute one forward pass for all agents, and another part may not."""
         sites_in_order = []
         for part, names in zip(self._parts, self._names()):
             once = shared_forward or self._once(part) or bool(getattr(part, "shared_forward", False))
@@ -65,13 +65,13 @@ class SequentialNetwork(Network):
         return sites_in_order
 
     def _names(self) -> list[list[str]]:
-        """Of each part's sites."""
-        own = [[name for name, *_ in part.site_modules()] for part in self._parts]
-        every = [name for names in own for name in names]
-        ends_early = any("head" in names for names in own[:-1])
-        if len(set(every)) == len(every) and not ends_early:
-            return own
-        return [[f"part_{number}.{name}" for name in names] for number, names in enumerate(own, start=1)]
+        """The names of each part's sites."""
+        names_by_part = [[name for name, *_ in part.site_modules()] for part in self._parts]
+        all_names = [name for names in names_by_part for name in names]
+        ends_early = any("head" in names for names in names_by_part[:-1])
+        if len(set(all_names)) == len(all_names) and not ends_early:
+            return names_by_part
+        return [[f"part_{number}.{name}" for name in names] for number, names in enumerate(names_by_part, start=1)]
 
     def _once(self, part: Network) -> bool:
         return part.n_agents == 1 < self.n_agents

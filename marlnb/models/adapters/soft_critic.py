@@ -1,4 +1,4 @@
-"""ExternalSoftCritic: critics from elsewhere that evaluate every discrete action at once, as those of discrete SAC."""
+"""ExternalSoftCritic: Q networks of other libraries for all discrete actions at once, as in discrete SAC."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ MIN_LOG_PROB = float(torch.log(torch.tensor(1e-8)))
 
 
 class ExternalSoftCritic(nn.Module):
-    """Twin networks that evaluate all of an agent's actions; the value is the policy's expectation of the smaller Q.
+    """Q networks of all actions: `V = sum_a pi(a) (min_k Q_k(a) - alpha log pi(a))`.
 
     Args:
         group: the group whose actions it evaluates.
-        networks: their outputs are an agent's Q values, or those of all agents side by side, `agent * action`.
+        networks: the output is one agent's Q values, or those of all agents, concatenated as `agent * action`.
         env: the environment.
         reads: what the networks read.
-        alpha: weight of the policy's entropy in the value, in reward.
+        alpha: weight of the policy's entropy in the value, in units of reward.
         reads_other_actions: each row starts with the other agents' most likely actions, one-hot.
     Raises:
-        ConfigError: input or output have another size, or actions are not one choice each.
+        ConfigError: the input or output has another size, or the actions are not discrete.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class ExternalSoftCritic(nn.Module):
         super().__init__()
         if group.action.kind != "discrete":
             raise ConfigError(
-                f"a SAC critic of every action needs discrete actions; {group.name!r} has {group.action.kind} actions"
+                f"a critic of all actions needs discrete actions; {group.name!r} has {group.action.kind} actions"
             )
         self.group, self.env, self.reads, self.alpha = group, env, reads, alpha
         self.reads_other_actions, self.n_actions = reads_other_actions, int(group.action.n[0])
@@ -68,8 +68,8 @@ class ExternalSoftCritic(nn.Module):
 
         Args:
             observations: by group, `[..., agent, *shape]`.
-            state: `[..., *state_shape]` where the environment has one.
-            logits: of the policies, `[..., agent, action]`.
+            state: `[..., *state_shape]` if the environment has a state.
+            logits: the policies' logits, `[..., agent, action]`.
         """
         inputs = self._inputs(observations, state, logits)
         values = torch.stack([network(inputs)[0] for network in self._networks])
@@ -93,7 +93,7 @@ class ExternalSoftCritic(nn.Module):
         return critic_sites(self._networks, self.group, shared_forward=self.shared_forward)
 
     def _inputs(self, observations: Mapping[str, Tensor], state: Tensor | None, logits: Tensor) -> Tensor:
-        """`[..., row, feature]`, one row for each agent, or one for all."""
+        """`[..., row, feature]`, one row per agent, or one for all agents."""
         if self.reads == "observation":
             return flat(observations[self.group.name], self.group)
         joint = joint_input(self.group, self.env, self.reads, observations, state)
@@ -101,7 +101,7 @@ class ExternalSoftCritic(nn.Module):
         return torch.cat((self._other_actions(logits), rows), dim=-1) if self.reads_other_actions else rows
 
     def _other_actions(self, logits: Tensor) -> Tensor:
-        """For each agent the others' most likely actions, one-hot: `[..., agent, (agent - 1) * action]`."""
+        """The other agents' most likely actions of each agent, one-hot: `[..., agent, (agent - 1) * action]`."""
         n = self.group.n_agents
         one_hot = F.one_hot(logits.argmax(-1), self.n_actions).to(logits.dtype)
         others = [torch.arange(n)[torch.arange(n) != agent] for agent in range(n)]

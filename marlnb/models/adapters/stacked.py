@@ -1,8 +1,8 @@
 """StackedNetwork: torchrl's MultiAgentMLP and MultiAgentConvNet on layers that keep the agent axis.
 
-torchrl runs networks that agents do not share under vmap: a hook on them sees a tensor without its agent axis, which
-dies on use. Here the very parameters of such a network (not copies) work in layers `[..., agent, unit]`, so that hooks,
-edits and captum see real tensors. Outputs are the same to float32's rounding.
+torchrl runs unshared networks under vmap: a hook gets a tensor without its agent axis, which raises an error on use.
+Here the same parameters (not copies) are used in layers `[..., agent, unit]`, so that hooks, edits and captum get
+ordinary tensors. Outputs are equal up to float32 rounding.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from marlnb.models.networks.network import Network
 
 
 class StackedNetwork(Network):
-    """The layers of one network for each agent, or of one that they share, which keeps `[..., agent, ...]`.
+    """One network per agent, or one shared network; every layer keeps the axes `[..., agent, ...]`.
 
     Args:
-        layers: in order, each `[batch, agent, ...]` -> `[batch, agent, ...]`.
-        shape: what one agent's network reads; of a centralised one, what all of them see.
+        layers: in order, each maps `[batch, agent, ...]` to `[batch, agent, ...]`.
+        n_agents: number of agents.
+        shape: of the network's input; a centralised network reads all agents' observations.
+        out_features: number of outputs of each agent.
         centralised: every agent's network reads all agents' observations.
-        shared: one network; with `centralised` it runs once for all agents, on an agent axis of 1.
-        joint: how a centralised network's input is made of `[batch, agent, *observation]`.
+        shared: all agents share one network; if centralised, it runs once for all agents, on an agent axis of size 1.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class StackedNetwork(Network):
         self.shared_forward = centralised and shared
 
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """x `[..., agent, feature]`: observations flattened, an image's channels first."""
+        """x `[..., agent, feature]`: flattened observations; images have channels first."""
         lead, n = x.shape[:-2], self.n_agents
         x = x.reshape(-1, x.shape[-2], x.shape[-1])
         if self.centralised:
@@ -70,8 +71,10 @@ class StackedNetwork(Network):
         sites: list[tuple[str, nn.Module, int, SiteKind]] = []
         for number, layer in enumerate(self.layers, start=1):
             stage = cast(Stage, layer)
-            bare = number == len(self.layers) and not stage.after
-            sites.append(("head" if bare else f"hidden_{number}", layer, stage.units, "head" if bare else "hidden"))
+            is_head = number == len(self.layers) and not stage.after
+            sites.append(
+                ("head" if is_head else f"hidden_{number}", layer, stage.units, "head" if is_head else "hidden")
+            )
         return [item for item in sites if item[2]]
 
     def sites(self, prefix: str, n_agents: int, *, shared_forward: bool = False) -> list[Site]:
@@ -79,9 +82,14 @@ class StackedNetwork(Network):
 
 
 class Stage(nn.Module):
-    """A map and what follows it: normalisation, nonlinearity. Its output is a site where it is `[..., agent, unit]`.
+    """A linear map or convolution, and the normalisation and nonlinearity after it.
 
-    units: 0 where its output is no `[..., agent, unit]`: a convolution's image.
+    Its output is a site if it is `[..., agent, unit]`.
+
+    Args:
+        first: the linear map or convolution.
+        after: the layers after it.
+        units: size of an output `[..., agent, unit]`; 0 for a convolution's image.
     """
 
     def __init__(self, first: nn.Module, after: Sequence[nn.Module], units: int) -> None:
@@ -96,7 +104,7 @@ class Stage(nn.Module):
 
 
 class EachAgent(nn.Module):
-    """A layer for each agent, `[batch, agent, ...]` -> `[batch, agent, ...]`; or one that all share."""
+    """One layer per agent, or one shared layer: `[batch, agent, ...]` -> `[batch, agent, ...]`."""
 
     def __init__(self, layers: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -110,35 +118,36 @@ class EachAgent(nn.Module):
 
 
 def stacked(net: MultiAgentNetBase, shape: Sequence[int]) -> StackedNetwork:
-    """torchrl's multi-agent network with an agent axis in every layer, over the same parameters.
+    """torchrl's multi-agent network with an agent axis in every layer, and the same parameters.
 
     Args:
+        net: a MultiAgentMLP, MultiAgentConvNet or the like.
         shape: one agent's observation.
     Raises:
-        ConfigError: it was not run yet (lazy), or is made of more than a chain of layers.
+        ConfigError: its lazy parameters are not initialised, or it is no chain of layers.
     """
     if any(isinstance(p, nn.UninitializedParameter) for p in net.params.values(True, True)):
         raise ConfigError(
-            f"the parameters of this {type(net).__name__} do not exist yet: run it once, or give n_agent_inputs"
+            f"the parameters of this {type(net).__name__} do not exist yet: call it once, or set n_agent_inputs"
         )
     parameters = by_path(net.params)
     chain = leaves(net._empty_net)
     if chain is None:
         raise ConfigError(
-            f"{type(net).__name__} is made of {type(net._empty_net).__name__}, which is no chain of layers; give the "
-            "agents' modules to agents_from_module: net.get_stateful_net() where they share one"
+            f"{type(net).__name__} contains a {type(net._empty_net).__name__}; expected a chain of layers. For another "
+            "module: agents_from_module, with net.get_stateful_net() if the agents share it"
         )
     paths = _leaf_paths(net._empty_net)
     shared = bool(net.share_params)
     layers = [layer_of(layer, below(parameters, path), net.n_agents, shared) for layer, path in zip(chain, paths)]
-    seen = list(shape)
+    in_shape = list(shape)
     if net.centralized:
-        seen = [net.n_agents * seen[0], *seen[1:]]
-    return assemble(layers, net.n_agents, seen, centralised=bool(net.centralized), shared=shared)
+        in_shape = [net.n_agents * in_shape[0], *in_shape[1:]]
+    return assemble(layers, net.n_agents, in_shape, centralised=bool(net.centralized), shared=shared)
 
 
 def by_path(params: TensorDictBase | Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Parameters by their path, as `0.weight`; the Parameters themselves where they are such."""
+    """Parameters by their path, for example `0.weight`; nn.Parameters are not copied."""
     if isinstance(params, Mapping) and not isinstance(params, TensorDictBase):
         return dict(params)
     return {".".join(key if isinstance(key, tuple) else (key,)): params.get(key) for key in params.keys(True, True)}
@@ -147,23 +156,27 @@ def by_path(params: TensorDictBase | Mapping[str, Tensor]) -> dict[str, Tensor]:
 def assemble(
     layers: Sequence[nn.Module], n_agents: int, shape: Sequence[int], *, centralised: bool, shared: bool
 ) -> StackedNetwork:
-    """A network of layers `[batch, agent, ...]` in order."""
-    parts = stages([_plain(layer) for layer in layers])
+    """The network of layers `[batch, agent, ...]`, in order.
+
+    Raises:
+        ConfigError: the first layer is no linear map or convolution.
+    """
+    parts = stages([_first_layer(layer) for layer in layers])
     if parts is None:
-        raise ConfigError(f"a network begins with a linear map or a convolution; this one with {layers[0]}")
+        raise ConfigError(f"a network must start with a linear map or a convolution; got {layers[0]}")
     rows = 1 if centralised and shared else n_agents
-    joined, x = [], torch.zeros(2, rows, *shape, device=next(layers[0].parameters()).device)
+    network_stages, x = [], torch.zeros(2, rows, *shape, device=next(layers[0].parameters()).device)
     with torch.no_grad():
         for part in parts:
             stage = Stage(layers[part[0]], [layers[index] for index in part[1:]], 0)
             x = stage(x)
             stage.units = x.shape[-1] if x.ndim == 3 else 0
-            joined.append(stage)
-    return StackedNetwork(joined, n_agents, shape, x.shape[-1], centralised=centralised, shared=shared)
+            network_stages.append(stage)
+    return StackedNetwork(network_stages, n_agents, shape, x.shape[-1], centralised=centralised, shared=shared)
 
 
 def layer_of(layer: nn.Module, parameters: Mapping[str, Tensor], n_agents: int, shared: bool) -> nn.Module:
-    """One layer of a chain for `[batch, agent, ...]`, with its parameters: those of all agents stacked, or shared."""
+    """A layer for `[batch, agent, ...]` with its parameters, which are stacked over agents or shared."""
     if isinstance(layer, nn.Linear):
         return linear(parameters, n_agents, shared=shared)
     if not parameters and isinstance(layer, POINTWISE):
@@ -178,25 +191,25 @@ def layer_of(layer: nn.Module, parameters: Mapping[str, Tensor], n_agents: int, 
 
 
 def linear(parameters: Mapping[str, Tensor], n_agents: int, *, shared: bool) -> AgentLinear:
-    """An AgentLinear over a weight `[(agent,) out, in]` and perhaps a bias `[(agent,) out]`."""
+    """An AgentLinear with the weight `[(agent,) out, in]` and optional bias `[(agent,) out]`."""
     weight = parameters["weight"]
     bias = parameters.get("bias")
-    made = AgentLinear(n_agents, weight.shape[-1], weight.shape[-2], shared=shared)
-    made.weight = _parameter(weight)
-    made.bias = _parameter(bias if bias is not None else weight.new_zeros(weight.shape[:-1]))
-    return made
+    new_layer = AgentLinear(n_agents, weight.shape[-1], weight.shape[-2], shared=shared)
+    new_layer.weight = _parameter(weight)
+    new_layer.bias = _parameter(bias if bias is not None else weight.new_zeros(weight.shape[:-1]))
+    return new_layer
 
 
 def filled(layer: nn.Module, parameters: Mapping[str, Tensor]) -> nn.Module:
-    """A copy of a layer whose parameters lie nowhere yet, over the ones given."""
-    made = copy.deepcopy(layer)
+    """A copy of a layer with the given parameters."""
+    new_layer = copy.deepcopy(layer)
     for name, tensor in parameters.items():
-        place_parameter(made, name, tensor)
-    return made
+        place_parameter(new_layer, name, tensor)
+    return new_layer
 
 
 def place_parameter(module: nn.Module, name: str, tensor: Tensor) -> None:
-    """Puts a parameter or buffer where torchrl left an empty tensor, which may be a plain attribute."""
+    """Replaces a parameter, a buffer, or the plain tensor attribute that torchrl leaves in an empty network."""
     module.__dict__.pop(name, None)
     if name in module._buffers:
         module._buffers[name] = tensor
@@ -208,18 +221,18 @@ def _parameter(tensor: Tensor) -> nn.Parameter:
     return tensor if isinstance(tensor, nn.Parameter) else nn.Parameter(tensor.detach())
 
 
-def _plain(layer: nn.Module) -> nn.Module:
+def _first_layer(layer: nn.Module) -> nn.Module:
     return layer.layers[0] if isinstance(layer, EachAgent) else layer  # type: ignore[return-value]
 
 
 def _leaf_paths(module: nn.Module) -> list[str]:
-    return [path for path, below in module.named_modules(remove_duplicate=False) if not list(below.children())]
+    return [path for path, child in module.named_modules(remove_duplicate=False) if not list(child.children())]
 
 
 def below(parameters: Mapping[str, Tensor], path: str) -> dict[str, Tensor]:
-    start = f"{path}." if path else ""
+    prefix = f"{path}." if path else ""
     return {
-        name[len(start) :]: tensor
+        name[len(prefix) :]: tensor
         for name, tensor in parameters.items()
-        if name.startswith(start) and "." not in name[len(start) :]
+        if name.startswith(prefix) and "." not in name[len(prefix) :]
     }

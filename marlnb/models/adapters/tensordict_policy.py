@@ -1,4 +1,4 @@
-"""torchrl's policies of one group: the network and the distribution found between the observation and the action."""
+"""Finds the network and the distribution of one group in a torchrl policy."""
 
 from __future__ import annotations
 
@@ -50,34 +50,39 @@ def policy_of(
     *,
     critic: ExternalCritic | ExternalSoftCritic | None = None,
 ) -> ExternalPolicy:
-    """The policy of one group out of a torchrl policy, which may hold other groups' as well.
+    """The policy of one group in a torchrl policy, which may contain other groups.
 
     Args:
-        key: the group's key in the tensordict, such as `("agents",)`; it holds the observation and the action.
+        module: the torchrl policy.
+        group: the group.
+        key: the group's key in the tensordict, such as `("agents",)`; it contains the observation and the action.
+        critic: the group's critic.
     Raises:
-        ConfigError: it remembers in another way than by GRUModule or LSTMModule, nothing writes the group's action,
-            something else than the observation is read on the way, or the distribution is none that marlnb has.
+        ConfigError: no module writes the group's action, a module reads more than the observation, a recurrent module
+            is no GRUModule or LSTMModule, or the distribution is not supported.
     """
     steps = list(_steps(module))
     last = _writer(steps, (*key, "action"))
     if last is None:
         written = sorted({"/".join(_parts(out)) for step in steps for out in step.out_keys})
-        raise ConfigError(f"nothing in this policy writes {'/'.join((*key, 'action'))!r}; it writes {written}")
-    before = steps[: steps.index(last)]
-    networks, wanted = [], _wanted(last)
+        raise ConfigError(f"no module of this policy writes {'/'.join((*key, 'action'))!r}; it writes {written}")
+    earlier_steps = steps[: steps.index(last)]
+    networks, required_keys = [], _wanted(last)
     if not isinstance(last, (ProbabilisticTensorDictModule, QValueModule)):
-        networks, wanted = [last], {_parts(name) for name in last.in_keys}
+        networks, required_keys = [last], {_parts(name) for name in last.in_keys}
     observation = (*key, "observation")
-    while wanted != {observation}:
-        step = next((s for s in reversed(before) if wanted <= {_parts(name) for name in s.out_keys}), None)
+    while required_keys != {observation}:
+        step = next(
+            (s for s in reversed(earlier_steps) if required_keys <= {_parts(name) for name in s.out_keys}), None
+        )
         if step is None:
             raise ConfigError(
-                f"the policy of {group.name!r} reads {sorted('/'.join(name) for name in wanted)}, which no one module "
-                f"makes of {'/'.join(observation)!r}"
+                f"the policy of {group.name!r} reads {sorted('/'.join(name) for name in required_keys)}; expected one "
+                f"module that computes these from {'/'.join(observation)!r}"
             )
         networks.insert(0, step)
-        before = before[: before.index(step)]
-        wanted = _reads(step)
+        earlier_steps = earlier_steps[: earlier_steps.index(step)]
+        required_keys = _reads(step)
     keys = {id(_inner(step)): _states(step) for step in networks}
     pieces = [piece for step in networks for piece in _pieces(_inner(step))]
     extractor = pieces.pop() if pieces and isinstance(pieces[-1], EXTRACTORS) else None
@@ -87,23 +92,27 @@ def policy_of(
     actor = network_of(pieces, group, keys)
     distribution, parameters = _distribution(last, group.action, extractor)
     greedy = isinstance(last, QValueModule)
-    made: dict[str, Any] = {"parameters": parameters, "greedy": greedy}
+    policy_options: dict[str, Any] = {"parameters": parameters, "greedy": greedy}
     if not isinstance(critic, ExternalSoftCritic):
-        return ExternalPolicy(group, actor, distribution, critic=critic, **made)
+        return ExternalPolicy(group, actor, distribution, critic=critic, **policy_options)
     if greedy or actor.recurrent_shape is not None:
         raise ConfigError(
-            f"a critic of {group.name!r} that judges every action needs the probabilities of a policy without memory"
+            f"a critic of all actions of {group.name!r} needs a feed-forward policy with action probabilities"
         )
-    return ExternalPolicy(group, actor, distribution, action_critic=critic, **made)
+    return ExternalPolicy(group, actor, distribution, action_critic=critic, **policy_options)
 
 
 def network_of(
     pieces: Sequence[nn.Module], group: GroupSpec, keys: Mapping[int, Sequence[Key]] | None = None
 ) -> Network:
-    """One Network of modules that are called one after another on `[batch, agent, ...]`.
+    """The Network of modules that are called in order on `[batch, agent, ...]`.
 
     Args:
-        keys: by a recurrent module's id, where a tensordict holds its states.
+        pieces: the modules.
+        group: the group.
+        keys: tensordict keys of recurrent states, by the id of the recurrent module.
+    Raises:
+        ConfigError: there is no module, or a module is not supported.
     """
     shape: tuple[int, ...] = group.observation.shape
     parts: list[Network] = []
@@ -118,21 +127,24 @@ def network_of(
 def critic_of(
     module: TensorDictModuleBase, group: GroupSpec, env: EnvSpec, key: Key, *, alpha: float = 0.0
 ) -> ExternalCritic | ExternalSoftCritic:
-    """The critic of one group: a module that reads the group's observation or the state and writes a value.
+    """The critic of one group: a module that reads the group's observation or the state, and writes a value.
 
-    One that writes a number for each discrete action judges them, as discrete SAC's do; `alpha` is then the weight of
-    the policy's entropy in the value.
+    A module that writes one number per discrete action gives Q values, as in discrete SAC. `alpha` is then the weight
+    of the policy's entropy in the value.
     """
     steps = [step for step in _steps(module) if not isinstance(step, ProbabilisticTensorDictModule)]
-    own = [step for step in steps if _parts(step.out_keys[0])[: len(key)] == key]
-    if len(own) != 1 or len(own[0].in_keys) != 1:
-        raise ConfigError(f"a critic of {group.name!r} must be one module with one input; got {len(own)} of them")
-    reads = _parts(own[0].in_keys[0])
+    critic_steps = [step for step in steps if _parts(step.out_keys[0])[: len(key)] == key]
+    if len(critic_steps) != 1 or len(critic_steps[0].in_keys) != 1:
+        raise ConfigError(
+            f"a critic of {group.name!r} must be one module with one input; got {len(critic_steps)} modules with "
+            f"inputs {[list(step.in_keys) for step in critic_steps]}"
+        )
+    reads = _parts(critic_steps[0].in_keys[0])
     if reads == ("state",):
         state = GroupSpec(group.name, group.agents[:1], group.observation, group.action)
         shape = env.state_shape or ()
-        return _critic_of(group, ModuleNetwork(_inner(own[0]), state.n_agents, shape), env, "state", alpha)
-    return _critic_of(group, network_of(_pieces(_inner(own[0])), group), env, "observation", alpha)
+        return _critic_of(group, ModuleNetwork(_inner(critic_steps[0]), state.n_agents, shape), env, "state", alpha)
+    return _critic_of(group, network_of(_pieces(_inner(critic_steps[0])), group), env, "observation", alpha)
 
 
 def _critic_of(
@@ -141,7 +153,7 @@ def _critic_of(
     if network.out_features == 1:
         return ExternalCritic(group, network, env, reads)
     if network.recurrent_shape is not None:
-        raise ConfigError(f"a critic of {group.name!r} that judges every action must not remember")
+        raise ConfigError(f"a critic of all actions of {group.name!r} must be feed-forward; got a recurrent one")
     return ExternalSoftCritic(group, [network], env, reads, alpha=alpha)
 
 
@@ -157,19 +169,19 @@ def _network(piece: nn.Module, group: GroupSpec, shape: tuple[int, ...], keys: S
         return ModuleNetwork(piece, group.n_agents, shape)
     if piece.centralized:
         raise ConfigError(
-            f"{type(piece).__name__} is centralised and made of {type(piece._empty_net).__name__}; only chains of "
-            "layers can be centralised"
+            f"{type(piece).__name__} is centralised and contains a {type(piece._empty_net).__name__}; valid for a "
+            "centralised network: a chain of layers"
         )
     views = [_view(piece, agent) for agent in range(group.n_agents)]
     return ByAgent(group.agents, [[k] for k in range(group.n_agents)], [ModuleNetwork(v, 1, shape) for v in views])
 
 
 def _view(net: MultiAgentNetBase, agent: int) -> nn.Module:
-    """One agent's network by itself, with parameters of its own place in the stacked ones."""
+    """One agent's network, with its slice of the stacked parameters."""
     view = copy.deepcopy(net._empty_net)
     for path, tensor in by_path(net.params).items():
-        below, _, name = path.rpartition(".")
-        place_parameter(view.get_submodule(below), name, tensor[agent].detach())
+        parent, _, name = path.rpartition(".")
+        place_parameter(view.get_submodule(parent), name, tensor[agent].detach())
     return view
 
 
@@ -181,13 +193,13 @@ def _steps(module: Any) -> Iterator[Any]:
         yield module
     else:
         raise ConfigError(
-            f"a torchrl policy is a TensorDictModule, TensorDictSequential or ProbabilisticActor; found "
+            f"a torchrl policy must be a TensorDictModule, TensorDictSequential or ProbabilisticActor; got "
             f"{type(module).__name__}. For plain modules: agents_from_module"
         )
 
 
 def _writer(steps: Sequence[Any], key: Key) -> Any | None:
-    """The step that chooses the action: the first that writes it (what explores comes after)."""
+    """The step that chooses the action: the first that writes it; exploration modules come later."""
     return next((step for step in steps if key in {_parts(name) for name in step.out_keys}), None)
 
 
@@ -202,12 +214,12 @@ def _parts(key: Any) -> Key:
 
 
 def _states(step: Any) -> tuple[Key, ...]:
-    """The entries that a step reads beside its input because it remembers: hidden, and cell where there is one."""
+    """Keys of a step's recurrent state: hidden, then cell for an LSTM; empty for other modules."""
     return tuple(_parts(key) for key in step.in_keys[1:-1]) if isinstance(step, (GRUModule, LSTMModule)) else ()
 
 
 def _reads(step: Any) -> set[Key]:
-    """What a step reads of the present moment."""
+    """The keys that a step reads, without its recurrent state."""
     keys = {_parts(name) for name in step.in_keys}
     return {_parts(step.in_keys[0])} if isinstance(step, (GRUModule, LSTMModule)) else keys
 
@@ -216,12 +228,12 @@ def _inner(step: Any) -> nn.Module:
     if isinstance(step, (GRUModule, LSTMModule)):
         return step.gru if isinstance(step, GRUModule) else step.lstm  # type: ignore[no-any-return]
     if not isinstance(step, TensorDictModule) or not isinstance(step.module, nn.Module):
-        raise ConfigError(f"no module to look into in {type(step).__name__} (a function, or a class of its own)")
+        raise ConfigError(f"expected a TensorDictModule with an nn.Module; got {type(step).__name__}")
     return step.module
 
 
 def _pieces(module: nn.Module) -> list[nn.Module]:
-    """A Sequential that holds multi-agent networks or an extractor is taken apart; anything else is one piece."""
+    """The parts of a Sequential that contains multi-agent networks or an extractor; otherwise the module itself."""
     special = (MultiAgentNetBase, *EXTRACTORS)
     if type(module) is nn.Sequential and any(isinstance(child, special) for child in module):
         return [piece for child in module for piece in _pieces(child)]
@@ -235,7 +247,7 @@ def _distribution(
         _kind(action, "discrete", "Q values")
         return action_distribution(action), None
     if not isinstance(last, ProbabilisticTensorDictModule):
-        _kind(action, "continuous", "an action that a network names")
+        _kind(action, "continuous", "a network's output as action")
         return Direct(action.low, action.high), None
     name = getattr(last.distribution_class, "__name__", str(last.distribution_class))
     options = dict(last.distribution_kwargs or {})
@@ -258,21 +270,23 @@ def _distribution(
         _check_bounds(options, action)
         return tanh_delta(action)
     raise ConfigError(
-        f"distribution {name} of {keys} is none that can be read; valid: {VALID}, of logits or loc, scale"
+        f"distribution {name} with parameters {keys} is not supported; valid: {VALID}, with logits or loc, scale"
     )
 
 
-def _kind(action: ActionSpec, wanted: str, what: str) -> None:
-    if (action.kind == "continuous") != (wanted == "continuous"):
-        raise ConfigError(f"{what} is for {wanted} actions; the environment's are {action.kind}")
+def _kind(action: ActionSpec, expected: str, name: str) -> None:
+    if (action.kind == "continuous") != (expected == "continuous"):
+        raise ConfigError(f"{name} needs {expected} actions; the environment has {action.kind} actions")
 
 
 def _check_bounds(options: dict[str, Any], action: ActionSpec) -> None:
-    for side, bound, usual in (("low", action.low, -1.0), ("high", action.high, 1.0)):
-        asked = torch.as_tensor(options.get(side, options.get({"low": "min", "high": "max"}[side], usual))).float()
+    for side, bound, default in (("low", action.low, -1.0), ("high", action.high, 1.0)):
+        requested = torch.as_tensor(
+            options.get(side, options.get({"low": "min", "high": "max"}[side], default))
+        ).float()
         if not torch.allclose(
-            asked.expand(*asked.shape[:-1], len(bound)) if asked.ndim else asked, torch.tensor(bound)
+            requested.expand(*requested.shape[:-1], len(bound)) if requested.ndim else requested, torch.tensor(bound)
         ):
             raise ConfigError(
-                f"the policy's actions are bounded by {side}={asked.tolist()}, the environment's by {bound}"
+                f"the policy's actions are bounded by {side}={requested.tolist()}, the environment's by {bound}"
             )

@@ -1,1 +1,1 @@
-"""Agents that were trained elsewhere: BenchMARL, torchrl, Stable-Baselines3, any module."""
+"""Agents trained with other libraries: BenchMARL, torchrl, Stable-Baselines3, or any torch module."""

@@ -1,4 +1,4 @@
-"""agents_from_benchmarl: opens a BenchMARL 1.5 experiment without BenchMARL, and without executing its pickles."""
+"""agents_from_benchmarl: opens a BenchMARL 1.5 experiment without BenchMARL and without executing its pickles."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def agents_from_benchmarl(
     path: str | os.PathLike[str] | None = None,
     n_envs: int = 32,
 ) -> Agents:
-    """The agents of a BenchMARL experiment: its policies, its critics, its environment.
+    """The agents of a BenchMARL experiment: its policies, critics and environment.
 
-    Neither BenchMARL nor the torchrl that it used is needed. `config.pkl` is read as data; nothing in it is executed.
+    BenchMARL need not be installed. `config.pkl` is read as data; nothing in it is executed.
 
     Args:
-        folder: the experiment's folder, of which the last checkpoint is used, or one `checkpoint_<frames>.pt` in it.
-        env: where they act; None: VMAS and PettingZoo tasks are found by name (MPE tasks as marlnb's `mpe/...`).
-        group_map: for groups with other names in the environment: {environment's name: experiment's name}.
-        path: folder of their recordings; None: the experiment's.
-        n_envs: environments stepped at once by default.
+        folder: the experiment's folder, whose last checkpoint is used; or the file of one `checkpoint_<frames>.pt`.
+        env: the environment; None: the experiment's VMAS or PettingZoo task (MPE tasks as marlnb's `mpe/...`).
+        group_map: {group in the environment: group in the experiment}, if their names differ.
+        path: folder of the agents' recordings; None: the experiment's folder.
+        n_envs: default number of environments stepped at once.
     Raises:
         CheckpointError: files are missing or damaged, or contain more than data.
         ConfigError: an unsupported task, algorithm, model or distribution; the message lists the supported ones.
@@ -51,7 +51,7 @@ def agents_from_benchmarl(
     if set(names.values()) != set(states):
         raise ConfigError(
             f"{spec.name} has the groups {list(spec.group_names)}, the experiment {sorted(states)}; use "
-            "group_map={environment's: experiment's}"
+            "group_map={environment's group: experiment's group}"
         )
     policies = {group.name: policy_of(experiment, group, spec, states[names[group.name]]) for group in spec.groups}
     networks = {group.name: policy_numbers(policies[group.name].network, group) for group in spec.groups}
@@ -59,22 +59,24 @@ def agents_from_benchmarl(
     return Agents(policies, maker, home if path is None else path, source=source, n_envs=n_envs, networks=networks)
 
 
-def _files(given: Path) -> tuple[Path, Path]:
+def _files(path: Path) -> tuple[Path, Path]:
     """The experiment's folder and the checkpoint."""
-    if given.is_file():
-        home, weights = given.parent.parent, given
+    if path.is_file():
+        home, weights = path.parent.parent, path
     else:
-        by_frames = {int(file.stem.rpartition("_")[2]): file for file in given.glob("checkpoints/checkpoint_*.pt")}
+        by_frames = {int(file.stem.rpartition("_")[2]): file for file in path.glob("checkpoints/checkpoint_*.pt")}
         if not by_frames:
-            raise CheckpointError(f"no checkpoints/checkpoint_<frames>.pt in {given}; is it a BenchMARL experiment?")
-        home, weights = given, by_frames[max(by_frames)]
+            raise CheckpointError(
+                f"no checkpoints/checkpoint_<frames>.pt in {path}; expected the folder of a BenchMARL experiment"
+            )
+        home, weights = path, by_frames[max(by_frames)]
     if not (home / "config.pkl").is_file():
-        raise CheckpointError(f"no config.pkl in {home}; it describes the tensors of {weights.name}")
+        raise CheckpointError(f"no config.pkl in {home}; {weights.name} cannot be opened without it")
     return home, weights
 
 
 def _states(weights: Path) -> dict[str, dict[str, Any]]:
-    """By group, the tensors of its loss."""
+    """The state dict of each group's loss, by group."""
     try:
         loaded = torch.load(weights, weights_only=True, map_location="cpu")
         return {name.removeprefix("loss_"): dict(state) for name, state in loaded.items() if name.startswith("loss_")}
@@ -90,7 +92,7 @@ def _environment(experiment: Experiment, groups: list[str]) -> EnvConfig:
     if kind == "PettingZooClass":
         return _pettingzoo(options, task, experiment.continuous)
     raise ConfigError(
-        f"marlnb finds VMAS and PettingZoo tasks by name, not those of {kind.removesuffix('Class')}; pass env= for "
+        f"tasks of {kind.removesuffix('Class')} cannot be built by name; valid: VMAS and PettingZoo; pass env= for "
         f"{task!r}"
     )
 
@@ -102,7 +104,7 @@ def _vmas(task: str, options: dict[str, Any], continuous: bool) -> EnvConfig:
 
 
 def _grouped(config: EnvConfig, groups: list[str]) -> EnvConfig:
-    """The same, with all agents in the experiment's one group if that has another name."""
+    """The config with all agents in the experiment's only group, if the environment names its group differently."""
     spec = spec_of(config)
     if len(groups) == 1 and set(groups) != set(spec.group_names):
         return replace(config, groups={groups[0]: spec.agents})  # type: ignore[call-arg]
@@ -112,8 +114,8 @@ def _grouped(config: EnvConfig, groups: list[str]) -> EnvConfig:
 def _pettingzoo(options: dict[str, Any], task: str, continuous: bool) -> EnvConfig:
     name = str(options.pop("task", task)).rpartition("_v")[0] or task
     if f"mpe/{name}" not in dict(ENVIRONMENTS.items()):
-        other: Any = ENVIRONMENTS.get(f"pettingzoo/{name}")
-        return cast(EnvConfig, other(kwargs=options))
+        env_class: Any = ENVIRONMENTS.get(f"pettingzoo/{name}")
+        return cast(EnvConfig, env_class(kwargs=options))
     kind: Any = ENVIRONMENTS.get(f"mpe/{name}")
     valid = {item.name for item in fields(kind)}
     unknown = sorted(set(options) - valid - {"render_mode"})

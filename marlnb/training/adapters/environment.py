@@ -1,4 +1,4 @@
-"""The environment of agents from elsewhere, given in any of several ways."""
+"""Builds the environment of agents trained with other libraries, from a config, name, object or function."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EnvLike = Any
 
 
 def env_maker(env: EnvLike) -> EnvConfig | EnvMaker:
-    """What `Agents` builds environments with.
+    """The config or function with which `Agents` builds environments.
 
     Args:
         env: a configuration; the name of a registered environment, for example `pettingzoo/simple_spread`, where
@@ -27,7 +27,7 @@ def env_maker(env: EnvLike) -> EnvConfig | EnvMaker:
             returns a torchrl EnvBase (called with `n_envs` and `device` if it has these arguments), a PettingZoo
             environment, or, called with `(n_envs, device)`, a marlnb VectorEnv.
     Raises:
-        ConfigError: none of these.
+        ConfigError: `env` is none of these.
     """
     if isinstance(env, EnvConfig):
         return env
@@ -65,7 +65,7 @@ def _is_env_base(env: object) -> bool:
 
 
 def _deep_copies(env: EnvBase) -> EnvMaker:
-    """Deep copies of an environment object."""
+    """A function that builds deep copies of an environment object."""
     if env.batch_size:
         raise ConfigError(
             f"{type(env).__name__} has the batch size {list(env.batch_size)}, which cannot be changed; pass a function "
@@ -86,20 +86,20 @@ def _deep_copies(env: EnvBase) -> EnvMaker:
 
 
 def _built_by(function: Callable[..., Any]) -> EnvMaker:
-    """Environments that a function returns; the first call shows which kind."""
+    """A function that builds environments with `function`; its first result shows their kind."""
     from marlnb.envs.torchrl.config import vector_env
 
     name = str(getattr(function, "__name__", "environment"))
 
     def make(n_envs: int, device: str) -> VectorEnv:
         try:
-            first = function(n_envs, device)
+            env = function(n_envs, device)
         except TypeError:
-            first = function()
-        if isinstance(first, VectorEnv):
-            return first
-        if _is_env_base(first):
-            first.close()
+            env = function()
+        if isinstance(env, VectorEnv):
+            return env
+        if _is_env_base(env):
+            env.close()
             return vector_env(function, n_envs, device=device, name=name)
         return _pettingzoo(function, name, n_envs, device)
 

@@ -1,4 +1,4 @@
-"""agents_from_module: agents that act by torch modules, shared by a group or one per agent."""
+"""agents_from_module: agents controlled by torch modules, one per group or one per agent."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ def agents_from_module(
     source: str = "modules",
     n_envs: int = 32,
 ) -> Agents:
-    """Agents that act by any torch modules.
+    """Agents controlled by any torch modules.
 
     A module shared by agents is called on `[batch, agent, *observation]` and returns `[batch, agent, parameter]`, or a
-    tuple such as `(mean, log_std)`. torchrl's MultiAgentMLP and the like work as they are. A module of one agent is
+    tuple such as `(mean, log_std)`. torchrl's multi-agent networks work without changes. A module of one agent is
     called on `[batch, 1, *observation]`; its sites are `<group>/actor/<agent>/<layer>`.
 
     Args:
-        modules: by group a module, or modules by agent; a bare module if there is one group.
+        modules: {group: module} or {group: {agent: module}}; or one module if there is one group.
         env: an EnvConfig, a registered name such as "mpe/simple_spread", a torchrl EnvBase or a function that returns
             one.
-        distribution: what the outputs mean: categorical (logits; the default for choices), greedy (Q values),
+        distribution: meaning of the outputs: categorical (logits; the default for choices), greedy (Q values),
             tanh_normal and normal ((mean, log_std)), tanh and direct (an action). Required for continuous actions.
-        critics: by group, modules from `[batch, agent, *observation]` to `[batch, agent, 1]`.
-        cross_agent: whether an agent's output can depend on another agent's observation; None: found by gradients.
+        critics: by group, modules that map `[batch, agent, *observation]` to `[batch, agent, 1]`.
+        cross_agent: whether an agent's output can depend on another agent's observation; None: tested with gradients.
         recurrent_shape: (layer, unit) of an agent's state, for all groups or by group, for recurrent modules. They are
             called on (observation, state `[batch, agent, layer, unit]`) and return (output, next state).
-        path: folder of their recordings.
-        source: where they come from, in words.
-        n_envs: environments stepped at once by default.
+        path: folder of the agents' recordings.
+        source: a description of where the agents come from.
+        n_envs: default number of environments stepped at once.
     Raises:
-        ConfigError: groups, agents, observations or actions that do not fit.
-        ShapeError: a module returns another shape.
+        ConfigError: the modules do not fit the groups, agents, observations or actions.
+        ShapeError: a module's output has another shape.
         SiteError: no layer of a module can be recorded.
     """
     maker = env_maker(env)
@@ -76,7 +76,7 @@ def agents_from_module(
 
 
 def network_numbers(given: Modules, group: GroupSpec) -> list[int]:
-    """For each agent the number of its network."""
+    """The index of each agent's network."""
     if isinstance(given, Mapping):
         order = list(dict.fromkeys(id(given[agent]) for agent in group.agents))
         return [order.index(id(given[agent])) for agent in group.agents]
@@ -104,8 +104,8 @@ def _kind(distribution: Kind | Mapping[str, Kind] | None, group: GroupSpec) -> K
     if kind is None:
         if group.action.kind == "continuous":
             raise ConfigError(
-                f"the actions of {group.name!r} are continuous: say what the module's output is, distribution="
-                "'tanh_normal', 'normal', 'tanh' or 'direct'"
+                f"the actions of {group.name!r} are continuous and need distribution=; valid: 'tanh_normal', "
+                "'normal', 'tanh', 'direct'"
             )
         return "categorical"
     return kind

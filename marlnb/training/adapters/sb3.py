@@ -1,4 +1,4 @@
-"""agents_from_sb3: Stable-Baselines3 models as agents, shared by all or one per group or agent."""
+"""agents_from_sb3: agents controlled by Stable-Baselines3 models, one for all or one per group or agent."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ def agents_from_sb3(
     path: str | os.PathLike[str] = "runs/agents_from_sb3",
     n_envs: int = 32,
 ) -> Agents:
-    """Agents that act by models of Stable-Baselines3 and sb3-contrib, for example trained with SuperSuit.
+    """Agents controlled by models of Stable-Baselines3 and sb3-contrib, for example trained with SuperSuit.
 
     A normaliser of the training environment (VecNormalize) is not part of a model and is not applied.
 
     Args:
-        models: one model for all agents, or models by the names of groups or agents. A model is an object, or the zip
-            that its `save` wrote. A zip contains pickles, which Stable-Baselines3 executes: open only your own.
+        models: one model for all agents, or models by group or agent. A model is an object, or the zip file written by
+            its `save`. Stable-Baselines3 executes the pickles in a zip file: open only files that you trust.
         env: an EnvConfig, a name such as "pettingzoo/simple_spread", a torchrl EnvBase, or a function that returns an
             environment.
-        algorithm: the class that opens the zips.
-        path: folder of their recordings.
-        n_envs: environments stepped at once by default.
+        algorithm: the class that loads the zip files.
+        path: folder of the agents' recordings.
+        n_envs: default number of environments stepped at once.
     Raises:
-        ConfigError: Stable-Baselines3 is not installed, a model cannot be read, names are neither groups nor agents, or
-            observations have another size.
+        ConfigError: Stable-Baselines3 is not installed, a model is not supported, names are neither groups nor
+            agents, or observations have another size.
     """
     maker = env_maker(env)
     spec = spec_of(maker)
     opened: dict[str, Any] = {}
-    by_agent = {agent: _opened(given, algorithm, opened) for agent, given in _by_agent(models, spec).items()}
+    by_agent = {agent: _loaded(given, algorithm, opened) for agent, given in _by_agent(models, spec).items()}
     policies, networks = {}, {}
     for group in spec.groups:
         policies[group.name], networks[group.name] = _group(group, spec, by_agent)
@@ -66,9 +66,9 @@ def _by_agent(models: Any | Mapping[str, Any], spec: EnvSpec) -> dict[str, Any]:
     if not isinstance(models, Mapping):
         return dict.fromkeys(spec.agents, models)
     group_of = {agent: group.name for group in spec.groups for agent in group.agents}
-    wrong = sorted(set(models) - set(spec.agents) - set(spec.group_names))
+    unknown_names = sorted(set(models) - set(spec.agents) - set(spec.group_names))
     missing = sorted(agent for agent, group in group_of.items() if agent not in models and group not in models)
-    if wrong or missing:
+    if unknown_names or missing:
         raise ConfigError(
             f"models are for {sorted(models)}; name the groups {list(spec.group_names)} or the agents "
             f"{list(spec.agents)} of {spec.name}, each once"
@@ -76,7 +76,7 @@ def _by_agent(models: Any | Mapping[str, Any], spec: EnvSpec) -> dict[str, Any]:
     return {agent: models[agent] if agent in models else models[group] for agent, group in group_of.items()}
 
 
-def _opened(given: Any, algorithm: str, opened: dict[str, Any]) -> Any:
+def _loaded(given: Any, algorithm: str, opened: dict[str, Any]) -> Any:
     if not isinstance(given, (str, os.PathLike)):
         return given
     if algorithm not in get_args(Algorithm):
@@ -85,7 +85,7 @@ def _opened(given: Any, algorithm: str, opened: dict[str, Any]) -> Any:
     try:
         module = import_module(home)
     except ImportError as error:
-        raise ConfigError(f"opening a zip of {algorithm} needs {needed}: pip install 'marlnb[sb3]'") from error
+        raise ConfigError(f"a zip file of {algorithm} needs {needed}: pip install 'marlnb[sb3]'") from error
     name = os.fspath(given)
     if not any(os.path.isfile(path) for path in (name, f"{name}.zip")):
         raise CheckpointError(f"no Stable-Baselines3 model at {name}")

@@ -184,7 +184,7 @@ def graph(**options: Any) -> Record:
         ({"topology": "from_pos", "position_key": "pos"}, "topology full and empty without such keys"),
         ({"gnn_class": type("G", (Record,), {"home": "x.GCNConv"})}, "GraphConv, GATv2Conv"),
         ({"gnn_kwargs": {"edge_dim": 3}}, r"options \['edge_dim'\]"),
-        ({"gnn_kwargs": {"heads": 2}}, "2 heads side by side"),
+        ({"gnn_kwargs": {"heads": 2}}, "2 concatenated heads"),
     ],
 )
 def test_graphs_that_cannot_be_read_are_refused_in_words(options: dict[str, Any], message: str) -> None:

@@ -110,7 +110,7 @@ def test_what_cannot_be_taken(tmp_path: Path) -> None:
 
     with pytest.raises(SiteError, match="no submodule of Flat"):
         mnb.agents_from_module(Flat(), ENV, path=tmp_path)
-    with pytest.raises(ShapeError, match="cannot be called"):
+    with pytest.raises(ShapeError, match="cannot be called on observations"):
         mnb.agents_from_module(nn.Linear(7, 5), ENV, path=tmp_path)
     with pytest.raises(ConfigError, match=r"gives \[3, 4\]"):
         mnb.agents_from_module(chain(n_outputs=4), ENV, path=tmp_path)
@@ -144,7 +144,9 @@ class Remembers(nn.Module):
 
 @pytest.mark.parametrize("how", ["keeps", "returns", "rows"])
 def test_what_remembers_is_refused(how: str, tmp_path: Path) -> None:
-    with pytest.raises((ConfigError, ShapeError), match=r"remembers.*its state must be an argument.*recurrent_shape="):
+    with pytest.raises(
+        (ConfigError, ShapeError), match=r"(internal state|recurrent).*takes its state as an argument.*recurrent_shape="
+    ):
         mnb.agents_from_module(Remembers(how), ENV, path=tmp_path)
 
 

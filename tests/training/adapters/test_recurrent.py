@@ -104,7 +104,7 @@ def test_one_agents_memory_is_wiped_and_the_others_keep_theirs(tmp_path: Path) -
 def test_agents_that_hear_each_others_memory_are_known(tmp_path: Path) -> None:
     policy = mnb.agents_from_module(Cell(heard=True), SPREAD, recurrent_shape=(1, 6), path=tmp_path).by_group["agent"]
     assert policy.cross_agent
-    with pytest.raises(ShapeError, match=r"one of shape \[7, 3, 1, 6\] left"):
+    with pytest.raises(ShapeError, match=r"expected a next state of shape .*got \[7, 3, 1, 6\]"):
         mnb.agents_from_module(Cell(), SPREAD, recurrent_shape=(2, 6), path=tmp_path)
     with pytest.raises(ShapeError, match="must return"):
         mnb.agents_from_module(Bare(), SPREAD, recurrent_shape=(1, 6), path=tmp_path)
@@ -171,5 +171,5 @@ def test_what_a_collector_gathers_of_torchrls_memories(kind: Literal["gru", "lst
     state = entering_state(agents.by_group["agent"], begun)
     assert state is not None and not state.any() and begun[leaves].any()
     batches[0].pop(leaves)
-    with pytest.raises(RecordingError, match="hold no recurrent_state"):
+    with pytest.raises(RecordingError, match="have no recurrent_state"):
         mnb.CollectorRecorder(agents, tmp_path / "none.h5").add(batches[0])

@@ -213,7 +213,7 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
         mnb.agents_from_sb3({"nobody": None}, "mpe/simple_spread", path=tmp_path)
     odd = model_of(PPO, CHOICES)
     odd.policy.memory = torch.nn.LSTM(18, 18)  # of somebody's own
-    with pytest.raises(ConfigError, match="LSTM layers; where a policy remembers"):
+    with pytest.raises(ConfigError, match="LSTM layers; a recurrent policy takes its state"):
         mnb.agents_from_sb3(odd, "mpe/simple_spread", path=tmp_path)
     with pytest.raises(CheckpointError, match="no Stable-Baselines3 model at nothing"):
         mnb.agents_from_sb3("nothing.zip", "mpe/simple_spread", algorithm="PPO", path=tmp_path)

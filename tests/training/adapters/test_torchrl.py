@@ -215,7 +215,7 @@ def test_refusals_say_what_is_valid(tmp_path: Path) -> None:
         out_keys=[("agent", "action")],
         distribution_class=torch.distributions.Categorical,
     )
-    with pytest.raises(ConfigError, match=r"LSTM.*where a policy remembers"):
+    with pytest.raises(ConfigError, match=r"LSTM.*a recurrent policy takes its state"):
         mnb.agents_from_torchrl(hidden, DISCRETE, path=tmp_path)
     bounded = normal_actor(TanhNormal, low=-torch.ones(5), high=torch.ones(5))
     with pytest.raises(ConfigError, match="bounded by low"):
