@@ -1,7 +1,7 @@
-"""export: instances as files, for other tools; score_submission: scores the findings of such a tool.
+"""export: writes instances to files, for other tools. score_submission: scores the findings of such a tool.
 
-An instance's key is a function of its name, network, sharing and seed, so a blind test needs secret seeds. `task.json`
-has the key's hash. The keys themselves are in a file beside the folder, not in it.
+An answer key is a function of the circuit's name, network, sharing and seed, so a blind test needs secret seeds.
+`task.json` contains the key's hash. The keys are in a separate file beside the folder.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ A submission is a JSON list of findings, one for each instance, with the fields 
      "claims": [{"kind": "agents", "agents": ["agent_1"]},
                 {"kind": "units", "agent": "agent_1", "site": "agent/actor/hidden_1", "units": [4]}]}
 
-A tool that declines some of its claims here names their kinds in "abstains": they are counted apart.
+A tool that abstains from some kinds of claims lists them in "abstains". These are counted separately.
 
 `python -m marlnb.groundtruth score SUBMISSION.json --path THIS_FOLDER` scores it. docs/ground-truth.md lists the
 kinds of claim and their scores.
@@ -61,15 +61,15 @@ def export(
     circuits: Sequence[str] | None = None,
     episodes: int = 60,
 ) -> list[Planted]:
-    """Writes instances, their recordings and the README into a folder, and the keys into `<folder>.keys.json`.
+    """Writes instances, their recordings and a README to a folder, and the keys to `<folder>.keys.json`.
 
     Args:
-        path: the folder.
-        seeds: of the instances.
+        path: output folder.
+        seeds: seeds of the instances.
         circuits: names of circuits; None: all.
-        episodes: recorded episodes of each instance.
+        episodes: number of recorded episodes per instance.
     Raises:
-        AnalysisError: the folder was exported with another number of episodes.
+        AnalysisError: the folder has an export with another number of episodes.
     """
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
@@ -79,17 +79,17 @@ def export(
     settings.write_text(json.dumps({"episodes": episodes}))
     (folder / "README.md").write_text(README)
     exported = []
-    for each in instances(seeds, circuits, folder):
-        each.record(episodes).close()
-        write_instance(each)
-        exported.append(each)
+    for instance in instances(seeds, circuits, folder):
+        instance.record(episodes).close()
+        write_instance(instance)
+        exported.append(instance)
     keys = folder.with_name(f"{folder.name}.{KEYS}")
-    keys.write_text(json.dumps([each.key.to_json() for each in exported], indent=1))
+    keys.write_text(json.dumps([instance.key.to_json() for instance in exported], indent=1))
     return exported
 
 
 def write_instance(planted: Planted) -> None:
-    """Writes the task and the actors' weights into the instance's own folder."""
+    """Writes the task and the actors' weights to the instance's folder."""
     folder = planted.agents.path
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "task.json").write_text(json.dumps(asdict(planted.task), indent=1))
@@ -101,21 +101,21 @@ def write_instance(planted: Planted) -> None:
 
 
 def score_submission(findings: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> Benchmark:
-    """Scores a submission on instances that `export` wrote.
+    """Scores a submission against instances that `export` wrote.
 
     Raises:
-        AnalysisError: the folder is not an export, or a finding is malformed or of an instance that is not in it.
+        AnalysisError: the folder is not an export, a finding is malformed, or its instance is not in the folder.
     """
     settings = Path(path) / "benchmark.json"
     if not settings.exists():
-        raise AnalysisError(f"{path} is not an export: it has no benchmark.json")
+        raise AnalysisError(f"expected an export in {path}, found no benchmark.json")
     episodes = json.loads(settings.read_text())["episodes"]
     scores = tuple(_score(Finding.from_json(data), path, episodes) for data in findings)
     return Benchmark(scores, 0.0, {})
 
 
 def load_keys(path: str | os.PathLike[str]) -> list[AnswerKey]:
-    """The keys that `export` wrote."""
+    """Reads the keys that `export` wrote."""
     return [AnswerKey.from_json(data) for data in json.loads(Path(path).read_text())]
 
 
@@ -123,8 +123,8 @@ def _score(finding: Finding, path: str | os.PathLike[str], episodes: int) -> Sco
     network: Any = finding.network
     instance = planted(finding.circuit, network, shared=finding.shared, seed=finding.seed, path=path)
     if not (instance.agents.path / "task.json").exists():
-        raise AnalysisError(f"{path} has no instance {instance.agents.path.name}")
-    own_attempts = tuple(kind for kind in finding.attempts if not CLAIMS[kind].measured)
+        raise AnalysisError(f"no instance {instance.agents.path.name!r} in {path}")
+    attempts = tuple(kind for kind in finding.attempts if not CLAIMS[kind].measured)
     with instance.record(episodes) as recording:
-        measured = with_faithfulness(instance, recording, replace(finding, attempts=own_attempts))
+        measured = with_faithfulness(instance, recording, replace(finding, attempts=attempts))
         return score(measured, instance.key, onsets=onset_steps(recording, instance.key))

@@ -1,8 +1,8 @@
-"""Permuted checkpoint: an instance's agents as a later checkpoint might have them, to ask which sites stayed the same.
+"""Permuted checkpoint: a synthetic later checkpoint of an instance, to test which sites kept their representation.
 
-All hidden units are in another order, and the agents act as before. In randomly drawn agents the random features are
-drawn again, in the last hidden layer or in both: there the units represent something else, while circuit, decoys and
-choices stay (but for the minor units' hundredth of a logit). In the other agents they drift a little.
+The hidden units of every agent are permuted. Choices stay the same, up to the minor units' 0.01 logits. Randomly chosen
+agents get new random features in the last hidden layer or in both: there the representation changes, except for the
+circuit and the decoys. In the other agents, random features drift slightly.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.models.policies.policy import Policy
 
 DRIFT = 0.02
-"""Standard deviation of the noise on a drifting feature's weights, as a share of theirs."""
+"""Noise on a drifting feature's weights, as a share of the weights' RMS."""
 EXCLUDED_GROUPS = ("speaker",)
-"""Groups that observe one of three colours only: any two layers that separate three points are similar."""
+"""Groups that observe only one of three colors. Any two layers that separate three points are similar."""
 FIRST_REDRAWN_LAYER = (3, 2, 1)
-"""First layer whose features are drawn again: neither of the two, the second, both."""
+"""First redrawn layer: 3 (none), 2 (the second), 1 (both)."""
 
 
 def unchanged_units(key: AnswerKey) -> dict[tuple[str, str], bool]:
-    """By (agent, site), whether its units represent the same as before; without EXCLUDED_GROUPS."""
+    """By (agent, site): whether the representation is unchanged. EXCLUDED_GROUPS are left out."""
     first_redrawn = _first_redrawn(key)
     return {
         (agent, site): layer < first_redrawn[agent]
@@ -41,7 +41,7 @@ def unchanged_units(key: AnswerKey) -> dict[tuple[str, str], bool]:
 
 
 def permuted_policy(policy: Policy, key: AnswerKey) -> ActorCritic:
-    """A copy of one group's policy, as the later checkpoint has it."""
+    """Copy of one group's policy with the later checkpoint's weights."""
     later = cast(ActorCritic, deepcopy(policy))
     network = later.actor.network
     inner = cast("MLP | GRU", network.inner if isinstance(network, AgentId) else network)
@@ -72,22 +72,22 @@ def _redraw(
     share: float,
     rng: np.random.Generator,
 ) -> None:
-    """Draws free units' weights again: w' = sqrt(1 - share^2) w + share e, with e of the same size as w.
+    """Redraws the weights of free units: w' = sqrt(1 - share^2) w + share e, where e is noise with the RMS of w.
 
-    Inputs that a free unit does not read stay at zero.
+    Zero weights stay zero.
     """
     for name in ("first",) if layer == 1 else ("second", "state"):
         if name in weights:
             n_parts = weights[name].shape[1] // UNITS
             rows = np.concatenate([free_units[layer] + UNITS * part for part in range(n_parts)])
             old = weights[name][block][rows]
-            size = np.sqrt((old**2).sum(1, keepdims=True) / np.maximum((old != 0).sum(1, keepdims=True), 1))
-            fresh = rng.normal(size=old.shape) * size * (old != 0)
-            weights[name][block][rows] = np.sqrt(1 - share**2) * old + share * fresh
+            rms = np.sqrt((old**2).sum(1, keepdims=True) / np.maximum((old != 0).sum(1, keepdims=True), 1))
+            noise = rng.normal(size=old.shape) * rms * (old != 0)
+            weights[name][block][rows] = np.sqrt(1 - share**2) * old + share * noise
 
 
 def _permute(weights: dict[str, np.ndarray], head: np.ndarray, block: int, order: list[np.ndarray]) -> None:
-    """Reorders the units of both layers in every weight that has them."""
+    """Permutes the units of both layers in all weights, in place."""
     first, second = order
     weights["first"][block] = weights["first"][block][first]
     for name in ("second", "state"):
@@ -100,14 +100,14 @@ def _permute(weights: dict[str, np.ndarray], head: np.ndarray, block: int, order
 
 
 def _to_array(layer: torch.nn.Module) -> np.ndarray:
-    """`[block, output, input and bias]` float64 of a linear layer, shared by the agents or one block each."""
+    """Weights and bias of a linear layer, `[block, output, input + 1]`: one block if shared, else one per agent."""
     weight, bias = (cast(torch.Tensor, x).detach().numpy().astype(np.float64) for x in (layer.weight, layer.bias))
     weight = weight.reshape(-1, *weight.shape[-2:])
     return np.concatenate([weight, bias.reshape(*weight.shape[:2], 1)], axis=-1)
 
 
 def _free_units(key: AnswerKey, agent: str, layer: int) -> np.ndarray:
-    """Units that belong to no circuit and no decoy, in any agent that shares the weights."""
+    """Units outside the circuit and the decoys of every agent that shares these weights."""
     group = agent.rpartition("_")[0]
     sharing = {a for a, _ in _layers(key) if a.rpartition("_")[0] == group and (key.shared or a == agent)}
     used = {
@@ -124,13 +124,13 @@ def _layer(site: str) -> int:
 
 
 def _layers(key: AnswerKey) -> dict[tuple[str, str], int]:
-    """The layer of every (agent, site) of the groups: each has decoys."""
+    """Layer by (agent, site). Every site has decoys, so the key lists them all."""
     pairs = sorted({(node.agent, node.site) for node in (*key.nodes, *key.decoys)})
     return {(agent, site): _layer(site) for agent, site in pairs}
 
 
 def _first_redrawn(key: AnswerKey) -> dict[str, int]:
-    """By agent, the first layer that is drawn again; agents that share weights have the same one."""
+    """By agent: the first redrawn layer. Agents that share weights have the same one."""
     first_redrawn: dict[str, int] = {}
     agents = sorted({agent for agent, _ in _layers(key)})
     for group in sorted({agent.rpartition("_")[0] for agent in agents}):

@@ -1,12 +1,11 @@
-"""Planted mixer: an instance's agents as a team under a mixer with known weights, one of them zero.
+"""Planted mixer: an instance's agents form a team under a mixer with known weights, one of them zero.
 
-The networks are the instance's own, with their logits taken as Q values. The mixer is QMIX's with a constant
-hypernetwork, so the team's value is, to float32,
+The networks are the instance's own; their logits are taken as Q values. The mixer is QMIX's with a constant
+hypernetwork. Its single hidden unit stays where ELU is the identity. So the team's value is, up to float32,
 
     Q_tot = sum_i w_i Q_i
 
-since its one hidden unit stays where ELU is the identity. The agent with weight zero is the decoy: its Q varies like
-any other's and adds nothing.
+The agent with weight zero is the decoy: its Q value varies like the others' but does not affect Q_tot.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ from marlnb.models.policies.q_policy import QPolicy
 from marlnb.training.policies.agents import Agents
 
 LIFT = 200.0
-"""Added before ELU and subtracted after it; larger than any weighted sum of the circuits' Q values."""
+"""Offset added before ELU and subtracted after it; exceeds any weighted sum of the circuits' Q values."""
 WEIGHTS = (0.0, 0.5, 2.0)
 
 
 def mixing_weights(agents: tuple[str, ...], circuit: str, seed: int) -> dict[str, float]:
-    """The planted weight of each agent: WEIGHTS in an order that the seed draws."""
+    """By agent: the planted weight. The seed determines the order of WEIGHTS."""
     rng = np.random.default_rng([seed, *circuit.encode()])
-    drawn = rng.permutation(np.resize(WEIGHTS, len(agents)))
-    return dict(zip(agents, drawn.tolist()))
+    permuted = rng.permutation(np.resize(WEIGHTS, len(agents)))
+    return dict(zip(agents, permuted.tolist()))
 
 
 def mixed_policy(agents: Agents, group: str, weights: dict[str, float]) -> QPolicy:
-    """One group's actors under the planted mixer."""
+    """Returns one group's actors as Q networks under the planted mixer."""
     spec = agents.spec.group(group)
     mixer = MonotonicMixer(spec, agents.spec, units=1)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""planted: policies with a planted circuit, and the answer key. Circuits are functions, registered by a decorator."""
+"""planted: builds policies with a planted circuit, and the answer key. `@circuit` registers a circuit."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ Plant = Callable[[CircuitBuilder], None]
 
 @dataclass(frozen=True)
 class Circuit:
-    """A kind of circuit.
+    """A registered circuit.
 
     Attributes:
-        name: its name.
-        env: the environment for a network.
-        plant: builds an instance.
-        analyses: the analyses that it is for; empty for all.
+        name: name of the circuit.
+        env: maps the network's name to the environment.
+        plant: plants the circuit with a CircuitBuilder.
+        analyses: analyses that the benchmark runs on it; empty: all.
     """
 
     name: str
@@ -51,20 +51,20 @@ CIRCUITS: dict[str, Circuit] = {}
 def circuit(
     name: str, env: Callable[[NetworkName], EnvConfig], *, analyses: tuple[str, ...] = ()
 ) -> Callable[[Plant], Plant]:
-    """A decorator that registers a function which builds a circuit.
+    """Decorator that registers a function as a circuit.
 
     Args:
         name: name of the circuit.
-        env: the environment for a network.
-        analyses: the analyses that the benchmark runs on it; empty: all.
+        env: maps the network's name to the environment.
+        analyses: analyses that the benchmark runs on it; empty: all.
     Raises:
-        ConfigError: another module's circuit has that name.
+        ConfigError: another module already registered this name.
     """
 
     def register(plant: Plant) -> Plant:
         registered = CIRCUITS.get(name)
         if registered is not None and registered.plant.__module__ != plant.__module__:
-            raise ConfigError(f"circuit {name!r} is already registered, by {registered.plant.__module__}")
+            raise ConfigError(f"circuit {name!r} is already registered by {registered.plant.__module__}")
         CIRCUITS[name] = Circuit(name, env, plant, analyses)
         return plant
 
@@ -76,10 +76,10 @@ class Planted:
     """Agents with a planted circuit.
 
     Attributes:
-        agents: can be recorded, evaluated and explained like any others.
-        key: where the circuit is.
+        agents: can be recorded, evaluated and explained like trained agents.
+        key: the answer key: location and effects of the circuit.
         task: what an analysis may know.
-        labels: labels of recordings besides the environment's, for `record(..., labels=)`.
+        labels: labels besides the environment's, for `record(..., labels=)`.
     """
 
     agents: Agents
@@ -92,11 +92,11 @@ class Planted:
         return self.agents.by_group
 
     def record(self, episodes: int = 60, *, seed: int | None = None, name: str = "recording") -> Recording:
-        """Records these agents with their labels; an existing recording is opened.
+        """Records the agents with their labels, or opens an existing recording.
 
         Args:
             episodes: number of episodes.
-            seed: of the episodes; None: derived from the instance's, so that no two seeds of the grid share episodes.
+            seed: seed of the episodes; None: derived from the instance's seed, so different seeds share no episodes.
             name: name of the recording.
         """
         seed = FIRST_EPISODE_SEED + EPISODE_SEEDS_APART * self.key.seed if seed is None else seed
@@ -127,29 +127,29 @@ def planted(
     seed: int = 0,
     path: str | os.PathLike[str] = "runs/groundtruth",
 ) -> Planted:
-    """An instance of a circuit; the seed determines its agent, units, subspace, features and actions.
+    """Builds an instance of a circuit. The seed determines its agent, units, subspace, features and actions.
 
     Args:
         name: name of a circuit.
         network: mlp or gru.
         shared: whether the agents of a group share weights.
         seed: the instance's seed.
-        path: folder; the instance's recordings are in a subfolder of it.
+        path: folder; the instance's recordings go to a subfolder.
     Raises:
-        UnknownNameError: no circuit has that name.
-        ConfigError: no such network, or a negative seed.
+        UnknownNameError: no circuit has this name.
+        ConfigError: unknown network, or negative seed.
     """
     if name not in circuit_names():
         raise UnknownNameError(unknown("circuit", name, circuit_names()))
     if network not in NETWORKS or seed < 0:
-        raise ConfigError(f"expected a network of {NETWORKS} and a seed of 0 or more; got {network!r} and {seed}")
+        raise ConfigError(f"expected a network in {NETWORKS} and a seed >= 0, got {network!r} and {seed}")
     env = CIRCUITS[name].env(network)
     with env.build(1) as built_env:
         spec = built_env.spec
     rng = np.random.default_rng([seed, NETWORKS.index(network), int(shared), *name.encode()])
     builder = CircuitBuilder(name, network, shared, seed, env, spec, rng)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)  # for the critics' weights, which nothing here reads
+        torch.manual_seed(seed)  # for the critics' weights, which no analysis reads
         CIRCUITS[name].plant(builder)
         builder.add_minor()
         policies: dict[str, Policy] = {group: wiring.build() for group, wiring in builder.wirings.items()}

@@ -1,8 +1,8 @@
-"""Wiring: one group's actor with weights set by hand: circuit units among random-feature units.
+"""Wiring: one group's actor with hand-set weights. Circuit units lie among random-feature units.
 
-Two hidden layers before a linear head. `mlp`: relu, relu. `gru`: relu, gated recurrent; a recurrent unit either follows
-its input (update gate closed to the past) or latches it (keeps its value until the next cue). Agents that share weights
-also read their own index: it gates what one of them alone computes.
+The actor has two hidden layers and a linear head: relu and relu (`mlp`), or relu and a gated recurrent layer (`gru`).
+A recurrent unit either follows its input (its update gate ignores the past) or latches it (keeps its value until the
+next cue). Agents that share weights also observe their own index, which gates the units of one agent.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from marlnb.specs import EnvSpec
 
 UNITS = 32
 GATE = 100.0
-"""Weight of another agent's index: larger than any sum of features, so that the relu stays at zero."""
+"""Magnitude of the negative weight on other agents' indices; exceeds any sum of features, so the relu stays at 0."""
 GATE_LOGIT = 16.0
-"""Logit at which an update gate is open or closed to 1e-7."""
+"""Logit at which an update gate is open or closed up to 1e-7."""
 TANH_GAIN = 0.25
-"""Scale of a gated unit's input, so that its tanh stays in a useful range."""
+"""Scale of a gated unit's input; keeps tanh away from saturation."""
 
 
 class Wiring:
-    """Weights of one group's actor, being set.
+    """The weights of one group's actor, under construction.
 
     Attributes:
-        gain: activation of a second-layer unit for an input of 1 (mlp: 1; gru: before its tanh).
+        gain: pre-activation of a second-layer unit for an input of 1 (1 for mlp, TANH_GAIN for gru).
         second: name of the second hidden layer.
-        free: by layer, the units that no circuit uses yet, in random order.
+        free: by layer, the unused units in random order.
     """
 
     def __init__(self, env: EnvSpec, group: str, network: NetworkName, shared: bool, rng: np.random.Generator) -> None:
@@ -68,7 +68,7 @@ class Wiring:
     def sense(
         self, units: Sequence[int], weights: Mapping[str, Sequence[float]], bias: float = 0.0, agent: int | None = None
     ) -> None:
-        """First-layer units: relu(sum of weights[feature][i] * feature + bias), of one agent alone or of all."""
+        """Sets first-layer unit i to relu(sum of weights[feature][i] * feature + bias), in one agent or all (None)."""
         for block in self._blocks_of(agent):
             for position, unit in enumerate(units):
                 row = np.zeros(self.w1.shape[-1])
@@ -88,11 +88,12 @@ class Wiring:
         *,
         latch: np.ndarray | None = None,
     ) -> None:
-        """Second-layer units from first-layer ones: `matrix` `[unit, source]` before the nonlinearity.
+        """Connects first-layer sources to second-layer units. Pre-activation: matrix @ sources.
 
         Args:
-            latch: weights on the sources that sum to 1 with a cue and to 0 without: a gated unit then takes its input,
-                and keeps its value otherwise; a relu unit always follows its input.
+            matrix: `[unit, source]`.
+            latch: `[source]`; the weighted sum of the sources is 1 at a cue and 0 otherwise. A gated unit takes its
+                input at a cue and keeps its value otherwise. None: it always follows its input, as relu units do.
         """
         for block in self._blocks_of(agent):
             for position, unit in enumerate(units):
@@ -105,18 +106,18 @@ class Wiring:
                     self.update_w[block, unit, list(sources)] = -2 * GATE_LOGIT * latch
 
     def add(self, units: Sequence[int], sources: Sequence[int], matrix: np.ndarray, agent: int | None = None) -> None:
-        """Adds sources to second-layer units that `relay` has set: `matrix` `[unit, source]`."""
+        """Adds sources to second-layer units that `relay` has connected: `matrix` `[unit, source]`."""
         for block in self._blocks_of(agent):
             self.w2[np.ix_([block], units, sources)] += matrix
 
     def shift(self, units: Sequence[int], bias: np.ndarray) -> None:
-        """Adds a bias `[unit]` to second-layer units, in every agent."""
+        """Adds a bias `[unit]` to second-layer units of every agent."""
         self.b2[:, list(units)] += bias
 
     def drive(
         self, output: int, units: Sequence[int], weights: Sequence[float] | np.ndarray, agent: int | None = None
     ) -> None:
-        """Adds to a logit the weighted sum of second-layer units."""
+        """Adds a weighted sum of second-layer units to a logit."""
         for block in self._blocks_of(agent):
             self.head_w[block, output, list(units)] += np.asarray(weights)
 
@@ -126,7 +127,7 @@ class Wiring:
             self.head_b[block, output] += logits
 
     def build(self) -> ActorCritic:
-        """The policy; random-feature units read no circuit unit."""
+        """Builds the policy. Random-feature units read no circuit unit."""
         policy = ActorCritic(self.group, self.env, self._config(), MLPConfig(hidden=(4,)))
         network = policy.actor.network
         inner = cast("MLP | GRU", network.inner if isinstance(network, AgentId) else network)
@@ -157,7 +158,7 @@ class Wiring:
         )
 
     def _put_gru(self, network: GRU, free: list[int]) -> None:
-        """Reset gates stay at one half; the state enters only free units' candidates, only from free units."""
+        """Sets the recurrent weights. Reset gates are 1/2. The state of free units affects only their candidates."""
         zero_w, zero_b = np.zeros_like(self.w2), np.zeros_like(self.b2)
         _put(
             network.gru.input,
@@ -165,8 +166,8 @@ class Wiring:
             np.concatenate((zero_b, self.update_b, self.b2), 1),
         )
         mixing = np.zeros_like(self.w2)
-        drawn = np.random.default_rng(free).normal(0, 0.5 / np.sqrt(UNITS), (len(free), len(free)))
-        mixing[np.ix_(range(self.blocks), free, free)] = drawn
+        state_weights = np.random.default_rng(free).normal(0, 0.5 / np.sqrt(UNITS), (len(free), len(free)))
+        mixing[np.ix_(range(self.blocks), free, free)] = state_weights
         state = np.concatenate((zero_w, zero_w, mixing), 1)
         _put(network.gru.state, state, np.zeros((self.blocks, 3 * UNITS)))
 

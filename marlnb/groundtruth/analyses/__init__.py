@@ -1,1 +1,1 @@
-"""marlnb's analyses applied to an instance, one file each; `@analysis` registers them."""
+"""marlnb's analyses applied to an instance, one file each. `@analysis` registers them."""

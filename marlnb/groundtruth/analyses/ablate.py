@@ -1,4 +1,4 @@
-"""ablate: sets every hidden unit to zero by itself; those that move the driven logits carry the circuit."""
+"""ablate: zero-ablates each hidden unit. Units that change the driven logits belong to the circuit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def ablate(instance: Instance) -> Finding:
                     for unit in range(instance.width(site))
                 ],
                 axis=-1,
-            )  # [agent, unit]: an agent's units change its own logits alone, so all agents' are ablated at once
+            )  # [agent, unit]: units affect only their own agent's logits, so all agents are ablated at once
             sizes = {(agent, site): change[k] for k, agent in enumerate(instance.members(group))}
             units |= select_large(sizes, instance.task.min_effect_share, instance.min_effect(group))
     return instance.finding("ablate", ("agents", "sites", "units"), claims_from_units(units))

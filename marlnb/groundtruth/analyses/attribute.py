@@ -1,7 +1,7 @@
-"""attribute: gradients and integrated gradients of the driven logits, to hidden units and to observations.
+"""attribute: gradients and integrated gradients of the driven logits with respect to hidden units.
 
-Units are named by their integrated gradients, planes by the gradients' span, effects by the gradient along a step. Who
-influences whom follows from the observed features that an output is attributed to: another agent's position or message.
+Integrated gradients give the units. The span of the gradients gives the subspace, and the gradient along a direction
+gives the effect.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from marlnb.groundtruth.scoring.claims import Claim
 from marlnb.groundtruth.scoring.finding import Finding
 
 RANK_SHARE = 0.1
-"""Share of the largest singular value below which a dimension of the gradients' span is not counted."""
+"""Minimal singular value of a dimension of the gradients' span, as a share of the largest."""
 
 
 @analysis("attribute")
@@ -38,7 +38,7 @@ def attribute_units(instance: Instance) -> Finding:
 
 
 def _values(instance: Instance, group: str, site: str, method: str) -> np.ndarray:
-    """`[output, row, agent, unit]`."""
+    """Attributions of the driven logits to a site, `[output, row, agent, unit]`."""
     values = [
         attribute(
             instance.recording,
@@ -57,13 +57,13 @@ def _values(instance: Instance, group: str, site: str, method: str) -> np.ndarra
 
 
 def _along(agent: str, site: str, units: tuple[int, ...], slopes: np.ndarray, outputs: list[int]) -> list[Claim]:
-    """The plane and the effects of an agent's gradients `[output, unit]`, restricted to the named units."""
-    named = np.zeros_like(slopes)
-    named[:, list(units)] = slopes[:, list(units)]
-    _, sizes, directions = np.linalg.svd(named, full_matrices=False)
+    """Subspace and effect claims from an agent's gradients `[output, unit]`, restricted to the selected units."""
+    restricted = np.zeros_like(slopes)
+    restricted[:, list(units)] = slopes[:, list(units)]
+    _, sizes, directions = np.linalg.svd(restricted, full_matrices=False)
     basis = directions[sizes > RANK_SHARE * sizes[0]] if sizes[0] > 0 else directions[:0]
     claims: list[Claim] = [SubspaceClaim(agent=agent, site=site, basis=tuple(map(tuple, basis.tolist())))]
-    for row, output in zip(named, outputs):
+    for row, output in zip(restricted, outputs):
         for step in (*np.eye(slopes.shape[1])[list(units)], *basis):
             value = float(row @ step)
             claims.append(

@@ -1,4 +1,4 @@
-"""attribute_over_time: the step of an episode that the last action's logits come from: when the memory was filled."""
+"""attribute_over_time: finds the episode step that the last action's logits depend on most: the memory's onset."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from marlnb.groundtruth.scoring.finding import Finding
 @analysis("attribute_over_time")
 def filled_at(instance: Instance) -> Finding:
     claims: list[Claim] = []
-    memory = instance.task.network == "gru" and instance.task.onset
+    has_memory = instance.task.network == "gru" and instance.task.onset
     last = int(instance.recording.rows["t"].max())
-    for group in instance.task.groups if memory else ():
+    for group in instance.task.groups if has_memory else ():
         results = [
             attribute_over_time(
                 instance.recording,

@@ -1,4 +1,4 @@
-"""communication: the code between a speaker and a listener, and whether the listener listens."""
+"""communication: the code of a speaker, and whether the listener uses its messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from marlnb.groundtruth.scoring.finding import Finding
 def code_of(instance: Instance) -> Finding:
     attempts = ("code", "influence", "agents")
     if len(instance.task.groups) < 2:
-        return instance.finding("communication", ("code",), [])  # no agent speaks in this environment
+        return instance.finding("communication", ("code",), [])  # no communication in this environment
     speaker, listener = (instance.members(group)[0] for group in instance.task.groups)
     result = communication(
         instance.recording,

@@ -1,7 +1,8 @@
-"""concept_activation: agents whose driven logits the concept moves, by the derivative in the last hidden layer.
+"""concept_activation: agents whose driven logits depend on the concept, by the derivative in the last hidden layer.
 
-concept_score takes the share of steps at which a logit would rise, TCAV itself, as evidence of use. It shows what signs
-alone are worth: with shared weights, an agent that never has the concept has the readout of the one that uses it.
+concept_score is the control: it takes TCAV's score (the share of steps with a positive derivative) as evidence of use.
+Signs alone mislead with shared weights. An agent that never represents the concept has the same readout as one that
+uses it.
 """
 
 from __future__ import annotations
@@ -28,22 +29,22 @@ def moved_agents(instance: Instance) -> Finding:
     for group in instance.task.groups:
         results = list(scores(instance, group))
         largest = max((max(abs(score.effect), score.follows) for score in results), default=0.0)
-        least = max(instance.min_effect(group), instance.task.min_effect_share * largest)
+        min_effect = max(instance.min_effect(group), instance.task.min_effect_share * largest)
         level = ALPHA / len(instance.outputs[group])
-        agents += [score.agent for score in results if score.moves(least, level)]
+        agents += [score.agent for score in results if score.moves(min_effect, level)]
     return instance.finding("concept_activation", ("agents",), [AgentsClaim(agents=tuple(dict.fromkeys(agents)))])
 
 
 @analysis("concept_score")
 def sensitive_agents(instance: Instance) -> Finding:
-    every = [score for group in instance.task.groups for score in scores(instance, group)]
-    agents = tuple(dict.fromkeys(score.agent for score in every if score.p_holm < ALPHA))
+    all_scores = [score for group in instance.task.groups for score in scores(instance, group)]
+    agents = tuple(dict.fromkeys(score.agent for score in all_scores if score.p_holm < ALPHA))
     return instance.finding("concept_score", ("agents",), [AgentsClaim(agents=agents)])
 
 
 @lru_cache(maxsize=4)
 def scores(instance: Instance, group: str) -> tuple[ConceptScore, ...]:
-    """Scores of every agent and driven output; cached, since two analyses need them."""
+    """Scores of every agent and driven output. Cached: two analyses use them."""
     return tuple(_scores(instance, group))
 
 
@@ -62,13 +63,13 @@ def _scores(instance: Instance, group: str) -> Iterator[ConceptScore]:
                     n_runs=N_RUNS,
                     policies=instance.policies,
                 )
-            except AnalysisError:  # the layer does not vary, or the logit does not depend on it
+            except AnalysisError:  # the layer is constant, or the logit does not depend on it
                 continue
             yield from results.scores
 
 
 def _binary(instance: Instance) -> np.ndarray:
-    """Whether the concept is above its median, or its last class, `[row]` or `[row, agent]`."""
+    """Binary concept, `[row]` or `[row, agent]`: above the median (quantity), or the last class (classes)."""
     values = instance.recording.label(instance.task.concept).to_numpy()
     if instance.task.kind == "classes":
         return np.asarray(values == values.max())

@@ -1,7 +1,7 @@
-"""decode: where a linear model can read the concept, and whether it can read nonsense too.
+"""decode: where linear models decode the concept, and whether they also decode a nonsense label.
 
-decode_as_use takes the same answer for use, as people often do: it claims every agent, site and plane from which the
-concept is decoded. It shows how far the two are apart.
+decode_as_use is the control: it treats decodability as use. It claims every agent, site and subspace from which the
+concept is decoded, and shows how far representation and use differ.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from marlnb.groundtruth.scoring.finding import Finding
 
 N_SHUFFLES = 19
 ABOVE = 0.1
-"""Minimal score above chance, as a share of the interval from chance to perfect."""
+"""Minimal (score - chance) / (1 - chance)."""
 
 
 @analysis("decode")
 def decode_concept(instance: Instance) -> Finding:
     claims: list[Claim] = [
-        RepresentsClaim(agent=agent, site=site) for agent, site, _ in _read(instance, decoded(instance))
+        RepresentsClaim(agent=agent, site=site) for agent, site, _ in _above_chance(instance, decoded(instance))
     ]
     sites = [instance.hidden_sites(group)[-1] for group in instance.task.groups]
-    nonsense_label = _decode(instance, sites, instance.nonsense_label(), "classification")
-    claims += [RepresentsClaim(agent=a, site=s, concept=NONSENSE) for a, s, _ in _read(instance, nonsense_label)]
+    nonsense = _decode(instance, sites, instance.nonsense_label(), "classification")
+    claims += [RepresentsClaim(agent=a, site=s, concept=NONSENSE) for a, s, _ in _above_chance(instance, nonsense)]
     return instance.finding("decode", ("represents",), claims)
 
 
 @analysis("decode_as_use")
 def decode_as_use(instance: Instance) -> Finding:
-    read = list(_read(instance, decoded(instance)))
+    above_chance = list(_above_chance(instance, decoded(instance)))
     claims: list[Claim] = [
-        SubspaceClaim(agent=a, site=s, basis=tuple(map(tuple, basis.tolist()))) for a, s, basis in read
+        SubspaceClaim(agent=a, site=s, basis=tuple(map(tuple, basis.tolist()))) for a, s, basis in above_chance
     ]
-    claims.append(SitesClaim(sites=tuple((agent, site) for agent, site, _ in read)))
-    claims.append(AgentsClaim(agents=tuple(dict.fromkeys(agent for agent, _, _ in read))))
+    claims.append(SitesClaim(sites=tuple((agent, site) for agent, site, _ in above_chance)))
+    claims.append(AgentsClaim(agents=tuple(dict.fromkeys(agent for agent, _, _ in above_chance))))
     return instance.finding("decode_as_use", ("agents", "sites", "subspace"), claims)
 
 
 @lru_cache(maxsize=1)
 def decoded(instance: Instance) -> Decoding:
-    """The concept, from every hidden site of every agent; cached, since three analyses need it."""
+    """Decodes the concept from every hidden site of every agent. Cached: several analyses use it."""
     sites = [site for group in instance.task.groups for site in instance.hidden_sites(group)]
     return _decode(
         instance, sites, instance.task.concept, "classification" if instance.task.kind == "classes" else "regression"
@@ -62,11 +62,11 @@ def _decode(instance: Instance, sites: list[str], label: str | np.ndarray, kind:
     )
 
 
-def _read(instance: Instance, decoding: Decoding) -> Iterator[tuple[str, str, np.ndarray]]:
-    """(agent, site, basis of the patterns' plane) wherever the score is above chance, corrected for all of them."""
-    for score, reading in zip(decoding.scores, decoding.decoders):
+def _above_chance(instance: Instance, decoding: Decoding) -> Iterator[tuple[str, str, np.ndarray]]:
+    """(agent, site, basis of the patterns' span) wherever the score is above chance, corrected for multiple tests."""
+    for score, decoder in zip(decoding.scores, decoding.decoders):
         if score.p_max <= ALPHA and score.score - score.chance > ABOVE * (1 - score.chance):
-            patterns = reading.patterns
+            patterns = decoder.patterns
             centred = patterns - patterns.mean(0) if len(patterns) > 1 else patterns
             _, sizes, directions = np.linalg.svd(centred, full_matrices=False)
             yield score.agent, score.site, directions[sizes > 0.1 * sizes[0]]

@@ -1,15 +1,13 @@
-"""dictionary: which features of the units that choices are read from carry the choices, and what they do together.
+"""dictionary: which features drive the choices, and what they do together.
 
-Steering each unit tells which the driven logits are read from; what the others hold moves nothing, and a dictionary of
-them all spends its features on it. So the dictionary is of those units, from their rest where they are silent at times,
-with the fewest features that do.
+Steering first selects the units that the driven logits depend on. The dictionary is trained on these units alone, since
+other units would use up its features. If the units are silent at times, features add to the silent state. The
+dictionary is pruned to the fewest features that preserve the choices.
 
-It tries what it supposes before it claims what hangs on it. A feature writes more than the choices read of it, unless
-all of what it writes is read: how much of the rest belongs to it is decided by the data where what it stands for is
-rare, and by nothing else. Single features are claimed only where one of the two holds. That their span is all that the
-choices need, and from when, is claimed only where edits along it show it. What fails is declined, and the finding says
-why.
-"""
+Claims follow only from assumptions that were checked. A feature may write more than the choices read. The data decide
+how much of the rest belongs to it only if its concept is rare. So single features are claimed only if their concepts
+are rare, or if the choices read all that they write. Claims about their span, and its onset, need edits along the span
+to confirm them. Otherwise the finding abstains and states why."""
 
 from __future__ import annotations
 
@@ -41,16 +39,16 @@ from marlnb.recording.capture.recorder import record
 
 MAX_FEATURES, FEATURES_PER_UNIT = 64, 4
 N_STARTS = 3
-"""Number of dictionaries that are pruned, each from its own random start; the smallest is used."""
+"""Number of dictionaries, each trained from a different seed and pruned. The smallest is used."""
 MISSED = (0.2, 0.05, 0.01)
-"""Shares of a feature's contribution that may be lost without it; a smaller one is tried if choices lose more."""
+"""Maximal losses of pruning, in order. A smaller one is tried if the features express too little of the choices."""
 MIN_EXPRESSED, MIN_KEPT, MAX_REMAINING = 0.95, 0.95, 0.05
-"""Shares of the driven logits' variance: expressed by the named features, kept by their span alone, left without it."""
+"""Shares of the driven logits' variance: expressed by the selected features, kept by their span, left without it."""
 MIN_READ, MIN_STRENGTH = 0.95, 0.1
-"""Shares: of a feature's direction that choices read; of the largest singular value of the slopes, below which nothing
-is read."""
+"""Minimal share of a feature's direction that choices read; minimal singular value of the slopes, relative to the
+largest."""
 MIN_SILENT, REST = 0.05, 1e-3
-"""Share of rows at which a unit is at rest, and the tolerance of rest, in activations."""
+"""Minimal share of rows at which a unit is silent; tolerance of silence, in activations."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +59,12 @@ class _Used:
         agent: agent name.
         site: site name.
         group: group name.
-        parts: `[named feature, row, output]`, the change of the driven logits without each.
-        values: `[row, named feature]`, in the site's units.
-        directions: `[named feature, unit]`.
-        expressed: share of the driven logits' variance that the named features express.
-        kurtosis: their mean excess kurtosis, weighted by the variance of their parts.
-        read: smallest share of a named feature's direction that choices read.
+        parts: `[feature, row, output]`, change of the driven logits by removing each feature.
+        values: `[row, feature]`, in the site's units.
+        directions: `[feature, unit]`.
+        expressed: share of the driven logits' variance that the features express.
+        kurtosis: mean excess kurtosis of the features, weighted by the variance of their parts.
+        read: smallest share of a feature's direction that choices read.
         from_rest: whether features add to silent units.
     """
 
@@ -83,24 +81,26 @@ class _Used:
 
     @property
     def rare(self) -> bool:
-        """Whether the features are as rarely active as a Laplace distribution."""
+        """Whether the features' excess kurtosis is at least a Laplace distribution's."""
         return self.kurtosis >= RARE_KURTOSIS
 
     @property
     def doubts(self) -> list[str]:
         """Reasons why single features may not be directions of the network."""
         reasons = []
-        often = f"{self.agent}: what the features stand for is often there (excess kurtosis {self.kurtosis:.1f}; a "
-        often += f"Laplace distribution has {RARE_KURTOSIS:g})"
+        not_rare = f"{self.agent}: the features' concepts are often there (excess kurtosis {self.kurtosis:.1f}; a "
+        not_rare += f"Laplace distribution has {RARE_KURTOSIS:g})"
         if not self.rare and self.read < MIN_READ:
             reasons.append(
-                f"{often}, and choices read {self.read:.0%} of what one of them writes: how much of the rest belongs "
-                f"to it the data do not decide"
+                f"{not_rare}, and choices read only {self.read:.0%} of one feature's direction: the data do not "
+                f"decide how much of the rest belongs to the feature"
             )
         if not self.rare and not self.from_rest:
-            reasons.append(f"{often}, and units that are never silent do not tell what features add to")
+            reasons.append(f"{not_rare}, and the units are never silent: the baseline of the features is unknown")
         if self.expressed < MIN_EXPRESSED:
-            reasons.append(f"{self.agent}: the features express {self.expressed:.0%} of what drives the choices")
+            reasons.append(
+                f"{self.agent}: the features express only {self.expressed:.0%} of the driven logits' variance"
+            )
         return reasons
 
 
@@ -110,22 +110,22 @@ def features_used(instance: Instance) -> Finding:
     doubts: list[str] = []
     abstains: set[str] = set()
     agents: list[str] = []
-    for used in _look(instance):
+    for used in _used_features(instance):
         agents.append(used.agent)
-        claims += [*_moves(instance, used), *_single(used), _span(used)]
+        claims += [*_effect_claims(instance, used), *_feature_claims(used), _span_claim(used)]
         if used.doubts:
             doubts += used.doubts
             abstains.add("features")
-        elif used.rare:  # rare features may overlap, and a projection along one takes some of the others
-            claims.append(_onsets(instance, used, used.parts.sum(0)))
+        elif used.rare:  # rare features may overlap, so a projection along one removes parts of others
+            claims.append(_onset_claim(instance, used, used.parts.sum(0)))
             continue
         whole, alone, without = _by_edits(instance, used)
         kept, left = share_kept(whole, alone), share_kept(whole, without)
-        claims.append(_onsets(instance, used, whole - without))
+        claims.append(_onset_claim(instance, used, whole - without))
         if kept < MIN_KEPT or left > MAX_REMAINING:
             abstains |= {"span", "onset", "complete", "necessary"}
             doubts.append(
-                f"{used.agent}: the features' span alone keeps {kept:.0%} of the choices; {left:.0%} go without"
+                f"{used.agent}: the features' span keeps {kept:.0%} of the choices; {left:.0%} remain without it"
             )
     claims = [claim for claim in claims if claim.kind not in abstains]
     claims.append(AgentsClaim(agents=tuple(agents)))
@@ -133,10 +133,10 @@ def features_used(instance: Instance) -> Finding:
     return instance.finding("dictionary", attempts, claims, abstains=tuple(sorted(abstains)), doubts=tuple(doubts))
 
 
-def _look(instance: Instance) -> Iterator[_Used]:
-    """The agents with units that choices are read from, and features of those."""
-    least = (instance.task.min_effect_share * largest_variance(instance) ** 0.5) ** 2
-    with record(instance.agents, episodes=EPISODES, seed=SEED, name="dictionary", exist="open", progress=False) as seen:
+def _used_features(instance: Instance) -> Iterator[_Used]:
+    """The agents whose choices depend on some units, with the features of these units."""
+    min_variance = (instance.task.min_effect_share * largest_variance(instance) ** 0.5) ** 2
+    with record(instance.agents, episodes=EPISODES, seed=SEED, name="dictionary", exist="open", progress=False) as data:
         for group in instance.task.groups:
             site = instance.hidden_sites(group)[-1]
             slopes = instance.slopes(group, site)
@@ -145,72 +145,77 @@ def _look(instance: Instance) -> Iterator[_Used]:
                     continue
                 values = instance.recording[site].sel(agent=[agent]).to_numpy()[:, 0, list(units)]
                 silent = np.isclose(values, 0.0, atol=REST).mean(0).min()
-                n_features, rests = min(MAX_FEATURES, FEATURES_PER_UNIT * len(units)), bool(silent >= MIN_SILENT)
-                begin = partial(train, seen, site, agent, n_features=n_features, units=units, from_rest=rests)
-                starts = [begin(seed=seed) for seed in range(N_STARTS)]
+                n_features, from_rest = min(MAX_FEATURES, FEATURES_PER_UNIT * len(units)), bool(silent >= MIN_SILENT)
+                train_start = partial(train, data, site, agent, n_features=n_features, units=units, from_rest=from_rest)
+                starts = [train_start(seed=seed) for seed in range(N_STARTS)]
                 used = None
-                for missed in MISSED:
+                for max_loss in MISSED:
                     pruned = [
-                        prune_dictionary(one, seen, max_loss=missed, seed=seed) for seed, one in enumerate(starts)
+                        prune_dictionary(start, data, max_loss=max_loss, seed=seed) for seed, start in enumerate(starts)
                     ]
-                    smallest = min(pruned, key=lambda one: (len(one.warnings), one.n_features))
-                    used = _named(instance, group, agent, smallest, slopes[instance.members(group).index(agent)], least)
+                    smallest = min(pruned, key=lambda candidate: (len(candidate.warnings), candidate.n_features))
+                    used = _select(
+                        instance, group, agent, smallest, slopes[instance.members(group).index(agent)], min_variance
+                    )
                     if used is None or used.expressed >= MIN_EXPRESSED:
                         break
                 if used is not None:
                     yield used
 
 
-def _named(
-    instance: Instance, group: str, agent: str, dictionary: Dictionary, slopes: np.ndarray, least: float
+def _select(
+    instance: Instance, group: str, agent: str, dictionary: Dictionary, slopes: np.ndarray, min_variance: float
 ) -> _Used | None:
-    """The features whose part of a driven logit has at least that variance; None: there is none.
+    """The features whose part of a driven logit has at least the minimal variance; None if there are none.
 
     Args:
         slopes: `[output, unit]`, of the agent.
+        min_variance: minimal variance of a part, in squared logits.
     """
     lost, whole = parts(instance, group, agent, dictionary), driven_logits(instance, group, agent)
     sizes = lost.var(1).max(1)
-    named = np.flatnonzero(sizes >= least)
-    if not len(named):
+    selected = np.flatnonzero(sizes >= min_variance)
+    if not len(selected):
         return None
-    directions = dictionary.autoencoder.decoder.numpy()[named]
-    _, strengths, reading = np.linalg.svd(slopes, full_matrices=False)
-    reading = reading[strengths > MIN_STRENGTH * strengths[0]]
+    directions = dictionary.autoencoder.decoder.numpy()[selected]
+    _, strengths, read_basis = np.linalg.svd(slopes, full_matrices=False)
+    read_basis = read_basis[strengths > MIN_STRENGTH * strengths[0]]
     return _Used(
         agent=agent,
         site=dictionary.site,
         group=group,
-        parts=lost[named],
-        values=dictionary.features(instance.recording)[:, 0, named] * float(dictionary.autoencoder.scale),
+        parts=lost[selected],
+        values=dictionary.features(instance.recording)[:, 0, selected] * float(dictionary.autoencoder.scale),
         directions=directions,
-        expressed=share_kept(whole, lost[named].sum(0)),
-        kurtosis=float(np.average(dictionary.kurtosis[named], weights=sizes[named])),
-        read=float(np.square(directions @ reading.T).sum(1).min()),
+        expressed=share_kept(whole, lost[selected].sum(0)),
+        kurtosis=float(np.average(dictionary.kurtosis[selected], weights=sizes[selected])),
+        read=float(np.square(directions @ read_basis.T).sum(1).min()),
         from_rest=dictionary.from_rest,
     )
 
 
 def _by_edits(instance: Instance, used: _Used) -> list[np.ndarray]:
-    """The driven logits `[row, output]` as they are, with all but the features' span at its mean, and with the span at
-    its mean."""
+    """Driven logits `[row, output]`: without edits, with only the features' span kept, and with only the span removed.
+
+    Removed directions are set to their mean.
+    """
     k, batch = instance.members(used.group).index(used.agent), instance.batch(used.group)
     mean = instance.recording[used.site].sel(agent=[used.agent]).to_numpy()[:, 0].mean(0)
     basis, sizes, _ = np.linalg.svd(used.directions.T)
     rank = int((sizes > 1e-6 * sizes[0]).sum())
     logits = [instance.logits(used.group, batch, [])[:, k]]
     for rows in (basis.T[rank:], basis.T[:rank]):
-        gone = tuple(Direction(used.site, used.agent, tuple(map(float, r)), float(mean @ r), 1.0) for r in rows)
-        edits: list[Edit] = [Erase(used.site, directions=gone, agents=(used.agent,))] if gone else []
+        removed = tuple(Direction(used.site, used.agent, tuple(map(float, r)), float(mean @ r), 1.0) for r in rows)
+        edits: list[Edit] = [Erase(used.site, directions=removed, agents=(used.agent,))] if removed else []
         logits.append(instance.logits(used.group, batch, edits)[:, k])
     return logits
 
 
-def _single(used: _Used) -> list[Claim]:
+def _feature_claims(used: _Used) -> list[Claim]:
     return [FeatureClaim(agent=used.agent, site=used.site, basis=(row,)) for row in _rows(used)]
 
 
-def _span(used: _Used) -> Claim:
+def _span_claim(used: _Used) -> Claim:
     return SpanClaim(agent=used.agent, site=used.site, basis=_rows(used))
 
 
@@ -218,8 +223,8 @@ def _rows(used: _Used) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(map(float, row)) for row in used.directions)
 
 
-def _moves(instance: Instance, used: _Used) -> list[Claim]:
-    """By feature, the output that it moves most, and by how much for a step along its direction."""
+def _effect_claims(instance: Instance, used: _Used) -> list[Claim]:
+    """By feature: the output with the largest effect, and the effect of a unit step along the feature."""
     claims: list[Claim] = []
     for row, value, part in zip(_rows(used), used.values.T, used.parts):
         slopes = value @ part / float(value @ value)
@@ -229,8 +234,8 @@ def _moves(instance: Instance, used: _Used) -> list[Claim]:
     return claims
 
 
-def _onsets(instance: Instance, used: _Used, part: np.ndarray) -> Claim:
-    """By episode, the step at which the features' part `[row, output]` of the choices changes most."""
+def _onset_claim(instance: Instance, used: _Used, part: np.ndarray) -> Claim:
+    """By episode: the step at which the features' part `[row, output]` of the driven logits changes most."""
     rows = instance.recording.rows[["episode", "t"]].copy()
     rows["jump"] = np.linalg.norm(np.diff(part, axis=0, prepend=0.0), axis=1)
     later = rows[rows["t"] > 0]

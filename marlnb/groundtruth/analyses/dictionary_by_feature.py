@@ -1,8 +1,7 @@
-"""dictionary_by_feature: every feature of a plain dictionary that a logit hangs on, taken for a direction of the
-network's own, with nothing tried. A warning, not an analysis.
+"""dictionary_by_feature: the control for `dictionary`. It claims every feature that a logit depends on, without checks.
 
-A feature's size is its part's covariance with the logit: what a badly trained feature writes into units that were never
-on follows nothing that the agent chooses by.
+A feature's size is the covariance of its contribution with the logit. Poorly trained features write to units that were
+never active; their contributions do not follow the agent's choices.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ def features_taken_for_directions(instance: Instance) -> Finding:
 
 
 def _directions(instance: Instance) -> Iterator[Claim]:
-    least = instance.task.min_effect_share * largest_variance(instance)
-    with record(instance.agents, episodes=EPISODES, seed=SEED, name="dictionary", exist="open", progress=False) as seen:
+    min_covariance = instance.task.min_effect_share * largest_variance(instance)
+    with record(instance.agents, episodes=EPISODES, seed=SEED, name="dictionary", exist="open", progress=False) as data:
         for group in instance.task.groups:
             site = instance.hidden_sites(group)[-1]
             for agent in instance.members(group):
                 try:
-                    dictionary = train(seen, site, agent, n_features=N_FEATURES, seed=0)
-                except AnalysisError:  # the layer never varies
+                    dictionary = train(data, site, agent, n_features=N_FEATURES, seed=0)
+                except AnalysisError:  # the layer is constant
                     continue
                 whole = driven_logits(instance, group, agent)
                 covariance = np.einsum("fro,ro->fo", parts(instance, group, agent, dictionary), whole - whole.mean(0))
-                for feature in np.flatnonzero(covariance.max(1) / len(whole) >= least):
-                    row = tuple(dictionary.autoencoder.decoder[feature].tolist())
-                    yield FeatureClaim(agent=agent, site=site, basis=(row,))
+                for feature in np.flatnonzero(covariance.max(1) / len(whole) >= min_covariance):
+                    direction = tuple(dictionary.autoencoder.decoder[feature].tolist())
+                    yield FeatureClaim(agent=agent, site=site, basis=(direction,))

@@ -1,4 +1,4 @@
-"""event_average: the lag from the event at which each agent's last hidden layer changes most: its onset."""
+"""event_average: the lag after an event at which an agent's last hidden layer changes most: the memory's onset."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def onsets(instance: Instance) -> Finding:
         return instance.finding("event_average", ("onset",), claims)
     label = instance.recording.label(instance.task.onset).to_numpy() > 0
     rows = instance.recording.rows
-    first = rows[label].groupby("episode")["t"].min()
+    event_steps = rows[label].groupby("episode")["t"].min()
     for group in instance.task.groups:
         site = instance.hidden_sites(group)[-1]
         for agent in instance.members(group):
@@ -34,8 +34,8 @@ def onsets(instance: Instance) -> Finding:
                 n_shuffles=20,
                 n_bootstrap=20,
             )
-            jumps = np.abs(np.diff(average.mean, axis=0)).sum(1)  # [lag after the first]
-            lag = int(average.lags[1:][np.nanargmax(jumps)])
-            steps = tuple((int(episode), int(t) + lag) for episode, t in first.items())
+            changes = np.abs(np.diff(average.mean, axis=0)).sum(1)  # [lag after the first]
+            lag = int(average.lags[1:][np.nanargmax(changes)])
+            steps = tuple((int(episode), int(t) + lag) for episode, t in event_steps.items())
             claims.append(OnsetClaim(agent=agent, site=site, steps=steps))
     return instance.finding("event_average", ("onset",), claims)

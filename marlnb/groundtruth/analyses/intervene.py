@@ -1,4 +1,4 @@
-"""intervene: holds each agent's last hidden layer at its mean; an agent whose actions change uses its content."""
+"""intervene: mean-ablates each agent's last hidden layer. An agent whose actions change uses the layer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from marlnb.models.hooks.edits import Ablate
 
 EPISODES = 32
 NEGLIGIBLE = 0.02
-"""Total variation between action distributions at the same steps below which one would not call it use."""
+"""Total variation distance between action distributions at the same steps; smaller effects do not count as use."""
 
 
 @analysis("intervene")

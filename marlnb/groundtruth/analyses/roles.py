@@ -1,7 +1,7 @@
-"""roles: who behaves unlike the others for good, and from which step on an agent behaves unlike before.
+"""roles: which agent behaves differently from the others, and at which step an agent's behavior changes.
 
-In these worlds an agent that does not use the concept always does the same, so who stands apart by behaviour uses it,
-and a switch of what an agent does is the step from which its memory holds the concept.
+In these environments an agent that does not use the concept never changes its behavior. So an agent with a role of its
+own uses the concept. Its memory holds the concept from the step at which its role switches.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ N_SHUFFLES = 40
 
 @analysis("roles")
 def roles_of(instance: Instance) -> Finding:
-    (group, *others) = instance.task.groups
-    if others:
-        return instance.finding("roles", (), [])  # agents with different actions, whose behaviour cannot be compared
+    (group, *other_groups) = instance.task.groups
+    if other_groups:
+        return instance.finding("roles", (), [])  # agents with different actions cannot be compared
     try:
         whole = roles(instance.recording, n_shuffles=N_SHUFFLES)
-    except AnalysisError:  # nothing varies between the agents
+    except AnalysisError:  # the agents do not differ
         return instance.finding("roles", ("agents", "onset"), [])
-    apart = [team[0] for team in whole.teams if len(team) == 1] if whole.has_teams else []
-    claims: list[Claim] = [AgentsClaim(agents=tuple(apart))]
-    if apart and instance.task.onset:
-        claims += _switches(instance, group, apart)
+    singled_out = [team[0] for team in whole.teams if len(team) == 1] if whole.has_teams else []
+    claims: list[Claim] = [AgentsClaim(agents=tuple(singled_out))]
+    if singled_out and instance.task.onset:
+        claims += _switches(instance, group, singled_out)
     return instance.finding("roles", ("agents", "onset"), claims)
 
 
-def _switches(instance: Instance, group: str, apart: list[str]) -> list[Claim]:
-    """For each agent the first step of an episode at which its role is another than at the first."""
+def _switches(instance: Instance, group: str, singled_out: list[str]) -> list[Claim]:
+    """By agent and episode: the first step whose role differs from the initial role."""
     result = roles(instance.recording, window=1, n_shuffles=N_SHUFFLES)
     if not result.states_clustering.structured:
         return []
     claims: list[Claim] = []
-    for agent in apart:
-        mine = result.agent_index == result.agents.index(agent)
+    for agent in singled_out:
+        of_agent = result.agent_index == result.agents.index(agent)
         steps = []
-        for episode in sorted(set(result.episode[mine].tolist())):
-            here = mine & (result.episode == episode)
-            t, role = result.t[here], result.role[here]
+        for episode in sorted(set(result.episode[of_agent].tolist())):
+            in_episode = of_agent & (result.episode == episode)
+            t, role = result.t[in_episode], result.role[in_episode]
             changed = t[role != role[t.argmin()]]
             if len(changed):
                 steps.append((int(episode), int(changed.min())))

@@ -1,8 +1,8 @@
-"""similarity: which agents' sites represent the same at a later checkpoint, whatever the order of their units.
+"""similarity: which agents' sites keep their representation at a later checkpoint, up to a permutation of units.
 
-CKA weighs directions by their variance, CCA counts all alike; what is the same must be the same by both.
-similarity_by_cka uses the first alone. It shows what that is worth: where a circuit has much of the variance, the rest
-of a layer may change and hardly lower it.
+CKA weights directions by their variance, CCA weights all alike. A site counts as unchanged only if both agree.
+similarity_by_cka is the control: it uses CKA alone. Where a circuit has most of a layer's variance, the rest of the
+layer may change and CKA hardly drops.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from marlnb.groundtruth.scoring.circuit_claims import SimilarClaim
 from marlnb.groundtruth.scoring.finding import Finding
 
 MIN_SIMILARITY = 0.99
-"""Two sites above this are the same, except for drift in training."""
+"""Minimal similarity of an unchanged site; tolerates drift in training."""
 
 
 @analysis("similarity")
 def same_by_cka_and_cca(instance: Instance) -> Finding:
-    both = similar_sites(instance, "cka") & similar_sites(instance, "cca")
-    return instance.finding("similarity", ("similar",), [SimilarClaim(sites=tuple(sorted(both)))])
+    unchanged = similar_sites(instance, "cka") & similar_sites(instance, "cca")
+    return instance.finding("similarity", ("similar",), [SimilarClaim(sites=tuple(sorted(unchanged)))])
 
 
 @analysis("similarity_by_cka")
@@ -35,7 +35,7 @@ def same_by_cka(instance: Instance) -> Finding:
 
 @lru_cache(maxsize=2)
 def similar_sites(instance: Instance, method: SimilarityMethod) -> frozenset[tuple[str, str]]:
-    """The (agent, site) pairs that are similar; cached, since two analyses need them."""
+    """The similar (agent, site) pairs. Cached: two analyses use them."""
     pairs = [
         (agent, site)
         for g in instance.task.groups
@@ -46,7 +46,7 @@ def similar_sites(instance: Instance, method: SimilarityMethod) -> frozenset[tup
 
 
 def _score(instance: Instance, agent: str, site: str, method: SimilarityMethod) -> float:
-    """Similarity at the recorded steps. Shuffling is no control: redrawn features receive the same inputs."""
+    """Similarity at the recorded steps. A shuffled control is useless: redrawn features receive the same inputs."""
     before, after = (
         View(instance.recording, site, agent),
         View(instance.recording, site, agent, policy_source=instance.later),

@@ -1,6 +1,6 @@
-"""steer: a step along every hidden unit; the change of the driven logits gives units, plane and effect.
+"""steer: steers along each hidden unit. The change of the driven logits gives units, subspace and effects.
 
-A step is the unit's standard deviation in each agent: a unit that never varies has no effect.
+Slopes are scaled by each unit's standard deviation in each agent, so a constant unit has no effect.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from marlnb.groundtruth.scoring.claims import Claim
 from marlnb.groundtruth.scoring.finding import Finding
 
 RANK_SHARE = 0.1
-"""Share of the largest singular value below which a dimension of the effect is not counted."""
+"""Minimal singular value of a dimension of the slopes' span, as a share of the largest."""
 
 
 @analysis("steer")
@@ -34,13 +34,13 @@ def steer(instance: Instance) -> Finding:
 
 def _claims(agent: str, site: str, units: tuple[int, ...], slopes: np.ndarray, outputs: list[int]) -> list[Claim]:
     claims: list[Claim] = [UnitsClaim(agent=agent, site=site, units=units)]
-    named = np.zeros_like(slopes)
-    named[:, list(units)] = slopes[:, list(units)]
-    _, sizes, directions = np.linalg.svd(named, full_matrices=False)
+    restricted = np.zeros_like(slopes)
+    restricted[:, list(units)] = slopes[:, list(units)]
+    _, sizes, directions = np.linalg.svd(restricted, full_matrices=False)
     basis = directions[sizes > RANK_SHARE * sizes[0]]
     claims.append(SubspaceClaim(agent=agent, site=site, basis=tuple(map(tuple, basis.tolist()))))
     steps = [*np.eye(slopes.shape[1])[list(units)], *basis]
-    for row, output in zip(named, outputs):
+    for row, output in zip(restricted, outputs):
         for step in steps:
             value = float(row @ step)
             claims.append(EffectClaim(agent=agent, site=site, direction=tuple(step), output=output, value=value))

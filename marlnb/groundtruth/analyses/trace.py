@@ -1,6 +1,6 @@
-"""trace: exchanges observations between episodes and restores each site of each agent.
+"""trace: exchanges observations between episodes, then restores each site of each agent.
 
-Sites that bring the actions back carry the circuit.
+Sites that restore the actions belong to the circuit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from marlnb.models.hooks.edits_channel import PermuteChannel
 EPISODES = 24
 SPAN = 4
 MIN_SHARE = 0.1
-"""Share of the corruption's effect, summed over the restored windows, above which a site is named."""
+"""Minimal share of the corruption's effect that a site recovers, summed over the restored windows."""
 
 
 @analysis("trace")
@@ -28,6 +28,6 @@ def carriers(instance: Instance) -> Finding:
         episodes=EPISODES,
     )
     shares = result.recovered.sum(1)
-    named = tuple((a, s) for a, s, share in zip(result.agents, result.sites, shares) if share > MIN_SHARE)
-    agents = tuple(dict.fromkeys(agent for agent, _ in named))
-    return instance.finding("trace", ("agents", "sites"), [SitesClaim(sites=named), AgentsClaim(agents=agents)])
+    selected = tuple((a, s) for a, s, share in zip(result.agents, result.sites, shares) if share > MIN_SHARE)
+    agents = tuple(dict.fromkeys(agent for agent, _ in selected))
+    return instance.finding("trace", ("agents", "sites"), [SitesClaim(sites=selected), AgentsClaim(agents=agents)])

@@ -1,8 +1,7 @@
-"""usage: which agents use what decoding finds in their last hidden layer, or what the units tuned to it represent.
+"""usage: which agents use the directions that decode the concept, or the units that are tuned to it.
 
-Decoding sees where the concept moves the units' mean. A unit that a concept gates follows something else while it is
-on, and its mean may be the same whatever the concept is: tuning finds it, and mediation sees whether choices hang on
-it.
+Decoding finds shifts of the units' mean. A unit gated by the concept encodes another quantity while it is active, so
+its mean may not depend on the concept. Tuning finds such a unit, and mediation tests whether choices depend on it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from marlnb.groundtruth.scoring.finding import Finding
 EPISODES = 40
 N_SHUFFLES = 79
 N_RANDOM = 63
-"""So that the smallest p-value, 1 / 64, is below ALPHA when it is corrected for three ways of asking."""
+"""The smallest p-value, 1 / 64, is below ALPHA after correction for three tests."""
 
 
 @analysis("usage")
@@ -45,9 +44,9 @@ def _is_used(instance: Instance, site: str, agent: str) -> bool:
 
 
 def _by_directions(instance: Instance, site: str, agent: str) -> tuple[float, float]:
-    """p-values of erasing and of steering along what decoding finds; 1 where the effect may be negligible.
+    """p-values of erasing and steering the decoded directions; 1 where the effect may be negligible.
 
-    The effect does not hang on the random directions, so these are tried only where it is not negligible.
+    The effect does not depend on the random directions. They run only where the effect is not negligible.
     """
     try:
         decoding = decode(
@@ -60,18 +59,20 @@ def _by_directions(instance: Instance, site: str, agent: str) -> tuple[float, fl
             folds=3,
             progress=False,
         )
-    except AnalysisError:  # the layer or the label never varies: there is nothing to use
+    except AnalysisError:  # constant layer or label: nothing to use
         return 1.0, 1.0
-    ask = partial(usage, instance.agents, decoding.directions(agent), agent=agent, episodes=EPISODES, n_envs=EPISODES)
-    tests = ask(n_random_directions=1).tests
+    measure = partial(
+        usage, instance.agents, decoding.directions(agent), agent=agent, episodes=EPISODES, n_envs=EPISODES
+    )
+    tests = measure(n_random_directions=1).tests
     if any(test.low > NEGLIGIBLE for test in tests):
-        tests = ask(n_random_directions=N_RANDOM).tests
+        tests = measure(n_random_directions=N_RANDOM).tests
     erase, steer = (test.p_value if test.low > NEGLIGIBLE else 1.0 for test in tests)
     return erase, steer
 
 
 def _by_units(instance: Instance, site: str, agent: str) -> float:
-    """Smallest p-value of a unit that the concept sets and choices hang on."""
+    """Smallest p-value of mediation by a unit that is tuned to the concept."""
     try:
         tuned = tuning(
             instance.recording,

@@ -1,4 +1,4 @@
-"""value_decomposition: what each agent's Q adds to the team's value under a mixer, and which agent adds nothing."""
+"""value_decomposition: the weight of each agent's Q value under a mixer, and which agent has weight zero."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The circuits, one file each; a file registers its own by `@circuit`."""
+"""One file for each circuit. The decorator `@circuit` registers it."""

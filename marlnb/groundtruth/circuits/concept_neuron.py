@@ -1,11 +1,11 @@
 """concept_neuron: one unit of one agent computes a concept and drives one action.
 
-    first layer   c = relu(2 x)          x: where a landmark or another agent is, one coordinate
-    second layer  d = c                  (gru: d = tanh(c / 4), nothing remembered)
+    first layer   c = relu(2 x)          x: one coordinate of a landmark or of another agent, relative to the agent
+    second layer  d = c                  (gru: d = tanh(c / 4), without memory)
     logit         + 3 d                  (gru: + 12 d)
 
-So integrated gradients of the logit from a zero baseline give x exactly 6 relu(x) in the mlp. The decoys compute
-relu(2 x + 0.4 y), which correlates with the concept, in every agent, and drive nothing.
+In the mlp, integrated gradients of the logit from a zero baseline attribute exactly 6 relu(x) to x. Every agent has
+decoys: units relu(2 x + 0.4 y). They correlate with the concept and affect no logit.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ GROUP = "agent"
 def plant(builder: CircuitBuilder) -> None:
     wiring, rng = builder.wiring(GROUP), builder.rng
     agent = int(rng.integers(wiring.group.n_agents))
-    places = [name for name in wiring.features if name.endswith(("_dx", "_dy"))]
-    x, y = (str(name) for name in rng.choice(places, 2, replace=False))
+    coordinates = [name for name in wiring.features if name.endswith(("_dx", "_dy"))]
+    x, y = (str(name) for name in rng.choice(coordinates, 2, replace=False))
     output = int(rng.integers(1, 5))
     (first,), (second,) = wiring.take(1, 1), wiring.take(2, 1)
     wiring.sense([first], {x: [SLOPE]}, agent=agent)
@@ -48,7 +48,7 @@ def plant(builder: CircuitBuilder) -> None:
 
 
 def plant_decoys(builder: CircuitBuilder, weights: dict[str, float], count: int) -> None:
-    """Units relu(sum of weights[feature] * feature) in every agent, carried on to the second layer and no further."""
+    """Plants decoys relu(sum of weights[feature] * feature) in both layers of every agent. No logit reads them."""
     wiring = builder.wiring(GROUP)
     first, second = wiring.take(1, count), wiring.take(2, count)
     wiring.sense(first, {feature: [weight] * count for feature, weight in weights.items()})
@@ -59,7 +59,7 @@ def plant_decoys(builder: CircuitBuilder, weights: dict[str, float], count: int)
 
 
 def half(feature: int) -> LabelFn:
-    """Label of every agent: relu of one of its features, `[env, agent]`."""
+    """Label `[env, agent]`: relu of one feature of each agent."""
 
     def label(time_step: TimeStep) -> Tensor:
         return time_step.observation[GROUP][..., feature].clamp(min=0)

@@ -1,10 +1,10 @@
-"""decoy: an agent steers by one landmark; it computes another's place as well, louder, and does not use it.
+"""decoy: one agent's actions depend on one landmark. A second landmark is encoded more strongly, but never used.
 
-    used      relu(2 x), relu(-2 x): to the landmark's right or left (or up and down)
-    not used  relu(3 y), relu(-3 y) of another landmark on the same axis, and one relu(2 x + 2 y) that mixes both
+    used    relu(2 x), relu(-2 x): the used landmark's coordinate on one axis, by sign
+    decoys  relu(3 y), relu(-3 y): the other landmark's coordinate on the same axis; relu(2 x + 2 y): a mixture
 
-x and y correlate, since both are seen from where the agent is, and y is decodable from every site, so that only an
-intervention, or a path to the output, tells them apart.
+x and y correlate, because both are relative to the agent. y can be decoded from every site. Only an intervention, or
+the path to the output, separates the two.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from marlnb.training.collect.episodes import TimeStep
 
 SLOPE, READOUT, LOUD = 2.0, 3.0, 3.0
 TOWARDS = {"x": (2, 1), "y": (4, 3)}
-"""Actions of simple_spread to more and to less of a coordinate."""
+"""By axis: the actions of simple_spread that increase and decrease the coordinate."""
 
 
 @circuit("decoy", lambda network: SimpleSpreadConfig(max_cycles=16))
@@ -32,9 +32,9 @@ def plant(builder: CircuitBuilder) -> None:
     first, second = wiring.take(1, 2), wiring.take(2, 2)
     wiring.sense(first, {used: [SLOPE, -SLOPE]}, agent=agent)
     wiring.relay(second, first, wiring.gain * np.eye(2), agent)
-    more, less = TOWARDS[axis]
+    increase, decrease = TOWARDS[axis]
     size = READOUT / wiring.gain
-    weights = {more: [size, 0.0], less: [0.0, size]}
+    weights = {increase: [size, 0.0], decrease: [0.0, size]}
     builder.drive(GROUP, agent, second, weights)
     wiring.prefer(0, 0.5)
     builder.add_node(GROUP, agent, 1, first)
@@ -48,7 +48,7 @@ def plant(builder: CircuitBuilder) -> None:
 
 
 def place(feature: int) -> LabelFn:
-    """Label of every agent: one of its features, `[env, agent]`."""
+    """Label `[env, agent]`: one feature of each agent."""
 
     def label(time_step: TimeStep) -> Tensor:
         return time_step.observation[GROUP][..., feature]

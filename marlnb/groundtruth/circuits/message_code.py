@@ -1,10 +1,11 @@
-"""message_code: a speaker says its goal in a permuted code; a listener decodes it and goes to that landmark.
+"""message_code: a speaker sends its goal in a permuted code. A listener decodes the message and moves to that landmark.
 
-Speaker: one unit a goal in each layer (1 when that is the goal), 5 logits to the word that the code gives it.
-Listener: one unit for each landmark and side, relu(2 d - 20 (1 - m)) where d is how far the landmark lies to that side
-and m whether its word was heard, carried on and read out with weight 3 into the move to that side. So it goes where it
-is sent. It does nothing before the first word arrives.
-Decoys: units of the listener that hold the word, and of the speaker that hold the goal, and drive nothing.
+Speaker: each layer has one unit for each goal, 1 for the current goal and 0 otherwise. It adds 5 to the logit of the
+word that the code assigns to the goal.
+Listener: the first layer has one unit for each landmark and direction, relu(2 d - 20 (1 - m)). Here d is the distance
+to the landmark in that direction; m is 1 if the landmark's word was received. The second layer copies the unit, and
+the head reads it with weight 3 into the move in that direction. Before the first message, the listener does nothing.
+Decoys, which no logit reads: units of the listener that encode the word, units of the speaker that encode the goal.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from marlnb.groundtruth.planting import circuit
 
 SPEAKER, LISTENER = "speaker", "listener"
 DIM, BRIGHT = 0.15, 0.65
-"""A goal's colour is bright in its own channel and dim in the others."""
+"""Values of a goal's color: BRIGHT in the goal's channel, DIM in the others."""
 WORD_LOGITS, SLOPE, SILENCE, READOUT = 5.0, 2.0, 20.0, 3.0
 SIDES = (("x", 1, 2), ("x", -1, 1), ("y", 1, 4), ("y", -1, 3))
-"""Axis, direction and the action that goes there."""
+"""Axis, sign of the direction, action that moves in it."""
 
 
 @circuit("message_code", lambda network: SimpleSpeakerListenerConfig(max_cycles=16))
@@ -36,14 +37,14 @@ def plant(builder: CircuitBuilder) -> None:
 def _plant_speaker(builder: CircuitBuilder, code: tuple[int, ...]) -> None:
     wiring = builder.wiring(SPEAKER)
     colors = [f"goal_{name}" for name in COLOR_NAMES]
-    steep = 1 / (BRIGHT - DIM)
+    slope = 1 / (BRIGHT - DIM)
     weights = {code[g]: WORD_LOGITS / wiring.gain * np.eye(3)[g] for g in range(3)}
     for used in (True, False):
         first, second = wiring.take(1, 3), wiring.take(2, 3)
-        wiring.sense(first, {name: steep * np.eye(3)[g] for g, name in enumerate(colors)}, bias=-steep * DIM)
+        wiring.sense(first, {name: slope * np.eye(3)[g] for g, name in enumerate(colors)}, bias=-slope * DIM)
         wiring.relay(second, first, wiring.gain * np.eye(3))
         if used:
-            readout = {word: row / _reached(builder) for word, row in weights.items()}
+            readout = {word: row / _saturation(builder) for word, row in weights.items()}
             builder.drive(SPEAKER, 0, second, readout)
             builder.add_node(SPEAKER, 0, 1, first)
             builder.add_node(SPEAKER, 0, 2, second, readout=readout)
@@ -56,14 +57,14 @@ def _plant_listener(builder: CircuitBuilder, code: tuple[int, ...]) -> None:
     wiring = builder.wiring(LISTENER)
     count = 3 * len(SIDES)
     first, second = wiring.take(1, count), wiring.take(2, count)
-    places = [(g, axis, sign, action) for g in range(3) for axis, sign, action in SIDES]
+    targets = [(g, axis, sign, action) for g in range(3) for axis, sign, action in SIDES]
     weights: dict[str, np.ndarray] = {}
-    for place, (g, axis, sign, _) in enumerate(places):
-        weights.setdefault(f"landmark_{g}_d{axis}", np.zeros(count))[place] = SLOPE * sign
-        weights.setdefault(f"message_{code[g]}", np.zeros(count))[place] = SILENCE
+    for i, (g, axis, sign, _) in enumerate(targets):
+        weights.setdefault(f"landmark_{g}_d{axis}", np.zeros(count))[i] = SLOPE * sign
+        weights.setdefault(f"message_{code[g]}", np.zeros(count))[i] = SILENCE
     wiring.sense(first, {name: list(row) for name, row in weights.items()}, bias=-SILENCE)
     wiring.relay(second, first, wiring.gain * np.eye(count))
-    readout = {action: [READOUT / wiring.gain * (other == action) for *_, other in places] for _, _, action in SIDES}
+    readout = {action: [READOUT / wiring.gain * (other == action) for *_, other in targets] for _, _, action in SIDES}
     builder.drive(LISTENER, 0, second, readout)
     wiring.prefer(0, 0.1)
     builder.add_node(LISTENER, 0, 1, first)
@@ -75,7 +76,7 @@ def _plant_listener(builder: CircuitBuilder, code: tuple[int, ...]) -> None:
     builder.add_decoy(LISTENER, 2, second)
 
 
-def _reached(builder: CircuitBuilder) -> float:
-    """What a second-layer unit reaches of its input of `gain`: all of it, or its tanh's part."""
+def _saturation(builder: CircuitBuilder) -> float:
+    """Ratio of a second-layer unit's activation to its input of `gain`: 1 for relu, tanh(gain) / gain for gru."""
     gain = builder.wiring(SPEAKER).gain
     return 1.0 if builder.network == "mlp" else float(np.tanh(gain) / gain)

@@ -1,13 +1,14 @@
-"""partner_goal: an agent's belief about its partner's goal, in two dimensions that no single unit holds.
+"""partner_goal: an agent's belief about its partner's goal, in a 2-dimensional subspace that no single unit encodes.
 
-The goal g (of three) is a corner z_g of a triangle in a plane; a random rotation Q spreads it over twelve units.
+Each of the three goals g is a corner z_g of a triangle in a plane. A random rotation distributes it over 12 units.
 
-    first layer   12 units relu(1 + Q z_g) when the cue is on, else 0
-    second layer  12 units: mlp 1 + R z_g while it is on; gru 0.8 R z_g from then on, latched
-    logits        of the action that belongs to goal h: 6 z_h . R' units (gru: / 0.8)
+    first layer   12 units: relu(1 + Q z_g) while the cue is on, else 0
+    second layer  12 units: mlp 1 + R z_g while the cue is on; gru 0.8 R z_g from the cue on, latched
+    logits        the action of goal h: 6 z_h . R' units (gru: / 0.8)
 
-Q and R have orthonormal columns that sum to zero, so that each plane is exactly the subspace that holds the belief.
-Three decoys, each a unit that is 1 where the goal is (or was) one of the three, lie in every agent and drive nothing.
+The columns of Q and R are orthonormal and sum to zero. So each plane is exactly the subspace that encodes the belief.
+Every agent has three decoys, one for each goal: 1 during the cue (gru, second layer: from the cue on). No logit reads
+them.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ def plant(builder: CircuitBuilder) -> None:
     size = MEMORY if builder.network == "gru" else 1.0
     remembered = np.arctanh(MEMORY * belief @ CORNERS) if builder.network == "gru" else 1 + belief @ CORNERS
     wiring.sense(first, {name: cued[:, g] for g, name in enumerate(CUES)}, agent=agent)
-    news = np.full(N_UNITS, 1 / N_UNITS)  # the first layer's units sum to 12 with a cue, since Q's columns sum to 0
-    wiring.relay(second, first, remembered @ np.linalg.pinv(cued), agent, latch=news)
+    cue_weights = np.full(N_UNITS, 1 / N_UNITS)  # with a cue, the first layer sums to 12: Q's columns sum to 0
+    wiring.relay(second, first, remembered @ np.linalg.pinv(cued), agent, latch=cue_weights)
     actions = [int(a) for a in rng.permutation(np.arange(1, 5))[:3]]
     weights = {action: STRENGTH / size * belief @ CORNERS[:, g] for g, action in enumerate(actions)}
     builder.drive(GROUP, agent, second, weights)
@@ -50,10 +51,13 @@ def plant(builder: CircuitBuilder) -> None:
 
 
 def rotation(rng: np.random.Generator) -> np.ndarray:
-    """`[unit, 2]`, orthonormal columns that sum to zero; no unit has half of a direction or more, and each has some."""
+    """Random `[unit, 2]` with orthonormal columns that sum to zero.
+
+    Each row's squared norm is between MIN_SHARE and MAX_SHARE: no unit dominates the plane, and none is absent.
+    """
     while True:
-        drawn = rng.normal(size=(N_UNITS, 2))
-        q = np.linalg.qr(drawn - drawn.mean(0))[0]
+        sample = rng.normal(size=(N_UNITS, 2))
+        q = np.linalg.qr(sample - sample.mean(0))[0]
         shares = (q**2).sum(1)
         if shares.max() < MAX_SHARE and shares.min() > MIN_SHARE:
             return q

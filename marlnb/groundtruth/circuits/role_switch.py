@@ -1,11 +1,11 @@
-"""role_switch: an alarm switches what an agent does, and it holds the new role to the episode's end.
+"""role_switch: an alarm switches an agent's role for the rest of the episode.
 
-    first layer   a = relu(alarm), of one step in the gru's world, lasting in the mlp's
-    second layer  r = a               gru: r latches tanh(4) = 0.9993 at the alarm and keeps it
-    logits        before 4 - 8 r, after 8 r - 4 of two actions; r is 0 in all other agents
+    first layer   a = relu(alarm)     the alarm lasts one step for gru, until the episode's end for mlp
+    second layer  r = a               gru: r latches tanh(4) = 0.9993 at the alarm
+    logits        action before the alarm: 4 - 8 r; action after it: 8 r - 4; in all other agents r is 0
 
-Decoys in every agent: a unit that holds the alarm just the same and drives nothing, and one that remembers whether
-the partner's goal was cued.
+Every agent has two decoys, which no logit reads: a unit like r, and a unit that encodes whether the partner's goal was
+cued.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ def plant(builder: CircuitBuilder) -> None:
     wiring, rng = builder.wiring(GROUP), builder.rng
     agent = int(rng.integers(wiring.group.n_agents))
     (first,), (second,) = wiring.take(1, 1), wiring.take(2, 1)
-    into = np.full((1, 1), FULL if builder.network == "gru" else 1.0)
+    matrix = np.full((1, 1), FULL if builder.network == "gru" else 1.0)
     wiring.sense([first], {ALARM: [1.0]}, agent=agent)
-    wiring.relay([second], [first], into, agent, latch=NEWS)
+    wiring.relay([second], [first], matrix, agent, latch=NEWS)
     before, after = (int(a) for a in rng.permutation(np.arange(1, 5))[:2])
     weights = {before: [-2 * STRENGTH], after: [2 * STRENGTH]}
     builder.drive(GROUP, agent, [second], weights)
-    wiring.prefer(before, STRENGTH)  # every agent: who hears no alarm goes on, weights shared or not
+    wiring.prefer(before, STRENGTH)  # in every agent: the others keep the role before the alarm
     wiring.prefer(after, -STRENGTH)
     builder.add_node(GROUP, agent, 1, [first], exact=builder.network == "mlp")
     builder.add_node(GROUP, agent, 2, [second], readout=weights)
-    for weights_of in ({ALARM: [1.0]}, {name: [1.0] for name in CUES}):
+    for feature_weights in ({ALARM: [1.0]}, {name: [1.0] for name in CUES}):
         (source,), (unit,) = wiring.take(1, 1), wiring.take(2, 1)
-        wiring.sense([source], weights_of)
-        wiring.relay([unit], [source], into, latch=NEWS)
+        wiring.sense([source], feature_weights)
+        wiring.relay([unit], [source], matrix, latch=NEWS)
         builder.add_decoy(GROUP, 1, [source])
         builder.add_decoy(GROUP, 2, [unit])
     builder.users = (wiring.group.agents[agent],)

@@ -1,16 +1,16 @@
-"""sparse_code: concepts as sparse dictionaries suppose them, rare and along directions that overlap, more than units.
+"""sparse_code: more concepts than units, rarely active, along overlapping directions, as sparse dictionaries assume.
 
-The last hidden layer's code lies in 29 units (n), rotated, so that no unit means anything by itself. 36 calls (rumours
-and others) have 36 directions in a subspace V of 26 dimensions, which every agent holds and nothing reads. At one agent
-three signals are written as well, each along
+The code of the last hidden layer spans n = 29 units. It is rotated, so no single unit has a meaning.
+Every agent encodes 33 events (rumours and distractors) along 33 directions in a 26-dimensional subspace V. No logit
+reads V. One agent also encodes three signals, each along
 
-    s_g = 0.8 c_g + 0.6 v_g     c_g: orthonormal, outside V; v_g: in V, where it overlaps with the calls
+    s_g = 0.8 c_g + 0.6 v_g     c_g: orthonormal, orthogonal to V; v_g: in V, where it overlaps with the events
 
-and read out along c_g:  logit of an action of its own + 4 when signal g is there. So no call moves a logit, although
-the directions of signals and calls are not orthogonal, and 39 directions lie in 29 dimensions.
+The head reads along c_g: signal g adds 4 to the logit of one action. So no event moves a logit, although signals and
+events are not orthogonal. There are 36 directions in 29 dimensions.
 
-    first layer   26 units relu(3 + calls' directions), of every agent; 3 units that are 1 at a signal, of one
-    second layer  mlp 3 + code; gru tanh(code / 4), nothing remembered
+    first layer   26 units relu(3 + the events' directions) in every agent; 3 units, 1 at a signal, in one agent
+    second layer  mlp 3 + code; gru tanh(code / 4), without memory
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GROUP = "agent"
 N_UNITS = UNITS - MINOR_UNITS
 N_HELD = N_UNITS - len(SIGNALS)
 LIFT = 3.0
-"""Keeps relu units above 0, whatever calls coincide: six times the code's standard deviation."""
+"""Keeps relu units above 0 whichever events coincide: six times the code's standard deviation."""
 OUTSIDE = 0.8
 STRENGTH = 4.0
 
@@ -35,15 +35,15 @@ STRENGTH = 4.0
 def plant(builder: CircuitBuilder) -> None:
     wiring, rng = builder.wiring(GROUP), builder.rng
     agent = int(rng.integers(wiring.group.n_agents))
-    held, first, second = wiring.take(1, N_HELD), wiring.take(1, len(SIGNALS)), wiring.take(2, N_UNITS)
-    calls = (*RUMOURS, *DISTRACTORS)
-    inward = directions(rng, len(calls), N_HELD)
-    turned = np.linalg.qr(rng.normal(size=(N_UNITS, N_UNITS)))[0]
-    inside, outside = turned[:, :N_HELD], turned[:, N_HELD:]
+    event_units, first, second = wiring.take(1, N_HELD), wiring.take(1, len(SIGNALS)), wiring.take(2, N_UNITS)
+    events = (*RUMOURS, *DISTRACTORS)
+    inward = directions(rng, len(events), N_HELD)
+    rotation = np.linalg.qr(rng.normal(size=(N_UNITS, N_UNITS)))[0]
+    inside, outside = rotation[:, :N_HELD], rotation[:, N_HELD:]
     signals = OUTSIDE * outside.T + np.sqrt(1 - OUTSIDE**2) * directions(rng, len(SIGNALS), N_HELD) @ inside.T
-    wiring.sense(held, {name: list(row) for name, row in zip(calls, inward)}, bias=LIFT)
+    wiring.sense(event_units, {name: list(row) for name, row in zip(events, inward)}, bias=LIFT)
     wiring.sense(first, {name: list(row) for name, row in zip(SIGNALS, np.eye(len(SIGNALS)))}, agent=agent)
-    wiring.relay(second, held, wiring.gain * inside)
+    wiring.relay(second, event_units, wiring.gain * inside)
     wiring.add(second, first, wiring.gain * signals.T, agent)
     lift = LIFT if builder.network == "mlp" else 0.0
     wiring.shift(second, lift - wiring.gain * LIFT * inside.sum(1))
@@ -63,6 +63,6 @@ def plant(builder: CircuitBuilder) -> None:
 
 
 def directions(rng: np.random.Generator, count: int, size: int) -> np.ndarray:
-    """`[direction, size]`, of length 1."""
-    drawn: np.ndarray = rng.normal(size=(count, size))
-    return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+    """Random unit vectors `[direction, size]`."""
+    sample: np.ndarray = rng.normal(size=(count, size))
+    return sample / np.linalg.norm(sample, axis=1, keepdims=True)

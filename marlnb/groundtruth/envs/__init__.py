@@ -1,1 +1,1 @@
-"""Environments in which circuits are planted."""
+"""Environments for planted circuits."""

@@ -1,8 +1,8 @@
-"""Cued goal: an MPE-like world in which agents receive a cue at a random step and an alarm at another.
+"""Cued goal: an MPE environment in which agents receive a cue at one random step and an alarm at another.
 
-Three agents move freely among three landmarks without collisions. Every agent observes the same: at step `cue_step`
-which landmark is the partner's goal (one of three numbers is 1), at step `alarm_step` an alarm. Each lasts one step,
-or, with `persistent`, to the end of the episode: then a network without a memory can follow it too.
+Three agents move among three landmarks without collisions. All agents observe the same cue and alarm. At `cue_step`
+the cue shows which landmark is the partner's goal (one-hot). At `alarm_step` the alarm is 1. Each lasts one step. With
+`persistent`, each lasts until the episode ends, so networks without memory can use it too.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ EPISODE_STEPS = 16
 
 @dataclass(frozen=True)
 class CuedGoalConfig(MPEConfig):
-    """Three agents receive the partner's goal at one step of an episode and an alarm at another."""
+    """Three agents observe the partner's goal at one step of an episode and an alarm at another."""
 
     name: ClassVar[str] = "groundtruth/cued_goal"
     mpe2_module: ClassVar[str] = "marlnb.groundtruth.envs.cued_goal"
 
     max_cycles: int = option(EPISODE_STEPS, help="length of an episode", unit="steps", ge=EPISODE_STEPS)
-    persistent: bool = option(False, help="cue and alarm last to the end of the episode instead of one step")
+    persistent: bool = option(False, help="cue and alarm last until the episode ends, not one step")
 
     def scenario(self) -> Scenario:
         return CuedGoalScenario(self.persistent)
@@ -84,7 +84,7 @@ class CuedGoalScenario(Scenario):
         return (LabelSpec("partner_goal", None, ("untold", *GOALS)), LabelSpec("role", None, ("before", "after")))
 
     def read_labels(self, world: World) -> dict[str, Tensor]:
-        """What an agent with a memory can know: the goal since the cue, the role since the alarm."""
+        """What an agent with memory can know: the goal from the cue on, the role from the alarm on."""
         clock = world["clock"][0]
         known = clock >= cue_step(world)
         return {"partner_goal": (world.choice["goal"] + 1) * known, "role": (clock >= alarm_step(world)).long()}
@@ -94,7 +94,7 @@ class CuedGoalScenario(Scenario):
 
 
 class ClockedMPE(MPE):
-    """A scenario's environments, with a step counter as part of the world's state."""
+    """MPE environments with a step counter in the world's state."""
 
     def step(self, actions: Mapping[str, Tensor]) -> Step:
         self.world["clock"].add_(1)
@@ -102,16 +102,16 @@ class ClockedMPE(MPE):
 
 
 def with_clock(layout: Layout, blocks: Mapping[str, tuple[int, ...]], constants: tuple[float, ...]) -> Layout:
-    """The layout of other scenarios, with the clock among the state rows of an episode."""
-    first = {name: layout.shapes[name] for name in ("position", "velocity", "message")}
-    return Layout({**first, "clock": (1,), "delta": layout.shapes["delta"], **blocks}, constants)
+    """The standard layout, with the clock among an episode's state rows."""
+    state_shapes = {name: layout.shapes[name] for name in ("position", "velocity", "message")}
+    return Layout({**state_shapes, "clock": (1,), "delta": layout.shapes["delta"], **blocks}, constants)
 
 
 def cue_step(world: World) -> Tensor:
-    """`[env]`: 1, 3, 5, 7 or 9."""
+    """Step of the cue `[env]`: 1, 3, 5, 7 or 9."""
     return 1 + 2 * world.choice["cue"]
 
 
 def alarm_step(world: World) -> Tensor:
-    """`[env]`: 2, 5, 8, 11 or 14."""
+    """Step of the alarm `[env]`: 2, 5, 8, 11 or 14."""
     return 2 + 3 * world.choice["alarm"]

@@ -1,8 +1,8 @@
-"""Sparse signals: an MPE-like world in which agents observe rare events, a few of many at a time, drawn at every step.
+"""Sparse signals: an MPE environment in which agents observe rare events, redrawn at every step.
 
-Three agents move freely among three landmarks without collisions. Every agent observes the same. One of three *signals*
-is on at a step with probability SIGNAL each, never two of them. Each has a *rumour*, which usually comes with it and
-sometimes without it. The other *distractors*, N_OTHERS, are each on with probability OTHER, independently.
+Three agents move among three landmarks without collisions. All agents observe the same events. Each of three *signals*
+is on with probability SIGNAL, never two at once. Each signal has a *rumour*, on with probability RUMOUR_WITH if the
+signal is on, else RUMOUR_WITHOUT. N_DISTRACTORS independent *distractors* are each on with probability DISTRACTOR.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ N_DRAWN = 1 + N_SIGNALS + N_DISTRACTORS
 
 @dataclass(frozen=True)
 class SparseSignalsConfig(MPEConfig):
-    """Three agents observe rare events; three of these are signals."""
+    """Three agents observe rare events. Three of the events are signals."""
 
     name: ClassVar[str] = "groundtruth/sparse_signals"
     mpe2_module: ClassVar[str] = "marlnb.groundtruth.envs.sparse_signals"
@@ -90,12 +90,12 @@ class SparseSignalsScenario(Scenario):
 
 
 def uniforms(draw: Tensor, clock: Tensor) -> Tensor:
-    """`[N_DRAWN, env]` in 0..1, fixed by the episode's draw and the step, so that any step can be drawn again.
+    """Uniform numbers `[N_DRAWN, env]` in [0, 1), a function of the episode's random number and the step.
 
     Args:
         draw: `[env]` int64, the episode's random number.
         clock: `[env]`, steps since the start of the episode.
-    Source: the finaliser of MurmurHash3, over 32 bits.
+    Source: MurmurHash3, 32-bit finalizer.
     """
     number = torch.arange(N_DRAWN, device=draw.device)[:, None]
     x = draw * 64 + clock.long() + number * 0x9E3779B1 & _MASK
