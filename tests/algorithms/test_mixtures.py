@@ -178,7 +178,7 @@ CENTRAL_OVER_GRU = (*TAG, "rollout_steps=16", "algorithm=ippo", "models.agent=gr
         ((*TAG, "groups.all=[agent_0]"), "groups must name each of .* once; not so for"),
         (
             (*TAG, "groups.all=[adversary_0,adversary_1,agent_0]"),
-            r"group 'all' cannot hold 'adversary_0' and 'agent_0': 'adversary_0' has observations of shape",
+            r"group 'all' cannot contain 'adversary_0' and 'agent_0': 'adversary_0' has observations of shape",
         ),
     ],
 )

@@ -10,11 +10,8 @@ from tests.examples import environment  # noqa: F401  (registers examples/meetin
 
 
 def test_example_environment_passes_the_contract() -> None:
-    env = mnb.Experiment.compose("env=examples/meeting", "env.workers=0").env.build(3)
-    try:
-        check_vector_env(env)
-    finally:
-        env.close()
+    config = mnb.Experiment.compose("env=examples/meeting", "env.workers=0", "algorithm=ippo").env
+    check_vector_env(config.build)
 
 
 def test_agents_learn_to_meet(tmp_path: Path) -> None:
