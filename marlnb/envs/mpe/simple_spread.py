@@ -53,10 +53,12 @@ class SimpleSpread(PartialView):
 
     def reward(self, world: World, out: Tensor) -> None:
         """r_i = local_ratio * -(number of agents that i touches) + (1 - local_ratio) * -(sum of landmark distances)."""
-        global_reward = -_landmark_distance(world).sum(0)
-        out.copy_((1 - self.local_ratio) * global_reward)
+        # in place: temporaries cost 5 to 10% of a step
+        global_reward = _landmark_distance(world).sum(0).mul_(-(1 - self.local_ratio))
         if self.penalises_contact:
-            out += self.local_ratio * -world.touching_agents().sum(1).to(out.dtype)
+            out.copy_(world.touching_agents().sum(1)).mul_(-self.local_ratio).add_(global_reward)
+        else:
+            out.copy_(global_reward)
 
     def finished(self, world: World) -> Tensor:
         return (_landmark_distance(world) < CAPTURE_RADIUS).all(0)
