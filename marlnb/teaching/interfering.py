@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from marlnb.training.policies.policy_source import PolicySourceLike
 
 
-def wrong_words(subject: PolicySourceLike, *, episodes: int) -> Intervention:
+def wrong_words(policy_source: PolicySourceLike, *, episodes: int) -> Intervention:
     """The same episodes with their own words and with words of other games: the intervention of exercise 4.1."""
     from marlnb.analysis.interventions.intervene import intervene
     from marlnb.models.hooks.edits_channel import PermuteChannel
 
-    return intervene(subject, PermuteChannel("listener"), episodes=episodes)
+    return intervene(policy_source, PermuteChannel("listener"), episodes=episodes)
 
 
 @exercise("4.1", "an edit that makes each listener hear usual words that do not fit its own goal")

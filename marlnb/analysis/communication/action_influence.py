@@ -95,7 +95,7 @@ class ActionInfluence(Result):
 
 
 def action_influence(
-    subject: PolicySourceLike,
+    policy_source: PolicySourceLike,
     source: str,
     *,
     horizon: int = 5,
@@ -116,7 +116,7 @@ def action_influence(
     for a continuous action uniformly between its bounds.
 
     Args:
-        subject: a run, its folder, or other agents.
+        policy_source: a run, its folder, or other agents.
         source: the agent whose action is replaced; if it speaks, its message.
         horizon: steps after the replacement.
         measure: total_variation (between action distributions, 0 to 1) or action (whether another action was taken;
@@ -136,16 +136,16 @@ def action_influence(
             "horizon, episodes and n_envs must be 1 or more, seed 0 or more; got "
             f"{horizon}, {episodes}, {n_envs} and {seed}"
         )
-    subject = as_policy_source(subject)
-    origin = subject.origin(checkpoint)
-    policies = subject.policies(origin.iteration, device=device)
-    group = _source_group(subject, source, policies, measure)
-    agent_index = subject.spec.group(group).agents.index(source)
-    n_envs = min(episodes, n_envs or min(subject.n_envs, MAX_ENVS))
+    policy_source = as_policy_source(policy_source)
+    origin = policy_source.origin(checkpoint)
+    policies = policy_source.policies(origin.iteration, device=device)
+    group = _source_group(policy_source, source, policies, measure)
+    agent_index = policy_source.spec.group(group).agents.index(source)
+    n_envs = min(episodes, n_envs or min(policy_source.n_envs, MAX_ENVS))
     parts = []
-    with subject.build_env(n_envs, device=device, env=env) as built:
-        check_fit(subject.spec, built.spec)
-        publish(built, subject.path / EVALUATION)
+    with policy_source.build_env(n_envs, device=device, env=env) as built:
+        check_fit(policy_source.spec, built.spec)
+        publish(built, policy_source.path / EVALUATION)
         for first in range(0, episodes, n_envs):
             batch: dict[str, Any] = {"seed": seed, "first": first, "explore": explore, "labels": False}
             batch["episodes"] = min(n_envs, episodes - first)
@@ -156,7 +156,7 @@ def action_influence(
             override = ActionOverride(baseline, group, agent_index, steps, generator)
             replaced = roll_out(built, policies, (), override_action=override, **batch)
             parts.append(_distances(policies, baseline, replaced, override, horizon, measure))
-    distances, agents = np.concatenate(parts), list(subject.spec.agents)
+    distances, agents = np.concatenate(parts), list(policy_source.spec.agents)
     others = [k for k, agent in enumerate(agents) if agent != source]
     long_enough = np.isfinite(distances).any(axis=(1, 2))
     if not long_enough.any():
@@ -166,7 +166,7 @@ def action_influence(
     distances = distances[long_enough][:, others]
     values, low, high, n_episodes = over_episodes(distances, np.arange(len(distances)), seed)
     settings = {
-        "env": subject.spec.name,
+        "env": policy_source.spec.name,
         "episodes": episodes,
         "seed": seed,
         "explore": explore,
@@ -179,13 +179,13 @@ def action_influence(
     return ActionInfluence(values, low, high, tuple(agents[k] for k in others), source, units, n_episodes, settings)
 
 
-def _source_group(subject: PolicySource, source: str, policies: Mapping[str, Policy], measure: Measure) -> str:
-    agents = subject.spec.agents
+def _source_group(policy_source: PolicySource, source: str, policies: Mapping[str, Policy], measure: Measure) -> str:
+    agents = policy_source.spec.agents
     if source not in agents:
         raise AnalysisError(unknown("agent", source, agents))
     if len(agents) == 1:
         raise AnalysisError(f"{source!r} is the only agent: there is no other agent to influence")
-    group = subject.spec.group_of(source)
+    group = policy_source.spec.group_of(source)
     action = group.action
     if action.kind != "continuous" and max(action.n) < 2:
         raise AnalysisError(f"{source!r} has a single action, which cannot be replaced")

@@ -176,11 +176,13 @@ class Dictionary(Result):
         agents = None if list(self.agents) == names else tuple(group.index(name) for name in self.agents)
         return WithFeatures(policy, self.site, self.autoencoder, agents)
 
-    def subject(self, subject: PolicySourceLike) -> TransformedPolicySource:
+    def policy_source(self, policy_source: PolicySourceLike) -> TransformedPolicySource:
         """The same agents with the features as a site, to record, evaluate and intervene on."""
         weights = b"".join(tensor.numpy().tobytes() for tensor in self.autoencoder.state_dict().values())
         description = f"with the features of {self.site}, {hashlib.sha256(weights).hexdigest()[:12]}"
-        return TransformedPolicySource(as_policy_source(subject), {self.site.split("/")[0]: self.attach}, description)
+        return TransformedPolicySource(
+            as_policy_source(policy_source), {self.site.split("/")[0]: self.attach}, description
+        )
 
     def features(self, recording: Recording, rows: slice | np.ndarray | None = None) -> np.ndarray:
         """`[row, agent, feature]` of a recording's rows, in normalised units; None for all rows."""

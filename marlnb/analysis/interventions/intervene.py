@@ -35,7 +35,7 @@ RELEVANT_EFFECT = 0.5
 
 
 def intervene(
-    subject: PolicySourceLike,
+    policy_source: PolicySourceLike,
     edits: Edit | Sequence[Edit] | str = (),
     *,
     episodes: int = 200,
@@ -57,12 +57,12 @@ def intervene(
     same step. Each episode is its own control.
 
     Args:
-        subject: a run, its folder, or other agents.
+        policy_source: a run, its folder, or other agents.
         edits: one, several, or the name under which some were saved with the run.
         episodes: how many to play.
         explore: sample actions; False takes the most likely ones.
-        partners: by group, another subject whose policy plays that group in the edited episodes, or (subject,
-            checkpoint). Edits then act in the partners' policies.
+        partners: by group, another policy source, or (policy source, checkpoint), whose policy plays that group in
+            the edited episodes. Edits then act in the partners' policies.
         strengths: plays the edited episodes once for each value, as the strength of every edit that has one (steer,
             scale, noise, clamp).
         n_envs: environments stepped at once. Each plays one episode at a time, so that the noise is matched.
@@ -73,8 +73,10 @@ def intervene(
         ConfigError: an option out of range, strengths without an edit that has one, or a partner that does not fit.
         SiteError, ShapeError: an edit of a site or unit that the policies do not have.
     """
-    subject = as_policy_source(subject)
-    edits = load_edits(subject, edits) if isinstance(edits, str) else [edits] if isinstance(edits, Edit) else [*edits]
+    policy_source = as_policy_source(policy_source)
+    edits = (
+        load_edits(policy_source, edits) if isinstance(edits, str) else [edits] if isinstance(edits, Edit) else [*edits]
+    )
     if episodes < 1 or seed < 0 or (n_envs is not None and n_envs < 1):
         raise ConfigError(f"episodes and n_envs must be 1 or more, seed 0 or more; got {episodes}, {n_envs} and {seed}")
     if intervals not in get_args(Intervals):
@@ -82,13 +84,13 @@ def intervene(
     if not edits and not partners:
         raise ConfigError("an intervention needs edits= or partners=; got neither")
     edits_by_arm = _at_strengths(edits, strengths)
-    origin = subject.origin(checkpoint)
-    policies = subject.policies(origin.iteration, device=device)
-    edited_policies, partner_names = _with_partners(subject, policies, partners or {}, device)
-    n_envs = min(episodes, n_envs or min(subject.n_envs, MAX_ENVS))
-    with subject.build_env(n_envs, device=device, env=env) as built:
-        check_fit(subject.spec, built.spec)
-        publish(built, subject.path / EVALUATION)
+    origin = policy_source.origin(checkpoint)
+    policies = policy_source.policies(origin.iteration, device=device)
+    edited_policies, partner_names = _with_partners(policy_source, policies, partners or {}, device)
+    n_envs = min(episodes, n_envs or min(policy_source.n_envs, MAX_ENVS))
+    with policy_source.build_env(n_envs, device=device, env=env) as built:
+        check_fit(policy_source.spec, built.spec)
+        publish(built, policy_source.path / EVALUATION)
         outcomes = _Outcomes(built.spec, len(edits_by_arm))
         for first in range(0, episodes, n_envs):
             batch: dict[str, Any] = {
@@ -137,8 +139,8 @@ def intervene(
         ),
     )
     if save is not None:
-        save_edits(subject, save, edits, note=note, replace=True)
-        write_result(subject, save, "intervention", result.to_json())
+        save_edits(policy_source, save, edits, note=note, replace=True)
+        write_result(policy_source, save, "intervention", result.to_json())
     return result
 
 
@@ -280,7 +282,7 @@ def _at_strengths(edits: Sequence[Edit], strengths: Sequence[float] | None) -> l
 
 
 def _with_partners(
-    subject: PolicySource,
+    policy_source: PolicySource,
     policies: Mapping[str, Policy],
     partners: Mapping[str, PolicySourceLike | tuple[PolicySourceLike, Which]],
     device: str,
@@ -295,7 +297,9 @@ def _with_partners(
         origin = other.origin(which)
         if group not in other.spec.group_names:
             raise AnalysisError(f"{other.path}: {unknown('group', group, other.spec.group_names)}")
-        check_group_fit(other.spec.group(group), other.spec.name, subject.spec.group(group), subject.spec.name)
+        check_group_fit(
+            other.spec.group(group), other.spec.name, policy_source.spec.group(group), policy_source.spec.name
+        )
         combined[group] = other.policies(origin.iteration, device=device)[group]
         descriptions[group] = f"{other.path.name}, checkpoint {origin.iteration}"
     return combined, descriptions

@@ -89,7 +89,7 @@ class Mediation(Result):
 
 
 def mediation(
-    subject: PolicySourceLike,
+    policy_source: PolicySourceLike,
     tuned: Tuning,
     *,
     episodes: int = 100,
@@ -106,7 +106,7 @@ def mediation(
     spread over many units, so that holding one changes little, is not found: use `usage` for that.
 
     Args:
-        subject: a run, its folder, or other agents.
+        policy_source: a run, its folder, or other agents.
         tuned: the result of `tuning`.
         episodes: how many to play.
         negligible: an effect that does not count.
@@ -116,12 +116,12 @@ def mediation(
         AnalysisError: units of a critic, which chooses no actions.
     Source: MacKinnon et al. 2002, A Comparison of Methods to Test Mediation, the test of joint significance.
     """
-    subject = as_policy_source(subject)
-    group = acting_group(subject, tuned.agent, tuned.site)
-    policies = subject.policies(subject.origin(checkpoint).iteration)
-    n_envs = min(episodes, n_envs or min(subject.n_envs, MAX_ENVS))
-    with subject.build_env(n_envs) as env:
-        check_fit(subject.spec, env.spec)
+    policy_source = as_policy_source(policy_source)
+    group = acting_group(policy_source, tuned.agent, tuned.site)
+    policies = policy_source.policies(policy_source.origin(checkpoint).iteration)
+    n_envs = min(episodes, n_envs or min(policy_source.n_envs, MAX_ENVS))
+    with policy_source.build_env(n_envs) as env:
+        check_fit(policy_source.spec, env.spec)
         baseline = play_baseline(env, policies, episodes=episodes, n_envs=n_envs, seed=seed, explore=explore)
     sensitivity = ActionSensitivity(policies, group.name, group.agents.index(tuned.agent), baseline)
     tests = [

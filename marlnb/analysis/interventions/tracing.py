@@ -46,7 +46,7 @@ OUTCOMES = ("return", "actions")
 
 
 def trace(
-    subject: PolicySourceLike | Recording,
+    policy_source: PolicySourceLike | Recording,
     corruption: Edit | Sequence[Edit],
     *,
     outcome: str = "return",
@@ -66,8 +66,8 @@ def trace(
     `recovered = (restored - corrupted) / (clean - corrupted)`.
 
     Args:
-        subject: a run, its folder, or other agents; or a recording, whose checkpoint, seed and (up to `episodes` of
-            its) episodes are then played again.
+        policy_source: a run, its folder, or other agents; or a recording, whose checkpoint, seed and episodes (up to
+            `episodes` of them) are then played again.
         corruption: edits, active at every step or in their own windows: another message
             (`PermuteChannel("listener")`), another goal (`PermuteChannel("speaker", units="goal_*")`), no message.
         outcome: "return", the mean return of `group`; "actions", how close its action distributions are to the clean
@@ -83,22 +83,24 @@ def trace(
         ConfigError: episodes or span out of range.
         SiteError: a pattern that matches no site.
     """
-    if isinstance(subject, Recording):
-        if subject.run_path is None:
-            raise AnalysisError(f"{subject.path} is in no run folder: pass the run or the agents to trace instead")
-        checkpoint, seed = subject.checkpoint[0], int(subject.settings["seed"])
-        episodes, subject = min(episodes, len(subject.episodes)), subject.run_path
+    if isinstance(policy_source, Recording):
+        if policy_source.run_path is None:
+            raise AnalysisError(
+                f"{policy_source.path} is in no run folder: pass the run or the agents to trace instead"
+            )
+        checkpoint, seed = policy_source.checkpoint[0], int(policy_source.settings["seed"])
+        episodes, policy_source = min(episodes, len(policy_source.episodes)), policy_source.run_path
     if outcome not in OUTCOMES:
         raise AnalysisError(unknown("outcome", outcome, OUTCOMES))
     if not 2 <= episodes <= MAX_ENVS or span < 1:
         raise ConfigError(f"episodes must be 2 to {MAX_ENVS} and span 1 or more; got {episodes} and {span}")
-    subject = as_policy_source(subject)
-    origin = subject.origin(checkpoint)
-    policies = subject.policies(origin.iteration)
+    policy_source = as_policy_source(policy_source)
+    origin = policy_source.origin(checkpoint)
+    policies = policy_source.policies(origin.iteration)
     edits = [corruption] if isinstance(corruption, Edit) else list(corruption)
     lines = _grid_lines(policies, sites, agents)
-    with subject.build_env(episodes, env=env) as built:
-        check_fit(subject.spec, built.spec)
+    with policy_source.build_env(episodes, env=env) as built:
+        check_fit(policy_source.spec, built.spec)
         groups = list(built.spec.group_names) if group is None else [built.spec.group(group).name]
         rollouts = _Rollouts(built, policies, seed, outcome, groups, sorted({site for site, _ in lines}))
         corrupted = rollouts.score(edits)

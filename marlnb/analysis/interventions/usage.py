@@ -51,7 +51,7 @@ class DirectionSource(Protocol):
 
 
 def usage(
-    subject: PolicySourceLike,
+    policy_source: PolicySourceLike,
     directions: Direction | Sequence[Direction] | DirectionSource,
     *,
     agent: str | None = None,
@@ -73,7 +73,7 @@ def usage(
     along which the activations vary as much.
 
     Args:
-        subject: a run, its folder, or other agents.
+        policy_source: a run, its folder, or other agents.
         directions: one Direction, several of one concept, or a decoding, of which all directions are taken.
         agent: whose, if a decoding has several; None: the directions' own agent.
         episodes: how many to play.
@@ -91,13 +91,13 @@ def usage(
         raise ConfigError(
             f"n_random_directions must be 1 or more and episodes 2 or more; got {n_random_directions} and {episodes}"
         )
-    subject = as_policy_source(subject)
-    group = acting_group(subject, agent, site)
-    origin = subject.origin(checkpoint)
-    policies = subject.policies(origin.iteration)
-    n_envs = min(episodes, n_envs or min(subject.n_envs, MAX_ENVS))
-    with subject.build_env(n_envs, env=env) as built:
-        check_fit(subject.spec, built.spec)
+    policy_source = as_policy_source(policy_source)
+    group = acting_group(policy_source, agent, site)
+    origin = policy_source.origin(checkpoint)
+    policies = policy_source.policies(origin.iteration)
+    n_envs = min(episodes, n_envs or min(policy_source.n_envs, MAX_ENVS))
+    with policy_source.build_env(n_envs, env=env) as built:
+        check_fit(policy_source.spec, built.spec)
         baseline = play_baseline(
             built, policies, episodes=episodes, n_envs=n_envs, seed=seed, explore=explore, sites=[site]
         )
@@ -135,15 +135,15 @@ def usage(
     )
 
 
-def acting_group(subject: PolicySource, agent: str, site: str) -> GroupSpec:
+def acting_group(policy_source: PolicySource, agent: str, site: str) -> GroupSpec:
     """The group of an agent whose actions depend on a site.
 
     Raises:
         AnalysisError: no such agent, or a site of the critic.
     """
-    group = next((group for group in subject.spec.groups if agent in group.agents), None)
+    group = next((group for group in policy_source.spec.groups if agent in group.agents), None)
     if group is None or "/critic/" in site:
-        raise AnalysisError(f"{site!r} of {agent!r} chooses no actions; the agents are {subject.spec.agents}")
+        raise AnalysisError(f"{site!r} of {agent!r} chooses no actions; the agents are {policy_source.spec.agents}")
     return group
 
 

@@ -120,7 +120,7 @@ class GNN(Network):
         super().__init__()
         self.n_agents, self.in_features, self.out_features = n_agents, in_features, out_features
         self.cross_agent = n_agents > 1
-        self.positions, self.neighbours = list(config.positions), config.neighbours
+        self.positions, self.n_neighbors = list(config.positions), config.n_neighbors
         self.register_buffer("graph", ~torch.eye(n_agents, dtype=torch.bool), persistent=False)
         self.hidden = hidden_layers(n_agents, in_features, config)
         widths = [config.hidden[-1] if config.hidden else in_features, *config.rounds]
@@ -131,8 +131,8 @@ class GNN(Network):
 
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         graph = self.graph
-        if 0 < self.neighbours < self.n_agents - 1:
-            graph = nearest_others(x[..., self.positions], self.neighbours)
+        if 0 < self.n_neighbors < self.n_agents - 1:
+            graph = nearest_others(x[..., self.positions], self.n_neighbors)
         for layer in self.hidden:
             x = layer(x)
         for messaging in self.rounds:
@@ -156,7 +156,7 @@ class GNNConfig(HiddenConfig):
     rounds: tuple[int, ...] = option((64,), help="units of each round of messages", unit="units", ge=1)
     messages: Messages = option("gatv2", help="weighted by attention, or summed", choices=("gatv2", "graph"))
     heads: int = option(4, help="attention heads of gatv2; the units are divided among them", ge=1)
-    neighbours: int = option(0, help="number of nearest agents that each one hears; 0: all", unit="agents", ge=0)
+    n_neighbors: int = option(0, help="number of nearest agents that each one hears; 0: all", unit="agents", ge=0)
     positions: tuple[int, ...] = option((), help="the observation's features that are the agent's position", ge=0)
 
     def __post_init__(self) -> None:
@@ -166,10 +166,10 @@ class GNNConfig(HiddenConfig):
             raise ConfigError(f"{where}: rounds needs at least one; got none")
         if self.messages == "gatv2" and any(units % self.heads for units in self.rounds):
             raise ConfigError(f"{where}: heads={self.heads} must divide the units of each round; got {self.rounds}")
-        if bool(self.neighbours) != bool(self.positions):
+        if bool(self.n_neighbors) != bool(self.positions):
             raise ConfigError(
-                f"{where}: the nearest agents are found by positions; give both neighbours and positions or neither; "
-                f"got neighbours={self.neighbours}, positions={self.positions}"
+                f"{where}: the nearest agents are found by positions; give both n_neighbors and positions or neither; "
+                f"got n_neighbors={self.n_neighbors}, positions={self.positions}"
             )
 
     def messaging(self, n_agents: int, in_features: int, units: int) -> Messaging:

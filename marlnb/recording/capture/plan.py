@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import os
 import shutil
 from dataclasses import dataclass, replace
 from math import ceil
@@ -16,7 +15,7 @@ from marlnb.formatting import format_bytes, format_duration
 from marlnb.recording.capture.config import RecordingConfig
 from marlnb.recording.capture.preparation import Prepared, prepare
 from marlnb.recording.file.layout import Field
-from marlnb.training.policies.policy_source import PolicySource, as_policy_source
+from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 
 FILE_OVERHEAD_BYTES = 4 * 1024 * 1024
 WRITE_BYTES_PER_S = 1e9
@@ -103,12 +102,12 @@ class RecordingPlan:
 
 @accepts_options(RecordingConfig)
 def plan_recording(
-    subject: PolicySource | str | os.PathLike[str], config: RecordingConfig | None = None, **overrides: Any
+    policy_source: PolicySourceLike, config: RecordingConfig | None = None, **overrides: Any
 ) -> RecordingPlan:
     """What `record` with the same arguments would write. Plays a few steps and writes nothing.
 
     Args:
-        subject: a run or its folder, or agents from elsewhere (`marlnb.Agents`).
+        policy_source: a run or its folder, or agents from elsewhere (`marlnb.Agents`).
         config: the options; None: the defaults.
         overrides: options that replace those of `config`.
     Raises:
@@ -116,10 +115,10 @@ def plan_recording(
             no errors here; the plan shows the disk's free space.
     """
     options = resolve_config(RecordingConfig, config, overrides)
-    subject = as_policy_source(subject)
-    origins = options.origins(subject)
-    with prepare(subject, replace(options, checkpoint=origins[0].iteration)) as prepared:
-        return make_plan(prepared, recording_path(subject, options.name), checkpoints=len(origins))
+    policy_source = as_policy_source(policy_source)
+    origins = options.origins(policy_source)
+    with prepare(policy_source, replace(options, checkpoint=origins[0].iteration)) as prepared:
+        return make_plan(prepared, recording_path(policy_source, options.name), checkpoints=len(origins))
 
 
 def make_plan(prepared: Prepared, path: Path, *, checkpoints: int = 1) -> RecordingPlan:
@@ -148,7 +147,7 @@ def make_plan(prepared: Prepared, path: Path, *, checkpoints: int = 1) -> Record
     )
 
 
-def recording_path(subject: PolicySource, name: str) -> Path:
+def recording_path(policy_source: PolicySource, name: str) -> Path:
     """The path of a recording with this name.
 
     Raises:
@@ -156,7 +155,7 @@ def recording_path(subject: PolicySource, name: str) -> Path:
     """
     if not name or name != Path(name).name or name.startswith("."):
         raise RecordingError(f"{name!r} is not a valid recording name; give a file name without folders")
-    return subject.path / "recordings" / f"{name.removesuffix('.h5')}.h5"
+    return policy_source.path / "recordings" / f"{name.removesuffix('.h5')}.h5"
 
 
 def free_bytes(path: Path) -> int:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 from marlnb.errors import RecordingError
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.file.reader import Recording
-from marlnb.training.policies.policy_source import PolicySource, as_policy_source
+from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.run import Origin
 
 
-def source_of(recording: Recording, subject: PolicySource | str | os.PathLike[str] | None) -> PolicySource:
-    """The recorded policies' source: `subject`, or the run folder that holds the file.
+def source_of(recording: Recording, policy_source: PolicySourceLike | None) -> PolicySource:
+    """The recorded policies' source: `policy_source`, or the run folder that holds the file.
 
     Raises:
-        RecordingError: `subject` is None and the file is in no run folder.
+        RecordingError: `policy_source` is None and the file is in no run folder.
     """
-    if subject is not None:
-        return as_policy_source(subject)
+    if policy_source is not None:
+        return as_policy_source(policy_source)
     if recording.run_path is None:
-        raise RecordingError(f"{recording.path} is in no run folder, so its policies are unknown; give subject=")
+        raise RecordingError(f"{recording.path} is in no run folder, so its policies are unknown; give policy_source=")
     return as_policy_source(recording.run_path)
 
 
@@ -34,22 +33,22 @@ def origin_at(recording: Recording, row: int) -> Origin:
     return Origin(int(matches["iteration"].iloc[0]), str(matches["sha256"].iloc[0]))
 
 
-def policies_of(recording: Recording, subject: PolicySource, origin: Origin) -> Mapping[str, Policy]:
+def policies_of(recording: Recording, policy_source: PolicySource, origin: Origin) -> Mapping[str, Policy]:
     """The policies of a checkpoint, checked to be those that made the rows.
 
     Raises:
         RecordingError: the weights differ from those recorded.
         CheckpointError: the checkpoint no longer exists.
     """
-    check_origin(recording, subject, origin)
-    return subject.policies(origin.iteration)
+    check_origin(recording, policy_source, origin)
+    return policy_source.policies(origin.iteration)
 
 
-def check_origin(recording: Recording, subject: PolicySource, origin: Origin) -> None:
-    """Raises RecordingError where `subject` has other weights at the checkpoint's iteration."""
-    current = subject.origin(origin.iteration)
+def check_origin(recording: Recording, policy_source: PolicySource, origin: Origin) -> None:
+    """Raises RecordingError where `policy_source` has other weights at the checkpoint's iteration."""
+    current = policy_source.origin(origin.iteration)
     if current.sha256 != origin.sha256:
         raise RecordingError(
             f"{recording.path.name} was made by weights {origin.sha256[:12]} (iteration {origin.iteration}), "
-            f"but {subject.path} has weights {current.sha256[:12]}"
+            f"but {policy_source.path} has weights {current.sha256[:12]}"
         )

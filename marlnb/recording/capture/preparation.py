@@ -5,7 +5,6 @@ Whatever is wrong with a request is reported here, before a file exists.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from marlnb.recording.capture.sources import Selection
 from marlnb.specs import EnvSpec
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.compatibility import check_fit
-from marlnb.training.policies.policy_source import PolicySource, as_policy_source
+from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.files import EVALUATION
 from marlnb.training.runs.run import Origin
 
@@ -43,7 +42,7 @@ class Prepared:
 
     Attributes:
         config: the options, of a single checkpoint.
-        subject: the run or agents that are recorded.
+        policy_source: the run or agents that are recorded.
         origin: the checkpoint.
         env: the environments that are stepped.
         policies: by group.
@@ -53,7 +52,7 @@ class Prepared:
     """
 
     config: RecordingConfig
-    subject: PolicySource
+    policy_source: PolicySource
     origin: Origin
     env: VectorEnv
     policies: Mapping[str, Policy]
@@ -87,24 +86,24 @@ class Prepared:
 
 
 @contextmanager
-def prepare(subject: PolicySource | str | os.PathLike[str], config: RecordingConfig) -> Iterator[Prepared]:
+def prepare(policy_source: PolicySourceLike, config: RecordingConfig) -> Iterator[Prepared]:
     """Opens what a recording of one checkpoint needs and dry-runs a few steps. The block's end closes everything.
 
     Raises:
         SiteError: a pattern matches no site, or a site never fires.
         RecordingError, ConfigError, RunError, EnvError: another option cannot be met.
     """
-    subject = as_policy_source(subject)
-    (origin,) = config.origins(subject)
-    policies = subject.policies(origin.iteration, device=config.device)
-    selections = select_agents(subject.spec, config.agents)
+    policy_source = as_policy_source(policy_source)
+    (origin,) = config.origins(policy_source)
+    policies = policy_source.policies(origin.iteration, device=config.device)
+    selections = select_agents(policy_source.spec, config.agents)
     sites = select_sites(policies, config.sites, selections)
-    n_envs = min(config.n_envs or min(subject.n_envs, MAX_ENVS), config.episodes)
-    with subject.build_env(n_envs, device=config.device, env=config.env) as env:
-        check_fit(subject.spec, env.spec)
-        publish(env, subject.path / EVALUATION)
+    n_envs = min(config.n_envs or min(policy_source.n_envs, MAX_ENVS), config.episodes)
+    with policy_source.build_env(n_envs, device=config.device, env=config.env) as env:
+        check_fit(policy_source.spec, env.spec)
+        publish(env, policy_source.path / EVALUATION)
         with hooks_where_needed(env, policies, selections, sites, config) as (activations, result):
-            yield Prepared(config, subject, origin, env, policies, sites, activations, result)
+            yield Prepared(config, policy_source, origin, env, policies, sites, activations, result)
 
 
 @contextmanager

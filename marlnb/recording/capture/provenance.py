@@ -21,13 +21,13 @@ _PACKAGE = Path(__file__).parents[2]  # marlnb's own folder
 
 def root_attributes(prepared: Prepared) -> dict[str, Any]:
     """Attributes of a recording's root: format, experiment, settings, code and seeds."""
-    experiment = prepared.subject.experiment
+    experiment = prepared.policy_source.experiment
     config = prepared.config
     return {
         "format": FORMAT,
         "version": VERSION,
         "experiment": "" if experiment is None else json.dumps(experiment.to_json()),
-        "source": getattr(prepared.subject, "source", "marlnb"),
+        "source": getattr(prepared.policy_source, "source", "marlnb"),
         "spec": json.dumps(spec_to_json(prepared.env.spec)),
         "settings": json.dumps(prepared.settings, sort_keys=True),
         "checkpoint": prepared.origin.sha256,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -24,13 +23,13 @@ from marlnb.recording.file.reader import Recording
 from marlnb.recording.file.segmented_writer import SegmentedWriter, open_writer
 from marlnb.recording.file.writer import RecordingWriter
 from marlnb.training.collect.episodes import RolloutCallback, play
-from marlnb.training.policies.policy_source import PolicySource, as_policy_source
+from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
 from marlnb.training.runs.run import Origin
 
 
 @accepts_options(RecordingConfig)
 def record(
-    subject: PolicySource | str | os.PathLike[str],
+    policy_source: PolicySourceLike,
     config: RecordingConfig | None = None,
     *,
     exist: Literal["error", "open"] = "error",
@@ -39,7 +38,7 @@ def record(
     locking: Locking = None,
     **overrides: Any,
 ) -> Recording:
-    """Records episodes 0 to `episodes` - 1 into `recordings/<name>.h5` in the subject's folder.
+    """Records episodes 0 to `episodes` - 1 into `recordings/<name>.h5` in the source's folder.
 
     Observations, actions, logits, log-probabilities, rewards, ends, masks and the environment's own labels are always
     recorded. Episode k runs under `seed` + k. With several checkpoints, each plays the same episodes in turn; those of
@@ -47,7 +46,7 @@ def record(
     block being filled (at most 32 MiB, or the last seconds; with `n_envs=1` only the block). The file opens as it is.
 
     Args:
-        subject: a run or its folder, or agents from elsewhere (`marlnb.Agents`).
+        policy_source: a run or its folder, or agents from elsewhere (`marlnb.Agents`).
         config: the options; None: the defaults.
         exist: "open" returns an existing complete recording of this name if it was made from the same checkpoint with
             the same settings. An incomplete one is renamed and recorded again.
@@ -65,12 +64,12 @@ def record(
     options = resolve_config(RecordingConfig, config, overrides)
     if exist not in ("error", "open"):
         raise RecordingError(f"exist must be 'error' or 'open'; got {exist!r}")
-    subject = as_policy_source(subject)
-    path = recording_path(subject, options.name)
+    policy_source = as_policy_source(policy_source)
+    path = recording_path(policy_source, options.name)
     if exist == "error" and path.exists():
         raise RecordingError(f"{path} already exists; give another name, or exist='open' to use it")
-    origins = options.origins(subject)
-    with prepare(subject, replace(options, checkpoint=origins[0].iteration)) as prepared:
+    origins = options.origins(policy_source)
+    with prepare(policy_source, replace(options, checkpoint=origins[0].iteration)) as prepared:
         attributes = root_attributes(prepared) | _checkpoint_attributes(prepared, origins)
         n_episodes = options.episodes * len(origins)
         if exist == "open" and reuse_or_set_aside(path, json.loads(attributes["settings"]), locking):
@@ -79,7 +78,7 @@ def record(
             return Recording.open(path, locking=locking)
         plan = make_plan(prepared, path, checkpoints=len(origins))
         plan.check()
-        others = (prepare(subject, replace(options, checkpoint=origin.iteration)) for origin in origins[1:])
+        others = (prepare(policy_source, replace(options, checkpoint=origin.iteration)) for origin in origins[1:])
         write_recording(
             [nullcontext(prepared), *others], plan, attributes, progress=progress, on_step=on_step, locking=locking
         )
@@ -189,7 +188,7 @@ def _agent_columns(prepared: Prepared) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {"id": [], "name": [], "group": [], "policy_index": []}
     for selection in prepared.dry_run.schema.selections:
         group = selection.group
-        networks = prepared.subject.policy_index(group)
+        networks = prepared.policy_source.policy_index(group)
         for index in selection.indices:
             columns["id"].append(prepared.env.spec.agents.index(group.agents[index]))
             columns["name"].append(group.agents[index])

@@ -31,7 +31,7 @@ from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.copying import stored_rows
 from marlnb.specs import SEED_SPAN
 from marlnb.training.collect.episodes import play
-from marlnb.training.policies.policy_source import PolicySource
+from marlnb.training.policies.policy_source import PolicySourceLike
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,7 +108,7 @@ def replay(
     recording: Recording,
     episode: int,
     *,
-    subject: PolicySource | str | os.PathLike[str] | None = None,
+    policy_source: PolicySourceLike | None = None,
     env: EnvConfig | None = None,
 ) -> Reproduction:
     """Plays one recorded episode again, with its seed and checkpoint, and compares.
@@ -116,8 +116,8 @@ def replay(
     Replays the recorded actions if all were recorded, otherwise recomputes greedy actions.
 
     Args:
-        subject: the recorded run or agents, where the file is not in their run folder.
-        env: the recorded environment, where it was not the subject's own.
+        policy_source: the recorded run or agents, where the file is not in their run folder.
+        env: the recorded environment, where it was not the one of `policy_source`.
     Raises:
         RecordingError: the episode does not exist or is unfinished; the weights or the environment differ from those
             recorded; or sampled actions are missing in the file.
@@ -130,7 +130,7 @@ def replay(
         )
     entry = table.loc[episode]
     rows = np.arange(int(entry["start"]), int(entry["start"] + entry["length"]))
-    source, origin = source_of(recording, subject), origin_at(recording, int(rows[0]))
+    source, origin = source_of(recording, policy_source), origin_at(recording, int(rows[0]))
     check_origin(recording, source, origin)
     actions = _recorded_actions(recording, rows)
     env_index = int(recording.file["steps/env_id"][rows[0]])

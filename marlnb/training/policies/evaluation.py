@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -22,7 +21,7 @@ from marlnb.models.policies.scripted import RandomPolicy
 from marlnb.training.collect.episodes import EpisodeTable, RolloutCallback, play
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.compatibility import check_fit
-from marlnb.training.policies.policy_source import PolicySource, as_policy_source
+from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.files import EVALUATION
 from marlnb.training.runs.run_folder import Which
 from marlnb.values import validate
@@ -108,7 +107,7 @@ DEFAULTS = EvaluationOptions()
 
 
 def evaluate(
-    subject: PolicySource | str | os.PathLike[str],
+    policy_source: PolicySourceLike,
     *,
     episodes: int = DEFAULTS.episodes,
     seed: int = DEFAULTS.seed,
@@ -123,7 +122,7 @@ def evaluate(
     """Plays exactly `episodes` episodes, episode k with the seed `seed + k`, and averages their returns.
 
     Args:
-        subject: a run or its folder, or agents from elsewhere.
+        policy_source: a run or its folder, or agents from elsewhere.
         episodes: number of episodes.
         seed: of the first episode.
         explore: sample actions; otherwise take the most likely.
@@ -145,13 +144,13 @@ def evaluate(
         raise ConfigError(unknown("policy", str(policy), ("run", "random")))
     if policy == "random" and edits:
         raise ConfigError("a random policy has no sites to edit; use policy='run'")
-    subject = as_policy_source(subject)
-    n_envs = min(episodes, n_envs or min(subject.n_envs, MAX_ENVS))
-    policies, iteration = _policies(subject, policy, checkpoint)
-    with subject.build_env(n_envs, env=_config(env)) as built, ExitStack() as stack:
+    policy_source = as_policy_source(policy_source)
+    n_envs = min(episodes, n_envs or min(policy_source.n_envs, MAX_ENVS))
+    policies, iteration = _policies(policy_source, policy, checkpoint)
+    with policy_source.build_env(n_envs, env=_config(env)) as built, ExitStack() as stack:
         if env is not None:
-            check_fit(subject.spec, built.spec)
-        publish(built, subject.path / EVALUATION)
+            check_fit(policy_source.spec, built.spec)
+        publish(built, policy_source.path / EVALUATION)
         if edits:
             from marlnb.models.hooks.apply_edits import edited
 
@@ -212,8 +211,8 @@ def _config(env: EnvLike) -> EnvConfig | None:
     return env
 
 
-def _policies(subject: PolicySource, policy: str, which: Which) -> tuple[dict[str, Policy], int | None]:
+def _policies(policy_source: PolicySource, policy: str, which: Which) -> tuple[dict[str, Policy], int | None]:
     if policy == "random":
-        return {group.name: RandomPolicy(group) for group in subject.spec.groups}, None
-    iteration = subject.origin(which).iteration
-    return subject.policies(iteration), iteration
+        return {group.name: RandomPolicy(group) for group in policy_source.spec.groups}, None
+    iteration = policy_source.origin(which).iteration
+    return policy_source.policies(iteration), iteration

@@ -56,6 +56,6 @@ PolicySourceLike = PolicySource | str | os.PathLike[str]
 """Policies, or the path of a run's folder."""
 
 
-def as_policy_source(subject: PolicySourceLike) -> PolicySource:
+def as_policy_source(policy_source: PolicySourceLike) -> PolicySource:
     """The source itself, or the run in a folder."""
-    return Run.open(subject) if isinstance(subject, (str, os.PathLike)) else subject
+    return Run.open(policy_source) if isinstance(policy_source, (str, os.PathLike)) else policy_source

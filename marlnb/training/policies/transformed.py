@@ -20,64 +20,69 @@ Transform = Callable[[Policy], Policy]
 
 
 class TransformedPolicySource:
-    """`subject` with transformed policies. Environment and experiment are those of `subject`.
+    """`policy_source` with transformed policies. Environment and experiment are those of `policy_source`.
 
     Args:
-        subject: whose policies are transformed.
+        policy_source: whose policies are transformed.
         transforms: by group, a function from its policy to the one that acts, for example one that adds a site.
         description: of the transforms, in words or as a hash. It enters the hash of the weights, so that a recording of
             the transformed agents is not taken for one of the originals. Without transforms the hash stays the same.
-        folder: of its recordings; None: the folder of `subject`.
+        folder: of its recordings; None: the folder of `policy_source`.
     Raises:
-        ConfigError: a group that `subject` does not have.
+        ConfigError: a group that `policy_source` does not have.
     """
 
     def __init__(
         self,
-        subject: PolicySource,
+        policy_source: PolicySource,
         transforms: Mapping[str, Transform],
         description: str,
         *,
         folder: Path | None = None,
     ) -> None:
         for group in transforms:
-            if group not in subject.spec.group_names:
-                raise ConfigError(unknown(f"group of {subject.spec.name}", group, subject.spec.group_names))
-        self.subject, self.transforms, self.description, self.folder = subject, dict(transforms), description, folder
+            if group not in policy_source.spec.group_names:
+                raise ConfigError(unknown(f"group of {policy_source.spec.name}", group, policy_source.spec.group_names))
+        self.policy_source, self.transforms, self.description, self.folder = (
+            policy_source,
+            dict(transforms),
+            description,
+            folder,
+        )
 
     @property
     def path(self) -> Path:
-        return self.folder or self.subject.path
+        return self.folder or self.policy_source.path
 
     @property
     def spec(self) -> EnvSpec:
-        return self.subject.spec
+        return self.policy_source.spec
 
     @property
     def n_envs(self) -> int:
-        return self.subject.n_envs
+        return self.policy_source.n_envs
 
     @property
     def experiment(self) -> Experiment | None:
-        return self.subject.experiment
+        return self.policy_source.experiment
 
     @property
     def source(self) -> str:
-        return f"{getattr(self.subject, 'source', 'marlnb')}; {self.description}"
+        return f"{getattr(self.policy_source, 'source', 'marlnb')}; {self.description}"
 
     def build_env(self, n_envs: int, *, device: str = "cpu", env: EnvConfig | None = None) -> VectorEnv:
-        return self.subject.build_env(n_envs, device=device, env=env)
+        return self.policy_source.build_env(n_envs, device=device, env=env)
 
     def policies(self, checkpoint: Which = "last", *, device: str = "cpu") -> dict[str, Policy]:
-        policies = self.subject.policies(checkpoint, device=device)
+        policies = self.policy_source.policies(checkpoint, device=device)
         transformed = {name: transform(policies[name]) for name, transform in self.transforms.items()}
         return policies | {name: policy.to(device).eval() for name, policy in transformed.items()}
 
     def origin(self, checkpoint: Which = "last") -> Origin:
-        iteration, sha256 = self.subject.origin(checkpoint)
+        iteration, sha256 = self.policy_source.origin(checkpoint)
         if not self.transforms:
             return Origin(iteration, sha256)
         return Origin(iteration, hashlib.sha256(f"{sha256} {self.description}".encode()).hexdigest())
 
     def policy_index(self, group: GroupSpec) -> list[int]:
-        return self.subject.policy_index(group)
+        return self.policy_source.policy_index(group)

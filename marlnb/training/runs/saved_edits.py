@@ -21,71 +21,71 @@ FOLDER = "edits"
 
 
 def save_edits(
-    subject: PolicySourceLike, name: str, edits: Edit | Iterable[Edit], *, note: str = "", replace: bool = False
+    policy_source: PolicySourceLike, name: str, edits: Edit | Iterable[Edit], *, note: str = "", replace: bool = False
 ) -> Path:
     """Saves edits under a name. Edits that read a recording store which one.
 
     Raises:
         RunError: the name exists and `replace` is False.
     """
-    subject, edits = as_policy_source(subject), [edits] if isinstance(edits, Edit) else list(edits)
-    path = _path(subject, name)
+    policy_source, edits = as_policy_source(policy_source), [edits] if isinstance(edits, Edit) else list(edits)
+    path = _path(policy_source, name)
     if path.exists() and not replace:
         raise RunError(f"{path} exists already; choose another name or use replace=True")
     path.parent.mkdir(parents=True, exist_ok=True)
     data = {
         "note": note,
         "made": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "edits": [_relative(edit.pinned().to_json(), subject.path) for edit in edits],
+        "edits": [_relative(edit.pinned().to_json(), policy_source.path) for edit in edits],
     }
     write_atomically(path, json.dumps(data, indent=2) + "\n")
     return path
 
 
-def load_edits(subject: PolicySourceLike, name: str) -> list[Edit]:
+def load_edits(policy_source: PolicySourceLike, name: str) -> list[Edit]:
     """The edits saved under a name.
 
     Raises:
         RunError: there are none; the message lists the existing names.
     """
-    subject = as_policy_source(subject)
-    return [Edit.from_json(_absolute(edit, subject.path)) for edit in _read(subject, name)["edits"]]
+    policy_source = as_policy_source(policy_source)
+    return [Edit.from_json(_absolute(edit, policy_source.path)) for edit in _read(policy_source, name)["edits"]]
 
 
-def list_edits(subject: PolicySourceLike) -> pd.DataFrame:
+def list_edits(policy_source: PolicySourceLike) -> pd.DataFrame:
     """One row per name: note, time, and what each edit does."""
     import pandas as pd
 
-    subject = as_policy_source(subject)
+    policy_source = as_policy_source(policy_source)
     rows = []
-    for name in _names(subject):
-        data = _read(subject, name)
+    for name in _names(policy_source):
+        data = _read(policy_source, name)
         description = "; ".join(f"{edit['edit']} {edit['site']}" for edit in data["edits"])
         rows.append({"name": name, "note": data["note"], "made": data["made"], "edits": description})
     return pd.DataFrame(rows, columns=["name", "note", "made", "edits"])
 
 
-def write_result(subject: PolicySource, name: str, kind: str, data: Mapping[str, Any]) -> Path:
+def write_result(policy_source: PolicySource, name: str, kind: str, data: Mapping[str, Any]) -> Path:
     """Writes a result about saved edits as `edits/<name>.<kind>.json`."""
-    path = _path(subject, name).with_suffix(f".{kind}.json")
+    path = _path(policy_source, name).with_suffix(f".{kind}.json")
     write_atomically(path, json.dumps(data, indent=2) + "\n")
     return path
 
 
-def _path(subject: PolicySource, name: str) -> Path:
+def _path(policy_source: PolicySource, name: str) -> Path:
     if not re.fullmatch(r"[\w-]+", name):
         raise ConfigError(f"invalid name for edits: {name!r}; valid: letters, digits, _ and -")
-    return subject.path / FOLDER / f"{name}.json"
+    return policy_source.path / FOLDER / f"{name}.json"
 
 
-def _names(subject: PolicySource) -> list[str]:
-    return sorted(path.stem for path in (subject.path / FOLDER).glob("*.json") if "." not in path.stem)
+def _names(policy_source: PolicySource) -> list[str]:
+    return sorted(path.stem for path in (policy_source.path / FOLDER).glob("*.json") if "." not in path.stem)
 
 
-def _read(subject: PolicySource, name: str) -> dict[str, Any]:
-    path = _path(subject, name)
+def _read(policy_source: PolicySource, name: str) -> dict[str, Any]:
+    path = _path(policy_source, name)
     if not path.exists():
-        raise RunError(f"{subject.path}: {unknown('saved edits', name, _names(subject))}")
+        raise RunError(f"{policy_source.path}: {unknown('saved edits', name, _names(policy_source))}")
     data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return data
 

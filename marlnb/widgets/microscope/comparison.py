@@ -16,7 +16,7 @@ from marlnb.widgets.microscope.background import Side
 from marlnb.widgets.microscope.env_replay import Rollouts
 from marlnb.widgets.microscope.episode_view import EpisodeView, read_episode
 
-SubjectLike = PolicySource | str | os.PathLike[str] | None
+OptionalSource = PolicySource | str | os.PathLike[str] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,14 +51,16 @@ class Comparison:
         view: EpisodeView,
         recording: Recording | str | os.PathLike[str] | None,
         episode: int | None,
-        subject: SubjectLike,
+        policy_source: OptionalSource,
         env: EnvConfig | None,
     ) -> list[Side]:
         """The recorded episode, and one of another recording or of this one (None)."""
         if recording is None:
             recording = self.recording
         opened = recording if isinstance(recording, Recording) else Recording.open(recording)
-        source, why = (self.source, self.unknown) if opened is self.recording else source_or_reason(opened, subject)
+        source, why = (
+            (self.source, self.unknown) if opened is self.recording else source_or_reason(opened, policy_source)
+        )
         other = read_episode(opened, view.episode if episode is None else episode)
         return [*self.alone(view), Side(other, title_of(other), source, why, env or self.env)]
 
@@ -86,12 +88,12 @@ def return_changes(sides: Sequence[Side]) -> dict[str, float]:
     return {agent: after[agent] - before[agent] for agent in before}
 
 
-def source_or_reason(recording: Recording, subject: SubjectLike) -> tuple[PolicySource | None, str]:
+def source_or_reason(recording: Recording, policy_source: OptionalSource) -> tuple[PolicySource | None, str]:
     """The policies that were recorded, or why they are not known."""
     try:
-        return source_of(recording, subject), ""
+        return source_of(recording, policy_source), ""
     except MarlnbError as error:
-        if subject is not None:
+        if policy_source is not None:
             raise
         return None, str(error)
 

@@ -20,7 +20,7 @@ from marlnb.widgets.microscope.background import Side
 from marlnb.widgets.microscope.bookmarks import Bookmark, Bookmarks
 from marlnb.widgets.microscope.comparison import (
     Comparison,
-    SubjectLike,
+    OptionalSource,
     return_changes,
     source_or_reason,
 )
@@ -57,13 +57,13 @@ class Microscope:
         order: str = "raw",
         agents: Sequence[str] = (),
         concepts: Sequence[Decoding] = (),
-        subject: SubjectLike = None,
+        policy_source: OptionalSource = None,
         env: EnvConfig | None = None,
     ) -> None:
         """Use `mnb.microscope`."""
         self.recording = recording
         self.decodings = list(concepts)
-        self.comparison = Comparison(recording, *source_or_reason(recording, subject), env)
+        self.comparison = Comparison(recording, *source_or_reason(recording, policy_source), env)
         self.view = read_episode(recording, episode)
         self.sides = self.comparison.alone(self.view)
         self.scope = open_scope(self.view, self.sides[0].title, t, layer, order, agents)
@@ -166,7 +166,7 @@ class Microscope:
 
     def compare(
         self, recording: Recording | str | os.PathLike[str] | None = None, episode: int | None = None, *,
-        checkpoint: int | None = None, subject: SubjectLike = None, env: EnvConfig | None = None,
+        checkpoint: int | None = None, policy_source: OptionalSource = None, env: EnvConfig | None = None,
     ) -> None:  # fmt: skip
         """Shows another episode next to this one, in step.
 
@@ -175,13 +175,13 @@ class Microscope:
             episode: its number; None: the same as here.
             checkpoint: instead of a recorded episode, this checkpoint of the run plays the episode's seed,
                 deterministically or with the noise of its seed, as it was recorded.
-            subject: of the other recording, as for `mnb.microscope`.
+            policy_source: of the other recording, as for `mnb.microscope`.
             env: of the other recording, as for `mnb.microscope`.
         """
         if checkpoint is not None:
             self.show(self.comparison.checkpoint(self.view, checkpoint), self.t)
         else:
-            self.show(self.comparison.other(self.view, recording, episode, subject, env), self.t)
+            self.show(self.comparison.other(self.view, recording, episode, policy_source, env), self.t)
 
     def play_again(self, edits: Edit | Sequence[Edit]) -> dict[str, float]:
         """Plays the episode's seed twice, without and with edits, and shows both in step.
@@ -308,8 +308,8 @@ def microscope(recording: Recording | str | os.PathLike[str], episode: int = 0, 
         recording: or its path.
         episode: its number.
         options: t (step); layer (such as `actor/hidden_1`); order (raw, peak, variance, cluster); agents (names; none:
-            all); concepts (decodings to show); subject (the run or agents that were recorded, if the file is not in
-            the run's folder); env (the environment that was recorded, if it was not the run's own).
+            all); concepts (decodings to show); policy_source (the recorded run or agents, if the file is not in the
+            run's folder); env (the environment that was recorded, if it was not the run's own).
     Raises:
         RecordingError: there is no such recording, episode, layer, order or agent.
     """

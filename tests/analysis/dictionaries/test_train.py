@@ -72,7 +72,7 @@ def dictionary(run: Run, recording: Recording) -> Dictionary:
 
 
 @pytest.mark.parametrize("kind", ["topk", "standard"])
-def test_planted_directions_are_found(planted: tuple[Recording, np.ndarray], kind: str) -> None:
+def test_planted_directions_are_recovered(planted: tuple[Recording, np.ndarray], kind: str) -> None:
     recording, directions = planted
     result = train_dictionary(recording, site=SITE, n_features=48, kind=kind, k=4, epochs=60, lr=5e-3, progress=False)
     cosine = directions @ result.autoencoder.decoder.numpy().T
@@ -84,12 +84,12 @@ def test_planted_directions_are_found(planted: tuple[Recording, np.ndarray], kin
 @pytest.fixture(scope="module")
 def superposed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Recording, np.ndarray]]:
     """A recording whose 32 units hold 64 directions, two of which are there at a time: more than there are units."""
-    subject = groundtruth.planted("decoy", path=tmp_path_factory.mktemp("superposed"))
-    subject.record(120).close()
+    planted = groundtruth.planted("decoy", path=tmp_path_factory.mktemp("superposed"))
+    planted.record(120).close()
     rng = np.random.default_rng(int(torch.randint(2**31, ()).item()))
     directions = rng.standard_normal((64, 32))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    (path,) = subject.agents.path.rglob("recording.h5")
+    (path,) = planted.agents.path.rglob("recording.h5")
     with h5py.File(path, "r+") as file:
         data = file["activations/agent/actor/hidden_2"]
         there = rng.random((*data.shape[:2], 64)) < 2 / 64
@@ -98,7 +98,7 @@ def superposed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Recor
         yield result, directions
 
 
-def test_more_directions_than_units_are_found_with_any_seed(
+def test_more_directions_than_units_are_recovered_with_any_seed(
     superposed: tuple[Recording, np.ndarray],
 ) -> None:
     recording, directions = superposed
@@ -186,16 +186,16 @@ def test_attached_features_change_nothing_until_they_are_edited(run: Run, dictio
 
 
 def test_features_are_recorded_and_matter(run: Run, recording: Recording, dictionary: Dictionary) -> None:
-    subject = dictionary.subject(run)
-    with record(subject, episodes=8, sites=f"{SITE}*", name="features", progress=False) as result:
+    policy_source = dictionary.policy_source(run)
+    with record(policy_source, episodes=8, sites=f"{SITE}*", name="features", progress=False) as result:
         with Recording.open(recording.path) as plain:
             first = plain[SITE].sel(episode=range(8)).to_numpy()
             expected = dictionary.features(plain)[: len(first)]
         assert result[SITE].to_numpy() == pytest.approx(first, abs=1e-5)
         assert result[f"{SITE}_features"].to_numpy() == pytest.approx(expected, abs=1e-4)
         assert result.checkpoint != tuple(run.origin())
-    assert evaluate(subject, episodes=8).return_mean == evaluate(run, episodes=8).return_mean
-    silenced = evaluate(subject, episodes=40, edits=[Ablate(f"{SITE}_features")])
+    assert evaluate(policy_source, episodes=8).return_mean == evaluate(run, episodes=8).return_mean
+    silenced = evaluate(policy_source, episodes=40, edits=[Ablate(f"{SITE}_features")])
     assert silenced.score < evaluate(run, episodes=40).score - 2
 
 
@@ -247,9 +247,9 @@ def test_too_many_features_for_the_data_draw_a_warning(planted: tuple[Recording,
 @pytest.fixture(scope="module")
 def silent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
     """Of 32 units 3, 7 and 11 are on one at a time, more or less; the others are loud and never silent."""
-    subject = groundtruth.planted("decoy", path=tmp_path_factory.mktemp("silent"))
-    subject.record(80).close()
-    (path,) = subject.agents.path.rglob("recording.h5")
+    planted = groundtruth.planted("decoy", path=tmp_path_factory.mktemp("silent"))
+    planted.record(80).close()
+    (path,) = planted.agents.path.rglob("recording.h5")
     rng = np.random.default_rng(8)
     with h5py.File(path, "r+") as file:
         data = file["activations/agent/actor/hidden_2"]

@@ -50,8 +50,8 @@ def test_graph_convolution_by_hand(share: bool) -> None:
     graph = torch.tensor([[False, True, False], [True, False, True], [False, False, False]])
     x = torch.randn(3, 6)
     own = [of_agent(layer.own.weight, i, share) @ x[i] for i in range(3)]
-    told = [of_agent(layer.heard.weight, j, share) @ x[j] for j in range(3)]
-    expected = torch.stack((own[0] + told[1], own[1] + told[0] + told[2], own[2]))
+    messages = [of_agent(layer.heard.weight, j, share) @ x[j] for j in range(3)]
+    expected = torch.stack((own[0] + messages[1], own[1] + messages[0] + messages[2], own[2]))
     torch.testing.assert_close(layer(x, graph), torch.tanh(expected))
 
 
@@ -62,7 +62,7 @@ def test_agents_in_another_order_have_their_outputs_in_that_order(messages: str)
     torch.testing.assert_close(network(x[:, order])[0], network(x)[0][:, order])
 
 
-def test_the_nearest_are_found_by_position() -> None:
+def test_neighbours_are_the_nearest_by_position() -> None:
     position = torch.tensor([[[0.0, 0.0], [1.0, 0.0], [3.0, 0.0], [3.0, 0.5]]])
     expected = [[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]]
     assert nearest_others(position, 1)[0].int().tolist() == expected
@@ -72,7 +72,7 @@ def test_the_nearest_are_found_by_position() -> None:
 
 @pytest.mark.parametrize("messages", ["gatv2", "graph"])
 def test_an_agent_hears_its_nearest_alone(messages: str) -> None:
-    config = GNNConfig(messages=messages, neighbours=1, positions=(2, 3))  # type: ignore[arg-type]
+    config = GNNConfig(messages=messages, n_neighbors=1, positions=(2, 3))  # type: ignore[arg-type]
     network = config.build(4, VECTOR, 2)
     assert isinstance(network, GNN) and network.cross_agent
     x = torch.randn(4, 6)
@@ -86,20 +86,20 @@ def test_an_agent_hears_its_nearest_alone(messages: str) -> None:
 def test_the_edges_are_a_site_whose_weights_add_up_to_one() -> None:
     network = GNNConfig(heads=2, rounds=(8,)).build(3, VECTOR, 2)
     assert [site[0] for site in network.site_modules()] == ["hidden_1", "edges_1", "messages_1", "head"]
-    found: list[Tensor] = []
-    network.site_modules()[1][1].register_forward_hook(lambda module, inputs, output: found.append(output))
+    captured: list[Tensor] = []
+    network.site_modules()[1][1].register_forward_hook(lambda module, inputs, output: captured.append(output))
     network(torch.randn(5, 3, 6))
-    assert found[0].shape == (5, 3, 6)
-    torch.testing.assert_close(found[0].unflatten(-1, (2, 3)).sum(-1), torch.ones(5, 3, 2))
+    assert captured[0].shape == (5, 3, 6)
+    torch.testing.assert_close(captured[0].unflatten(-1, (2, 3)).sum(-1), torch.ones(5, 3, 2))
 
 
 def test_what_it_cannot_do_is_said() -> None:
     with pytest.raises(ConfigError, match="critic=mlp"):
         GNNConfig().build(1, InputSpec(((6,), (6,))), 2)
-    with pytest.raises(ConfigError, match="both neighbours and positions"):
-        GNNConfig(neighbours=2)
+    with pytest.raises(ConfigError, match="both n_neighbors and positions"):
+        GNNConfig(n_neighbors=2)
     with pytest.raises(ConfigError, match="observations have 0 to 5"):
-        GNNConfig(neighbours=1, positions=(0, 6)).build(3, VECTOR, 2)
+        GNNConfig(n_neighbors=1, positions=(0, 6)).build(3, VECTOR, 2)
     with pytest.raises(ConfigError, match="heads=4 must divide"):
         GNNConfig(rounds=(6,))
     alone = GNNConfig().build(1, VECTOR, 2)

@@ -26,29 +26,29 @@ def recorded(path: Path, env: EnvConfig, model: ModelConfig | None = None, **opt
 
 def is_replayed(recording: Recording, episode: int) -> Reproduction:
     """All but what was computed for many rows at once is the same bits; that is, to rounding."""
-    found = mnb.replay(recording, episode)
-    inexact = [difference.path for difference in found.differences]
-    assert all(path.startswith("activations/") or path.endswith("/value") for path in inexact), found
-    assert found.largest < 1e-5
-    assert {"steps/t", "steps/state"} - {"steps/state"} <= set(found.compared)
-    return found
+    result = mnb.replay(recording, episode)
+    inexact = [difference.path for difference in result.differences]
+    assert all(path.startswith("activations/") or path.endswith("/value") for path in inexact), result
+    assert result.largest < 1e-5
+    assert {"steps/t", "steps/state"} - {"steps/state"} <= set(result.compared)
+    return result
 
 
 @pytest.mark.parametrize("explore", [False, True])
 def test_native_mpe(tmp_path: Path, explore: bool) -> None:
     recording = recorded(tmp_path, SimpleSpreadConfig(max_cycles=6), explore=explore)
     for episode in (0, 4):
-        found = is_replayed(recording, episode)
-        assert found.n_rows == 6 and found.actions == "recorded"
-        assert ("steps/agent/action" in found.compared) is not explore
-        assert "steps/agent/observation" in found.compared and "steps/agent/reward" in found.compared
+        result = is_replayed(recording, episode)
+        assert result.n_rows == 6 and result.actions == "recorded"
+        assert ("steps/agent/action" in result.compared) is not explore
+        assert "steps/agent/observation" in result.compared and "steps/agent/reward" in result.compared
 
 
 def test_recurrent_policies_and_dying_agents(tmp_path: Path) -> None:
     recording = recorded(tmp_path, LivesConfig(), GRUConfig(), every=2)
-    found = is_replayed(recording, 3)
-    assert found.actions == "recomputed"
-    assert any(path.startswith("recurrent/") for path in found.compared)
+    result = is_replayed(recording, 3)
+    assert result.actions == "recomputed"
+    assert any(path.startswith("recurrent/") for path in result.compared)
 
 
 @pytest.mark.parametrize("name", ["pettingzoo/simple_speaker_listener", "pettingzoo/tictactoe"])
@@ -63,12 +63,12 @@ def test_a_changed_number_is_located(tmp_path: Path) -> None:
     with h5py.File(recording.path, "r+") as file:
         row = int(file["episodes/start"][:][file["episodes/episode"][:] == 2][0]) + 4
         file["steps/agent/reward"][row, 1] += 0.5
-    found = mnb.replay(Recording.open(recording.path), 2)
-    worst = found.differences[0]
-    assert not found.exact and (worst.path, worst.t, worst.agent, worst.rows) == ("steps/agent/reward", 4, "agent_1", 1)
+    diff = mnb.replay(Recording.open(recording.path), 2)
+    worst = diff.differences[0]
+    assert not diff.exact and (worst.path, worst.t, worst.agent, worst.rows) == ("steps/agent/reward", 4, "agent_1", 1)
     assert worst.largest == pytest.approx(0.5, abs=1e-5)
-    assert "most of all steps/agent/reward by 0.5 at t=4, agent_1" in repr(found)
-    assert len(found.table()) == len(found.compared)
+    assert "most of all steps/agent/reward by 0.5 at t=4, agent_1" in repr(diff)
+    assert len(diff.table()) == len(diff.compared)
 
 
 def test_refusals(tmp_path: Path) -> None:
@@ -79,8 +79,8 @@ def test_refusals(tmp_path: Path) -> None:
         mnb.replay(recording, 9)
     elsewhere = tmp_path / "elsewhere.h5"
     shutil.copy(recording.path, elsewhere)
-    with pytest.raises(RecordingError, match="give subject="):
+    with pytest.raises(RecordingError, match="give policy_source="):
         mnb.replay(Recording.open(elsewhere), 0)
     other = make_run(tmp_path / "other", SimpleSpreadConfig(max_cycles=6), centralised=False, seed=5)
     with pytest.raises(RecordingError, match="was made by weights"):
-        mnb.replay(Recording.open(elsewhere), 0, subject=other)
+        mnb.replay(Recording.open(elsewhere), 0, policy_source=other)

@@ -108,7 +108,7 @@ def test_without_its_run_it_shows_what_the_file_has(listener: mnb.Recording, tmp
     assert "is in no run folder" in scope.scope.notes[0]
     with pytest.raises(RecordingError, match="is in no run folder"):
         scope.play_again(mnb.Ablate(SITE))
-    with_run = mnb.microscope(scope.recording, subject=listener.run_path)
+    with_run = mnb.microscope(scope.recording, policy_source=listener.run_path)
     assert with_run.wait(60) and len(with_run.scope.images(0)) == 25
 
 
@@ -143,7 +143,7 @@ def test_layers_that_were_not_sent_come_when_asked_for(
         ({"episode": 77}, "no episode 77; valid: 0 to 11"),
         ({"layer": "actor/hidden_9"}, "actor/hidden_2"),
         ({"order": "peek"}, "peak"),
-        ({"agents": ["nobody"]}, "speaker_0, listener_0"),
+        ({"agents": ["missing"]}, "speaker_0, listener_0"),
     ],
 )
 def test_errors_name_what_is_valid(listener: mnb.Recording, options: dict[str, object], message: str) -> None:
