@@ -16,11 +16,14 @@ from marlnb.groundtruth.scoring.claims import (
     DECOY_OVERLAP,
     NONSENSE,
     Claim,
+    DirectionEffect,
     Item,
+    SiteClaim,
     Truth,
     at_node,
     claim_kind,
     describe,
+    describe_pairs,
     jaccard,
     readout_effect,
     within_tolerance,
@@ -64,13 +67,13 @@ class SitesClaim(Claim):
     @classmethod
     def score(cls, claims: Sequence[SitesClaim], truth: Truth) -> list[Item]:
         carriers = set(truth.key.carriers)
-        what = ", ".join(f"{agent}: {site}" for agent, site in sorted(carriers))
-        return [Item(cls.kind, what, jaccard({pair for claim in claims for pair in claim.sites}, carriers))]
+        claimed = {pair for claim in claims for pair in claim.sites}
+        return [Item(cls.kind, describe_pairs(carriers), jaccard(claimed, carriers))]
 
 
 @claim_kind("units")
 @dataclass(frozen=True)
-class UnitsClaim(Claim):
+class UnitsClaim(SiteClaim):
     """The units that carry the concept. Score: Jaccard index with each exact node's units.
 
     Attributes:
@@ -79,18 +82,11 @@ class UnitsClaim(Claim):
         units: unit indices.
     """
 
-    agent: str
-    site: str
     units: tuple[int, ...]
 
     @classmethod
-    def score(cls, claims: Sequence[UnitsClaim], truth: Truth) -> list[Item]:
-        items = []
-        for node in truth.key.nodes:
-            if node.exact:
-                units = {unit for claim in at_node(claims, node) for unit in claim.units}
-                items.append(Item(cls.kind, describe(node), jaccard(units, set(node.units))))
-        return items
+    def recovered(cls, claims: Sequence[UnitsClaim], node: Node, truth: Truth) -> list[float]:
+        return [jaccard({unit for claim in claims for unit in claim.units}, set(node.units))] if node.exact else []
 
     def names_decoy(self, decoy: Node, circuit_units: list[int]) -> bool:
         return bool(set(self.units) & set(decoy.units))
@@ -98,7 +94,7 @@ class UnitsClaim(Claim):
 
 @claim_kind("subspace")
 @dataclass(frozen=True)
-class SubspaceClaim(Claim):
+class SubspaceClaim(SiteClaim):
     """The subspace that carries the concept. Score: mean squared cosine of the principal angles with the key's.
 
     Attributes:
@@ -107,19 +103,14 @@ class SubspaceClaim(Claim):
         basis: `[dimension][unit]`.
     """
 
-    agent: str
-    site: str
     basis: tuple[tuple[float, ...], ...]
 
     @classmethod
-    def score(cls, claims: Sequence[SubspaceClaim], truth: Truth) -> list[Item]:
-        items = []
-        for node in truth.key.nodes:
-            if node.exact and node.basis:
-                bases = [np.array(claim.basis) for claim in at_node(claims, node)]
-                best = max((principal_overlap(basis, np.array(node.basis)) for basis in bases), default=0.0)
-                items.append(Item(cls.kind, describe(node), best))
-        return items
+    def recovered(cls, claims: Sequence[SubspaceClaim], node: Node, truth: Truth) -> list[float]:
+        if not (node.exact and node.basis):
+            return []
+        overlaps = (principal_overlap(np.array(claim.basis), np.array(node.basis)) for claim in claims)
+        return [max(overlaps, default=0.0)]
 
     def names_decoy(self, decoy: Node, circuit_units: list[int]) -> bool:
         """Whether some direction in the subspace lies in the decoy by more than DECOY_OVERLAP."""
@@ -130,7 +121,7 @@ class SubspaceClaim(Claim):
 
 @claim_kind("represents")
 @dataclass(frozen=True)
-class RepresentsClaim(Claim):
+class RepresentsClaim(SiteClaim):
     """Where the concept can be read from, used or not.
 
     Score: recall alone, the share of each exact node's units (or 1 for its site). Random features may represent the
@@ -143,20 +134,13 @@ class RepresentsClaim(Claim):
         concept: NONSENSE if random labels could be read; empty for the concept of the question.
     """
 
-    agent: str
-    site: str
     units: tuple[int, ...] = ()
     concept: str = ""
 
     @classmethod
-    def score(cls, claims: Sequence[RepresentsClaim], truth: Truth) -> list[Item]:
-        items = []
-        for node in truth.key.nodes:
-            if node.exact:
-                claimed = [claim for claim in at_node(claims, node) if not claim.concept]
-                units = {unit for claim in claimed for unit in claim.units or node.units}
-                items.append(Item(cls.kind, describe(node), len(units & set(node.units)) / len(node.units)))
-        return items
+    def recovered(cls, claims: Sequence[RepresentsClaim], node: Node, truth: Truth) -> list[float]:
+        units = {unit for claim in claims if not claim.concept for unit in claim.units or node.units}
+        return [len(units & set(node.units)) / len(node.units)] if node.exact else []
 
     @classmethod
     def count_decoys(cls, claims: Sequence[RepresentsClaim], key: AnswerKey) -> tuple[int, int]:
@@ -167,25 +151,12 @@ class RepresentsClaim(Claim):
 
 @claim_kind("effect")
 @dataclass(frozen=True)
-class EffectClaim(Claim):
+class EffectClaim(DirectionEffect):
     """How much an output grows when the activations move along a direction.
 
     Score: 1 if within EFFECT_TOLERANCE of the key's, for every output and unit (or any direction within a subspace)
     that the key has an effect for.
-
-    Attributes:
-        agent: agent name.
-        site: site name.
-        direction: `[unit]`.
-        output: index of the logit.
-        value: logits for one step along `direction`.
     """
-
-    agent: str
-    site: str
-    direction: tuple[float, ...]
-    output: int
-    value: float
 
     @classmethod
     def score(cls, claims: Sequence[EffectClaim], truth: Truth) -> list[Item]:
@@ -218,7 +189,7 @@ class EffectClaim(Claim):
 
 @claim_kind("onset")
 @dataclass(frozen=True)
-class OnsetClaim(Claim):
+class OnsetClaim(SiteClaim):
     """From which step of each episode a memory holds the concept. Score: share of episodes with the exact step.
 
     Attributes:
@@ -227,23 +198,16 @@ class OnsetClaim(Claim):
         steps: (episode, step) pairs.
     """
 
-    agent: str
-    site: str
     steps: tuple[tuple[int, int], ...]
 
     @classmethod
-    def score(cls, claims: Sequence[OnsetClaim], truth: Truth) -> list[Item]:
-        if not truth.key.onset:
+    def recovered(cls, claims: Sequence[OnsetClaim], node: Node, truth: Truth) -> list[float]:
+        if not (truth.key.onset and node.readout):
             return []
         if truth.onsets is None:
             raise AnalysisError("onset claims are compared with the recording's steps: pass onsets=onset_steps(...)")
-        items = []
-        for node in truth.key.nodes:
-            if node.readout:
-                claimed = {episode: step for claim in at_node(claims, node) for episode, step in claim.steps}
-                right = [claimed.get(episode) == step for episode, step in truth.onsets.items()]
-                items.append(Item(cls.kind, describe(node), float(np.mean(right))))
-        return items
+        claimed = {episode: step for claim in claims for episode, step in claim.steps}
+        return [float(np.mean([claimed.get(episode) == step for episode, step in truth.onsets.items()]))]
 
 
 @claim_kind("code")
@@ -301,8 +265,7 @@ class SimilarClaim(Claim):
         unchanged = unchanged_units(truth.key)
         claimed = {pair for claim in claims for pair in claim.sites if pair in unchanged}
         same = {pair for pair, is_same in unchanged.items() if is_same}
-        what = ", ".join(f"{agent}: {site}" for agent, site in sorted(same)) or "none"
-        return [Item(cls.kind, what, jaccard(claimed, same))]
+        return [Item(cls.kind, describe_pairs(same) or "none", jaccard(claimed, same))]
 
     @classmethod
     def count_decoys(cls, claims: Sequence[SimilarClaim], key: AnswerKey) -> tuple[int, int]:

@@ -7,7 +7,7 @@ claims of a finding with the answer key, and `count_decoys` counts the false dis
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, asdict, dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
@@ -25,6 +25,7 @@ NONSENSE = "nonsense"
 """The concept that no agent can represent: a random class for each episode."""
 
 C = TypeVar("C", bound="type[Claim]")
+S = TypeVar("S", bound="SiteClaim")
 HasSite = TypeVar("HasSite", bound=Any)
 
 
@@ -98,6 +99,57 @@ class Claim(ABC):
         return {"kind": self.kind} | {f.name: values[f.name] for f in fields(self) if values[f.name] != f.default}
 
 
+@dataclass(frozen=True)
+class SiteClaim(Claim):
+    """One statement about one site of one agent. Each node of the circuit that the kind is scored on has its own score.
+
+    Attributes:
+        agent: agent name.
+        site: site name.
+    """
+
+    agent: str
+    site: str
+
+    @classmethod
+    def score(cls: type[S], claims: Sequence[S], truth: Truth) -> list[Item]:
+        return [
+            Item(cls.kind, describe(node), share)
+            for node in truth.key.nodes
+            for share in cls.recovered(at_node(claims, node), node, truth)
+        ]
+
+    @classmethod
+    @abstractmethod
+    def recovered(cls, claims: Sequence[Any], node: Node, truth: Truth) -> list[float]:
+        """The recovered share of each thing to find at a node; none if the kind is not scored there.
+
+        Args:
+            claims: the claims about the node's agent and site.
+            node: a node of the circuit.
+            truth: what the claims are compared with.
+        """
+
+
+@dataclass(frozen=True)
+class DirectionEffect(Claim):
+    """How much an output grows for a step along a direction.
+
+    Attributes:
+        agent: agent name.
+        site: site name.
+        direction: `[unit]`.
+        output: index of the logit.
+        value: logits for one step along `direction`.
+    """
+
+    agent: str
+    site: str
+    direction: tuple[float, ...]
+    output: int
+    value: float
+
+
 CLAIMS: dict[str, type[Claim]] = {}
 
 
@@ -140,6 +192,10 @@ def at_node(members: Sequence[HasSite], node: Node) -> list[HasSite]:
 
 def describe(node: Node) -> str:
     return f"{node.agent}: {node.site}"
+
+
+def describe_pairs(pairs: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{agent}: {site}" for agent, site in sorted(pairs))
 
 
 def jaccard(claimed: set[Any], true: set[Any]) -> float:

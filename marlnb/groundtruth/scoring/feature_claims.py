@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,8 +11,9 @@ import numpy as np
 from marlnb.groundtruth.answer_key import AnswerKey, Node
 from marlnb.groundtruth.scoring.claims import (
     DECOY_OVERLAP,
-    Claim,
+    DirectionEffect,
     Item,
+    SiteClaim,
     Truth,
     at_node,
     claim_kind,
@@ -24,35 +26,45 @@ CIRCUIT_IN_FEATURE = 0.1
 """A feature is the decoy's only if less than this share of its direction lies in the circuit's units."""
 
 
+@dataclass(frozen=True)
+class DirectionsClaim(SiteClaim):
+    """Directions that features write. Score: how much of each driven direction they recover, without decoys' units.
+
+    Attributes:
+        basis: `[direction][unit]`.
+    """
+
+    basis: tuple[tuple[float, ...], ...]
+
+    @classmethod
+    def recovered(cls, claims: Sequence[DirectionsClaim], node: Node, truth: Truth) -> list[float]:
+        if not node.readout:
+            return []
+        excluded = [unit for decoy in at_node(truth.key.decoys, node) if not decoy.basis for unit in decoy.units]
+        bases = [np.array(claim.basis) for claim in claims]
+        return [cls.best_share(bases, direction, excluded) for direction in _driven_directions(node)]
+
+    @staticmethod
+    @abstractmethod
+    def best_share(bases: list[np.ndarray], direction: np.ndarray, excluded: list[int]) -> float:
+        """How much of a direction `[unit]` the claimed bases recover, without the excluded units."""
+
+
 @claim_kind("features")
 @dataclass(frozen=True)
-class FeatureClaim(Claim):
+class FeatureClaim(DirectionsClaim):
     """One feature: what it writes when the concept is present, and by which it moves the choices.
 
     Score: for each driven direction the squared cosine with the nearest feature, without decoys' units: units that
     are always equal cannot be distinguished by what they encode.
 
     Attributes:
-        agent: agent name.
-        site: site name.
         basis: one direction, `[1][unit]`.
     """
 
-    agent: str
-    site: str
-    basis: tuple[tuple[float, ...], ...]
-
-    @classmethod
-    def score(cls, claims: Sequence[FeatureClaim], truth: Truth) -> list[Item]:
-        items = []
-        for node in truth.key.nodes:
-            if node.readout:
-                excluded = _decoy_units(node, truth.key)
-                features = [np.array(claim.basis[0]) for claim in at_node(claims, node)]
-                for direction in _driven_directions(node):
-                    best = max((_cosine(feature, direction, excluded) ** 2 for feature in features), default=0.0)
-                    items.append(Item(cls.kind, describe(node), best))
-        return items
+    @staticmethod
+    def best_share(bases: list[np.ndarray], direction: np.ndarray, excluded: list[int]) -> float:
+        return max((_cosine(basis[0], direction, excluded) ** 2 for basis in bases), default=0.0)
 
     def names_decoy(self, decoy: Node, circuit_units: list[int]) -> bool:
         """A feature that also has some of the circuit's units has a cause, and is no decoy's."""
@@ -67,62 +79,34 @@ class FeatureClaim(Claim):
 
 @claim_kind("span")
 @dataclass(frozen=True)
-class SpanClaim(Claim):
+class SpanClaim(DirectionsClaim):
     """The span of an agent's features.
 
     Score: for each driven direction its part p within the span of r of n dimensions, without decoys' units, beyond
     chance: (p - r / n) / (1 - r / n), so a span of everything scores 0.
 
     Attributes:
-        agent: agent name.
-        site: site name.
         basis: `[feature][unit]`.
     """
 
-    agent: str
-    site: str
-    basis: tuple[tuple[float, ...], ...]
-
-    @classmethod
-    def score(cls, claims: Sequence[SpanClaim], truth: Truth) -> list[Item]:
-        items = []
-        for node in truth.key.nodes:
-            if not node.readout:
-                continue
-            excluded = _decoy_units(node, truth.key)
-            (rows,) = [np.array(claim.basis) for claim in at_node(claims, node)] or [np.zeros((0, 0))]
-            for direction in _driven_directions(node):
-                share = _share_in_span(rows, direction, excluded) if rows.size else 0.0
-                items.append(Item(cls.kind, describe(node), share))
-        return items
+    @staticmethod
+    def best_share(bases: list[np.ndarray], direction: np.ndarray, excluded: list[int]) -> float:
+        (rows,) = bases or [np.zeros((0, 0))]
+        return _share_in_span(rows, direction, excluded) if rows.size else 0.0
 
 
 @claim_kind("feature_effect")
 @dataclass(frozen=True)
-class FeatureEffectClaim(Claim):
-    """How much an output grows for a step along a claimed feature. Score: share of claims within the tolerance.
-
-    Attributes:
-        agent: agent name.
-        site: site name.
-        direction: `[unit]`.
-        output: index of the logit.
-        value: logits for one step along `direction`.
-    """
-
-    agent: str
-    site: str
-    direction: tuple[float, ...]
-    output: int
-    value: float
+class FeatureEffectClaim(DirectionEffect):
+    """How much an output grows for a step along a claimed feature. Score: share of claims within the tolerance."""
 
     @classmethod
     def score(cls, claims: Sequence[FeatureEffectClaim], truth: Truth) -> list[Item]:
         items = []
         for node in truth.key.nodes:
             if node.readout:
-                right = [claim._matches_readouts(truth.key) for claim in at_node(claims, node)]
-                items.append(Item(cls.kind, describe(node), float(np.mean(right)) if right else 0.0))
+                right = [claim._matches_readouts(truth.key) for claim in at_node(claims, node)] or [False]
+                items.append(Item(cls.kind, describe(node), float(np.mean(right))))
         return items
 
     def _matches_readouts(self, key: AnswerKey) -> bool:
@@ -133,10 +117,6 @@ class FeatureEffectClaim(Claim):
                 weights = dict(node.readout).get(self.output, (0.0,) * len(node.units))
                 expected += readout_effect(self.direction, node.units, weights)
         return within_tolerance(self.value, expected)
-
-
-def _decoy_units(node: Node, key: AnswerKey) -> list[int]:
-    return [unit for decoy in at_node(key.decoys, node) if not decoy.basis for unit in decoy.units]
 
 
 def _driven_directions(node: Node) -> list[np.ndarray]:
