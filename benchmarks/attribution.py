@@ -1,8 +1,8 @@
-"""Integrated gradients of every agent's action over recorded rows, beside captum called in a loop over the agents.
+"""Integrated gradients of every agent's action over recorded rows, compared with captum called in a loop over agents.
 
-Two loops are measured: one over the joint policy, with a target (agent, choice) for captum, as a person would write who
-has a network for all agents; and one over networks taken out of it by hand, one an agent. All give the same numbers,
-which is checked. One torch thread.
+Two loops are measured: one over the joint policy, with a target (agent, choice) for captum, the obvious code for a
+network that holds all agents; and one over networks extracted from it by hand, one per agent. The benchmark checks that
+all give the same numbers. One torch thread.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def ours(policy: ActorCritic, env: EnvSpec, moments: RowBatch, baseline: Tensor)
 
 def joint_loop(policy: ActorCritic, moments: RowBatch, baseline: Tensor, batch: int) -> np.ndarray:
     """captum for agent after agent, each time on the policy of all."""
-    x, found = moments.observations["agent"], []
+    x, scores = moments.observations["agent"], []
     method = IntegratedGradients(lambda seen: policy.logits(seen)[0])
     for agent in range(x.shape[1]):
         parts = []
@@ -59,21 +59,21 @@ def joint_loop(policy: ActorCritic, moments: RowBatch, baseline: Tensor, batch: 
             target = [(agent, int(choice)) for choice in moments.action[rows, agent]]
             values = method.attribute(x[rows], baseline.expand_as(x[rows]), target=target, n_steps=N_STEPS)
             parts.append(values[:, agent].detach())
-        found.append(torch.cat(parts))
-    return torch.stack(found, dim=1).numpy()
+        scores.append(torch.cat(parts))
+    return torch.stack(scores, dim=1).numpy()
 
 
 def separate_loop(policy: ActorCritic, moments: RowBatch, baseline: Tensor, batch: int) -> np.ndarray:
     """captum for agent after agent, each on a plain network of its own."""
-    x, found = moments.observations["agent"], []
+    x, scores = moments.observations["agent"], []
     for agent in range(x.shape[1]):
         method, parts = IntegratedGradients(one_agent(policy, agent)), []
         for start in range(0, len(x), batch):
             rows = slice(start, start + batch)
             seen, target = x[rows, agent], moments.action[rows, agent]
             parts.append(method.attribute(seen, baseline[agent].expand_as(seen), target=target, n_steps=N_STEPS))
-        found.append(torch.cat(parts).detach())
-    return torch.stack(found, dim=1).numpy()
+        scores.append(torch.cat(parts).detach())
+    return torch.stack(scores, dim=1).numpy()
 
 
 def one_agent(policy: ActorCritic, agent: int) -> nn.Module:
@@ -89,8 +89,8 @@ def one_agent(policy: ActorCritic, agent: int) -> nn.Module:
 
 def seconds(work: Callable[[], np.ndarray]) -> tuple[float, np.ndarray]:
     began = time.process_time()
-    found = work()
-    return time.process_time() - began, found
+    result = work()
+    return time.process_time() - began, result
 
 
 def main() -> None:
@@ -117,8 +117,8 @@ def main() -> None:
             for name, work in ways.items():
                 spent, values[name] = seconds(work)
                 speeds[name].append(arguments.rows * n_agents / spent)
-            for name, found in values.items():
-                np.testing.assert_allclose(found, values["marlnb"], atol=1e-5, err_msg=name)
+            for name, scores in values.items():
+                np.testing.assert_allclose(scores, values["marlnb"], atol=1e-5, err_msg=name)
         title = f"{n_agents} agents, 2 x {units}, {'shared' if shared else 'unshared'}"
         joint = f"{title}: captum, all agents' policy"
         for name, measured in speeds.items():

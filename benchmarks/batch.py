@@ -1,15 +1,15 @@
-"""What batches cost: a job beside plain papermill and a plain script, a kill, and a sweep of 1000 jobs.
+"""The cost of batches: a job against plain papermill and a plain script, recovery from a kill, a sweep of 1000 jobs.
 
     python -m benchmarks.batch [--part overhead|kills|sweep] [--repetitions 5]
 
-- *overhead*: the same training of some seconds as a script, as a notebook by papermill's command, and as a batch's job;
-  each in a process of its own, in turns, one way round and the other. Seconds of the clock, imports included. A job
-  makes an HTML page of its notebook as well, which papermill does not.
-- *kills*: a job of the local executor gets SIGKILL, or SIGUSR1, in the middle of its training: seconds from the signal
-  until the first new iteration stands in metrics.jsonl. The training is of native MPE, a few seconds of imports and a
-  kernel away from where it was.
-- *sweep*: 1000 jobs planned, submitted and their status refreshed, with a scheduler of three small scripts that answer
-  at once: what marlnb itself takes. A refresh is one call of the scheduler and the reading of 1000 jobs' files.
+- *overhead*: the same training of a few seconds as a script, as a notebook run by papermill's command, and as a batch's
+  job. Each runs in a process of its own; they alternate, in both orders. Wall-clock seconds, imports included. A job
+  also makes an HTML page of its notebook, which papermill does not.
+- *kills*: a job of the local executor gets SIGKILL or SIGUSR1 in the middle of its training: seconds from the signal to
+  the first new iteration in metrics.jsonl. The training is of native MPE; before it resumes, a kernel starts, and
+  imports take a few seconds.
+- *sweep*: 1000 jobs are planned and submitted, and their status is refreshed. The scheduler is three small scripts that
+  answer at once, so this is marlnb's own time. A refresh is one scheduler call and the reading of 1000 jobs' files.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=5)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="marlnb-bench-") as folder:
-        found = [row for part in asked.part or PARTS for row in PARTS[part](Path(folder), asked.repetitions)]
-    report("batch", "Batches", found)
+        rows = [row for part in asked.part or PARTS for row in PARTS[part](Path(folder), asked.repetitions)]
+    report("batch", "Batches", rows)
 
 
 def overhead(folder: Path, repetitions: int) -> list[Row]:
@@ -106,8 +106,8 @@ def overhead(folder: Path, repetitions: int) -> list[Row]:
 
 
 def kills(folder: Path, repetitions: int) -> list[Row]:
-    """From a signal to learning again, with the local executor, which begins the job again by itself."""
-    found = []
+    """From a signal to the next iteration, with the local executor, which restarts the job by itself."""
+    rows = []
     for number in (signal.SIGKILL, signal.SIGUSR1):
         source = _notebook(folder / f"{number.name}.ipynb")
         options = {"on": "local", "profile_overrides": {"resubmits": repetitions + 1}, "wait": False, "progress": False}
@@ -116,12 +116,12 @@ def kills(folder: Path, repetitions: int) -> list[Row]:
             values = tuple(_seconds_of_kill(batch, number) for _ in range(repetitions))
         finally:
             _end(batch)
-        found.append(Row(f"{number.name} to learning again", values, "s"))
-    return found
+        rows.append(Row(f"{number.name} to learning again", values, "s"))
+    return rows
 
 
 def sweep(folder: Path, repetitions: int) -> list[Row]:
-    """1000 jobs planned, submitted and asked for, each repetition in a folder of its own."""
+    """Plans, submits and queries 1000 jobs; each repetition in a folder of its own."""
     source, calls = _notebook(folder / "sweep.ipynb"), folder / "calls"
     seconds: dict[str, list[float]] = {name: [] for name in ("planned", "submitted", "status refreshed")}
     with _stubbed(folder / "bin", calls):
@@ -153,14 +153,14 @@ PARTS: Mapping[str, Callable[[Path, int], list[Row]]] = {"overhead": overhead, "
 
 
 def begin_nothing(source: Path, place: Path) -> Batch:
-    """A batch of one job that is written and not begun."""
+    """A batch of one job that is written and not started."""
     batch = plan_submission(source, {}, on="local", out=place).batch
     batch.write(source, None)
     return batch
 
 
 def _seconds_of_kill(batch: Batch, number: signal.Signals) -> float:
-    """Waits until the training is well under way, ends it, and waits for the next attempt's first iteration."""
+    """Waits until the training is running, ends it, and waits for the next attempt's first iteration."""
     job = batch.jobs()[0]
     metrics, before = job.folder / METRICS, job.status().attempt
     _wait(lambda: job.status().state == "running" and job.status().attempt > 0 and _lines(metrics) > WARM_ITERATIONS)
@@ -214,7 +214,7 @@ def _notebook(path: Path) -> Path:
 
 @contextmanager
 def _stubbed(folder: Path, calls: Path) -> Iterator[None]:
-    """A PATH on which a scheduler answers at once; each call is a line of a file."""
+    """A PATH with a scheduler that answers at once and writes each call to a file, as a line."""
     folder.mkdir()
     for name, body in STUBS.items():
         file = folder / name

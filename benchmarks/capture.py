@@ -1,11 +1,12 @@
-"""What seeing hidden layers costs: marlnb's capture, plain hooks, nnsight and TransformerLens on one and the same MLP.
+"""The cost of capturing hidden layers: marlnb's capture, plain hooks, nnsight and TransformerLens on the same MLP.
 
     python -m benchmarks.capture [--repeats 15]
 
 A policy of three agents with two hidden layers of 256 tanh units, shared weights, acting for 8 environments: one
-forward pass a step, both hidden layers seen. The same `nn.Linear` and `nn.Tanh` on each side, with the same weights.
-The peers run in `.peers/capture` (see `benchmarks.peers`), whose torch may be another: so every side is told as extra
-CPU time over the same network without looking, measured in its own process, in turns. One thread; medians.
+forward pass a step, both hidden layers captured. The same `nn.Linear` and `nn.Tanh` on each side, with the same
+weights. The peers run in `.peers/capture` (see `benchmarks.peers`), which may have another version of torch. So the
+result of each side is its extra CPU time over the same network without capture, measured in the side's own process.
+The sides alternate; one thread; medians.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=15)
     options = parser.parse_args()
-    found = measure(options.repeats)
+    times = measure(options.repeats)
     print("| seen by | a pass, µs | extra over its own plain pass, µs | lowest – highest | ")
     print("| --- " * 4 + "|")
-    for side, pairs in found.items():
+    for side, pairs in times.items():
         extra = sorted(seen - plain for plain, seen in pairs)
         seen = statistics.median(seen for _, seen in pairs)
         print(f"| {side} | {seen:.1f} | {statistics.median(extra):.1f} | {extra[0]:.1f} – {extra[-1]:.1f} |")
@@ -38,7 +39,7 @@ def measure(repeats: int) -> dict[str, list[tuple[float, float]]]:
     """By side, `(plain, seen)` µs a pass for each repetition; the sides take turns."""
     workers = {side: worker(side) for side in SIDES}
     try:
-        found: dict[str, list[tuple[float, float]]] = {side: [] for side in SIDES}
+        times: dict[str, list[tuple[float, float]]] = {side: [] for side in SIDES}
         for _ in range(repeats):
             for side, process in workers.items():
                 assert process.stdin is not None and process.stdout is not None
@@ -49,9 +50,9 @@ def measure(repeats: int) -> dict[str, list[tuple[float, float]]]:
                     line = process.stdout.readline()
                 if not line:
                     raise RuntimeError(f"{side} ended without an answer")
-                told = json.loads(line)
-                found[side].append((told["plain"], told["seen"]))
-        return found
+                result = json.loads(line)
+                times[side].append((result["plain"], result["seen"]))
+        return times
     finally:
         for process in workers.values():
             process.terminate()

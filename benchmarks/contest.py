@@ -1,4 +1,4 @@
-"""Trainings measured in turns: each side is a process that does one iteration when told to, and says what it cost."""
+"""Trainings that alternate: each side is a process that does one iteration on request and reports its cost."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Contestant:
 
 
 class Session:
-    """A driver's process; it stands still between two `iterate`."""
+    """A driver's process; it is idle between two calls of `iterate`."""
 
     def __init__(self, contestant: Contestant, task: str) -> None:
         self.contestant = contestant
@@ -94,9 +94,9 @@ class Session:
 def measure(
     contestants: Sequence[Contestant], task: str, clock: Clock, repetitions: int, target: float | None
 ) -> list[Row]:
-    """Frames per second of `clock` of each contestant, an iteration each in turns, one way round and the other.
+    """Frames per second of `clock` of each contestant; they alternate by iteration, in both orders.
 
-    The last is set against the best of the others.
+    The last is compared with the best of the others.
     """
     rates: dict[str, list[float]] = {contestant.what: [] for contestant in contestants}
     with ExitStack() as stack:
@@ -106,13 +106,13 @@ def measure(
                 cost = session.iterate()
                 rates[session.contestant.what].append(cost["frames"] / cost[clock])
     unit = f"frames/{'CPU ' if clock == 'cpu_s' else ''}s"
-    *others, ours = [Row(what, tuple(found), unit) for what, found in rates.items()]
+    *others, ours = [Row(what, tuple(values), unit) for what, values in rates.items()]
     best = max(others, key=lambda row: row.median)
     return [*others, Row(ours.what, ours.values, ours.unit, against=best.what, target=target)]
 
 
 def check_peers(*folders: Path) -> None:
-    """Ends the program unless the peers' environments are there."""
+    """Ends the program unless the peers' environments are installed."""
     missing = [folder.name for folder in folders if not peers.python(folder).exists()]
     if missing:
         raise SystemExit(f"the environment of {' and '.join(missing)} is missing: make bench-peers-setup")

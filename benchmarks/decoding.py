@@ -1,9 +1,9 @@
-"""What decoding costs: a recording larger than memory streamed, and many small fits beside scikit-learn's own.
+"""The cost of decoding: a recording larger than memory, streamed, and many small fits compared with scikit-learn's.
 
     python -m benchmarks.decoding [--gb 10] [--folder /tmp] [--kind regression|classification]
 
-Writes a synthetic recording (3 agents × 256 units, with a label planted in them), decodes it in a process of its own,
-whose peak resident size is measured against 2 GiB, and deletes it. Bandwidth counts the activations, once.
+Writes a synthetic recording (3 agents × 256 units that encode a label), decodes it in a process of its own, compares
+the process's peak resident size with 2 GiB, and deletes the recording. Bandwidth counts the activations, once.
 """
 
 from __future__ import annotations
@@ -60,18 +60,18 @@ def main() -> None:
         print(
             f"\nwritten: {size / 1e9:.1f} GB, {rows:,} rows, {spent:.0f} s ({size / 1e6 / spent:.0f} MB/s)", flush=True
         )
-        told = ["--read", str(path), "--kind", options.kind, "--shuffles", str(options.shuffles)]
-        command = [sys.executable, "-m", "benchmarks.decoding", *told]
+        arguments = ["--read", str(path), "--kind", options.kind, "--shuffles", str(options.shuffles)]
+        command = [sys.executable, "-m", "benchmarks.decoding", *arguments]
         output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found = json.loads(output.splitlines()[-1])
+    result = json.loads(output.splitlines()[-1])
     activations = rows * AGENTS * UNITS * 4
-    within = "within" if found["peak_bytes"] <= LIMIT_BYTES else "ABOVE"
+    within = "within" if result["peak_bytes"] <= LIMIT_BYTES else "ABOVE"
     print("| streamed | time | activations read at | peak memory | score | observation | shuffled | p |")
     print("|---|---|---|---|---|---|---|---|")
     print(
-        f"| {options.kind}, {options.shuffles} shuffles, 3 agents | {found['seconds']:.0f} s | "
-        f"{activations / 1e6 / found['seconds']:.0f} MB/s | {found['peak_bytes'] / 2**30:.2f} GiB ({within} 2) | "
-        f"{found['score']:.3f} | {found['observation']:.3f} | {found['shuffled']:.3f} | {found['p_value']:.3f} |"
+        f"| {options.kind}, {options.shuffles} shuffles, 3 agents | {result['seconds']:.0f} s | "
+        f"{activations / 1e6 / result['seconds']:.0f} MB/s | {result['peak_bytes'] / 2**30:.2f} GiB ({within} 2) | "
+        f"{result['score']:.3f} | {result['observation']:.3f} | {result['shuffled']:.3f} | {result['p_value']:.3f} |"
     )
 
 
@@ -120,7 +120,7 @@ def write(path: Path, gigabytes: float) -> int:
 def _batch(
     rng: np.random.Generator, noise: np.ndarray, first: int, features: int, writer: RecordingWriter
 ) -> list[np.ndarray]:
-    """Episodes from number `first` on: units hold the quantity with an R² of PLANTED_R2, observations do not."""
+    """Episodes from number `first` on: units encode the quantity with an R² of PLANTED_R2, observations do not."""
     shape = (AT_ONCE, LENGTH)
     episode = np.repeat(first + np.arange(AT_ONCE), LENGTH).reshape(shape)
     columns = {
@@ -154,8 +154,8 @@ def decoded(path: Path, kind: str, shuffles: int) -> dict[str, float]:
     began = time.perf_counter()
     with Recording.open(path) as recording:
         label = "quantity" if kind == "regression" else "class"
-        found = decode(recording, site=SITE, label=label, n_shuffles=shuffles, memory_bytes=2**20, progress=False)
-    score = found.of("agent_0")
+        result = decode(recording, site=SITE, label=label, n_shuffles=shuffles, memory_bytes=2**20, progress=False)
+    score = result.of("agent_0")
     return {
         "seconds": time.perf_counter() - began,
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
@@ -167,7 +167,7 @@ def decoded(path: Path, kind: str, shuffles: int) -> dict[str, float]:
 
 
 def many_fits() -> None:
-    """200 episodes of 25 steps, 64 units, 5 folds, 20 shuffles: the shared factorisation beside a fit for each."""
+    """200 episodes of 25 steps, 64 units, 5 folds, 20 shuffles: the shared factorisation against separate fits."""
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((5000, 64)), rng.standard_normal((5000, 21))
     fold = np.repeat(np.arange(200) % 5, 25)

@@ -2,10 +2,10 @@
 
     python -m benchmarks.microscope [--repetitions 3] [--steps 1000] [--agents 8] [--units 256]
 
-An untrained policy plays one episode of simple_spread. Opening is from the cell's first line, modules loaded, to the
-browser's first drawing of everything but the pictures and attributions, which arrive afterwards. Scrubbing moves the
-slider at every animation frame, over the whole episode, once everything is there, with the microscope filling the
-window. What a frame takes of the page's main thread is processor time, so it says the same on a loaded machine.
+An untrained policy plays one episode of simple_spread. The opening time runs from the cell's first line, with modules
+loaded, until the browser has drawn everything but the pictures and attributions, which arrive later. Scrubbing starts
+when all have arrived: it moves the slider at every animation frame, over the whole episode, with the microscope as
+large as the window. A frame's work on the page's main thread is processor time, which other load does not change.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def opened(page: Page, lab: Lab, path: Path, number: int) -> Opened:
 
 def _worked_ms(clock: CDPSession) -> dict[str, float]:
     """Processor time of the page's main thread so far."""
-    found = {one["name"]: 1000 * one["value"] for one in clock.send("Performance.getMetrics")["metrics"]}
-    return {kind: found[name] for name, kind in WORK.items()}
+    metrics = {one["name"]: 1000 * one["value"] for one in clock.send("Performance.getMetrics")["metrics"]}
+    return {kind: metrics[name] for name, kind in WORK.items()}
 
 
 def main() -> None:
@@ -119,7 +119,7 @@ def main() -> None:
     for name, value in (("repetitions", 3), ("steps", 1000), ("agents", 8), ("units", 256)):
         parser.add_argument(f"--{name}", type=int, default=value)
     asked = parser.parse_args()
-    found = []
+    pages = []
     with tempfile.TemporaryDirectory(prefix="marlnb-microscope-") as made:
         folder = Path(made)
         path = made_recording(folder, asked.steps, asked.agents, asked.units)
@@ -127,16 +127,16 @@ def main() -> None:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
             for number in range(asked.repetitions):
                 page = browser.new_page(viewport={"width": 1300, "height": 950})
-                found.append(opened(page, lab, path, number))
+                pages.append(opened(page, lab, path, number))
                 page.close()
             browser.close()
     size = f"{asked.steps} steps × {asked.agents} agents × {asked.units} units"
     rows = [
-        Row("opening", tuple(one.seconds for one in found), "s", target=2.0, at_most=True),
-        Row("scrubbing", tuple(one.rate for one in found), "frames/s", target=30.0),
-        Row("… the slowest twentieth", tuple(one.slowest for one in found), "frames/s", target=30.0),
-        Row("main thread, a frame", tuple(one.work_ms["all"] for one in found), "ms", target=10.0, at_most=True),
-        *(Row(f"… {kind}", tuple(one.work_ms[kind] for one in found), "ms") for kind in KINDS.values()),
+        Row("opening", tuple(one.seconds for one in pages), "s", target=2.0, at_most=True),
+        Row("scrubbing", tuple(one.rate for one in pages), "frames/s", target=30.0),
+        Row("… the slowest twentieth", tuple(one.slowest for one in pages), "frames/s", target=30.0),
+        Row("main thread, a frame", tuple(one.work_ms["all"] for one in pages), "ms", target=10.0, at_most=True),
+        *(Row(f"… {kind}", tuple(one.work_ms[kind] for one in pages), "ms") for kind in KINDS.values()),
     ]
     report("microscope", f"The microscope: {size}", rows)
 

@@ -1,4 +1,4 @@
-"""Makes the environments of the libraries that marlnb is measured against, each in a folder of its own under .peers.
+"""Makes the virtual environments of the libraries that marlnb is compared with, each in its own folder under .peers.
 
 BenchMARL needs an older torchrl than marlnb's and AgileRL an older PettingZoo, so they cannot share one environment.
 """
@@ -18,7 +18,7 @@ BENCHMARL, AGILERL, CAPTURE = (ROOT / ".peers" / name for name in ("benchmarl", 
 
 PEERS = ((BENCHMARL, "benchmarl.environments"), (AGILERL, "agilerl.algorithms"), (CAPTURE, "transformer_lens"))
 
-# torchrl 0.11 finds environments in this module of PettingZoo, which asks for every game of Atari and knows no MPE
+# torchrl 0.11 gets environments from this module of PettingZoo, which imports every game of Atari and has no MPE
 ALL_MODULES = '''"""The environments that are measured; in place of PettingZoo's list of all of them."""
 
 from mpe2 import simple_spread_v3
@@ -33,7 +33,7 @@ def python(folder: Path) -> Path:
 
 
 def install(folder: Path, check: str) -> None:
-    """Makes `folder` a virtual environment with its peer, by uv where it is at hand; keeps one that is up to date.
+    """Makes `folder` a virtual environment with its peer, by uv where it is installed; keeps one that is up to date.
 
     Args:
         check: a module that must then import.
@@ -67,12 +67,12 @@ def _environment() -> dict[str, str]:
 
 
 def _site_packages(folder: Path) -> Path:
-    (found,) = folder.glob("lib/python*/site-packages")
-    return found
+    (path,) = folder.glob("lib/python*/site-packages")
+    return path
 
 
 def _replace(path: Path, text: str) -> None:
-    """A new file in the old one's place: the old one may be shared with the installer's cache."""
+    """Replaces the file instead of changing it, since it may be shared with the installer's cache."""
     path.unlink(missing_ok=True)
     path.write_text(text)
 

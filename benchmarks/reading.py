@@ -1,6 +1,6 @@
-"""Reading a recording: one unit over all rows, scattered rows, a stream of batches; each beside plain h5py.
+"""Reading a recording: one unit over all rows, scattered rows, a stream of batches; each compared with plain h5py.
 
-A synthetic site of two agents and 256 units, float32, written as a recording is.
+A synthetic site of two agents and 256 units, float32, in a recording's file format.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ def compare(file: h5py.File, rows: int, repetitions: int) -> None:
         "all rows in batches": (lambda: sum(len(batch) for batch in array.batches(BATCH)), lambda: stream(file, rows)),
     }
     for name, (ours, theirs) in cases.items():
-        found = [(milliseconds(theirs), milliseconds(ours)) for _ in range(repetitions)]
+        times = [(milliseconds(theirs), milliseconds(ours)) for _ in range(repetitions)]
         table = [
-            Row("h5py", tuple(values[0] for values in found), "ms"),
-            Row("marlnb", tuple(values[1] for values in found), "ms", against="h5py", target=1.1, at_most=True),
+            Row("h5py", tuple(values[0] for values in times), "ms"),
+            Row("marlnb", tuple(values[1] for values in times), "ms", against="h5py", target=1.1, at_most=True),
         ]
         report(f"reading-{name.replace(' ', '-').replace(',', '')}", f"{name}, {rows:,} rows", table)
 

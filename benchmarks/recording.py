@@ -1,31 +1,31 @@
-"""What recording costs: CPU over the same rollout without it, bandwidth to disk, and times of the usual reads.
+"""The cost of recording: CPU time over the same rollout without it, bandwidth to disk, and times of typical reads.
 
     python -m benchmarks.recording [--part overhead] [--rollout mpe/simple_spread] [--seconds 100]
 
-Rollouts of simple_spread through mpe2 and PettingZoo, whose steps cost what steps of real environments do (the target
-of 5% is set against those), and of marlnb's own, batched one, where a step costs next to nothing. "The rollout" is all
-that plays it: acting, stepping every env, resets, counting returns. Its envs are stepped in worker processes, as
-`record` has it, or in this process (`workers=0`), where what a recorder does to the caches meets the environment's own
-code; the CPU time is that of all threads of this process, and of the workers. Every step goes to disk. "all" is what
-`record` keeps unless told otherwise: every site of the actor (two hidden layers of 64 and the head), observations,
-actions, logits, critics' values and the environment's labels, in float32; "idle" is the same with `every` beyond the
+The rollouts are of simple_spread: through mpe2 and PettingZoo, where a step costs as much as in typical environments
+(the target of 5% is relative to those), and of marlnb's own, batched version, where a step costs very little. A rollout
+includes acting, stepping every env, resets and counting returns. Its envs are stepped in worker processes, the default
+of `record`, or in this process (`workers=0`), where the recorder and the environment's code share the processor's
+caches. The CPU time is that of all threads of this process and of the workers. Every step is written to disk. "all"
+records the defaults of `record`: every site of the actor (two hidden layers of 64 and the head), observations, actions,
+logits, critics' values and the environment's labels, in float32. "idle" is the same with `every` larger than the
 episodes' length, so that only their first steps are kept.
 
-Within one rollout turns of four episodes follow one another, over and over: alone, with an idle recorder, alone, with
-one that keeps all. So many rounds of them as fill a block of the file are one group, in which everything has its share:
-copying, networks, labels, writing. Two figures are given, each the median over groups with an interval that 95% of
-bootstrapped medians lie in:
+Within one rollout, turns of four episodes repeat in this order: without a recorder, with an idle one, without a
+recorder, with one that keeps all. A group is as many rounds as fill a block of the file, so that it contains its share
+of copying, networks, labels and writing. The table gives two figures, each the median over groups with the 95% interval
+of bootstrapped medians:
 
-- "calls": the CPU time that the thread spends inside the recorder's calls in its turns, over that of the rest of these
-  turns. What they scatter by falls on both sides, so this is the sharp figure. What the clock's own readings cost there
-  is taken off: turns alone have them too, around nothing. It does not see what a recorder does to the caches that the
-  environment finds.
-- "paired": CPU of the turns with a recorder less the mean of those alone around them, over that of these. It sees
-  everything, and scatters by what "nothing" shows: every second turn alone against the others.
+- "calls": the thread's CPU time inside the recorder's calls, over that of the rest of the same turns. Variations of the
+  machine's speed affect both, so this figure is the precise one. The cost of reading the clock is subtracted; it is
+  measured in the turns without a recorder. The effect of a recorder on the environment's caches is not included.
+- "paired": the CPU time of the turns with a recorder minus the mean of the turns without one around them, over that
+  mean. It includes everything. Its noise is the figure "nothing": every second turn without a recorder against the
+  others.
 
-The file is made and closed once, in the milliseconds shown, which are added for rollouts of 1,000 and 5,000 steps (to
-the calls). The floor is what the same bytes cost by `ndarray.tofile`, and the same networks and labels over the same
-rows.
+The file is created and closed once; the table shows the milliseconds, and adds them to the calls for rollouts of 1,000
+and 5,000 steps. The lower bound is the cost of writing the same bytes by `ndarray.tofile` and of running the same
+networks and labels over the same rows.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ LENGTHS = (1000, 5000)
 TARGET = 0.05
 EPISODE_STEPS = 25
 EPISODES = 4  # of a turn
-BLOCK_ROWS = 16384  # as `record` has it for these fields
-FEWEST_GROUPS = 4
+BLOCK_ROWS = 16384  # the block size of `record` for these fields
+MIN_GROUPS = 4
 BOOTSTRAPS = 2000
 
 
@@ -135,14 +135,14 @@ def overhead(run: Run, folder: Path, n_envs: int, options: argparse.Namespace) -
     shown = " | ".join(f"{total:+.1%} {'met' if total <= TARGET else 'missed'}" for total in totals)
     step_bytes = n_envs * sum(field.row_bytes for field in schema.fields)
     workers = len(worker_pids)
-    told = f"{run.experiment.env.name} | {n_envs} | {workers} | {step_bytes:,} | {len(turns.added_s['all'])}"
-    told += f" | {plain * 1e6:.0f}"
+    cells = f"{run.experiment.env.name} | {n_envs} | {workers} | {step_bytes:,} | {len(turns.added_s['all'])}"
+    cells += f" | {plain * 1e6:.0f}"
     nothing = _shown([added / plain for added in turns.added_s["nothing"]])
-    return f"| {told} | {nothing} | {each} | {floor * 1e6:.0f} | {file_s * 1e3:.1f} | {shown} |"
+    return f"| {cells} | {nothing} | {each} | {floor * 1e6:.0f} | {file_s * 1e3:.1f} | {shown} |"
 
 
 def _shown(shares: list[float]) -> str:
-    """The median, and where 95% of the medians of samples drawn from these lie."""
+    """The median and its bootstrapped 95% interval."""
     low, high = median_interval(shares)
     return f"{statistics.median(shares):+.1%} ({low:+.1%} to {high:+.1%})"
 
@@ -159,8 +159,8 @@ class Turns:
     """CPU seconds of a step of all envs.
 
     Attributes:
-        plain_s: `[group]`, without a recorder; file_s: of files, made and closed.
-        added_s: by case, `[group]`, what the process spent beyond the turns alone.
+        plain_s: `[group]`, without a recorder; file_s: of creating and closing a file.
+        added_s: by case, `[group]`, the process's time beyond that of the turns without a recorder.
         calls_s, calls_share: by recorder, `[group]`, the thread's time in its calls; over the rest of its turns.
     """
 
@@ -172,7 +172,7 @@ class Turns:
 
 
 def taking_turns(prepared: Prepared, folder: Path, seconds: float) -> Turns:
-    """One rollout of about so many seconds; its first group, in which memory is touched first, does not count."""
+    """One rollout of about so many seconds; its first group, which touches new memory, is not counted."""
     n_envs, file_s = prepared.env.n_envs, []
     recorders, writers = {}, []
     for name, every in (("idle", 10**6), ("all", 1)):
@@ -188,7 +188,7 @@ def taking_turns(prepared: Prepared, folder: Path, seconds: float) -> Turns:
         file_s.append(time.process_time() - began)
     callback = TakingTurns(recorders, EPISODES * EPISODE_STEPS)
     rounds = -(-BLOCK_ROWS // (n_envs * callback.n_steps))
-    groups = FEWEST_GROUPS + int(seconds / (4 * rounds * callback.n_steps * prepared.dry_run.step_s))
+    groups = MIN_GROUPS + int(seconds / (4 * rounds * callback.n_steps * prepared.dry_run.step_s))
     episodes = 4 * (groups + 1) * rounds * EPISODES * n_envs
     play(prepared.env, prepared.policies, episodes=episodes, seed=0, explore=False, callback=callback)
     for place, (recorder, writer) in enumerate(zip(recorders.values(), writers)):
@@ -239,7 +239,7 @@ def floor_s(schema: RecordingSchema, n_envs: int, path: Path) -> float:
 
 
 def bandwidth_and_reads(folder: Path, megabytes: int, repeats: int) -> None:
-    """8 agents × 256 units, episodes of 100 steps, against the same bytes by `ndarray.tofile`."""
+    """8 agents × 256 units, episodes of 100 steps, compared with writing the same bytes by `ndarray.tofile`."""
     rows = megabytes * 2**20 // (8 * 256 * 4) // 1600 * 1600
     block = np.random.default_rng(0).standard_normal((16, 100, 8, 256), dtype=np.float32)
     field = Field("activations/a/actor/x", ("agent", "unit"), (8, 256), "float32", "a")

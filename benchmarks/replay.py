@@ -2,8 +2,8 @@
 
     python -m benchmarks.replay [--frames 1_000_000]
 
-Both are filled with the same rollouts of simple_spread (8 environments, 125 steps) and store what a centralised learner
-reads. torchrl's is a TensorDictReplayBuffer with a LazyTensorStorage, as BenchMARL uses it.
+Both are filled with the same rollouts of simple_spread (8 environments, 125 steps) and store the data of a centralised
+learner. torchrl's is a TensorDictReplayBuffer with a LazyTensorStorage, as BenchMARL uses it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def seconds(work: Callable[[], object], calls: int) -> float:
 
 
 def flat(rollout: TensorDict) -> TensorDict:
-    """What a learner of all agents needs, one row per frame."""
+    """The data that a centralised learner needs, one row per frame."""
     group = "agent"
     keys = [(group, name) for name in ("observation", "action", "acting", "alive")]
     after = [("next", group, name) for name in ("observation", "reward", "terminated", "done", "alive")]
@@ -70,9 +70,9 @@ def main() -> None:
     compare("memory", f"Memory of {arguments.frames:,} frames", held, "MB")
 
 
-def compare(name: str, title: str, found: dict[str, list[float]], unit: str) -> None:
-    theirs = Row("torchrl", tuple(found["torchrl"]), unit)
-    ours = Row("marlnb", tuple(found["marlnb"]), unit, against="torchrl", target=1.0, at_most=True)
+def compare(name: str, title: str, times: dict[str, list[float]], unit: str) -> None:
+    theirs = Row("torchrl", tuple(times["torchrl"]), unit)
+    ours = Row("marlnb", tuple(times["marlnb"]), unit, against="torchrl", target=1.0, at_most=True)
     report(f"replay-{name}", title, [theirs, ours])
 
 

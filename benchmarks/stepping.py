@@ -3,10 +3,10 @@
     python -m benchmarks.stepping [--quick]
 
 8 copies on the cores that this process may use, without learning or acting; actions are drawn beforehand. Each
-contender runs in a process of its own, repetitions are interleaved, and the figure is steps of one copy a wall second.
-The raw environment is one process with one core. torchrl's ParallelEnv is measured once: its 8 workers import torch, so
-that starting them takes most of a minute.
-The memory of a worker is its proportional set size, with what it shares divided among those who share it.
+contender runs in a process of its own, repetitions are interleaved, and the figure is steps of one copy per wall-clock
+second. The raw environment is one process with one core. torchrl's ParallelEnv is measured once: its 8 workers import
+torch, so that starting them takes most of a minute. The memory of a worker is its proportional set size, in which
+shared memory is divided among the processes that share it.
 """
 
 from __future__ import annotations
@@ -154,12 +154,12 @@ def raw(work: Work) -> Iterator[Callable[[], None]]:
 
 def memory_mb(pids: list[int]) -> list[float]:
     """Proportional set size of processes."""
-    found = []
+    sizes = []
     for pid in pids:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
-                found.append(int(line.split()[1]) / 1024)
-    return found
+                sizes.append(int(line.split()[1]) / 1024)
+    return sizes
 
 
 def descendants(pid: int) -> list[int]:
@@ -228,21 +228,21 @@ def main() -> None:
 
 
 def compare(name: str, n_steps: int, repeats: int) -> list[Row]:
-    found: dict[str, list[dict[str, Any]]] = {contender: [] for contender in CONTENDERS}
+    by_contender: dict[str, list[dict[str, Any]]] = {contender: [] for contender in CONTENDERS}
     for repeat in range(repeats):
-        for contender, results in found.items():
+        for contender, results in by_contender.items():
             if contender == "torchrl" and repeat:
                 continue
             result = apart(contender, name, max(10, n_steps // (8 if contender == "torchrl" else 1)))
             results += [result] if result else []
     rows = []
-    for contender, results in found.items():
+    for contender, results in by_contender.items():
         if results:
             against = None if contender == "marlnb" else f"{name}: {contender}"
             values = tuple(result["steps_per_s"] for result in results)
             rows.append(Row(f"{name}: {contender}", values, "steps/s"))
             if against:
-                mine = tuple(result["steps_per_s"] for result in found["marlnb"])
+                mine = tuple(result["steps_per_s"] for result in by_contender["marlnb"])
                 rows.append(Row(f"{name}: marlnb over {contender}", mine, "steps/s", against, target=1.0))
             if results[0]["worker_mb"]:
                 memory = tuple(result["worker_mb"] for result in results)

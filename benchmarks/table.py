@@ -1,4 +1,4 @@
-"""The table that every benchmark prints and the JSON file it leaves: medians, spread, ratios and targets."""
+"""The table that every benchmark prints and the JSON file that it writes: medians, spread, ratios and targets."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ VERSIONS = ("marlnb", "torch", "torchrl", "tensordict", "pettingzoo", "mpe2", "n
 
 @dataclass(frozen=True)
 class Row:
-    """One thing measured several times.
+    """A quantity that was measured several times.
 
     Attributes:
         what: a name, unique in its table.
-        values: one a repetition, in `unit`.
+        values: one per repetition, in `unit`.
         against: the row that the ratio is taken to: `median(values) / median(against's values)`.
-        target: the ratio that is asked for or, where there is no `against`, the median.
+        target: for the ratio or, where there is no `against`, for the median.
         at_most: the target is an upper bound.
     """
 
@@ -85,14 +85,14 @@ def report(name: str, title: str, rows: Sequence[Row], **details: Any) -> Path:
 
 
 def machine() -> dict[str, Any]:
-    """What a figure depends on beside the code: processor, cores that may be used, load, versions."""
+    """The circumstances that a figure depends on besides the code: processor, usable cores, load, versions."""
     model = [line.split(":", 1)[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
     return {
         "processor": model[0] if model else platform.processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "load": os.getloadavg()[0],
         "python": platform.python_version(),
-        "versions": {name: found for name in VERSIONS if (found := _version(name))},
+        "versions": {name: version for name in VERSIONS if (version := _version(name))},
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
 

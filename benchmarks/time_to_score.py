@@ -2,9 +2,9 @@
 
     python -m benchmarks.time_to_score [--seeds 0 1 2] [--target -8.2] [--frames 3000000] [--threads 2]
 
-Random actions score -39.8 an agent, the best that a silent speaker allows -15.4, a scripted oracle -7.5. The target is
-reached when the newest hundred or more training episodes, exploration included, average to it; each trained policy is
-then evaluated without exploration over 300 episodes. `EXPERIMENT` is what the quickstart trains.
+Random actions score -39.8 per agent, the best policy with a silent speaker -15.4, a scripted oracle -7.5. The target is
+reached when the mean over at least the last hundred training episodes, exploration included, reaches it; each trained
+policy is then evaluated without exploration over 300 episodes. `EXPERIMENT` is the training of the quickstart.
 """
 
 from __future__ import annotations

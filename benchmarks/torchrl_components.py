@@ -40,7 +40,7 @@ Work = Callable[[], object]
 
 
 def medians(works: dict[str, Work], repetitions: int, calls: int = 20) -> dict[str, float]:
-    """Median CPU microseconds of one call; the contestants take turns, so that both see the same machine."""
+    """Median CPU microseconds of one call; the contestants alternate, so that both run on the same machine load."""
     spent: dict[str, list[float]] = {name: [] for name in works}
     for work in works.values():
         work()

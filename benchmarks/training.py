@@ -1,7 +1,7 @@
-"""Whole training iterations of IPPO: marlnb against BenchMARL, stepped in turns, with the same settings.
+"""Whole training iterations of IPPO: marlnb against BenchMARL, which alternate, with the same settings.
 
-On one core: frames for each second of CPU time, with one thread. On both: frames for each second of the clock, against
-the best of BenchMARL's ways to use them. Nothing else should be running.
+On one core: frames per second of CPU time, with one thread. On two cores: frames per wall-clock second, compared with
+the fastest of BenchMARL's ways to use them. Run it on an idle machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Recorders that take turns within one rollout, and the CPU time of each turn."""
+"""Recorders that alternate within one rollout, and the CPU time of each turn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from marlnb.training.collect.episodes import TimeStep
 
 @dataclass(frozen=True)
 class Turn:
-    """CPU seconds of one turn, for each of its steps: all processes', and the thread's in the recorder's calls."""
+    """CPU seconds per step of one turn: of all processes, and of the thread in the recorder's calls."""
 
     name: str
     process_s: float
@@ -28,12 +28,12 @@ def children() -> list[int]:
 
 def cpu_s(workers: list[int]) -> float:
     """CPU time of this process and its workers, each of one thread."""
-    told = (Path(f"/proc/{pid}/schedstat").read_text() for pid in workers)
-    return time.process_time() + sum(int(text.split()[0]) for text in told) * 1e-9
+    statistics = (Path(f"/proc/{pid}/schedstat").read_text() for pid in workers)
+    return time.process_time() + sum(int(text.split()[0]) for text in statistics) * 1e-9
 
 
 class Timed:
-    """A recorder whose calls are timed; or none, which tells what the clock's readings cost.
+    """A recorder whose calls are timed; or none, which measures the cost of reading the clock.
 
     The clock is read at every step, also without a recorder.
     """
@@ -54,7 +54,7 @@ class Timed:
         self.spent_ns += time.thread_time_ns() - began
 
     def enter(self) -> None:
-        """Its turn begins: a file is written to every some seconds, and those of the others' turns do not count."""
+        """Starts its turn; writes to files, every few seconds, in the turns of others are not counted."""
         if self.recorder is not None and isinstance(self.recorder.writer, RecordingWriter):
             self.recorder.writer._flushed_at += time.monotonic() - self.left_at
 
@@ -62,7 +62,7 @@ class Timed:
         self.left_at = time.monotonic()
 
     def taken_ns(self) -> int:
-        """What was spent since this was last asked."""
+        """The CPU time spent since the last call."""
         spent, self.spent_ns = self.spent_ns, 0
         return spent
 

@@ -1,19 +1,19 @@
-"""What a panel costs: how soon a click is answered while training runs flat out, and how much slower training gets.
+"""The cost of a panel: how soon it answers a click during a training at full speed, and how much it slows training.
 
     python -m benchmarks.widgets [--part page slowdown kernel] [--clicks 30] [--pairs 20] [--window 4]
 
-A real JupyterLab and Chromium (`make browser-test` installs what that needs), and a training of native MPE in a thread
-of the notebook's kernel, which holds Python's lock most of the time.
+It runs in a real JupyterLab and Chromium (`make browser-test` installs what they need). A training of native MPE runs
+in a thread of the notebook's kernel and holds Python's lock most of the time.
 
-- *page*: seconds in the page from a click on Checkpoint, or Pause, until the panel's words have changed; what the
-  kernel's resident memory gains by the first panel, imports included; the page's heap.
-- *kernel*: the same training with a panel and without one, in pairs of short windows (see
-  `benchmarks.drivers.windows`), the kernel on one core. What it sends to a page is thrown away on the other one: so it
-  is with a hub, where the browser is another machine.
-- *slowdown*: the same with a page, by a Jupyter server, in Chromium: these first on a core of their own, then with the
-  kernel on both. How much of a core they take is told, since two cores of a machine may have much in common.
+- *page*: seconds in the page from a click on Checkpoint or Pause until the panel's text changes; the growth of the
+  kernel's resident memory from the first panel, imports included; the page's heap.
+- *kernel*: the same training with and without a panel, in pairs of short windows (see `benchmarks.drivers.windows`),
+  with the kernel on one core. A process on the other core discards the kernel's messages to the page, as with a hub,
+  where the browser runs on another machine.
+- *slowdown*: the same with a Jupyter server and a page in Chromium: these first run on a core of their own, then share
+  both cores with the kernel. The table shows their share of a core too, since two cores may not be independent.
 
-The picture that stands below a panel is drawn 0.2% of the time at most, and not within these windows.
+The saved picture below a panel takes at most 0.2% of the time to draw, and is not drawn within these windows.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ with open("/proc/self/statm") as file:
 SHOW = "from marlnb.widgets import attach\npanel = attach('run')\npanel"
 HIDE = "panel.close()\nimport ipywidgets\nipywidgets.Widget.close_all()\nprint('hidden')"
 SETTLE_S = 2.0
-SHORTLY_S = 1.0  # after a panel was shown or taken away
+SHORTLY_S = 1.0  # after a panel was shown or removed
 WARM_ITERATIONS = 20
 PARTS = ("kernel", "page", "slowdown")
 # clicks, and waits until the panel says so
@@ -73,7 +73,7 @@ ANSWERED = """([panel, name, words]) => new Promise((answer, refuse) => {
 
 @contextmanager
 def training_notebook() -> Iterator[tuple[Notebook, Run]]:
-    """A notebook whose kernel trains; its cells 1 to 4 tell memory, show a panel, take it away, tell who trains."""
+    """A notebook whose kernel trains; cells 1 to 4: print the memory, show a panel, remove it, print the thread."""
     with tempfile.TemporaryDirectory() as folder, lab_on(Path(folder)) as lab, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
         page = browser.new_page(viewport={"width": 1300, "height": 950})
@@ -85,21 +85,21 @@ def training_notebook() -> Iterator[tuple[Notebook, Run]]:
 
 def clicks(panel: Locator, run: Run, number: int) -> dict[str, list[float]]:
     """Seconds until each click is answered, by button."""
-    found: dict[str, list[float]] = {"Checkpoint": [], "Pause": []}
+    waits: dict[str, list[float]] = {"Checkpoint": [], "Pause": []}
     for _ in range(number):
-        found["Checkpoint"].append(_click(panel, "Checkpoint", "saving after"))
-        time.sleep(0.5)  # a person does not click faster, and the training runs flat out again
+        waits["Checkpoint"].append(_click(panel, "Checkpoint", "saving after"))
+        time.sleep(0.5)  # a person does not click faster; the training reaches full speed again
     for _ in range(number):
-        found["Pause"].append(_click(panel, "Pause", "Continue"))
+        waits["Pause"].append(_click(panel, "Pause", "Continue"))
         until(lambda: run.status()["state"] == "paused")
         _click(panel, "Continue", "Pause")
         until(lambda: run.status()["state"] == "running")
         time.sleep(0.5)
-    return found
+    return waits
 
 
 def panel_on(notebook: Notebook) -> Callable[[bool], None]:
-    """Shows a panel on the page, or takes it away."""
+    """Shows a panel on the page, or removes it."""
 
     def switch(shown: bool) -> None:
         if shown:
@@ -155,7 +155,7 @@ def page_rows(n_clicks: int) -> list[Row]:
         heap = notebook.page.evaluate("performance.memory.usedJSHeapSize") / 1e6
         answers = clicks(panel, run, n_clicks)
     return [
-        *(Row(f"a click on {name}", tuple(found), "s") for name, found in answers.items()),
+        *(Row(f"a click on {name}", tuple(seconds), "s") for name, seconds in answers.items()),
         *(Row(f"… 95th percentile, {name}", (_p95(v),), "s", target=0.3, at_most=True) for name, v in answers.items()),
         Row("the kernel's memory, gained by a panel", (gained,), "MB"),
         Row("heap of the page", (heap,), "MB"),
@@ -181,7 +181,7 @@ def slowdown_rows(n_pairs: int, window_s: float) -> list[Row]:
 
 
 def cores() -> tuple[set[int], set[int]]:
-    """One for the kernel, and one for all else; the same where there is one alone."""
+    """One core for the kernel and one for all else; the same one where there is only one."""
     first, *others = sorted(os.sched_getaffinity(0))
     return {first}, set(others[:1]) or {first}
 
@@ -195,7 +195,7 @@ def pairs(
     of_kernel: set[int],
     of_others: set[int],
 ) -> list[Pair]:
-    """Windows without a panel and with one, the kernel and all else on these cores."""
+    """Windows without and with a panel; the kernel and all else run on these cores."""
     thread, kernel = thread_and_kernel
     everywhere = os.sched_getaffinity(0)
     place(kernel, of_kernel, of_others)
@@ -205,11 +205,11 @@ def pairs(
         place(kernel, everywhere, everywhere)
 
 
-def pair_rows(where: str, found: list[Pair]) -> list[Row]:
-    """Frames a second with a panel over without, pair by pair, and where the difference comes from."""
+def pair_rows(where: str, pairs: list[Pair]) -> list[Row]:
+    """Frames per second with a panel over those without, by pair, and the causes of the difference."""
 
     def ratios(what: str, of: Callable[[Window], float], **target: Any) -> list[Row]:
-        values = tuple(of(pair.beside) / of(pair.plain) for pair in found)
+        values = tuple(of(pair.beside) / of(pair.plain) for pair in pairs)
         low, high = interval(values)
         return [
             Row(f"{where}: {what}, with a panel over without", values, "×", **target),
@@ -218,16 +218,16 @@ def pair_rows(where: str, found: list[Pair]) -> list[Row]:
 
     def shares(what: str, of: Callable[[Window], float], **target: Any) -> list[Row]:
         return [
-            Row(f"{where}: {what}, no panel", _percent(of(pair.plain) for pair in found), "%"),
-            Row(f"{where}: {what}, a panel", _percent(of(pair.beside) for pair in found), "%", **target),
+            Row(f"{where}: {what}, no panel", _percent(of(pair.plain) for pair in pairs), "%"),
+            Row(f"{where}: {what}, a panel", _percent(of(pair.beside) for pair in pairs), "%", **target),
         ]
 
     return [
-        Row(f"{where}: training, no panel", tuple(pair.plain.per_s for pair in found), "frames/s"),
+        Row(f"{where}: training, no panel", tuple(pair.plain.per_s for pair in pairs), "frames/s"),
         *ratios("frames a second", lambda window: window.per_s, target=0.98),
         *ratios("frames a second on a core", lambda window: window.per_cpu_s),
         *ratios("time on a core", lambda window: window.on_core),
-        *shares("training held up", lambda window: window.held_up, target=1.0, at_most=True),
+        *shares("training delayed", lambda window: window.slept, target=1.0, at_most=True),
         *shares("training waits for a core", lambda window: window.waited_s / window.wall_s),
         *shares("a core for the kernel's other threads", lambda window: window.others_s / window.wall_s),
         *shares("a core for other processes", lambda window: window.outside_s / window.wall_s),

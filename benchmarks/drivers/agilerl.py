@@ -1,4 +1,4 @@
-"""AgileRL's MADDPG at a given pace, in its own training loop; run by the Python of `make bench-peers-setup`."""
+"""AgileRL's MADDPG, one iteration per request, in its own loop; run by the Python of `make bench-peers-setup`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BenchMARL at a given pace; run by the Python of `make bench-peers-setup`, from the repository's root."""
+"""BenchMARL, one iteration per request; run by the Python of `make bench-peers-setup`, from the repository's root."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def main() -> None:
 
 
 def end_at_once() -> NoReturn:
-    """Ends this process and torchrl's workers, which would otherwise be waited for without end."""
+    """Ends this process and torchrl's workers; without this, the process would wait for them forever."""
     for process in psutil.Process().children(recursive=True):
         process.kill()
     os._exit(0)

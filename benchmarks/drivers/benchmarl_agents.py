@@ -1,10 +1,10 @@
-"""How data/benchmarl_simple_spread and tests/training/adapters/data were made: agents that BenchMARL trained.
+"""Makes data/benchmarl_simple_spread and tests/training/adapters/data: agents that BenchMARL trained.
 
     .peers/benchmarl/bin/python -m benchmarks.drivers.benchmarl_agents CASE FOLDER
 
-from the repository's root, after `make bench-peers-setup`. FOLDER/CASE is the experiment's folder as BenchMARL leaves
-it (config.pkl and the last checkpoint), and expected.npz beside them holds what BenchMARL's own policy and critic make
-of random observations, for marlnb's reading of the checkpoint to be held against.
+Run it from the repository's root, after `make bench-peers-setup`. FOLDER/CASE is the experiment's folder as BenchMARL
+leaves it (config.pkl and the last checkpoint). Next to them, expected.npz has the outputs of BenchMARL's own policy and
+critic for random observations; the tests compare marlnb's reading of the checkpoint with these.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from torchrl.objectives import ValueEstimators
 
 from benchmarks.drivers.benchmarl_cases import CASES, Case, configured
 
-ROWS, STEPS = 16, 4  # steps: of the sequences that recurrent policies are shown
+ROWS, STEPS = 16, 4  # steps of the sequences for recurrent policies
 
 
 def settings(case: Case, folder: str) -> ExperimentConfig:
@@ -62,38 +62,38 @@ def train(case: Case, folder: str) -> Experiment:
 
 
 def expected(experiment: Experiment) -> dict[str, np.ndarray]:
-    """By `<group>/<what>`: random observations and states, and what BenchMARL's policies and critics say of them."""
-    if experiment.model_config.is_rnn:  # of which only floats are shown
+    """By `<group>/<what>`: random observations and states, and BenchMARL's outputs of policies and critics."""
+    if experiment.model_config.is_rnn:  # of which only floats are kept
         return expected_in_time(experiment)
     env = experiment.test_env
     seen = env.full_observation_spec_unbatched.expand(ROWS).rand()
-    found: dict[str, np.ndarray] = {}
+    values: dict[str, np.ndarray] = {}
     for group in experiment.group_map:
         if seen.get((group, "observation")).is_floating_point():  # else bytes, drawn above
             seen.set((group, "observation"), torch.randn_like(seen.get((group, "observation"))))
-        found[f"{group}/observation"] = seen.get((group, "observation")).numpy()
+        values[f"{group}/observation"] = seen.get((group, "observation")).numpy()
     if "state" in set(seen.keys()):
         seen.set("state", torch.randn(seen.get("state").shape))
-        found["state"] = seen.get("state").numpy()
+        values["state"] = seen.get("state").numpy()
     for group in experiment.group_map:
         with torch.no_grad():
             policy = experiment.algorithm.get_policy_for_loss(group)
-            told = policy(seen.clone())
+            output = policy(seen.clone())
             for key in ("logits", "action_value", "loc", "scale", "param"):
-                if (group, key) in told.keys(True):
-                    found[f"{group}/{key}"] = told.get((group, key)).numpy()
+                if (group, key) in output.keys(True):
+                    values[f"{group}/{key}"] = output.get((group, key)).numpy()
             if hasattr(experiment.algorithm, "get_critic"):
                 loss = experiment.losses[group]
                 critic = loss.critic_network if hasattr(loss, "critic_network") else None
                 if critic is not None:
                     with loss.critic_network_params.to_module(critic):
-                        found[f"{group}/value"] = critic(seen.clone()).get((group, "state_value")).numpy()
-            found |= judged(experiment, group, seen)
-    return found
+                        values[f"{group}/value"] = critic(seen.clone()).get((group, "state_value")).numpy()
+            values |= judged(experiment, group, seen)
+    return values
 
 
 def judged(experiment: Experiment, group: str, seen: TensorDict) -> dict[str, np.ndarray]:
-    """Random actions, and Q values `[network, row, agent]` of them, where critics judge continuous actions."""
+    """Random actions and their Q values `[network, row, agent]`, where critics take continuous actions."""
     loss, spec = experiment.losses[group], experiment.test_env.full_action_spec_unbatched[group, "action"]
     name = next((name for name in ("qvalue_network", "value_network") if hasattr(loss, name)), None)
     if name is None or (name == "value_network" and not hasattr(spec.space, "low")):
@@ -112,21 +112,21 @@ def judged(experiment: Experiment, group: str, seen: TensorDict) -> dict[str, np
 
 
 def judged_softly(experiment: Experiment, group: str, seen: TensorDict, each: Any) -> dict[str, np.ndarray]:
-    """Q values `[network, row, agent, action]` of all actions, and the value that torchrl's loss makes of them.
+    """Q values `[network, row, agent, action]` of all actions, and the value that torchrl's loss computes from them.
 
-    The value is read off the loss's target: of a step that pays nothing and leads to these observations, discounted
-    by 1, before the critics' targets had time to differ from them.
+    The value is read off the loss's target: the step has a reward of 0, leads to these observations and is discounted
+    by 1, and the target critics still equal the critics.
     """
     loss = experiment.losses[group]
-    told = experiment.algorithm.get_policy_for_loss(group)(seen.clone())
+    output = experiment.algorithm.get_policy_for_loss(group)(seen.clone())
     values = []
     for one in each:
         with one.to_module(loss.qvalue_network):
-            values.append(loss.qvalue_network(told.clone()).get((group, "action_value")).numpy())
+            values.append(loss.qvalue_network(output.clone()).get((group, "action_value")).numpy())
     loss.target_qvalue_network_params.data.copy_(loss.qvalue_network_params.data)
     loss.make_value_estimator(ValueEstimators.TD0, gamma=1.0)
-    shape = (*told.get((group, "logits")).shape[:-1], 1)
-    after = told.clone()
+    shape = (*output.get((group, "logits")).shape[:-1], 1)
+    after = output.clone()
     for key, dtype in (("reward", torch.float), ("done", torch.bool), ("terminated", torch.bool)):
         after.set((group, key), torch.zeros(shape, dtype=dtype))
     value = loss._compute_target(TensorDict({"next": after, **seen.clone().to_dict()}, batch_size=[ROWS]))
@@ -134,29 +134,29 @@ def judged_softly(experiment: Experiment, group: str, seen: TensorDict, each: An
 
 
 def expected_in_time(experiment: Experiment) -> dict[str, np.ndarray]:
-    """As `expected`, of sequences `[row, time, ...]` that begin without a memory."""
+    """As `expected`, for sequences `[row, time, ...]` that start from a state of zeros."""
     begins = torch.zeros(ROWS, STEPS, 1, dtype=torch.bool)
     begins[:, 0] = True
-    found: dict[str, np.ndarray] = {}
+    values: dict[str, np.ndarray] = {}
     for group, agents in experiment.group_map.items():
         spec = experiment.test_env.full_observation_spec_unbatched[group, "observation"]
         seen = TensorDict({"is_init": begins}, batch_size=[ROWS, STEPS])
         observation = torch.randn(ROWS, STEPS, *spec.shape)
         seen.set(group, TensorDict({"observation": observation}, batch_size=[ROWS, STEPS, len(agents)]))
-        found[f"{group}/observation"] = observation.numpy()
+        values[f"{group}/observation"] = observation.numpy()
         if "state" in set(experiment.test_env.full_observation_spec_unbatched.keys()):
             shape = experiment.test_env.full_observation_spec_unbatched["state"].shape
             seen.set("state", torch.randn(ROWS, STEPS, *shape))
-            found["state"] = seen.get("state").numpy()
+            values["state"] = seen.get("state").numpy()
         with torch.no_grad():
-            told = experiment.algorithm.get_policy_for_loss(group)(seen.clone())
+            output = experiment.algorithm.get_policy_for_loss(group)(seen.clone())
             for key in ("logits", "action_value", "loc", "scale"):
-                if (group, key) in told.keys(True):
-                    found[f"{group}/{key}"] = told.get((group, key)).numpy()
+                if (group, key) in output.keys(True):
+                    values[f"{group}/{key}"] = output.get((group, key)).numpy()
             loss = experiment.losses[group]
             with loss.critic_network_params.to_module(loss.critic_network):
-                found[f"{group}/value"] = loss.critic_network(seen.clone()).get((group, "state_value")).numpy()
-    return found
+                values[f"{group}/value"] = loss.critic_network(seen.clone()).get((group, "state_value")).numpy()
+    return values
 
 
 def main() -> None:
@@ -168,7 +168,7 @@ def main() -> None:
     made = arguments.folder.absolute() / arguments.case
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        experiment = train(CASES[arguments.case], ".")  # config.pkl keeps where it was written
+        experiment = train(CASES[arguments.case], ".")  # config.pkl stores the folder that it was written to
         (made / "checkpoints").mkdir(parents=True)
         shutil.copy(experiment.folder_name / "config.pkl", made)
         (checkpoint,) = (experiment.folder_name / "checkpoints").iterdir()

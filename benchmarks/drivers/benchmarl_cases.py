@@ -1,4 +1,4 @@
-"""What benchmarl_agents trains: tasks, algorithms and models of BenchMARL's, small."""
+"""The cases of benchmarl_agents: tasks, algorithms and small models of BenchMARL."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from tests.training.adapters.pictures import Pictures
 class Case:
     """What is trained.
 
-    frames: in all; a batch is a tenth of them. layers: of the memory, where there is one. critic: None: like the
-    policy. options: of the algorithm.
+    frames: in all; a batch is a tenth of them. layers: of the recurrent network, where there is one. critic: the
+    policy's model if None. options: of the algorithm.
     """
 
     task: Any
@@ -78,7 +78,7 @@ def chained(*kinds: Any) -> Callable[[Case], ModelConfig]:
 
 
 def deep_sets(case: Case) -> ModelConfig:
-    """Sets, where `model` is something else and this is the critic's."""
+    """A model for sets, where `model` is another one and this is the critic's."""
     return configured(DeepsetsConfig, case)
 
 

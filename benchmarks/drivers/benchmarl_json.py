@@ -1,8 +1,8 @@
-"""How tests/analysis/benchmarking/data/benchmarl was made: BenchMARL's JSON of two tiny IPPO runs on simple_spread.
+"""Makes tests/analysis/benchmarking/data/benchmarl: BenchMARL's JSON of two tiny IPPO runs on simple_spread.
 
     .peers/benchmarl/bin/python -m benchmarks.drivers.benchmarl_json FOLDER
 
-from the repository's root, after `make bench-peers-setup`. Each run leaves one JSON file in a folder of its own.
+Run it from the repository's root, after `make bench-peers-setup`. Each run leaves one JSON file in a folder of its own.
 """
 
 from __future__ import annotations

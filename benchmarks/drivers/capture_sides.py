@@ -1,4 +1,4 @@
-"""One side of `benchmarks.capture`: measures a plain pass and a seen one each time a line arrives on stdin.
+"""One side of `benchmarks.capture`: measures a plain pass and a captured one for each line on stdin.
 
 python -m benchmarks.drivers.capture_sides marlnb|hooks|nnsight|transformer_lens
 """
@@ -52,7 +52,7 @@ def marlnb(net: nn.Sequential, x: Tensor) -> tuple[Call, Call]:
 
 
 def hooks(net: nn.Sequential, x: Tensor) -> tuple[Call, Call]:
-    """What a person writes: a forward hook on each layer that keeps its output, detached."""
+    """Hand-written code: a forward hook on each layer that keeps its output, detached."""
     kept: dict[int, Tensor] = {}
 
     def all_calls() -> None:
@@ -83,7 +83,7 @@ def nnsight(net: nn.Sequential, x: Tensor) -> tuple[Call, Call]:
         return first, second
 
     def all_calls() -> None:
-        for _ in range(CALLS // 10):  # it is slow: a tenth of the calls, told per call
+        for _ in range(CALLS // 10):  # it is slow: a tenth of the calls; times are per call
             seen()
 
     return lambda: net(x), all_calls
@@ -135,11 +135,11 @@ def main() -> None:
     for call in (plain, seen):
         call()
     for _ in sys.stdin:
-        found = {
+        seconds = {
             "plain": min(timed(lambda: [plain() for _ in range(CALLS)]) for _ in range(3)) / CALLS * 1e6,
             "seen": min(timed(seen) for _ in range(3)) / calls * 1e6,
         }
-        print(json.dumps(found), flush=True)
+        print(json.dumps(seconds), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
-"""A notebook's kernel without a page, and what each of its threads does with its time, as Linux counts it.
+"""A notebook's kernel without a page, and how each of its threads spends its time, as Linux counts it.
 
-Where the machine is busy with something else these figures stay what they are: time spent waiting for a core is
-counted apart.
+Other load on the machine does not change these figures: time spent waiting for a core is counted separately.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ STARTED_S = 120.0
 
 
 class Kernel:
-    """A kernel that is asked to run cells, and watched.
+    """A kernel that runs cells and is measured.
 
     Attributes:
         pid: its process.
@@ -48,7 +47,7 @@ class Kernel:
 
 @contextmanager
 def kernel_in(folder: Path) -> Iterator[Kernel]:
-    """A fresh kernel that works in a folder, ended afterwards."""
+    """A new kernel that works in a folder; it is ended afterwards."""
     manager, client = start_new_kernel(startup_timeout=STARTED_S, cwd=str(folder))
     try:
         yield Kernel(client)
@@ -58,12 +57,12 @@ def kernel_in(folder: Path) -> Iterator[Kernel]:
 
 
 def times_of(pid: int) -> dict[int, tuple[float, float]]:
-    """By thread of a process, seconds on a core, and ready to run while others had it."""
-    found = {}
+    """By thread of a process: seconds on a core, and seconds of waiting for one."""
+    times = {}
     for folder in Path(f"/proc/{pid}/task").iterdir():
         try:
             ran, waited, _ = (folder / "schedstat").read_text().split()
         except (FileNotFoundError, ProcessLookupError):  # it ended just now
             continue
-        found[int(folder.name)] = (int(ran) / 1e9, int(waited) / 1e9)
-    return found
+        times[int(folder.name)] = (int(ran) / 1e9, int(waited) / 1e9)
+    return times

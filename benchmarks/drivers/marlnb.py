@@ -1,4 +1,4 @@
-"""marlnb at a given pace."""
+"""marlnb, one iteration per request."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How two trainings are measured in turns: each does one iteration when told to, and says what that cost.
+"""The protocol by which two trainings alternate: each does one iteration on request and reports its cost.
 
 A driver trains, calling `Pace.iteration_done()` after each iteration. After the warm-up it waits for a line on
-standard input before each further iteration, and answers with one line of JSON. Waiting costs no CPU time, set-up
-and warm-up count for nothing, and two drivers can be stepped alternately on the same cores.
+standard input before each further iteration, and answers with one line of JSON. Waiting costs no CPU time, set-up and
+warm-up are not counted, and two drivers can alternate on the same cores.
 """
 
 from __future__ import annotations

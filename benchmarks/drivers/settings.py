@@ -1,4 +1,4 @@
-"""The settings that both sides train with."""
+"""Settings of both sides' trainings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Settings:
-    """IPPO as BenchMARL's own configuration has it, with these sizes. A frame is a step of one copy."""
+    """IPPO with BenchMARL's own configuration and these sizes. A frame is a step of one copy."""
 
     n_envs: int = 8
     rollout_steps: int = 250
@@ -31,7 +31,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class OffPolicySettings:
-    """A learner that remembers, with BenchMARL's options. A frame is a step of one copy; `updates` an iteration."""
+    """A learner with a replay buffer and BenchMARL's options. A frame is one copy's step; `updates` per iteration."""
 
     n_envs: int = 8
     rollout_steps: int = 125
@@ -63,7 +63,7 @@ def on_policy(task: str) -> Settings:
 
 
 def environment_options(name: str) -> dict[str, Any]:
-    """The constructor's keyword arguments, in PettingZoo's words."""
+    """The constructor's keyword arguments, by PettingZoo's names."""
     if name == "multiwalker":
         return {"n_walkers": 3, "shared_reward": False, "max_cycles": 500}
     if name in VMAS:

@@ -1,9 +1,9 @@
-"""A training's thread watched from outside over short windows, in pairs: with something beside it, and without.
+"""Measures a training's thread from outside, over pairs of short windows: one with an additional load, one without.
 
-A machine's speed wanders by more than the few percent that are asked for, over seconds to minutes. So the windows are
-short, neighbours are compared, which one comes first is drawn by lot, and what is told is the median of the pairs'
-ratios with a bootstrap interval. Frames for each second on a core do not see who else uses the cores; the share of time
-on a core does not see how fast they are; frames a second, their product, sees both.
+A machine's speed varies over seconds to minutes by more than the few percent to be measured. So the windows are short,
+adjacent ones are compared, their order is random, and the result is the median of the pairs' ratios with a bootstrap
+interval. Frames per second on a core do not depend on other users of the cores; the share of time on a core does not
+depend on the cores' speed; frames per second, the product of both, depends on both.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from marlnb.training.runs.files import METRICS
 from marlnb.training.runs.run import Run
 
 LOOK_S = 0.003
-LONGEST_S = 60.0  # an iteration, and the wait for it
+MAX_WAIT_S = 60.0  # an iteration, and the wait for it
 TAIL_BYTES = 65_536
 RESAMPLES = 4000
 
@@ -36,9 +36,9 @@ class Window:
     """What a training did between the ends of two iterations.
 
     Attributes:
-        frames: environment steps. wall_s: how long it took. ran_s, waited_s: its thread's seconds on a core, and ready
-            to run while others had it; the rest it slept: Python's lock, files. others_s: seconds on a core of the
-            kernel's other threads. outside_s: of the other processes that this one began, as a browser.
+        frames: environment steps. wall_s: duration. ran_s, waited_s: its thread's seconds on a core, and of waiting for
+            one; the rest of the time it slept (Python's lock, files). others_s: seconds on a core of the kernel's other
+            threads. outside_s: the same of the other processes that this one started, such as a browser.
     """
 
     frames: int
@@ -61,7 +61,7 @@ class Window:
         return self.ran_s / self.wall_s
 
     @property
-    def held_up(self) -> float:
+    def slept(self) -> float:
         return max(0.0, 1 - (self.ran_s + self.waited_s) / self.wall_s)
 
 
@@ -74,7 +74,7 @@ class Pair:
 
 
 def watch(run: Run, pid: int, thread: int, seconds: float) -> Window:
-    """What the training of a run does from the end of the next iteration, for so many seconds at least.
+    """A window of at least so many seconds, from the end of the run's next iteration.
 
     Raises:
         TimeoutError: no iteration ended within a minute.
@@ -89,8 +89,8 @@ def watch(run: Run, pid: int, thread: int, seconds: float) -> Window:
 def in_pairs(
     n: int, switch: Callable[[bool], None], window: Callable[[], Window], *, settle_s: float, seed: int = 0
 ) -> list[Pair]:
-    """`n` pairs of windows; `switch(True)` puts what is asked about beside the training, `switch(False)` removes it."""
-    lot, found, state = random.Random(seed), [], None
+    """`n` pairs of windows; `switch(True)` adds the load to be measured, `switch(False)` removes it."""
+    lot, pairs, state = random.Random(seed), [], None
     for _ in range(n):
         windows = {}
         for beside in lot.sample([False, True], 2):
@@ -99,10 +99,10 @@ def in_pairs(
                 time.sleep(settle_s)
                 state = beside
             windows[beside] = window()
-        found.append(Pair(windows[False], windows[True]))
+        pairs.append(Pair(windows[False], windows[True]))
     if state:
         switch(False)
-    return found
+    return pairs
 
 
 def interval(values: Sequence[float], *, level: float = 0.95, seed: int = 0) -> tuple[float, float]:
@@ -147,8 +147,8 @@ def _iteration_end(run: Run, pid: int, thread: int) -> _Moment:
     path, began = run.path / METRICS, time.monotonic()
     size = path.stat().st_size
     while path.stat().st_size == size:
-        if time.monotonic() - began > LONGEST_S:
-            raise TimeoutError(f"{run.path}: no iteration ended within {LONGEST_S:g} s")
+        if time.monotonic() - began > MAX_WAIT_S:
+            raise TimeoutError(f"{run.path}: no iteration ended within {MAX_WAIT_S:g} s")
         time.sleep(LOOK_S)
     now, times = time.monotonic(), times_of(pid)
     ran, waited = times.pop(thread)

@@ -1,1 +1,1 @@
-"""Does each algorithm learn what it should? Whole trainings with known targets, too long for the tests."""
+"""Checks that each algorithm learns: whole trainings with known targets, too long for the tests."""

@@ -1,7 +1,7 @@
-"""Trains what the checks ask for and compares it with their targets: `make verify ARGS="spread"`.
+"""Runs the checks' trainings and compares the results with the checks' targets: `make verify ARGS="spread"`.
 
-Each check is a benchmark of its own in FOLDER/<name>: a run that is complete is not trained again, one that was
-interrupted goes on. The table goes to stdout and to FOLDER/verification.md, for docs/verification.md.
+Each check is a benchmark of its own in FOLDER/<name>: a complete run is not trained again, an interrupted one resumes.
+The table is printed and written to FOLDER/verification.md, for docs/verification.md.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def plan_of(check: Check) -> BenchmarkSpec:
 
 
 def results(benchmark: Benchmark, check: Check) -> dict[int, float]:
-    """By seed, the mean return of the best policy over 1,000 episodes that it was not chosen by."""
+    """By seed, the mean return of the best policy over 1,000 episodes that were not used to choose it."""
     return {run.seed: run.score(check.metric, "absolute") for run in benchmark.complete_runs()}
 
 
 def row(check: Check, scores: dict[int, float]) -> str:
-    """One line of the table; no result where a seed is missing."""
+    """A line of the table; without a result where a seed is missing."""
     complete = set(scores) == set(check.seeds)
     middle = median(scores.values()) if complete else None
     each = ", ".join(f"{seed}: {score:.2f}" for seed, score in sorted(scores.items())) or "–"
@@ -108,7 +108,7 @@ def verify(chosen: Sequence[Check], out: Path, jobs: int) -> int:
 
 
 def scores_of(out: Path, check: Check) -> dict[int, float]:
-    """What is there of a check, trained now or before; nothing where it cannot be composed here."""
+    """A check's benchmark, trained now or before; None where its experiment cannot be composed here."""
     folder = out / check.name
     try:
         return results(Benchmark.open(folder), check)

@@ -2,8 +2,8 @@
 
     .peers/benchmarl/bin/python -m benchmarks.verify.benchmarl_side TASK SEED FILE --frames N --evaluations K
 
-from the repository's root. FILE gets `[[frames, [return of each episode]], ...]`, of deterministic episodes, each cut
-at its first end; an episode's return is the mean over its agents of the sum of their rewards.
+Run it from the repository's root. It writes `[[frames, [return of each episode]], ...]` to FILE, for deterministic
+episodes, each of which stops at its first end; an episode's return is the mean over agents of their summed rewards.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks.drivers.settings import on_policy
 
 
 def evaluations(folder: Path) -> list[tuple[int, list[float]]]:
-    """Frames and returns of every evaluation that BenchMARL's own JSON holds, in order."""
+    """Frames and returns of every evaluation in BenchMARL's own JSON, in order."""
     (file,) = folder.glob("*/*.json")
     value: Any = json.loads(file.read_text())
     for _ in range(4):  # environment, task, algorithm, seed
@@ -57,9 +57,9 @@ def main() -> None:
             config=config,
         )
         experiment.run()
-        found = evaluations(Path(folder))
-    assert found[-1][0] == asked.frames and len(found[-1][1]) == asked.episodes
-    asked.file.write_text(json.dumps(found) + "\n")
+        curve = evaluations(Path(folder))
+    assert curve[-1][0] == asked.frames and len(curve[-1][1]) == asked.episodes
+    asked.file.write_text(json.dumps(curve) + "\n")
 
 
 if __name__ == "__main__":

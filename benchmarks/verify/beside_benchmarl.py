@@ -1,11 +1,11 @@
-"""Does IPPO learn multiwalker and VMAS balance as well as BenchMARL's does on the same frames?
+"""Compares marlnb's IPPO with BenchMARL's on multiwalker and VMAS balance, by return after the same frames.
 
     python -m benchmarks.verify.beside_benchmarl [--tasks balance] [--seeds 0 1] [--longer 4] [--out FOLDER]
 
 Both sides train with the settings of benchmarks/drivers/settings.py, one thread each, one training after the other,
-and play 100 episodes without exploration each third of the way; an episode's return is the mean over its agents of
-the sum of their rewards. A training whose result lies in FOLDER is not done again; marlnb's go on where they were
-broken off, BenchMARL's begin anew. Needs `make bench-peers-setup`. The table goes to stdout and to FOLDER/table.md.
+and play 100 episodes without exploration after each third of the frames; an episode's return is the mean over agents of
+their summed rewards. A training whose result is in FOLDER is not repeated; interrupted ones of marlnb resume, those of
+BenchMARL restart. Needs `make bench-peers-setup`. The table is printed and written to FOLDER/table.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Curve = list[tuple[int, float]]
 
 
 def words(task: str, seed: int, frames: int) -> list[str]:
-    """marlnb's training in Hydra's grammar."""
+    """Overrides of marlnb's training, in Hydra's grammar."""
     iterations = frames // EVALUATIONS // on_policy(task).frames
     return [
         *overrides(task, "ippo", updates=1, threads=1),
@@ -62,10 +62,10 @@ def theirs(task: str, seed: int, frames: int, out: Path) -> Curve:
 SIDES: dict[str, Callable[[str, int, int, Path], Curve]] = {"marlnb": ours, "BenchMARL": theirs}
 
 
-def table(found: dict[tuple[str, str], dict[int, Curve]]) -> str:
+def table(curves_of: dict[tuple[str, str], dict[int, Curve]]) -> str:
     """A line for each task and side: the mean return of one agent at every evaluation, by seed."""
     lines = ["| task | frames | trained by | at the end, by seed | before, by seed |", "| --- " * 5 + "|"]
-    for (task, side), curves in found.items():
+    for (task, side), curves in curves_of.items():
         last = ", ".join(f"{seed}: {curve[-1][1]:.2f}" for seed, curve in curves.items())
         before = "; ".join(
             f"{seed}: " + ", ".join(f"{score:.2f} at {frames:,}" for frames, score in curve[:-1])
@@ -85,12 +85,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = parser.parse_args(arguments)
     check_peers(peers.BENCHMARL)
     asked.out.mkdir(parents=True, exist_ok=True)
-    found: dict[tuple[str, str], dict[int, Curve]] = {}
+    curves: dict[tuple[str, str], dict[int, Curve]] = {}
     for seed in asked.seeds:
         for task in asked.tasks:
             for side, curve in SIDES.items():
-                found.setdefault((task, side), {})[seed] = curve(task, seed, asked.longer * FRAMES[task], asked.out)
-                shown = table(dict(sorted(found.items())))
+                curves.setdefault((task, side), {})[seed] = curve(task, seed, asked.longer * FRAMES[task], asked.out)
+                shown = table(dict(sorted(curves.items())))
                 (asked.out / "table.md").write_text(shown)
     print(shown)
 

@@ -1,4 +1,4 @@
-"""The checks: what is trained, for how long, and what it must reach."""
+"""The checks: each training, its length and its target."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Check:
 
     Attributes:
         overrides: in Hydra's grammar, as `marlnb train` takes them, but for the seed.
-        target: the median over seeds of the mean return must be at least this, in units of reward; None where it is
-            not known yet: the check then only measures.
-        metric: whose return: `return` (the mean over groups) or `<group>_return`.
-        source: where the target comes from.
+        target: a lower bound on the median over seeds of the mean return, in units of reward; None where it is not
+            known yet: the check then only measures.
+        metric: the return to compare: `return` (the mean over groups) or `<group>_return`.
+        source: of the target.
     """
 
     name: str
@@ -86,10 +86,10 @@ CHECKS = (
 
 
 def choose(words: list[str]) -> list[Check]:
-    """The checks whose names hold any of the words; all where there is none.
+    """The checks whose names contain any of the words; all checks without words.
 
     Raises:
-        ValueError: a word that is in no name, with the names.
+        ValueError: a word is in no name; the message lists the names.
     """
     for word in words:
         if not any(word in check.name for check in CHECKS):
