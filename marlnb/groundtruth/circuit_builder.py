@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -87,25 +87,52 @@ class CircuitBuilder:
         exact: bool = True,
         readout: Mapping[int, Sequence[float]] | None = None,
         written: np.ndarray | None = None,
+        into: list[Node] | None = None,
     ) -> None:
-        """Adds a circuit node to the key; basis `[dimension, unit of units]`, written `[direction, unit of units]`."""
-        node = self._node(group, agent, layer, units, basis, exact, readout)
-        self.nodes.append(node if written is None else replace(node, written=_wide(written, units)))
+        """Adds a node to the circuit, or to `into`.
 
-    def add_decoy(
-        self,
-        group: str,
-        layer: int,
-        units: Sequence[int],
-        *,
-        agent: int | None = None,
-        basis: np.ndarray | None = None,
-    ) -> None:
-        """Adds a decoy to the key: units, or a subspace of theirs, that drive nothing, of one agent or of each."""
-        members = range(self.spec.group(group).n_agents) if agent is None else (agent,)
+        Args:
+            basis: `[dimension, unit of units]`.
+            readout: output -> weight of each unit.
+            written: `[direction, unit of units]`.
+        """
+        node = Node(
+            agent=self.spec.group(group).agents[agent],
+            site=self.wiring(group).site(layer),
+            units=tuple(units),
+            basis=_wide(basis, units),
+            exact=exact,
+            readout=tuple((output, tuple(map(float, row))) for output, row in sorted((readout or {}).items())),
+            written=_wide(written, units),
+        )
+        (self.nodes if into is None else into).append(node)
+
+    def add_decoy(self, group: str, layer: int, units: Sequence[int], *, basis: np.ndarray | None = None) -> None:
+        """Adds a decoy to the key: units of each agent, or a subspace of theirs, that drive nothing."""
         outputs = range(self.spec.group(group).action.n[0]) if layer == 2 else ()
         none = {output: [0.0] * len(units) for output in outputs}
-        self.decoys += [self._node(group, member, layer, units, basis, True, none) for member in members]
+        for agent in range(self.spec.group(group).n_agents):
+            self.add_node(group, agent, layer, units, basis=basis, readout=none, into=self.decoys)
+
+    def plant_decoys(
+        self,
+        group: str,
+        weights: Mapping[str, Sequence[float]],
+        matrix: np.ndarray,
+        *,
+        bias: float = 0.0,
+        latch: np.ndarray | None = None,
+    ) -> None:
+        """Plants decoy units in both layers of every agent of a group; the arguments are those of `sense` and `relay`.
+
+        Second-layer unit i follows first-layer unit i; the matrix is `[unit, unit]`. No logit reads them.
+        """
+        wiring, count = self.wiring(group), len(matrix)
+        first, second = wiring.take(1, count), wiring.take(2, count)
+        wiring.sense(first, weights, bias=bias)
+        wiring.relay(second, first, matrix, latch=latch)
+        self.add_decoy(group, 1, first)
+        self.add_decoy(group, 2, second)
 
     def add_minor(self) -> None:
         """Gives a few random-feature units a small readout, in every agent."""
@@ -117,56 +144,27 @@ class CircuitBuilder:
                 wiring.drive(output, units, list(signs))
             readout = {output: list(signs) for output in chosen}
             for agent in range(self.spec.group(group).n_agents):
-                self.minor.append(self._node(group, agent, 2, units, None, False, readout))
+                self.add_node(group, agent, 2, units, exact=False, readout=readout, into=self.minor)
 
     def key(self) -> AnswerKey:
+        instance, onset = (self.name, self.network, self.shared, self.seed), self.onset if self.network == "gru" else ""
+        nodes, decoys, minor = tuple(self.nodes), tuple(self.decoys), tuple(self.minor)
         return AnswerKey(
-            name=self.name,
-            network=self.network,
-            shared=self.shared,
-            seed=self.seed,
-            env=self.env.name,
-            agents=self.users,
-            nodes=tuple(self.nodes),
-            decoys=tuple(self.decoys),
-            minor=tuple(self.minor),
-            code=self.code,
-            onset=self.onset if self.network == "gru" else "",
-            influences=self.influences,
+            *instance, self.env.name, self.users, nodes, decoys, minor, self.code, onset, influences=self.influences
         )
 
     def task(self, key: AnswerKey) -> PublicTask:
+        instance, groups = (self.name, self.network, self.shared, self.seed), tuple(self.wirings)
+        outputs = tuple((group, tuple(sorted(driven))) for group, driven in sorted(self.driven.items()))
         return PublicTask(
-            name=self.name,
-            network=self.network,
-            shared=self.shared,
-            seed=self.seed,
-            groups=tuple(self.wirings),
-            outputs=tuple((group, tuple(sorted(outputs))) for group, outputs in sorted(self.driven.items())),
-            concept=self.concept,
-            kind=self.kind,
-            onset=self.onset,
-            key_sha256=key.sha256(),
+            *instance, groups, outputs, self.concept, self.kind, onset=self.onset, key_sha256=key.sha256()
         )
 
-    def _node(
-        self,
-        group: str,
-        agent: int,
-        layer: int,
-        units: Sequence[int],
-        basis: np.ndarray | None,
-        exact: bool,
-        readout: Mapping[int, Sequence[float]] | None,
-    ) -> Node:
-        rows = () if basis is None else _wide(basis, units)
-        weights = tuple((output, tuple(map(float, row))) for output, row in sorted((readout or {}).items()))
-        member = self.spec.group(group).agents[agent]
-        return Node(member, self.wiring(group).site(layer), tuple(units), rows, exact, weights)
 
-
-def _wide(directions: np.ndarray, units: Sequence[int]) -> tuple[tuple[float, ...], ...]:
-    """`[direction][unit of the site]` of `[direction, unit of units]`."""
+def _wide(directions: np.ndarray | None, units: Sequence[int]) -> tuple[tuple[float, ...], ...]:
+    """`[direction][unit of the site]` of `[direction, unit of units]`; empty for None."""
+    if directions is None:
+        return ()
     wide = np.zeros((len(directions), UNITS))
     wide[:, list(units)] = directions
     return tuple(tuple(map(float, row)) for row in wide)

@@ -10,14 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from marlnb.analysis.data.rows import RowBatch, RowSource
+from marlnb.analysis.data.rows import RowBatch
+from marlnb.analysis.stats.linear_models import Kind
 from marlnb.errors import ConfigError, UnknownNameError, unknown
-from marlnb.groundtruth.answer_key import PublicTask
+from marlnb.groundtruth.answer_key import PublicTask, as_tuples
 from marlnb.groundtruth.permuted_checkpoint import permuted_policy
 from marlnb.groundtruth.planted_mixer import mixed_policy, mixing_weights
 from marlnb.groundtruth.planting import Planted
-from marlnb.groundtruth.scoring.circuit_claims import AgentsClaim, SitesClaim, UnitsClaim
+from marlnb.groundtruth.scoring.circuit_claims import AgentsClaim, EffectClaim, SitesClaim, SubspaceClaim, UnitsClaim
 from marlnb.groundtruth.scoring.claims import Claim
+from marlnb.groundtruth.scoring.faithfulness import every_row, hidden_sites
 from marlnb.groundtruth.scoring.finding import Finding
 from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.directions import Direction, Steer
@@ -29,6 +31,8 @@ from marlnb.training.policies.agents import Agents
 
 MIN_LOGIT_SHARE = 0.01
 """Share of the driven logits' standard deviation below which no effect is worth naming."""
+RANK_SHARE = 0.1
+"""Minimal singular value of a dimension of the slopes' span, as a share of the largest."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +67,27 @@ class Instance:
         """By group, the logits that the concept may drive."""
         return {group: list(outputs) for group, outputs in self.task.outputs}
 
+    @property
+    def kind_of_decoding(self) -> Kind:
+        """The kind of decoder that the concept needs."""
+        return "classification" if self.task.kind == "classes" else "regression"
+
     def members(self, group: str) -> tuple[str, ...]:
         """The agents of a group."""
         return self.agents.spec.group(group).agents
 
     def hidden_sites(self, group: str) -> list[str]:
         """The actor's sites in forward order, without the head."""
-        return [s.name for s in self.policies[group].sites() if "/actor/" in s.name and s.kind != "head"]
+        return hidden_sites(self.policies[group])
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """(agent, hidden site) of every agent, by group and site."""
+        groups = self.task.groups
+        return [(agent, site) for g in groups for site in self.hidden_sites(g) for agent in self.members(g)]
+
+    def last_pairs(self) -> list[tuple[str, str]]:
+        """(agent, last hidden site) of every agent."""
+        return [(agent, self.hidden_sites(g)[-1]) for g in self.task.groups for agent in self.members(g)]
 
     def width(self, site: str) -> int:
         """Number of units of a site."""
@@ -77,9 +95,7 @@ class Instance:
 
     def batch(self, group: str) -> RowBatch:
         """Every recorded row, with the recurrent state before it."""
-        source = RowSource(self.recording, group)
-        rows = source.rows(None)
-        return next(iter(source.batches(rows, len(rows))))
+        return every_row(self.recording, group)
 
     def logits(self, group: str, batch: RowBatch, edits: list[Edit]) -> np.ndarray:
         """The driven logits `[row, agent, output]` at recorded rows, with marlnb's edits applied."""
@@ -107,9 +123,19 @@ class Instance:
             slopes: the result of `slopes`.
         """
         std = self.recording[site].to_numpy().std(0)  # [agent, unit]
-        sizes = {(a, site): np.abs(slopes[k]).max(0) * std[k] for k, a in enumerate(self.members(group))}
-        units = select_large(sizes, self.task.min_effect_share, self.min_effect(group))
-        return {agent: indices for (agent, _), indices in units.items()}
+        return self.large_units(group, np.abs(slopes).max(1) * std)
+
+    def large_units(self, group: str, sizes: np.ndarray) -> dict[str, tuple[int, ...]]:
+        """By agent, the units of a site whose effect is large enough to be named; none if no unit has an effect.
+
+        Args:
+            group: group name.
+            sizes: `[agent, unit]`, in logits.
+        """
+        if not sizes.max() > 0:
+            return {}
+        smallest = max(self.min_effect(group), self.task.min_effect_share * float(sizes.max()))
+        return {a: tuple(np.flatnonzero(row >= smallest).tolist()) for a, row in zip(self.members(group), sizes)}
 
     def min_effect(self, group: str) -> float:
         """MIN_LOGIT_SHARE of the largest standard deviation, over rows, of any driven logit of a group."""
@@ -182,29 +208,28 @@ def analyses(names: list[str] | None = None) -> dict[str, Analyse]:
     return {name: ANALYSES[name] for name in sorted(ANALYSES) if names is None or name in names}
 
 
-def select_large(
-    sizes: Mapping[tuple[str, str], np.ndarray], min_share: float, min_size: float = 0.0
-) -> dict[tuple[str, str], tuple[int, ...]]:
-    """Units worth naming at each (agent, site).
-
-    Args:
-        sizes: `[unit]` of each (agent, site).
-        min_share: smallest share of the site's largest size, over all agents.
-        min_size: smallest size.
-    """
-    largest: dict[str, float] = {}
-    for (_, site), values in sizes.items():
-        largest[site] = max(largest.get(site, 0.0), float(values.max()))
-    return {
-        (agent, site): tuple(int(k) for k in np.flatnonzero(values >= max(min_size, min_share * largest[site])))
-        for (agent, site), values in sizes.items()
-        if largest[site] > 0
-    }
-
-
 def claims_from_units(units: Mapping[tuple[str, str], tuple[int, ...]]) -> list[Claim]:
     """Claims of units, and of the sites and agents that have some."""
     named = {pair: indices for pair, indices in units.items() if indices}
     agents = tuple(dict.fromkeys(agent for agent, _ in named))
     claims = [UnitsClaim(agent=a, site=s, units=indices) for (a, s), indices in named.items()]
     return [*claims, SitesClaim(sites=tuple(named)), AgentsClaim(agents=agents)]
+
+
+def direction_claims(
+    agent: str, site: str, units: tuple[int, ...], slopes: np.ndarray, outputs: Sequence[int]
+) -> list[Claim]:
+    """The subspace that an agent's slopes `[output, unit]` span, and the effects along the units and the subspace.
+
+    Slopes of other units than `units` count as zero.
+    """
+    restricted = np.zeros_like(slopes)
+    restricted[:, list(units)] = slopes[:, list(units)]
+    _, sizes, directions = np.linalg.svd(restricted, full_matrices=False)
+    basis = directions[sizes > RANK_SHARE * sizes[0]]
+    effects = [
+        EffectClaim(agent=agent, site=site, direction=tuple(step.tolist()), output=output, value=float(row @ step))
+        for row, output in zip(restricted, outputs)
+        for step in (*np.eye(slopes.shape[1])[list(units)], *basis)
+    ]
+    return [SubspaceClaim(agent=agent, site=site, basis=as_tuples(basis.tolist())), *effects]

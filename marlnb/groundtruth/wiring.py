@@ -8,6 +8,7 @@ next cue). Agents that share weights also observe their own index, which gates t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -62,8 +63,7 @@ class Wiring:
 
     def take(self, layer: int, count: int) -> tuple[int, ...]:
         """Reserves `count` random unused units of a layer (1 or 2), in increasing order."""
-        taken = sorted(int(self.free[layer].pop()) for _ in range(count))
-        return tuple(taken)
+        return tuple(sorted(int(self.free[layer].pop()) for _ in range(count)))
 
     def sense(
         self, units: Sequence[int], weights: Mapping[str, Sequence[float]], bias: float = 0.0, agent: int | None = None
@@ -145,26 +145,16 @@ class Wiring:
         return policy.eval()
 
     def _config(self) -> MLPConfig | GRUConfig:
-        if self.network == "mlp":
-            return MLPConfig(
-                hidden=(UNITS, UNITS), activation="relu", share_parameters=self.shared, agent_id=self.reads_id
-            )
-        return GRUConfig(
-            hidden=(UNITS,),
-            recurrent_size=UNITS,
-            activation="relu",
-            share_parameters=self.shared,
-            agent_id=self.reads_id,
-        )
+        config: MLPConfig | GRUConfig = MLPConfig(hidden=(UNITS, UNITS))
+        if self.network == "gru":
+            config = GRUConfig(hidden=(UNITS,), recurrent_size=UNITS)
+        return replace(config, activation="relu", share_parameters=self.shared, agent_id=self.reads_id)
 
     def _put_gru(self, network: GRU, free: list[int]) -> None:
         """Sets the recurrent weights. Reset gates are 1/2. The state of free units affects only their candidates."""
         zero_w, zero_b = np.zeros_like(self.w2), np.zeros_like(self.b2)
-        _put(
-            network.gru.input,
-            np.concatenate((zero_w, self.update_w, self.w2), 1),
-            np.concatenate((zero_b, self.update_b, self.b2), 1),
-        )
+        weight, bias = (zero_w, self.update_w, self.w2), (zero_b, self.update_b, self.b2)
+        _put(network.gru.input, np.concatenate(weight, 1), np.concatenate(bias, 1))
         mixing = np.zeros_like(self.w2)
         state_weights = np.random.default_rng(free).normal(0, 0.5 / np.sqrt(UNITS), (len(free), len(free)))
         mixing[np.ix_(range(self.blocks), free, free)] = state_weights

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from marlnb.groundtruth.instance import Instance, analysis, claims_from_units, select_large
+from marlnb.groundtruth.instance import Instance, analysis, claims_from_units
 from marlnb.groundtruth.scoring.finding import Finding
 from marlnb.models.hooks.edits import Ablate
 
@@ -23,6 +23,5 @@ def ablate(instance: Instance) -> Finding:
                 ],
                 axis=-1,
             )  # [agent, unit]: units affect only their own agent's logits, so all agents are ablated at once
-            sizes = {(agent, site): change[k] for k, agent in enumerate(instance.members(group))}
-            units |= select_large(sizes, instance.task.min_effect_share, instance.min_effect(group))
+            units |= {(agent, site): large for agent, large in instance.large_units(group, change).items()}
     return instance.finding("ablate", ("agents", "sites", "units"), claims_from_units(units))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from marlnb.analysis.attribution.temporal import attribute_over_time
@@ -17,19 +19,8 @@ def filled_at(instance: Instance) -> Finding:
     has_memory = instance.task.network == "gru" and instance.task.onset
     last = int(instance.recording.rows["t"].max())
     for group in instance.task.groups if has_memory else ():
-        results = [
-            attribute_over_time(
-                instance.recording,
-                group=group,
-                to="logit",
-                target=output,
-                t=last,
-                lookback=last,
-                n_steps=16,
-                policies=instance.policies,
-            )
-            for output in instance.outputs[group]
-        ]
+        explain = partial(attribute_over_time, instance.recording, group=group, to="logit", t=last, lookback=last)
+        results = [explain(target=o, n_steps=16, policies=instance.policies) for o in instance.outputs[group]]
         size = sum(np.abs(np.nan_to_num(result.values)).sum(-1) for result in results)  # [row, agent, lag]
         for k, agent in enumerate(instance.members(group)):
             lags = np.asarray(size)[:, k].argmax(-1)

@@ -16,18 +16,12 @@ def code_of(instance: Instance) -> Finding:
         return instance.finding("communication", ("code",), [])  # no communication in this environment
     speaker, listener = (instance.members(group)[0] for group in instance.task.groups)
     result = communication(
-        instance.recording,
-        speaker=speaker,
-        listener=listener,
-        goal=instance.task.concept,
-        policies=instance.policies,
-        n_shuffles=40,
-        n_bootstrap=40,
-    )
+        instance.recording, speaker=speaker, listener=listener, goal=instance.task.concept, policies=instance.policies,
+        n_shuffles=40, n_bootstrap=40,
+    )  # fmt: skip
     names = instance.agents.spec.group(instance.task.groups[0]).action.names
-    words = [
-        names.index(result.messages[row]) if result.messages[row] in names else row for row in result.code.argmax(0)
-    ]
+    messages = [(row, result.messages[row]) for row in result.code.argmax(0)]
+    words = [names.index(message) if message in names else row for row, message in messages]
     claims: list[Claim] = [CodeClaim(code=tuple(int(word) for word in words))]
     if result.speaks and result.listens:
         claims += [InfluenceClaim(pairs=((speaker, listener),)), AgentsClaim(agents=(speaker, listener))]

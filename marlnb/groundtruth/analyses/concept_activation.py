@@ -7,7 +7,7 @@ uses it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
 from functools import lru_cache
 
 import numpy as np
@@ -45,27 +45,16 @@ def sensitive_agents(instance: Instance) -> Finding:
 @lru_cache(maxsize=4)
 def scores(instance: Instance, group: str) -> tuple[ConceptScore, ...]:
     """Scores of every agent and driven output. Cached: two analyses use them."""
-    return tuple(_scores(instance, group))
-
-
-def _scores(instance: Instance, group: str) -> Iterator[ConceptScore]:
-    label = _binary(instance)
-    for agent in instance.members(group):
-        for output in instance.outputs[group]:
-            try:
-                results = concept_activation(
-                    instance.recording,
-                    site=instance.hidden_sites(group)[-1],
-                    concept=label,
-                    to="logit",
-                    target=output,
-                    agent=agent,
-                    n_runs=N_RUNS,
-                    policies=instance.policies,
-                )
-            except AnalysisError:  # the layer is constant, or the logit does not depend on it
-                continue
-            yield from results.scores
+    label, site, results = _binary(instance), instance.hidden_sites(group)[-1], []
+    for agent, output in itertools.product(instance.members(group), instance.outputs[group]):
+        try:
+            results += concept_activation(
+                instance.recording, site=site, concept=label, to="logit", target=output, agent=agent, n_runs=N_RUNS,
+                policies=instance.policies,
+            ).scores  # fmt: skip
+        except AnalysisError:  # the layer is constant, or the logit does not depend on it
+            continue
+    return tuple(results)
 
 
 def _binary(instance: Instance) -> np.ndarray:

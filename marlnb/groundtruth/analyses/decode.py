@@ -15,6 +15,7 @@ from marlnb.analysis.decoding.decode import decode
 from marlnb.analysis.decoding.result import Decoding
 from marlnb.analysis.results import ALPHA
 from marlnb.analysis.stats.linear_models import Kind
+from marlnb.groundtruth.answer_key import as_tuples
 from marlnb.groundtruth.instance import Instance, analysis
 from marlnb.groundtruth.scoring.circuit_claims import AgentsClaim, RepresentsClaim, SitesClaim, SubspaceClaim
 from marlnb.groundtruth.scoring.claims import NONSENSE, Claim
@@ -40,7 +41,7 @@ def decode_concept(instance: Instance) -> Finding:
 def decode_as_use(instance: Instance) -> Finding:
     above_chance = list(_above_chance(instance, decoded(instance)))
     claims: list[Claim] = [
-        SubspaceClaim(agent=a, site=s, basis=tuple(map(tuple, basis.tolist()))) for a, s, basis in above_chance
+        SubspaceClaim(agent=a, site=s, basis=as_tuples(basis.tolist())) for a, s, basis in above_chance
     ]
     claims.append(SitesClaim(sites=tuple((agent, site) for agent, site, _ in above_chance)))
     claims.append(AgentsClaim(agents=tuple(dict.fromkeys(agent for agent, _, _ in above_chance))))
@@ -51,9 +52,7 @@ def decode_as_use(instance: Instance) -> Finding:
 def decoded(instance: Instance) -> Decoding:
     """Decodes the concept from every hidden site of every agent. Cached: several analyses use it."""
     sites = [site for group in instance.task.groups for site in instance.hidden_sites(group)]
-    return _decode(
-        instance, sites, instance.task.concept, "classification" if instance.task.kind == "classes" else "regression"
-    )
+    return _decode(instance, sites, instance.task.concept, instance.kind_of_decoding)
 
 
 def _decode(instance: Instance, sites: list[str], label: str | np.ndarray, kind: Kind) -> Decoding:

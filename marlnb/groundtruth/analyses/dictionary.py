@@ -19,6 +19,7 @@ import numpy as np
 
 from marlnb.analysis.dictionaries.dictionary import RARE_KURTOSIS, Dictionary
 from marlnb.analysis.dictionaries.pruning import prune_dictionary
+from marlnb.groundtruth.answer_key import as_tuples
 from marlnb.groundtruth.instance import Instance, analysis
 from marlnb.groundtruth.scoring.circuit_claims import AgentsClaim, OnsetClaim
 from marlnb.groundtruth.scoring.claims import Claim
@@ -40,66 +41,73 @@ from marlnb.recording.capture.recorder import record
 MAX_FEATURES, FEATURES_PER_UNIT = 64, 4
 N_STARTS = 3
 """Number of dictionaries, each trained from a different seed and pruned. The smallest is used."""
-MISSED = (0.2, 0.05, 0.01)
+MAX_LOSSES = (0.2, 0.05, 0.01)
 """Maximal losses of pruning, in order. A smaller one is tried if the features express too little of the choices."""
 MIN_EXPRESSED, MIN_KEPT, MAX_REMAINING = 0.95, 0.95, 0.05
 """Shares of the driven logits' variance: expressed by the selected features, kept by their span, left without it."""
 MIN_READ, MIN_STRENGTH = 0.95, 0.1
 """Minimal share of a feature's direction that choices read; minimal singular value of the slopes, relative to the
 largest."""
-MIN_SILENT, REST = 0.05, 1e-3
+MIN_SILENT, SILENCE_TOLERANCE = 0.05, 1e-3
 """Minimal share of rows at which a unit is silent; tolerance of silence, in activations."""
 
 
 @dataclass(frozen=True)
-class _Used:
+class UsedFeatures:
     """The features that drive one agent's choices.
 
     Attributes:
         agent: agent name.
         site: site name.
         group: group name.
-        parts: `[feature, row, output]`, change of the driven logits by removing each feature.
+        logit_parts: `[feature, row, output]`, change of the driven logits by removing each feature.
         values: `[row, feature]`, in the site's units.
         directions: `[feature, unit]`.
-        expressed: share of the driven logits' variance that the features express.
+        expressed_share: share of the driven logits' variance that the features express.
         kurtosis: mean excess kurtosis of the features, weighted by the variance of their parts.
-        read: smallest share of a feature's direction that choices read.
+        min_read_share: smallest share of a feature's direction that choices read.
         from_rest: whether features add to silent units.
     """
 
     agent: str
     site: str
     group: str
-    parts: np.ndarray
+    logit_parts: np.ndarray
     values: np.ndarray
     directions: np.ndarray
-    expressed: float
+    expressed_share: float
     kurtosis: float
-    read: float
+    min_read_share: float
     from_rest: bool
 
     @property
-    def rare(self) -> bool:
+    def is_rare(self) -> bool:
         """Whether the features' excess kurtosis is at least a Laplace distribution's."""
         return self.kurtosis >= RARE_KURTOSIS
+
+    @property
+    def rows(self) -> tuple[tuple[float, ...], ...]:
+        """The directions, as claims hold them."""
+        return as_tuples(self.directions.tolist())  # type: ignore[no-any-return]
 
     @property
     def doubts(self) -> list[str]:
         """Reasons why single features may not be directions of the network."""
         reasons = []
-        not_rare = f"{self.agent}: the features' concepts are often there (excess kurtosis {self.kurtosis:.1f}; a "
-        not_rare += f"Laplace distribution has {RARE_KURTOSIS:g})"
-        if not self.rare and self.read < MIN_READ:
+        not_rare = (
+            f"{self.agent}: the features' concepts are often there (excess kurtosis {self.kurtosis:.1f}; a Laplace "
+            f"distribution has {RARE_KURTOSIS:g})"
+        )
+        if not self.is_rare and self.min_read_share < MIN_READ:
             reasons.append(
-                f"{not_rare}, and choices read only {self.read:.0%} of one feature's direction: the data do not "
-                f"decide how much of the rest belongs to the feature"
+                f"{not_rare}, and choices read only {self.min_read_share:.0%} of one feature's direction: the data do "
+                f"not decide how much of the rest belongs to the feature"
             )
-        if not self.rare and not self.from_rest:
+        if not self.is_rare and not self.from_rest:
             reasons.append(f"{not_rare}, and the units are never silent: the baseline of the features is unknown")
-        if self.expressed < MIN_EXPRESSED:
+        if self.expressed_share < MIN_EXPRESSED:
             reasons.append(
-                f"{self.agent}: the features express only {self.expressed:.0%} of the driven logits' variance"
+                f"{self.agent}: the features express only {self.expressed_share:.0%} of the driven logits' variance"
             )
         return reasons
 
@@ -112,12 +120,14 @@ def features_used(instance: Instance) -> Finding:
     agents: list[str] = []
     for used in _used_features(instance):
         agents.append(used.agent)
-        claims += [*_effect_claims(instance, used), *_feature_claims(used), _span_claim(used)]
+        claims += _effect_claims(instance, used)
+        claims += [FeatureClaim(agent=used.agent, site=used.site, basis=(row,)) for row in used.rows]
+        claims.append(SpanClaim(agent=used.agent, site=used.site, basis=used.rows))
         if used.doubts:
             doubts += used.doubts
             abstains.add("features")
-        elif used.rare:  # rare features may overlap, so a projection along one removes parts of others
-            claims.append(_onset_claim(instance, used, used.parts.sum(0)))
+        elif used.is_rare:  # rare features may overlap, so a projection along one removes parts of others
+            claims.append(_onset_claim(instance, used, used.logit_parts.sum(0)))
             continue
         whole, alone, without = _by_edits(instance, used)
         kept, left = share_kept(whole, alone), share_kept(whole, without)
@@ -133,7 +143,7 @@ def features_used(instance: Instance) -> Finding:
     return instance.finding("dictionary", attempts, claims, abstains=tuple(sorted(abstains)), doubts=tuple(doubts))
 
 
-def _used_features(instance: Instance) -> Iterator[_Used]:
+def _used_features(instance: Instance) -> Iterator[UsedFeatures]:
     """The agents whose choices depend on some units, with the features of these units."""
     min_variance = (instance.task.min_effect_share * largest_variance(instance) ** 0.5) ** 2
     with record(instance.agents, episodes=EPISODES, seed=SEED, name="dictionary", exist="open", progress=False) as data:
@@ -144,28 +154,25 @@ def _used_features(instance: Instance) -> Iterator[_Used]:
                 if not units:
                     continue
                 values = instance.recording[site].sel(agent=[agent]).to_numpy()[:, 0, list(units)]
-                silent = np.isclose(values, 0.0, atol=REST).mean(0).min()
+                silent = np.isclose(values, 0.0, atol=SILENCE_TOLERANCE).mean(0).min()
                 n_features, from_rest = min(MAX_FEATURES, FEATURES_PER_UNIT * len(units)), bool(silent >= MIN_SILENT)
                 train_start = partial(train, data, site, agent, n_features=n_features, units=units, from_rest=from_rest)
                 starts = [train_start(seed=seed) for seed in range(N_STARTS)]
+                select = partial(_select, instance, group, agent, slopes[instance.members(group).index(agent)])
                 used = None
-                for max_loss in MISSED:
-                    pruned = [
-                        prune_dictionary(start, data, max_loss=max_loss, seed=seed) for seed, start in enumerate(starts)
-                    ]
+                for max_loss in MAX_LOSSES:
+                    pruned = [prune_dictionary(d, data, max_loss=max_loss, seed=k) for k, d in enumerate(starts)]
                     smallest = min(pruned, key=lambda candidate: (len(candidate.warnings), candidate.n_features))
-                    used = _select(
-                        instance, group, agent, smallest, slopes[instance.members(group).index(agent)], min_variance
-                    )
-                    if used is None or used.expressed >= MIN_EXPRESSED:
+                    used = select(smallest, min_variance)
+                    if used is None or used.expressed_share >= MIN_EXPRESSED:
                         break
                 if used is not None:
                     yield used
 
 
 def _select(
-    instance: Instance, group: str, agent: str, dictionary: Dictionary, slopes: np.ndarray, min_variance: float
-) -> _Used | None:
+    instance: Instance, group: str, agent: str, slopes: np.ndarray, dictionary: Dictionary, min_variance: float
+) -> UsedFeatures | None:
     """The features whose part of a driven logit has at least the minimal variance; None if there are none.
 
     Args:
@@ -180,21 +187,21 @@ def _select(
     directions = dictionary.autoencoder.decoder.numpy()[selected]
     _, strengths, read_basis = np.linalg.svd(slopes, full_matrices=False)
     read_basis = read_basis[strengths > MIN_STRENGTH * strengths[0]]
-    return _Used(
+    return UsedFeatures(
         agent=agent,
         site=dictionary.site,
         group=group,
-        parts=lost[selected],
+        logit_parts=lost[selected],
         values=dictionary.features(instance.recording)[:, 0, selected] * float(dictionary.autoencoder.scale),
         directions=directions,
-        expressed=share_kept(whole, lost[selected].sum(0)),
+        expressed_share=share_kept(whole, lost[selected].sum(0)),
         kurtosis=float(np.average(dictionary.kurtosis[selected], weights=sizes[selected])),
-        read=float(np.square(directions @ read_basis.T).sum(1).min()),
+        min_read_share=float(np.square(directions @ read_basis.T).sum(1).min()),
         from_rest=dictionary.from_rest,
     )
 
 
-def _by_edits(instance: Instance, used: _Used) -> list[np.ndarray]:
+def _by_edits(instance: Instance, used: UsedFeatures) -> list[np.ndarray]:
     """Driven logits `[row, output]`: without edits, with only the features' span kept, and with only the span removed.
 
     Removed directions are set to their mean.
@@ -211,22 +218,10 @@ def _by_edits(instance: Instance, used: _Used) -> list[np.ndarray]:
     return logits
 
 
-def _feature_claims(used: _Used) -> list[Claim]:
-    return [FeatureClaim(agent=used.agent, site=used.site, basis=(row,)) for row in _rows(used)]
-
-
-def _span_claim(used: _Used) -> Claim:
-    return SpanClaim(agent=used.agent, site=used.site, basis=_rows(used))
-
-
-def _rows(used: _Used) -> tuple[tuple[float, ...], ...]:
-    return tuple(tuple(map(float, row)) for row in used.directions)
-
-
-def _effect_claims(instance: Instance, used: _Used) -> list[Claim]:
+def _effect_claims(instance: Instance, used: UsedFeatures) -> list[Claim]:
     """By feature: the output with the largest effect, and the effect of a unit step along the feature."""
     claims: list[Claim] = []
-    for row, value, part in zip(_rows(used), used.values.T, used.parts):
+    for row, value, part in zip(used.rows, used.values.T, used.logit_parts):
         slopes = value @ part / float(value @ value)
         most = int(np.abs(slopes).argmax())
         output, step = instance.outputs[used.group][most], float(slopes[most])
@@ -234,7 +229,7 @@ def _effect_claims(instance: Instance, used: _Used) -> list[Claim]:
     return claims
 
 
-def _onset_claim(instance: Instance, used: _Used, part: np.ndarray) -> Claim:
+def _onset_claim(instance: Instance, used: UsedFeatures, part: np.ndarray) -> Claim:
     """By episode: the step at which the features' part `[row, output]` of the driven logits changes most."""
     rows = instance.recording.rows[["episode", "t"]].copy()
     rows["jump"] = np.linalg.norm(np.diff(part, axis=0, prepend=0.0), axis=1)

@@ -29,15 +29,14 @@ def features_taken_for_directions(instance: Instance) -> Finding:
 def _directions(instance: Instance) -> Iterator[Claim]:
     min_covariance = instance.task.min_effect_share * largest_variance(instance)
     with record(instance.agents, episodes=EPISODES, seed=SEED, name="dictionary", exist="open", progress=False) as data:
-        for group in instance.task.groups:
-            site = instance.hidden_sites(group)[-1]
-            for agent in instance.members(group):
-                try:
-                    dictionary = train(data, site, agent, n_features=N_FEATURES, seed=0)
-                except AnalysisError:  # the layer is constant
-                    continue
-                whole = driven_logits(instance, group, agent)
-                covariance = np.einsum("fro,ro->fo", parts(instance, group, agent, dictionary), whole - whole.mean(0))
-                for feature in np.flatnonzero(covariance.max(1) / len(whole) >= min_covariance):
-                    direction = tuple(dictionary.autoencoder.decoder[feature].tolist())
-                    yield FeatureClaim(agent=agent, site=site, basis=(direction,))
+        for agent, site in instance.last_pairs():
+            group = site.split("/")[0]
+            try:
+                dictionary = train(data, site, agent, n_features=N_FEATURES, seed=0)
+            except AnalysisError:  # the layer is constant
+                continue
+            whole = driven_logits(instance, group, agent)
+            covariance = np.einsum("fro,ro->fo", parts(instance, group, agent, dictionary), whole - whole.mean(0))
+            for feature in np.flatnonzero(covariance.max(1) / len(whole) >= min_covariance):
+                direction = tuple(dictionary.autoencoder.decoder[feature].tolist())
+                yield FeatureClaim(agent=agent, site=site, basis=(direction,))

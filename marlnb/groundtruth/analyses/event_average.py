@@ -19,23 +19,14 @@ def onsets(instance: Instance) -> Finding:
     if not instance.task.onset:
         return instance.finding("event_average", ("onset",), claims)
     label = instance.recording.label(instance.task.onset).to_numpy() > 0
-    rows = instance.recording.rows
-    event_steps = rows[label].groupby("episode")["t"].min()
-    for group in instance.task.groups:
-        site = instance.hidden_sites(group)[-1]
-        for agent in instance.members(group):
-            average = event_average(
-                instance.recording,
-                event=label,
-                site=site,
-                agent=agent,
-                before=LAGS,
-                after=LAGS,
-                n_shuffles=20,
-                n_bootstrap=20,
-            )
-            changes = np.abs(np.diff(average.mean, axis=0)).sum(1)  # [lag after the first]
-            lag = int(average.lags[1:][np.nanargmax(changes)])
-            steps = tuple((int(episode), int(t) + lag) for episode, t in event_steps.items())
-            claims.append(OnsetClaim(agent=agent, site=site, steps=steps))
+    event_steps = instance.recording.rows[label].groupby("episode")["t"].min()
+    for agent, site in instance.last_pairs():
+        average = event_average(
+            instance.recording, event=label, site=site, agent=agent, before=LAGS, after=LAGS, n_shuffles=20,
+            n_bootstrap=20,
+        )  # fmt: skip
+        changes = np.abs(np.diff(average.mean, axis=0)).sum(1)  # [lag after the first]
+        lag = int(average.lags[1:][np.nanargmax(changes)])
+        steps = tuple((int(episode), int(t) + lag) for episode, t in event_steps.items())
+        claims.append(OnsetClaim(agent=agent, site=site, steps=steps))
     return instance.finding("event_average", ("onset",), claims)

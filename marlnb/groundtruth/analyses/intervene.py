@@ -15,18 +15,12 @@ NEGLIGIBLE = 0.02
 
 @analysis("intervene")
 def agents_that_change(instance: Instance) -> Finding:
-    agents = tuple(
-        agent
-        for group in instance.task.groups
-        for agent in instance.members(group)
-        if _moves(instance, instance.hidden_sites(group)[-1], agent)
-    )
+    agents = tuple(agent for agent, site in instance.last_pairs() if _moves(instance, site, agent))
     return instance.finding("intervene", ("agents",), [AgentsClaim(agents=agents)])
 
 
 def _moves(instance: Instance, site: str, agent: str) -> bool:
     edit = Ablate(site, agents=(agent,), value="mean", source=str(instance.recording.path))
-    result = intervene(instance.agents, edit, episodes=EPISODES)
-    (arm,) = result.arms
+    (arm,) = intervene(instance.agents, edit, episodes=EPISODES).arms
     (effect,) = [effect for effect in arm.effects if effect.outcome == "tv_direct" and effect.who == agent]
     return effect.low > NEGLIGIBLE

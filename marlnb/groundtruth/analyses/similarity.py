@@ -28,27 +28,18 @@ def same_by_cka_and_cca(instance: Instance) -> Finding:
 
 @analysis("similarity_by_cka")
 def same_by_cka(instance: Instance) -> Finding:
-    return instance.finding(
-        "similarity_by_cka", ("similar",), [SimilarClaim(sites=tuple(sorted(similar_sites(instance, "cka"))))]
-    )
+    claim = SimilarClaim(sites=tuple(sorted(similar_sites(instance, "cka"))))
+    return instance.finding("similarity_by_cka", ("similar",), [claim])
 
 
 @lru_cache(maxsize=2)
 def similar_sites(instance: Instance, method: SimilarityMethod) -> frozenset[tuple[str, str]]:
     """The similar (agent, site) pairs. Cached: two analyses use them."""
-    pairs = [
-        (agent, site)
-        for g in instance.task.groups
-        for site in instance.hidden_sites(g)
-        for agent in instance.members(g)
-    ]
-    return frozenset(pair for pair in pairs if _score(instance, *pair, method) >= MIN_SIMILARITY)
+    return frozenset(pair for pair in instance.pairs() if _score(instance, *pair, method) >= MIN_SIMILARITY)
 
 
 def _score(instance: Instance, agent: str, site: str, method: SimilarityMethod) -> float:
     """Similarity at the recorded steps. A shuffled control is useless: redrawn features receive the same inputs."""
-    before, after = (
-        View(instance.recording, site, agent),
-        View(instance.recording, site, agent, policy_source=instance.later),
-    )
+    before = View(instance.recording, site, agent)
+    after = View(instance.recording, site, agent, policy_source=instance.later)
     return similarity(before, after, method=method, n_shuffles=1, n_bootstrap=20).score

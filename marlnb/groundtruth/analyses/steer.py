@@ -5,15 +5,10 @@ Slopes are scaled by each unit's standard deviation in each agent, so a constant
 
 from __future__ import annotations
 
-import numpy as np
-
-from marlnb.groundtruth.instance import Instance, analysis
-from marlnb.groundtruth.scoring.circuit_claims import AgentsClaim, EffectClaim, SubspaceClaim, UnitsClaim
+from marlnb.groundtruth.instance import Instance, analysis, direction_claims
+from marlnb.groundtruth.scoring.circuit_claims import AgentsClaim, UnitsClaim
 from marlnb.groundtruth.scoring.claims import Claim
 from marlnb.groundtruth.scoring.finding import Finding
-
-RANK_SHARE = 0.1
-"""Minimal singular value of a dimension of the slopes' span, as a share of the largest."""
 
 
 @analysis("steer")
@@ -26,22 +21,8 @@ def steer(instance: Instance) -> Finding:
             for agent, units in instance.units_read(group, site, slopes).items():
                 if units:
                     agents.append(agent)
-                    k = instance.members(group).index(agent)
-                    claims += _claims(agent, site, units, slopes[k], instance.outputs[group])
+                    claims.append(UnitsClaim(agent=agent, site=site, units=units))
+                    along = slopes[instance.members(group).index(agent)]
+                    claims += direction_claims(agent, site, units, along, instance.outputs[group])
     attempts = ("agents", "units", "subspace", "effect")
     return instance.finding("steer", attempts, [*claims, AgentsClaim(agents=tuple(dict.fromkeys(agents)))])
-
-
-def _claims(agent: str, site: str, units: tuple[int, ...], slopes: np.ndarray, outputs: list[int]) -> list[Claim]:
-    claims: list[Claim] = [UnitsClaim(agent=agent, site=site, units=units)]
-    restricted = np.zeros_like(slopes)
-    restricted[:, list(units)] = slopes[:, list(units)]
-    _, sizes, directions = np.linalg.svd(restricted, full_matrices=False)
-    basis = directions[sizes > RANK_SHARE * sizes[0]]
-    claims.append(SubspaceClaim(agent=agent, site=site, basis=tuple(map(tuple, basis.tolist()))))
-    steps = [*np.eye(slopes.shape[1])[list(units)], *basis]
-    for row, output in zip(restricted, outputs):
-        for step in steps:
-            value = float(row @ step)
-            claims.append(EffectClaim(agent=agent, site=site, direction=tuple(step), output=output, value=value))
-    return claims

@@ -21,14 +21,9 @@ N_SHUFFLES = 199
 
 @analysis("tuning")
 def tuned_units(instance: Instance) -> Finding:
-    groups = instance.task.groups
-    all_pairs = [(site, agent) for g in groups for site in instance.hidden_sites(g) for agent in instance.members(g)]
-    last_pairs = [(instance.hidden_sites(g)[-1], agent) for g in groups for agent in instance.members(g)]
-    claims = [
-        RepresentsClaim(agent=agent, site=site, units=units)
-        for (agent, site), units in _tuned(instance, all_pairs, instance.task.concept).items()
-    ]
-    nonsense_pairs = _tuned(instance, last_pairs, instance.nonsense_label())
+    tuned = _tuned(instance, instance.pairs(), instance.task.concept)
+    claims = [RepresentsClaim(agent=agent, site=site, units=units) for (agent, site), units in tuned.items()]
+    nonsense_pairs = _tuned(instance, instance.last_pairs(), instance.nonsense_label())
     claims += [RepresentsClaim(agent=agent, site=site, concept=NONSENSE) for agent, site in nonsense_pairs]
     return instance.finding("tuning", ("represents",), claims)
 
@@ -38,14 +33,14 @@ def _tuned(
 ) -> dict[tuple[str, str], tuple[int, ...]]:
     """By (agent, site): units with p_value * n_pairs <= ALPHA. Pairs without such units are absent."""
     tuned = {}
-    for site, agent in pairs:
+    for agent, site in pairs:
         try:
-            p = tuning(
+            result = tuning(
                 instance.recording, site=site, label=label, agent=agent, n_shuffles=N_SHUFFLES, n_bootstrap=20
-            ).p_value
+            )
         except AnalysisError:  # constant units or label: nothing is tuned
             continue
-        units = tuple(map(int, np.flatnonzero(p * len(pairs) <= ALPHA)))
+        units = tuple(map(int, np.flatnonzero(result.p_value * len(pairs) <= ALPHA)))
         if units:
             tuned[agent, site] = units
     return tuned

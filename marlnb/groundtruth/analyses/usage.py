@@ -29,12 +29,7 @@ N_RANDOM = 63
 
 @analysis("usage")
 def used(instance: Instance) -> Finding:
-    agents = tuple(
-        agent
-        for group in instance.task.groups
-        for agent in instance.members(group)
-        if _is_used(instance, instance.hidden_sites(group)[-1], agent)
-    )
+    agents = tuple(agent for agent, site in instance.last_pairs() if _is_used(instance, site, agent))
     return instance.finding("usage", ("agents",), [AgentsClaim(agents=agents)])
 
 
@@ -50,15 +45,9 @@ def _by_directions(instance: Instance, site: str, agent: str) -> tuple[float, fl
     """
     try:
         decoding = decode(
-            instance.recording,
-            site=site,
-            label=instance.task.concept,
-            agent=agent,
-            kind="classification" if instance.task.kind == "classes" else "regression",
-            n_shuffles=1,
-            folds=3,
-            progress=False,
-        )
+            instance.recording, site=site, label=instance.task.concept, agent=agent, kind=instance.kind_of_decoding,
+            n_shuffles=1, folds=3, progress=False,
+        )  # fmt: skip
     except AnalysisError:  # constant layer or label: nothing to use
         return 1.0, 1.0
     measure = partial(
@@ -74,14 +63,8 @@ def _by_directions(instance: Instance, site: str, agent: str) -> tuple[float, fl
 def _by_units(instance: Instance, site: str, agent: str) -> float:
     """Smallest p-value of mediation by a unit that is tuned to the concept."""
     try:
-        tuned = tuning(
-            instance.recording,
-            site=site,
-            label=instance.task.concept,
-            agent=agent,
-            n_shuffles=N_SHUFFLES,
-            n_bootstrap=20,
-        )
+        concept = instance.task.concept
+        tuned = tuning(instance.recording, site=site, label=concept, agent=agent, n_shuffles=N_SHUFFLES, n_bootstrap=20)
     except AnalysisError:
         return 1.0
     return float(mediation(instance.agents, tuned, episodes=EPISODES, n_envs=EPISODES).p_value.min(initial=1.0))

@@ -19,7 +19,9 @@ from marlnb.groundtruth.planting import circuit
 from marlnb.recording.capture.sources import LabelFn
 from marlnb.training.collect.episodes import TimeStep
 
-SLOPE, READOUT, LEAK = 2.0, 3.0, 0.4
+SLOPE, READOUT = 2.0, 3.0
+DECOY_Y_SLOPE = 0.4
+"""Weight of y in a decoy relu(SLOPE x + DECOY_Y_SLOPE y)."""
 N_DECOYS = 2
 GROUP = "agent"
 
@@ -39,29 +41,24 @@ def plant(builder: CircuitBuilder) -> None:
     wiring.prefer(0, 1.0)
     builder.add_node(GROUP, agent, 1, [first])
     builder.add_node(GROUP, agent, 2, [second], readout=weights)
-    plant_decoys(builder, {x: SLOPE, y: LEAK}, N_DECOYS)
+    plant_decoys(builder, {x: SLOPE, y: DECOY_Y_SLOPE}, N_DECOYS)
     builder.users = (wiring.group.agents[agent],)
     if x.startswith("other_agent_"):
         others = [name for name in wiring.group.agents if name not in builder.users]
         builder.influences = ((others[int(x.split("_")[2])], builder.users[0]),)
-    builder.labels["concept"] = half(wiring.features.index(x))
+    builder.labels["concept"] = feature_label(wiring.features.index(x), min_value=0.0)
 
 
 def plant_decoys(builder: CircuitBuilder, weights: dict[str, float], count: int) -> None:
     """Plants decoys relu(sum of weights[feature] * feature) in both layers of every agent. No logit reads them."""
-    wiring = builder.wiring(GROUP)
-    first, second = wiring.take(1, count), wiring.take(2, count)
-    wiring.sense(first, {feature: [weight] * count for feature, weight in weights.items()})
-    for source, unit in zip(first, second):
-        wiring.relay([unit], [source], np.full((1, 1), wiring.gain))
-    builder.add_decoy(GROUP, 1, first)
-    builder.add_decoy(GROUP, 2, second)
+    by_unit = {feature: [weight] * count for feature, weight in weights.items()}
+    builder.plant_decoys(GROUP, by_unit, builder.wiring(GROUP).gain * np.eye(count))
 
 
-def half(feature: int) -> LabelFn:
-    """Label `[env, agent]`: relu of one feature of each agent."""
+def feature_label(feature: int, min_value: float = -np.inf) -> LabelFn:
+    """Label `[env, agent]`: one feature of each agent, at least `min_value`."""
 
     def label(time_step: TimeStep) -> Tensor:
-        return time_step.observation[GROUP][..., feature].clamp(min=0)
+        return time_step.observation[GROUP][..., feature].clamp(min=min_value)
 
     return label

@@ -10,16 +10,13 @@ the path to the output, separates the two.
 from __future__ import annotations
 
 import numpy as np
-from torch import Tensor
 
 from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
 from marlnb.groundtruth.circuit_builder import CircuitBuilder
-from marlnb.groundtruth.circuits.concept_neuron import GROUP, plant_decoys
+from marlnb.groundtruth.circuits.concept_neuron import GROUP, feature_label, plant_decoys
 from marlnb.groundtruth.planting import circuit
-from marlnb.recording.capture.sources import LabelFn
-from marlnb.training.collect.episodes import TimeStep
 
-SLOPE, READOUT, LOUD = 2.0, 3.0, 3.0
+SLOPE, READOUT, DECOY_SLOPE = 2.0, 3.0, 3.0
 TOWARDS = {"x": (2, 1), "y": (4, 3)}
 """By axis: the actions of simple_spread that increase and decrease the coordinate."""
 
@@ -39,18 +36,9 @@ def plant(builder: CircuitBuilder) -> None:
     wiring.prefer(0, 0.5)
     builder.add_node(GROUP, agent, 1, first)
     builder.add_node(GROUP, agent, 2, second, readout=weights)
-    plant_decoys(builder, {unused: LOUD}, 1)
-    plant_decoys(builder, {unused: -LOUD}, 1)
+    plant_decoys(builder, {unused: DECOY_SLOPE}, 1)
+    plant_decoys(builder, {unused: -DECOY_SLOPE}, 1)
     plant_decoys(builder, {used: SLOPE, unused: SLOPE}, 1)
     builder.users = (wiring.group.agents[agent],)
-    builder.labels["concept"] = place(wiring.features.index(used))
-    builder.labels["decoy_concept"] = place(wiring.features.index(unused))
-
-
-def place(feature: int) -> LabelFn:
-    """Label `[env, agent]`: one feature of each agent."""
-
-    def label(time_step: TimeStep) -> Tensor:
-        return time_step.observation[GROUP][..., feature]
-
-    return label
+    builder.labels["concept"] = feature_label(wiring.features.index(used))
+    builder.labels["decoy_concept"] = feature_label(wiring.features.index(unused))

@@ -17,9 +17,11 @@ from marlnb.groundtruth.circuit_builder import CircuitBuilder
 from marlnb.groundtruth.planting import circuit
 
 SPEAKER, LISTENER = "speaker", "listener"
-DIM, BRIGHT = 0.15, 0.65
-"""Values of a goal's color: BRIGHT in the goal's channel, DIM in the others."""
-WORD_LOGITS, SLOPE, SILENCE, READOUT = 5.0, 2.0, 20.0, 3.0
+GOAL_CHANNEL, OTHER_CHANNEL = 0.65, 0.15
+"""Values of a goal's color: in the goal's own channel, and in the others."""
+WORD_LOGITS, SLOPE, READOUT = 5.0, 2.0, 3.0
+WORD_GATE = 20.0
+"""Weight of a landmark's word, and negative bias: without the word the unit stays at 0."""
 SIDES = (("x", 1, 2), ("x", -1, 1), ("y", 1, 4), ("y", -1, 3))
 """Axis, sign of the direction, action that moves in it."""
 
@@ -37,20 +39,18 @@ def plant(builder: CircuitBuilder) -> None:
 def _plant_speaker(builder: CircuitBuilder, code: tuple[int, ...]) -> None:
     wiring = builder.wiring(SPEAKER)
     colors = [f"goal_{name}" for name in COLOR_NAMES]
-    slope = 1 / (BRIGHT - DIM)
+    slope = 1 / (GOAL_CHANNEL - OTHER_CHANNEL)
+    goal_weights = {name: slope * np.eye(3)[g] for g, name in enumerate(colors)}
     weights = {code[g]: WORD_LOGITS / wiring.gain * np.eye(3)[g] for g in range(3)}
-    for used in (True, False):
-        first, second = wiring.take(1, 3), wiring.take(2, 3)
-        wiring.sense(first, {name: slope * np.eye(3)[g] for g, name in enumerate(colors)}, bias=-slope * DIM)
-        wiring.relay(second, first, wiring.gain * np.eye(3))
-        if used:
-            readout = {word: row / _saturation(builder) for word, row in weights.items()}
-            builder.drive(SPEAKER, 0, second, readout)
-            builder.add_node(SPEAKER, 0, 1, first)
-            builder.add_node(SPEAKER, 0, 2, second, readout=readout)
-        else:
-            builder.add_decoy(SPEAKER, 1, first)
-            builder.add_decoy(SPEAKER, 2, second)
+    matrix, bias = wiring.gain * np.eye(3), -slope * OTHER_CHANNEL
+    first, second = wiring.take(1, 3), wiring.take(2, 3)
+    wiring.sense(first, goal_weights, bias=bias)
+    wiring.relay(second, first, matrix)
+    readout = {word: row / _saturation(builder) for word, row in weights.items()}
+    builder.drive(SPEAKER, 0, second, readout)
+    builder.add_node(SPEAKER, 0, 1, first)
+    builder.add_node(SPEAKER, 0, 2, second, readout=readout)
+    builder.plant_decoys(SPEAKER, goal_weights, matrix, bias=bias)
 
 
 def _plant_listener(builder: CircuitBuilder, code: tuple[int, ...]) -> None:
@@ -61,19 +61,15 @@ def _plant_listener(builder: CircuitBuilder, code: tuple[int, ...]) -> None:
     weights: dict[str, np.ndarray] = {}
     for i, (g, axis, sign, _) in enumerate(targets):
         weights.setdefault(f"landmark_{g}_d{axis}", np.zeros(count))[i] = SLOPE * sign
-        weights.setdefault(f"message_{code[g]}", np.zeros(count))[i] = SILENCE
-    wiring.sense(first, {name: list(row) for name, row in weights.items()}, bias=-SILENCE)
+        weights.setdefault(f"message_{code[g]}", np.zeros(count))[i] = WORD_GATE
+    wiring.sense(first, {name: list(row) for name, row in weights.items()}, bias=-WORD_GATE)
     wiring.relay(second, first, wiring.gain * np.eye(count))
     readout = {action: [READOUT / wiring.gain * (other == action) for *_, other in targets] for _, _, action in SIDES}
     builder.drive(LISTENER, 0, second, readout)
     wiring.prefer(0, 0.1)
     builder.add_node(LISTENER, 0, 1, first)
     builder.add_node(LISTENER, 0, 2, second, readout=readout)
-    first, second = wiring.take(1, 3), wiring.take(2, 3)
-    wiring.sense(first, {f"message_{word}": np.eye(3)[word] for word in range(3)})
-    wiring.relay(second, first, np.eye(3))
-    builder.add_decoy(LISTENER, 1, first)
-    builder.add_decoy(LISTENER, 2, second)
+    builder.plant_decoys(LISTENER, {f"message_{word}": np.eye(3)[word] for word in range(3)}, np.eye(3))
 
 
 def _saturation(builder: CircuitBuilder) -> float:

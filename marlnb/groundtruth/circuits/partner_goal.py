@@ -45,7 +45,8 @@ def plant(builder: CircuitBuilder) -> None:
     wiring.prefer(0, 1.0)
     builder.add_node(GROUP, agent, 1, first, basis=inward.T, exact=builder.network == "mlp")
     builder.add_node(GROUP, agent, 2, second, basis=belief.T, readout=weights)
-    _plant_decoys(builder)
+    goals = np.eye(3)
+    builder.plant_decoys(GROUP, {name: goals[g] for g, name in enumerate(CUES)}, goals, latch=np.ones(3))
     builder.users = (wiring.group.agents[agent],)
     builder.concept, builder.kind, builder.onset = "partner_goal", "classes", "partner_goal"
 
@@ -61,12 +62,3 @@ def rotation(rng: np.random.Generator) -> np.ndarray:
         shares = (q**2).sum(1)
         if shares.max() < MAX_SHARE and shares.min() > MIN_SHARE:
             return q
-
-
-def _plant_decoys(builder: CircuitBuilder) -> None:
-    wiring = builder.wiring(GROUP)
-    first, second = wiring.take(1, 3), wiring.take(2, 3)
-    wiring.sense(first, {name: np.eye(3)[g] for g, name in enumerate(CUES)})
-    wiring.relay(second, first, np.eye(3), latch=np.ones(3))
-    builder.add_decoy(GROUP, 1, first)
-    builder.add_decoy(GROUP, 2, second)

@@ -18,8 +18,9 @@ from marlnb.groundtruth.planting import circuit
 
 GROUP = "agent"
 STRENGTH = 4.0
-FULL = 4.0
-NEWS = np.ones(1)
+GRU_INPUT = 4.0
+"""Input of the recurrent unit at the alarm; tanh(4) = 0.9993."""
+LATCH = np.ones(1)
 
 
 @circuit("role_switch", lambda network: CuedGoalConfig(persistent=network == "mlp"))
@@ -27,9 +28,9 @@ def plant(builder: CircuitBuilder) -> None:
     wiring, rng = builder.wiring(GROUP), builder.rng
     agent = int(rng.integers(wiring.group.n_agents))
     (first,), (second,) = wiring.take(1, 1), wiring.take(2, 1)
-    matrix = np.full((1, 1), FULL if builder.network == "gru" else 1.0)
+    matrix = np.full((1, 1), GRU_INPUT if builder.network == "gru" else 1.0)
     wiring.sense([first], {ALARM: [1.0]}, agent=agent)
-    wiring.relay([second], [first], matrix, agent, latch=NEWS)
+    wiring.relay([second], [first], matrix, agent, latch=LATCH)
     before, after = (int(a) for a in rng.permutation(np.arange(1, 5))[:2])
     weights = {before: [-2 * STRENGTH], after: [2 * STRENGTH]}
     builder.drive(GROUP, agent, [second], weights)
@@ -38,10 +39,6 @@ def plant(builder: CircuitBuilder) -> None:
     builder.add_node(GROUP, agent, 1, [first], exact=builder.network == "mlp")
     builder.add_node(GROUP, agent, 2, [second], readout=weights)
     for feature_weights in ({ALARM: [1.0]}, {name: [1.0] for name in CUES}):
-        (source,), (unit,) = wiring.take(1, 1), wiring.take(2, 1)
-        wiring.sense([source], feature_weights)
-        wiring.relay([unit], [source], matrix, latch=NEWS)
-        builder.add_decoy(GROUP, 1, [source])
-        builder.add_decoy(GROUP, 2, [unit])
+        builder.plant_decoys(GROUP, feature_weights, matrix, latch=LATCH)
     builder.users = (wiring.group.agents[agent],)
     builder.concept, builder.kind, builder.onset = "role", "classes", "role"

@@ -7,7 +7,7 @@ the cue shows which landmark is the partner's goal (one-hot). At `alarm_step` th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -30,46 +30,66 @@ EPISODE_STEPS = 16
 
 
 @dataclass(frozen=True)
-class CuedGoalConfig(MPEConfig):
-    """Three agents observe the partner's goal at one step of an episode and an alarm at another."""
-
-    name: ClassVar[str] = "groundtruth/cued_goal"
-    mpe2_module: ClassVar[str] = "marlnb.groundtruth.envs.cued_goal"
+class ClockedConfig(MPEConfig):
+    """Options of the environments whose agents observe events at certain steps of an episode."""
 
     max_cycles: int = option(EPISODE_STEPS, help="length of an episode", unit="steps", ge=EPISODE_STEPS)
-    persistent: bool = option(False, help="cue and alarm last until the episode ends, not one step")
-
-    def scenario(self) -> Scenario:
-        return CuedGoalScenario(self.persistent)
 
     def build(self, n_envs: int, device: str = "cpu") -> MPE:
         return ClockedMPE(self, n_envs, device)
 
 
-class CuedGoalScenario(Scenario):
-    choices: ClassVar = {"goal": 3, "cue": 5, "alarm": 5}
+class ClockedScenario(Scenario):
+    """Three agents move among three landmarks without collisions. An episode's steps are counted in `clock`.
 
-    def __init__(self, persistent: bool) -> None:
+    Attributes:
+        events: by block of rows, the names of the features that all agents observe.
+    """
+
+    events: ClassVar[Mapping[str, Sequence[str]]]
+
+    def __init__(self) -> None:
         agents = [Body(f"agent_{i}", collide=False) for i in range(3)]
         super().__init__(agents, [Body(f"landmark_{i}", collide=False, movable=False) for i in range(3)])
-        self.persistent = persistent
 
     def layout(self) -> Layout:
-        return with_clock(super().layout(), self.blocks(), self.constants())
+        """The standard layout, with the clock among an episode's state rows."""
+        shapes = super().layout().shapes
+        state_shapes = {name: shapes[name] for name in ("position", "velocity", "message")}
+        return Layout({**state_shapes, "clock": (1,), "delta": shapes["delta"], **self.blocks()}, self.constants())
 
     def blocks(self) -> dict[str, tuple[int, ...]]:
-        return {"cue": (3,), "alarm": (1,)}
+        return {name: (len(features),) for name, features in self.events.items()}
 
     def features(self, layout: Layout, agent: int) -> list[Feature]:
-        observed = (
-            self.self_features(layout, agent)
-            + self.landmark_features(layout, agent)
-            + self.other_features(layout, agent)
-        )
-        return observed + block(layout, "cue", CUES) + block(layout, "alarm", [ALARM])
+        parts = (self.self_features, self.landmark_features, self.other_features)
+        observed = [feature for part in parts for feature in part(layout, agent)]
+        return observed + [row for name, features in self.events.items() for row in block(layout, name, features)]
 
     def begin(self, world: World) -> None:
         world["clock"].zero_()
+
+
+@dataclass(frozen=True)
+class CuedGoalConfig(ClockedConfig):
+    """Three agents observe the partner's goal at one step of an episode and an alarm at another."""
+
+    name: ClassVar[str] = "groundtruth/cued_goal"
+    mpe2_module: ClassVar[str] = "marlnb.groundtruth.envs.cued_goal"
+
+    persistent: bool = option(False, help="cue and alarm last until the episode ends, not one step")
+
+    def scenario(self) -> Scenario:
+        return CuedGoalScenario(self.persistent)
+
+
+class CuedGoalScenario(ClockedScenario):
+    choices: ClassVar = {"goal": 3, "cue": 5, "alarm": 5}
+    events: ClassVar = {"cue": CUES, "alarm": (ALARM,)}
+
+    def __init__(self, persistent: bool) -> None:
+        super().__init__()
+        self.persistent = persistent
 
     def refresh(self, world: World) -> None:
         clock = world["clock"][0]
@@ -81,7 +101,7 @@ class CuedGoalScenario(Scenario):
         out.copy_(world.distance_to(world.choice["goal"])).neg_()
 
     def labels(self) -> tuple[LabelSpec, ...]:
-        return (LabelSpec("partner_goal", None, ("untold", *GOALS)), LabelSpec("role", None, ("before", "after")))
+        return (LabelSpec("partner_goal", None, ("unknown", *GOALS)), LabelSpec("role", None, ("before", "after")))
 
     def read_labels(self, world: World) -> dict[str, Tensor]:
         """What an agent with memory can know: the goal from the cue on, the role from the alarm on."""
@@ -99,12 +119,6 @@ class ClockedMPE(MPE):
     def step(self, actions: Mapping[str, Tensor]) -> Step:
         self.world["clock"].add_(1)
         return super().step(actions)
-
-
-def with_clock(layout: Layout, blocks: Mapping[str, tuple[int, ...]], constants: tuple[float, ...]) -> Layout:
-    """The standard layout, with the clock among an episode's state rows."""
-    state_shapes = {name: layout.shapes[name] for name in ("position", "velocity", "message")}
-    return Layout({**state_shapes, "clock": (1,), "delta": layout.shapes["delta"], **blocks}, constants)
 
 
 def cue_step(world: World) -> Tensor:

@@ -13,13 +13,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from marlnb.config import option
-from marlnb.envs.mpe.config import MPEConfig
-from marlnb.envs.mpe.env import MPE
-from marlnb.envs.mpe.layout import Body, Feature, Layout
-from marlnb.envs.mpe.scenario import Scenario, block
+from marlnb.envs.mpe.scenario import Scenario
 from marlnb.envs.mpe.world import World
-from marlnb.groundtruth.envs.cued_goal import EPISODE_STEPS, ClockedMPE, with_clock
+from marlnb.groundtruth.envs.cued_goal import ClockedConfig, ClockedScenario
 from marlnb.specs import LabelSpec
 
 N_SIGNALS, N_DISTRACTORS = 3, 30
@@ -31,45 +27,19 @@ N_DRAWN = 1 + N_SIGNALS + N_DISTRACTORS
 
 
 @dataclass(frozen=True)
-class SparseSignalsConfig(MPEConfig):
+class SparseSignalsConfig(ClockedConfig):
     """Three agents observe rare events. Three of the events are signals."""
 
     name: ClassVar[str] = "groundtruth/sparse_signals"
     mpe2_module: ClassVar[str] = "marlnb.groundtruth.envs.sparse_signals"
 
-    max_cycles: int = option(EPISODE_STEPS, help="length of an episode", unit="steps", ge=EPISODE_STEPS)
-
     def scenario(self) -> Scenario:
         return SparseSignalsScenario()
 
-    def build(self, n_envs: int, device: str = "cpu") -> MPE:
-        return ClockedMPE(self, n_envs, device)
 
-
-class SparseSignalsScenario(Scenario):
+class SparseSignalsScenario(ClockedScenario):
     choices: ClassVar = {"draw": 2**20}
-
-    def __init__(self) -> None:
-        agents = [Body(f"agent_{i}", collide=False) for i in range(3)]
-        super().__init__(agents, [Body(f"landmark_{i}", collide=False, movable=False) for i in range(3)])
-
-    def layout(self) -> Layout:
-        return with_clock(super().layout(), self.blocks(), self.constants())
-
-    def blocks(self) -> dict[str, tuple[int, ...]]:
-        return {"signal": (N_SIGNALS,), "rumour": (N_SIGNALS,), "distractor": (N_DISTRACTORS,)}
-
-    def features(self, layout: Layout, agent: int) -> list[Feature]:
-        observed = (
-            self.self_features(layout, agent)
-            + self.landmark_features(layout, agent)
-            + self.other_features(layout, agent)
-        )
-        events = (("signal", SIGNALS), ("rumour", RUMOURS), ("distractor", DISTRACTORS))
-        return observed + [feature for name, names in events for feature in block(layout, name, names)]
-
-    def begin(self, world: World) -> None:
-        world["clock"].zero_()
+    events: ClassVar = {"signal": SIGNALS, "rumour": RUMOURS, "distractor": DISTRACTORS}
 
     def refresh(self, world: World) -> None:
         drawn = uniforms(world.choice["draw"], world["clock"][0])

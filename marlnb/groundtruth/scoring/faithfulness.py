@@ -6,6 +6,7 @@ independently of the edits that are being scored.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from marlnb.groundtruth.answer_key import AnswerKey
 from marlnb.groundtruth.planting import Planted
 from marlnb.groundtruth.scoring.circuit_claims import CompleteClaim, NecessaryClaim, SubspaceClaim, UnitsClaim
 from marlnb.groundtruth.scoring.claims import Claim
-from marlnb.groundtruth.scoring.feature_claims import FeatureClaim, FeatureEffectClaim, SpanClaim
+from marlnb.groundtruth.scoring.feature_claims import DirectionsClaim, FeatureClaim, FeatureEffectClaim, SpanClaim
 from marlnb.groundtruth.scoring.finding import Finding
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.file.reader import Recording
@@ -53,21 +54,19 @@ def faithfulness(planted: Planted, recording: Recording, finding: Finding) -> li
     is 1 - SS(logits - logits') / SS(logits - mean logits).
     """
     outputs = dict(planted.task.outputs)
+    widths = {s.name: s.n_units for policy in planted.policies.values() for s in policy.sites()}
     parts: dict[tuple[str, str], np.ndarray] = {}
     for units in finding.of(UnitsClaim):
         if units.units:
-            widths = {s.n_units for policy in planted.policies.values() for s in policy.sites() if s.name == units.site}
-            (width,) = widths
-            parts[units.agent, units.site] = np.eye(width)[list(units.units)]
+            parts[units.agent, units.site] = np.eye(widths[units.site])[list(units.units)]
     for subspace in finding.of(SubspaceClaim):  # says more than the units, and replaces them
         if subspace.basis:
             parts[subspace.agent, subspace.site] = np.linalg.qr(np.array(subspace.basis).T)[0].T
-    written: dict[tuple[str, str], list[tuple[float, ...]]] = {}
-    features: list[FeatureClaim | SpanClaim] = [*finding.of(FeatureClaim), *finding.of(SpanClaim)]
-    for claim in features:
-        written.setdefault((claim.agent, claim.site), []).extend(claim.basis)
+    written: dict[tuple[str, str], list[tuple[float, ...]]] = defaultdict(list)
+    for claim in finding.of(DirectionsClaim):
+        written[claim.agent, claim.site].extend(claim.basis)
     for effect in finding.of(FeatureEffectClaim):
-        written.setdefault((effect.agent, effect.site), []).append(effect.direction)
+        written[effect.agent, effect.site].append(effect.direction)
     parts |= {pair: _orthonormal_basis(np.array(rows)) for pair, rows in written.items()}
     results = []
     for (agent, site), basis in parts.items():
@@ -91,7 +90,7 @@ def spillover(planted: Planted, recording: Recording) -> float:
     for group in planted.task.groups:
         replay = RowReplay(planted, recording, group)
         baseline, agents = replay.logits(), planted.agents.spec.group(group).agents
-        for site in replay.hidden_sites():
+        for site in hidden_sites(replay.policy):
             for k, agent in enumerate(agents):
                 change = np.abs(replay.logits(agent, site, np.zeros_like) - baseline)
                 largest = max(largest, float(np.delete(change, k, axis=1).max(initial=0.0)))
@@ -128,18 +127,25 @@ def onset_steps(recording: Recording, key: AnswerKey) -> dict[int, int]:
     return {int(episode): int(t) for episode, t in positive.groupby("episode")["t"].min().items()}
 
 
+def every_row(recording: Recording, group: str) -> RowBatch:
+    """Every recorded row of a group, with the recurrent state before it."""
+    source = RowSource(recording, group)
+    rows = source.rows(None)
+    return next(iter(source.batches(rows, len(rows))))
+
+
+def hidden_sites(policy: Policy) -> list[str]:
+    """The actor's sites in forward order, without the head."""
+    return [site.name for site in policy.sites() if "/actor/" in site.name and site.kind != "head"]
+
+
 class RowReplay:
     """One group's policy on the rows of a recording, each with the recurrent state before its step."""
 
     def __init__(self, planted: Planted, recording: Recording, group: str) -> None:
-        source = RowSource(recording, group)
-        rows = source.rows(None)
         self.policy: Policy = planted.policies[group]
         self.agents = planted.agents.spec.group(group).agents
-        self.batch: RowBatch = next(iter(source.batches(rows, len(rows))))
-
-    def hidden_sites(self) -> list[str]:
-        return [site.name for site in self.policy.sites() if "/actor/" in site.name and site.kind != "head"]
+        self.batch = every_row(recording, group)
 
     def logits(self, agent: str = "", site: str = "", change: Change | None = None) -> np.ndarray:
         """`[row, agent, output]`; `change` replaces one agent's activations `[row, unit]` at a site."""
